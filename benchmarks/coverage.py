@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -216,7 +216,7 @@ def measured(setting: Setting, replicates: int) -> Iterator[GroupSums]:
     spread = None
     if setting.spread_budget is not None:
         public, block = _one_factor(setting.counts), Margin("g")
-        spread = square_mechanism(public, Adjacency(2), grid, setting.spread_budget, [block])
+        spread = square_mechanism(public, Ball(2), grid, setting.spread_budget, [block])
     for _ in range(replicates):
         values = [
             population.draw(n, setting.steps, source)
@@ -314,7 +314,7 @@ def logistic(counts: Counts, budget: Budget, replicates: int, *, normal: bool = 
     size = counts.shape[0]
     beta = BETA if counts.ndim == 2 else np.append(-4.5, source.normal(4.0, 0.4, size - 1))
     design, outcome = _design(counts), Outcome("y", 0, 1, 1)
-    clear = regression_mechanism(_public(counts), Adjacency(2), outcome, design, Budget.gdp(9**9))
+    clear = regression_mechanism(_public(counts), Ball(2), outcome, design, Budget.gdp(9**9))
 
     def fit(moments: Moments) -> tuple[Intervals, Intervals]:
         found = LogisticFit(moments)
@@ -349,7 +349,7 @@ def _regression(
     of the shares by fit.
     """
     public, design, outcome = _public(counts), _design(counts), Outcome("y", 0, 1, 1)
-    mechanism = regression_mechanism(public, Adjacency(2), outcome, design, budget)
+    mechanism = regression_mechanism(public, Ball(2), outcome, design, budget)
     rows, n = design.rows().astype(np.float64), counts.ravel().astype(np.float64)
     source = np.random.default_rng(4)
     shares, each = np.zeros((replicates, 3)), np.zeros(len(beta))
@@ -419,7 +419,7 @@ def medians(
     feature = Feature("ward", [f"{level:02}" for level in range(len(sizes))])
     public = Dataspace.of(Table(Schema((feature,)), np.array(sizes)), [Margin("ward")])
     outcome = Outcome("y", 0, 100, steps)
-    space = rank_space(public, Adjacency(2), outcome, [Margin("ward")], level="0.95", sampling=sampling)
+    space = rank_space(public, Ball(2), outcome, [Margin("ward")], level="0.95", sampling=sampling)
     mechanism, source = exponential_mechanism(space, budget), np.random.default_rng(4)
     held, width = np.zeros(len(sizes)), np.zeros(len(sizes))
     unit = 100 / steps
@@ -477,7 +477,7 @@ def _noisy(mechanism: Mechanism, values: Counts, source: np.random.Generator) ->
 
 
 def _mechanism(counts: tuple[int, ...], steps: int, budget: Budget) -> Mechanism:
-    space = sum_space(_one_factor(counts), Adjacency(2), Outcome("y", 0, 1, steps), [Margin("g")])
+    space = sum_space(_one_factor(counts), Ball(2), Outcome("y", 0, 1, steps), [Margin("g")])
     return outcome_mechanism(space, budget)
 
 

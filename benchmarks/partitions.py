@@ -147,7 +147,7 @@ def parts(root: str, how: str) -> dict[str, float]:
     import resource
     import shutil
 
-    from semidp import Budget, Feature, Plan, ProductRequest, TableRequest, open_source, run_partitioned
+    from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, open_source, run_partitioned
     from semidp.core.tables.features import Nest
     from semidp.sources.opening import one_thread
 
@@ -155,8 +155,8 @@ def parts(root: str, how: str) -> dict[str, float]:
     truth = ("false", "true")
     levels = [Feature("voting", truth), Feature("ethnicity", truth), Feature("race", [str(n) for n in range(63)])]
     plan = Plan(
+        [TablesRequest(tables, Budget.zcdp(1))],
         invariants=["block"],
-        product=ProductRequest(tables, Budget.zcdp(1)),
         features=levels,
         nests=[Nest(("state", "county", "block"))],
     )

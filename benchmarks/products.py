@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest
+from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest
 from semidp import run as release
 from semidp.core.tables.schema import Schema
 from semidp.noise.randomness import SeededRandomness
@@ -83,8 +83,8 @@ def wide(folder: Path) -> dict[str, float]:
         connection.execute("SELECT setseed(0.5)")
         connection.execute(f"COPY (SELECT {', '.join(columns)} FROM range({RECORDS})) TO '{file}' (FORMAT parquet)")
     features = [Feature(name, [str(level) for level in range(LEVELS)]) for name in names]
-    product = ProductRequest(all_of(names), Budget.gdp(1))
-    plan = Plan(invariants=names[:EXACT], features=features, product=product)
+    product = TablesRequest(all_of(names), Budget.gdp(1))
+    plan = Plan([product], invariants=names[:EXACT], features=features)
     started = time.process_time()
     with open_source(file) as source:
         source.tables([Schema(pair) for pair in itertools.combinations(features, 2)])
@@ -128,7 +128,7 @@ def census(tracts: int) -> dict[str, float]:
         ["county", "sex", "age", "race"],
         ["tract", "sex", "age", "race"],
     ]
-    product = ProductRequest([TableRequest(names) for names in tables], Budget.zcdp("1/2"))
+    product = TablesRequest([TableRequest(names) for names in tables], Budget.zcdp("1/2"))
     features = [
         Feature.nested(["state", "county", "tract"], geography),
         Feature("sex", sexes),
@@ -136,7 +136,7 @@ def census(tracts: int) -> dict[str, float]:
         Feature("race", races),
     ]
     started = time.process_time()
-    done = release(Plan(invariants=["state"], features=features, product=product), data)
+    done = release(Plan([product], invariants=["state"], features=features), data)
     seconds = time.process_time() - started
     assert all(table.keeps(done.scope) for table in done.product.tables)
     return {"seconds": seconds, "cells": float(sum(table.counts.size for table in done.product.tables))}
@@ -151,9 +151,9 @@ def records_against_mbi(n: int = 2_000) -> list[dict[str, Any]]:
     features = [Feature(name, [str(level) for level in range(size)]) for name, size in shape.items()]
     names = list(shape)
     plan = Plan(
+        [TablesRequest([TableRequest(names[place : place + 2]) for place in range(3)], Budget.gdp(1))],
         invariants=["sex", "age"],
         features=features,
-        product=ProductRequest([TableRequest(names[place : place + 2]) for place in range(3)], Budget.gdp(1)),
     )
     done = release(plan, data, randomness=SeededRandomness(1))
     exact = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -37,7 +37,7 @@ def run() -> list[dict[str, Any]]:
 def _space(counts: np.ndarray, margins: list[str]) -> TableSpace:
     schema = Schema([Feature(name, [str(i) for i in range(size)]) for name, size in zip("ABCD", SHAPE, strict=True)])
     public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
-    return sensitivity_space(public, Adjacency(3))
+    return sensitivity_space(public, Ball(3))
 
 
 def _time(counts: np.ndarray, space: TableSpace, kept: list[tuple[int, ...]]) -> float:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -71,7 +71,7 @@ def ours(budget: Budget, groups: list[list[int]]) -> float:
     """Return the mean error in ranks: each data set is the one group of a mechanism for its size."""
     schema, size = Schema((Feature("school", ["a"]),)), len(groups[0])
     public = Dataspace.of(Table(schema, np.array([size])), [Margin("school")])
-    space = rank_space(public, Adjacency(2), Outcome("score", 0, 100, STEPS), [Margin("school")])
+    space = rank_space(public, Ball(2), Outcome("score", 0, 100, STEPS), [Margin("school")])
     mechanism, source = exponential_mechanism(space, budget), SeededRandomness(2)
     histograms = [np.bincount(values, minlength=STEPS + 1)[None] for values in groups]
     return error([mechanism.measure_many(one, REPEATS, source).ravel().tolist() for one in histograms], groups)

@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal
 
 from semidp.accounting import dp_sgd, event_guarantee, event_tradeoff, functional_tradeoff
 from semidp.accounting.events import Mixture
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.composition import compose
@@ -233,9 +233,9 @@ def test_what_cannot_be_guaranteed_is_refused():
 
 def test_a_guarantee_names_its_dataspace():
     space = Dataspace.described("enrolment by school")
-    found = event_guarantee(dp_sgd(2.0, 1.0, 1), space, Adjacency(2))
+    found = event_guarantee(dp_sgd(2.0, 1.0, 1), space, Ball(2))
     assert (found.dataspace, found.adjacency.a, found.tradeoff) == (space, 2, gaussian(2))
-    assert event_guarantee(RUN, space, Adjacency(0)).tradeoff.is_trivial
+    assert event_guarantee(RUN, space, Ball(0)).tradeoff.is_trivial
 
 
 @pytest.mark.parametrize("replaced", [True, False])

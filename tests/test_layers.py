@@ -75,6 +75,32 @@ def test_a_module_imports_only_from_rows_below_its_own(path: Path) -> None:
             assert row(other) < row(mine), f"{path.name} ({mine}) imports {other}"
 
 
+KNOW_NO_KIND = ("accounting", "audit", "publishing/rechecking", "cli/audit.py", "cli/ledger.py")
+"""What goes through the protocol and the registry, and never by the classes of one statistic."""
+
+
+@pytest.mark.parametrize("place", [*KNOW_NO_KIND, "statistics/protocol.py", "statistics/registry.py"])
+def test_what_serves_every_statistic_imports_none(place: str) -> None:
+    folders = {path.parent.name for path in (PACKAGE / "statistics").glob("*/kind.py")}
+    assert len(folders) >= 5
+    statistics = {f"statistics.{folder}" for folder in folders}
+    files = [PACKAGE / place] if place.endswith(".py") else sorted((PACKAGE / place).glob("*.py"))
+    assert files
+    for path in files:
+        assert not imported_rooms(path) & statistics, f"{path.name} imports a statistic"
+
+
+def test_a_statistic_imports_no_other() -> None:
+    folders = {path.parent.name for path in (PACKAGE / "statistics").glob("*/kind.py")}
+    checked = 0
+    for folder in folders:
+        for path in (PACKAGE / "statistics" / folder).glob("*.py"):
+            others = {f"statistics.{other}" for other in folders - {folder}}
+            assert not imported_rooms(path) & others, f"{folder}/{path.name} imports another statistic"
+            checked += 1
+    assert checked > 25
+
+
 def test_where_a_docstring_says_something_is_there_is_a_module() -> None:
     rooms = {part.removesuffix(".py") for path in MODULES for part in path.relative_to(PACKAGE).parts}
     checked = 0

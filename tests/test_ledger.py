@@ -21,7 +21,7 @@ from semidp.accounting import fits
 from semidp.accounting import ledger as ledger_module
 from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.listing import datasets
 from semidp.core.tables.counts import Table
@@ -50,11 +50,11 @@ STATES = Dataspace.described("state totals")
 
 
 def semi(tradeoff: Tradeoff, a: int = 3) -> Guarantee:
-    return Guarantee(FIXED, Adjacency(a), tradeoff)
+    return Guarantee(FIXED, Ball(a), tradeoff)
 
 
 def ordinary(tradeoff: Tradeoff) -> Guarantee:
-    return Guarantee(EVERYTHING, Adjacency(1), tradeoff)
+    return Guarantee(EVERYTHING, Ball(1), tradeoff)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_another_dataspace_or_adjacency_is_refused(path: Path) -> None:
     book = Ledger.create(path, Budget.zcdp(1))
     book.charge(semi(zcdp("0.1")), "first")
     for other, sentence in (
-        (Guarantee(STATES, Adjacency(3), zcdp("0.1")), "other records, levels or values: use another ledger"),
+        (Guarantee(STATES, Ball(3), zcdp("0.1")), "other records, levels or values: use another ledger"),
         (semi(zcdp("0.1"), a=2), "the new guarantee does not add up .* its query was not recorded"),
     ):
         with pytest.raises(Refused, match=sentence):
@@ -104,14 +104,14 @@ def test_what_protects_more_pairs_is_accepted_as_it_is(path: Path) -> None:
     book = Ledger.create(path, Budget.zcdp(1))
     book.charge(semi(zcdp("0.1")), "first")
     book.charge(semi(zcdp("0.1"), a=5), "a larger a")
-    book.charge(Guarantee(Dataspace.of(TABLE, [Margin("sex")]), Adjacency(3), zcdp("0.1")), "a larger space")
+    book.charge(Guarantee(Dataspace.of(TABLE, [Margin("sex")]), Ball(3), zcdp("0.1")), "a larger space")
     total = book.total()
     assert total is not None
     assert total.tradeoff == zcdp("0.3")
 
 
 def test_ordinary_guarantees_are_grouped_semi_dp_first(path: Path) -> None:
-    book = Ledger.create(path, Budget.pure(10), FIXED, Adjacency(3))
+    book = Ledger.create(path, Budget.pure(10), FIXED, Ball(3))
     book.charge(ordinary(approximate("0.5")), "Laplace")
     book.charge(ordinary(approximate("0.25")), "Laplace again")
     book.charge(semi(approximate("0.5")), "calibrated under the invariant")
@@ -172,8 +172,8 @@ def test_a_large_t_lives_beside_the_ledger(path: Path) -> None:
     schema = Schema([Feature("block", [str(i) for i in range(5000)])])
     space = Dataspace.of(Table(schema, [7] * 5000), [Margin("block")])
     book = Ledger.create(path, Budget.zcdp(1))
-    book.charge(Guarantee(space, Adjacency(2), zcdp("0.1")), "first")
-    book.charge(Guarantee(space, Adjacency(2), zcdp("0.1")), "second")
+    book.charge(Guarantee(space, Ball(2), zcdp("0.1")), "first")
+    book.charge(Guarantee(space, Ball(2), zcdp("0.1")), "second")
     assert path.stat().st_size < 3000
     assert len(list(path.parent.glob("ledger.t-*.json"))) == 1
 
@@ -184,10 +184,10 @@ from pathlib import Path
 from semidp.accounting.ledger import Ledger
 from semidp.errors import BudgetExceeded
 from semidp.core.guarantee import Guarantee
-from semidp import Adjacency, Dataspace, zcdp
+from semidp import Ball, Dataspace, Exchange, zcdp
 
 book = Ledger(sys.argv[1])
-guarantee = Guarantee(Dataspace.described("state totals"), Adjacency(2), zcdp("0.01"))
+guarantee = Guarantee(Dataspace.described("state totals"), Ball(2), zcdp("0.01"))
 print("ready", flush=True)
 sys.stdin.readline()
 done = 0
@@ -259,7 +259,7 @@ def test_a_kill_in_the_middle_leaves_a_whole_ledger_and_no_lock(path: Path) -> N
     assert seen > 0
     for scrap in path.parent.glob(".semidp-*"):
         os.utime(scrap, (time.time() - 86400,) * 2)
-    book.charge(Guarantee(STATES, Adjacency(2), zcdp("0.01")), "after the kills")
+    book.charge(Guarantee(STATES, Ball(2), zcdp("0.01")), "after the kills")
     json.loads(path.read_text())
     assert not [file for file in path.parent.iterdir() if file.name.startswith(".semidp-")]
 
@@ -272,16 +272,15 @@ def test_other_features_of_the_same_records_are_joined(path: Path) -> None:
         return Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), totals)})
 
     book = Ledger.create(path, Budget.zcdp(1))
-    book.charge(Guarantee(public("region"), Adjacency(2), zcdp("1/4")), "regions")
-    book.charge(Guarantee(public("age"), Adjacency(2), zcdp("1/4")), "ages")
+    book.charge(Guarantee(public("region"), Ball(2), zcdp("1/4")), "regions")
+    book.charge(Guarantee(public("age"), Ball(2), zcdp("1/4")), "ages")
     total = book.total()
     assert total is not None
     assert total.tradeoff == zcdp("1/2")
-    assert total.dataspace.schema is not None
     assert set(total.dataspace.schema.names) == {"sex", "region", "age"}
     for other in (public("job", totals=(7, 14)), public("region", levels="abc")):
         with pytest.raises(Refused):
-            book.charge(Guarantee(other, Adjacency(2), zcdp("1/4")), "another")
+            book.charge(Guarantee(other, Ball(2), zcdp("1/4")), "another")
 
 
 def test_exchange_guarantees_about_other_features_are_joined(path: Path) -> None:
@@ -293,16 +292,16 @@ def test_exchange_guarantees_about_other_features_are_joined(path: Path) -> None
 
     book = Ledger.create(path, Budget.zcdp(1))
     for name in ("region", "age"):
-        book.charge(Guarantee(public(name), Adjacency.exchange(public(name)), zcdp("1/4")), name)
+        book.charge(Guarantee(public(name), Exchange.of(public(name)), zcdp("1/4")), name)
     total = book.total()
     assert total is not None
-    assert (total.tradeoff, total.adjacency) == (zcdp("1/2"), Adjacency(2, "exchange"))
-    assert total.adjacency == Adjacency.exchange(total.dataspace)
+    assert (total.tradeoff, total.adjacency) == (zcdp("1/2"), Exchange(2))
+    assert total.adjacency == Exchange.of(total.dataspace)
     with pytest.raises(Refused, match="two promises"):
-        book.charge(Guarantee(public("job"), Adjacency(2), zcdp("1/4")), "another kind")
+        book.charge(Guarantee(public("job"), Ball(2), zcdp("1/4")), "another kind")
     zero = StructuralZero.of({"sex": "f", "job": "a"})
     with pytest.raises(Refused, match="use another ledger"):
-        book.charge(Guarantee(public("job", zero), Adjacency(2, "exchange"), zcdp("1/4")), "zeros")
+        book.charge(Guarantee(public("job", zero), Exchange(2), zcdp("1/4")), "zeros")
 
 
 def test_joining_is_sound_on_every_pair_of_a_small_space() -> None:
@@ -334,7 +333,7 @@ ALL_LAWS = {
 @pytest.mark.parametrize("law", ALL_LAWS)
 def test_a_charge_is_recomputed_from_what_it_records(path: Path, law: str) -> None:
     kind, budget = ALL_LAWS[law]
-    mechanism = kind.calibrate(sensitivity_space(FIXED, Adjacency(3)), budget)
+    mechanism = kind.calibrate(sensitivity_space(FIXED, Ball(3)), budget)
     Ledger.create(path, Budget.approximate(50, "1e-6")).charge(mechanism.guarantee, law, [mechanism.record()])
     charge = Ledger(path).account().charges[0]
     assert charge.fixed is None
@@ -357,12 +356,12 @@ def test_a_charge_is_recomputed_under_more_exact_statistics(path: Path) -> None:
     schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
     table = Table(schema, [[5, 3], [4, 9]])
     first, union = Dataspace.of(table, [Margin("sex")]), Dataspace.of(table, [Margin("sex"), Margin("region")])
-    mechanism = DiscreteGaussianMechanism.calibrate(sensitivity_space(first, Adjacency(2)), Budget.zcdp("1/2"))
+    mechanism = DiscreteGaussianMechanism.calibrate(sensitivity_space(first, Ball(2)), Budget.zcdp("1/2"))
     assert mechanism.sigma2 == 8
     Ledger.create(path, Budget.zcdp(1)).charge(mechanism.guarantee, "first", [mechanism.record()])
     charge = Ledger(path).account().charges[0]
     assert charge.dataspace == first
-    assert recorded(charge.measured[0], union, Adjacency(2)).tradeoff == zcdp("1/4")
+    assert recorded(charge.measured[0], union, Ball(2)).tradeoff == zcdp("1/4")
 
 
 def test_sums_and_moments_are_recomputed(path: Path) -> None:
@@ -371,13 +370,13 @@ def test_sums_and_moments_are_recomputed(path: Path) -> None:
     design = Design.of(SCHEMA, ["sex", "region"])
     book = Ledger.create(path, Budget.gdp(5))
     for space in (
-        sum_space(public, Adjacency(3), score, [Margin("sex"), Margin("region")]),
-        moment_space(public, Adjacency(3), score, design),
+        sum_space(public, Ball(3), score, [Margin("sex"), Margin("region")]),
+        moment_space(public, Ball(3), score, design),
     ):
         mechanism = RoundedGaussianMechanism.calibrate(space, Budget.gdp("1/2"))
         book.charge(mechanism.guarantee, "an outcome", [mechanism.record()])
         charge = Ledger(path).account().charges[-1]
-        again = recorded(charge.measured[0], public, Adjacency(3))
+        again = recorded(charge.measured[0], public, Ball(3))
         assert again.space == space
         assert again.tradeoff == charge.tradeoff
 
@@ -387,12 +386,12 @@ def test_what_cannot_be_recomputed_says_so(path: Path) -> None:
     book.charge(semi(zcdp("0.1")), "foreign")
     charge = book.account().charges[0]
     assert charge.fixed == "its query was not recorded"
-    ball = KNormMechanism.calibrate(sensitivity_space(FIXED, Adjacency(3)), Budget.pure(1))
+    ball = KNormMechanism.calibrate(sensitivity_space(FIXED, Ball(3)), Budget.pure(1))
     for record in (ball.record(), {"query": None, "noise": {"law": "laplace", "b": "1"}}, {"query": {}, "noise": {}}):
         with pytest.raises(Refused):
-            recorded(record, FIXED, Adjacency(3))
+            recorded(record, FIXED, Ball(3))
     with pytest.raises(InputError):
-        recorded({"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}, FIXED, Adjacency(3))
+        recorded({"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}, FIXED, Ball(3))
 
 
 @pytest.fixture
@@ -472,7 +471,7 @@ def version_1(path: Path) -> None:
         "schema_version": 1,
         "budget": Budget.zcdp(1).to_json(),
         "dataspace": FIXED.to_json(),
-        "adjacency": Adjacency(3).to_json(),
+        "adjacency": Ball(3).to_json(),
         "charges": [charge, {**charge, "label": "older"}],
     }
     path.write_text(json.dumps(document))

@@ -20,7 +20,7 @@ from semidp import Budget, Feature, Plan, Schema, Table, TableRequest, prepare, 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.spaces.listing import datasets
@@ -44,7 +44,7 @@ TABLE = Table(SCHEMA, COUNTS)
 def mechanism(table: list[str], margins: list[Any], rho: str, schema: Schema = SCHEMA) -> DiscreteGaussianMechanism:
     """Return a mechanism calibrated where the margins are exact, at a(t)."""
     space = Dataspace.of(TABLE.margin(schema.names), [Margin.of(margin) for margin in margins])
-    adjacency = Adjacency(semi_adjacency(space).bound)
+    adjacency = Ball(semi_adjacency(space).bound)
     return DiscreteGaussianMechanism.calibrate(sensitivity_space(space, adjacency, table), Budget.zcdp(rho))
 
 
@@ -74,7 +74,7 @@ def test_by_hand(path: Path) -> None:
     assert total_rho(book) == Fraction(1, 4) + Fraction(1, 3)
     total = book.total()
     assert total is not None
-    assert (total.dataspace.summary(), total.adjacency) == ("sex, ill", Adjacency(2))
+    assert (total.dataspace.summary(), total.adjacency) == ("sex, ill", Ball(2))
     first, second = book.account().charges
     assert (first.tradeoff, first.spent, second.spent) == (zcdp("1/2"), zcdp("1/4"), zcdp("1/3"))
     after = json.loads(path.read_text())
@@ -99,7 +99,7 @@ def test_the_order_of_releases_does_not_change_the_sum(path: Path, order: tuple[
     for one in made:
         charge(book, one)
     union = Dataspace.of(TABLE, [Margin("sex", "region")])
-    adjacency = Adjacency(semi_adjacency(union).bound)
+    adjacency = Ball(semi_adjacency(union).bound)
     by_hand = [recorded(one.record(), union, adjacency).tradeoff.implied_rho() for one in made]
     assert total_rho(book) == sum(rho for rho in by_hand if rho is not None)
     total = book.total()
@@ -117,10 +117,10 @@ def test_a_larger_promise_than_needed_is_kept_where_every_release_makes_it(
     book = Ledger.create(path, Budget.zcdp(100))
     for a, margins in zip(numbers, (["sex"], ["sex", "region"]), strict=True):
         space = Dataspace.of(TABLE, [Margin(name) for name in margins])
-        charge(book, DiscreteGaussianMechanism.calibrate(sensitivity_space(space, Adjacency(a)), Budget.zcdp("1/2")))
+        charge(book, DiscreteGaussianMechanism.calibrate(sensitivity_space(space, Ball(a)), Budget.zcdp("1/2")))
     total = book.total()
     assert total is not None
-    assert total.adjacency == Adjacency(max(min(numbers), 3))  # a(t) of the union is 3
+    assert total.adjacency == Ball(max(min(numbers), 3))  # a(t) of the union is 3
     assert total_rho(book) == by_hand(book)
 
 
@@ -130,11 +130,11 @@ def test_the_same_statistics_and_other_numbers_of_records(path: Path) -> None:
         book = Ledger.create(path.with_name(f"{number}.json"), Budget.zcdp(100))
         space = Dataspace.of(TABLE, [Margin("sex"), Margin("region")])
         for a in order:
-            kind = DiscreteGaussianMechanism.calibrate(sensitivity_space(space, Adjacency(a)), Budget.zcdp("1/2"))
+            kind = DiscreteGaussianMechanism.calibrate(sensitivity_space(space, Ball(a)), Budget.zcdp("1/2"))
             charge(book, kind)
         total = book.total()
         assert total is not None
-        assert total.adjacency == Adjacency(3)
+        assert total.adjacency == Ball(3)
         sums.append(total_rho(book))
     assert sums[0] == sums[1]
 
@@ -149,7 +149,7 @@ def test_features_of_all_releases_are_those_of_the_union(path: Path) -> None:
             charge(book, mechanism(table, margins, "1/2", SCHEMA.restrict(table)))
         total = book.total()
         assert total is not None
-        assert total.adjacency == Adjacency(2)
+        assert total.adjacency == Ball(2)
         sums.append(total_rho(book))
     assert sums == [Fraction(1, 2) * 4 + Fraction(1, 2)] * 2  # one record alone became two: Δ2² 2 → 8
 
@@ -163,7 +163,6 @@ def test_the_sum_covers_the_worst_pair_of_the_union(path: Path) -> None:
     total = book.total()
     assert total is not None
     union, adjacency = total.dataspace, total.adjacency
-    assert union.schema is not None
     names = union.schema.names
 
     def counts(dataset: Any) -> list[np.ndarray]:
@@ -200,10 +199,10 @@ def test_a_union_that_costs_too_much_is_refused_and_changes_nothing(path: Path) 
 def test_what_cannot_be_recomputed_blocks_with_a_sentence(path: Path) -> None:
     sexes = Dataspace.of(TABLE, [Margin("sex")])
     both = mechanism(["sex", "ill"], ["sex", "region"], "1/10")
-    knorm = KNormMechanism.calibrate(sensitivity_space(sexes, Adjacency(2), ["sex", "ill"]), Budget.pure(1))
+    knorm = KNormMechanism.calibrate(sensitivity_space(sexes, Ball(2), ["sex", "ill"]), Budget.pure(1))
     for number, (old, why) in enumerate(
         [
-            ((Guarantee(sexes, Adjacency(2), zcdp("1/10")), ()), "its query was not recorded"),
+            ((Guarantee(sexes, Ball(2), zcdp("1/10")), ()), "its query was not recorded"),
             ((knorm.guarantee, (knorm.record(),)), "not known under other exact statistics"),
             ((knorm.guarantee, ({"query": None, "noise": {}},)), "its query was not recorded"),
         ]
@@ -218,20 +217,20 @@ def test_what_cannot_be_recomputed_blocks_with_a_sentence(path: Path) -> None:
 def test_a_foreign_charge_for_all_of_these_pairs_stays_as_it_is(path: Path) -> None:
     """Any three records with the sexes exact include any three with the regions exact besides."""
     book = Ledger.create(path, Budget.zcdp(10))
-    book.charge(Guarantee(Dataspace.of(TABLE, [Margin("sex")]), Adjacency(3), zcdp("1/10")), "foreign")
+    book.charge(Guarantee(Dataspace.of(TABLE, [Margin("sex")]), Ball(3), zcdp("1/10")), "foreign")
     charge(book, mechanism(["sex", "ill"], ["sex", "region"], "1/5"))
     assert total_rho(book) == Fraction(3, 10)
-    ordinary = Guarantee(Dataspace.of(TABLE, []), Adjacency(1), zcdp("1/100"))
+    ordinary = Guarantee(Dataspace.of(TABLE, []), Ball(1), zcdp("1/100"))
     book.charge(ordinary, "ordinary")  # nothing is known but the group: 3² times
     assert total_rho(book) == Fraction(3, 10) + Fraction(9, 100)
 
 
 def test_other_laws_are_recomputed_too(path: Path) -> None:
     sexes = Dataspace.of(TABLE, [Margin("sex")])
-    laplace = LaplaceMechanism.calibrate(sensitivity_space(sexes, Adjacency(2), ["sex", "ill"]), Budget.pure(1))
+    laplace = LaplaceMechanism.calibrate(sensitivity_space(sexes, Ball(2), ["sex", "ill"]), Budget.pure(1))
     book = Ledger.create(path, Budget.pure(10))
     charge(book, laplace)
-    book.charge(Guarantee(Dataspace.of(TABLE, [Margin("sex", "ill")]), Adjacency(2), approximate("1/3")), "foreign")
+    book.charge(Guarantee(Dataspace.of(TABLE, [Margin("sex", "ill")]), Ball(2), approximate("1/3")), "foreign")
     total = book.total()
     assert total is not None
     assert total.tradeoff.implied_epsilon() == Fraction(1, 3)  # the joint counts fix the first table
@@ -247,7 +246,7 @@ def test_values_that_contradict_are_other_data(path: Path) -> None:
         Dataspace.of(Table(SCHEMA, COUNTS * 2), [Margin("ill")]),
     ):
         with pytest.raises(Refused, match="use another ledger"):
-            book.charge(Guarantee(space, Adjacency(3), zcdp("1/10")), "elsewhere")
+            book.charge(Guarantee(space, Ball(3), zcdp("1/10")), "elsewhere")
 
 
 def test_changed_curves_show(path: Path) -> None:
@@ -375,9 +374,7 @@ def test_releases_through_the_commands(tmp_path: Path, capsys: pytest.CaptureFix
 def exchange_mechanism(table: list[str], margins: list[str], rho: str) -> DiscreteGaussianMechanism:
     """Return a mechanism calibrated for exchanges where the margins are exact."""
     space = Dataspace.of(TABLE, [Margin(margin) for margin in margins])
-    return DiscreteGaussianMechanism.calibrate(
-        sensitivity_space(space, Adjacency.exchange(space), table), Budget.zcdp(rho)
-    )
+    return DiscreteGaussianMechanism.calibrate(sensitivity_space(space, Exchange.of(space), table), Budget.zcdp(rho))
 
 
 def test_exchanges_under_further_exact_statistics_are_those_of_the_union(path: Path) -> None:
@@ -388,7 +385,7 @@ def test_exchanges_under_further_exact_statistics_are_those_of_the_union(path: P
     charge(book, exchange_mechanism(["sex", "ill"], ["sex", "ill"], "1/3"), "second")
     total = book.total()
     assert total is not None
-    assert total.adjacency == Adjacency.exchange(total.dataspace) == Adjacency(3, "exchange")
+    assert total.adjacency == Exchange.of(total.dataspace) == Exchange(3)
     spent = book.account().charges[0].spent.implied_rho()
     blocks, worst = Blocks.of(total.dataspace), 0
     position = {record: flat for flat, record in enumerate(np.ndindex(*SCHEMA.shape))}
@@ -439,4 +436,4 @@ def test_a_table_charged_by_too_small_an_exchange_norm_is_counted_anew(tmp_path:
     assert total is not None
     assert total.tradeoff.implied_mu_squared() == 2
     with pytest.raises(BudgetExceeded):
-        run(evolve(plan, tables=[evolve(plan.tables[0], budget=Budget.gdp("1.5"))]), people, ledger=book)
+        run(evolve(plan, requests=[plan.requests[0].with_budget(Budget.gdp("1.5"))]), people, ledger=book)

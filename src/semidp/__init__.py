@@ -20,7 +20,7 @@ from semidp._version import __version__
 from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency, SemiAdjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, SemiAdjacency, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.witness import Witness
 from semidp.core.tables.counts import Table
@@ -74,16 +74,18 @@ from semidp.statistics.regression.request import Model, RegressionRequest
 from semidp.statistics.sums.published import PublishedGroups
 from semidp.statistics.sums.request import GroupRequest, Statistic
 from semidp.statistics.tables.published import FitKind, PublishedProduct, PublishedTable
-from semidp.statistics.tables.request import ProductRequest, TableRequest
+from semidp.statistics.tables.request import TableRequest, TablesRequest
 
 __all__ = [
     "Adjacency",
     "AdjacencyUnknown",
     "Alternative",
+    "Ball",
     "Budget",
     "BudgetExceeded",
     "DataError",
     "Dataspace",
+    "Exchange",
     "ExplicitSpace",
     "Feature",
     "Fit",
@@ -101,7 +103,6 @@ __all__ = [
     "Outcome",
     "Plan",
     "Prepared",
-    "ProductRequest",
     "PublishedGroups",
     "PublishedProduct",
     "PublishedQuantiles",
@@ -124,6 +125,7 @@ __all__ = [
     "Table",
     "TableRequest",
     "TableSpace",
+    "TablesRequest",
     "Tradeoff",
     "TwoByTwo",
     "UmpuTest",

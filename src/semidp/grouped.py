@@ -59,7 +59,6 @@ class Groups:
     @property
     def schema(self) -> Schema:
         """The published features."""
-        assert self.dataspace.schema is not None
         return self.dataspace.schema
 
     def measure(
@@ -156,7 +155,6 @@ def open_groups(
 def read_sums(source: Source, space: SumSpace) -> NDArray[np.int64]:
     """Return the confidential sums by group, in steps of the grid, block after block."""
     schema = space.dataspace.schema
-    assert schema is not None
     parts = [source.sums(schema.restrict(block.names or schema.names[:1]), space.outcome) for block in space.blocks]
     whole = [part if block.names else part.sum() for part, block in zip(parts, space.blocks, strict=True)]
     return np.concatenate([np.ravel(part) for part in whole]).astype(np.int64)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from semidp.audit import Draws, Pair, worst_pair
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
-from semidp.mechanisms.knorm.base import Ball, knorm_noise
+from semidp.mechanisms.knorm.base import NormBall, knorm_noise
 from semidp.noise.randomness import generator
 from semidp.queries.tables import TableSpace, sensitivity_space
 
@@ -25,10 +25,10 @@ def a_space(counts: Sequence[Any], margins: Sequence[str], a: int, released: str
         tuple(Feature(name, tuple(map(str, range(k)))) for name, k in zip("ABCD", array.shape, strict=False))
     )
     dataspace = Dataspace.of(Table(schema, array), [Margin(*names) for names in margins])
-    return sensitivity_space(dataspace, Adjacency(a), None if released is None else tuple(released))
+    return sensitivity_space(dataspace, Ball(a), None if released is None else tuple(released))
 
 
-def knorm_draws(ball: Ball, epsilon: Fraction, law: Any = knorm_noise) -> Draws:
+def knorm_draws(ball: NormBall, epsilon: Fraction, law: Any = knorm_noise) -> Draws:
     """Return K-norm noise of a ball, or another law of its radius, added to a table without rounding."""
 
     def draws(values: Any, count: int, randomness: Any) -> Any:

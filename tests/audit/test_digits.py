@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from semidp.audit import audit_samples
+from semidp.audit import Pair, audit_samples
 from semidp.audit.digits import digit_scores
 from semidp.audit.evidence import Point
-from semidp.audit.pairs import Pair
 from semidp.audit.scores import Batch
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.curves import approximate, gaussian

@@ -15,7 +15,7 @@ from semidp import Budget, Feature, Plan, RegressionRequest, Schema, Table, odds
 from semidp import run as carry_out
 from semidp.audit import audit_function, audit_mechanism, audit_samples, claims_of_release, draws_of_test, pair_for
 from semidp.cli import run
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tradeoff.curves import approximate, gaussian
 from semidp.errors import InputError
@@ -104,7 +104,7 @@ def test_an_odds_ratio_test_is_audited() -> None:
 def test_a_regression_is_audited_on_its_worst_pair() -> None:
     request = RegressionRequest(Outcome("score", 0, 10, steps=10), ["ward"], Budget.gdp(1))
     data = {"ward": list("aabb"), "score": [1, 5, 3, 8]}
-    release = carry_out(Plan(regressions=[request], invariants=["ward"]), data)
+    release = carry_out(Plan([request], invariants=["ward"]), data)
     (claim,) = claims_of_release(release)
     pair = pair_for(claim.mechanism)
     assert int((pair.move.astype(object) ** 2).sum()) == claim.mechanism.space.l2_squared
@@ -118,7 +118,7 @@ def test_the_worst_move_of_moments_is_a_difference_of_two_datasets() -> None:
     schema = Schema([Feature("a", "01"), Feature("b", "01")])
     for counts in ([[1, 1], [1, 0]], [[2, 0], [0, 1]], [[1, 0], [1, 1]]):
         public = Dataspace.of(Table(schema, counts), [Margin("a", "b")])
-        space = moment_space(public, Adjacency(2), Outcome("y", 0, 1, steps=1), Design.of(schema, ["a", "b"]))
+        space = moment_space(public, Ball(2), Outcome("y", 0, 1, steps=1), Design.of(schema, ["a", "b"]))
         move = space.worst_move()
         assert move is not None
         rows = {cell: space.design.rows()[np.ravel_multi_index(cell, (2, 2))] for cell in np.ndindex(2, 2)}

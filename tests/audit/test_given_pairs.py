@@ -61,7 +61,7 @@ def changed(records: Records, changes: dict[int, dict[str, Any]]) -> Records:
 @pytest.fixture(params=["exchange", "worst-case"])
 def release(request: pytest.FixtureRequest) -> Release:
     medians = QuantileRequest(Outcome("score", 0, 20, 20), [["school"]], budget=Budget.pure(2))
-    plan = Plan(quantiles=[medians], invariants=["school"], adjacency=request.param)
+    plan = Plan([medians], invariants=["school"], adjacency=request.param)
     return run(plan, {name: [record[name] for record in pupils()] for name in ("school", "score")})
 
 
@@ -88,7 +88,7 @@ def test_the_pair_is_audited_where_it_is_adjacent(release: Release) -> None:
 def test_two_people_at_once_are_in_the_ball_and_no_exchange(release: Release) -> None:
     given = [pupils(), changed(pupils(), TWO_SCORES)]
     claims = claims_of_release(release)
-    if not release.scope.adjacency.is_exchange:
+    if release.scope.adjacency.protects_groups:
         (pair,) = given_pairs(given, claims, release.plan, release.scope)
         assert pair is not None
         return

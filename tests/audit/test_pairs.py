@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from semidp.audit import Pair, worst_pair
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -60,7 +60,7 @@ def test_impossible_cells_stay_empty() -> None:
     features = (Feature("A", "abc"), Feature("B", "xyz"))
     schema = Schema(features, (StructuralZero.of({"A": "a", "B": "x"}),))
     table = Table(schema, [[0, 2, 3], [4, 1, 1], [2, 2, 2]])
-    space = sensitivity_space(Dataspace.of(table, [Margin("A"), Margin("B")]), Adjacency(3))
+    space = sensitivity_space(Dataspace.of(table, [Margin("A"), Margin("B")]), Ball(3))
     pair = worst_pair(space)
     assert pair.first[0, 0] == pair.second[0, 0] == 0
 

@@ -8,8 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 from semidp.audit import Audit, audit_mechanism, pair_for, with_less_noise
-from semidp.audit.rank_pairs import worst_histograms
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.outcomes import outcome_exchange
 from semidp.core.tables.counts import Table
@@ -20,6 +19,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism, exponential_mechanism
+from semidp.statistics.quantiles.rank_pairs import worst_histograms
 from semidp.statistics.quantiles.space import RankSpace, rank_scores, rank_space
 
 OUTCOME = Outcome("score", 0, 20, 20)
@@ -30,7 +30,7 @@ def by_state(sizes: list[int], exchange: bool, steps: int = 20, level: str | Non
     """Medians by state and by nation."""
     schema = Schema([Feature.nested(["nation", "state"], [("z", str(k)) for k in range(len(sizes))])])
     public = Dataspace.of(Table(schema, sizes), [Margin("state")])
-    adjacency = outcome_exchange(public) if exchange else Adjacency(2)
+    adjacency = outcome_exchange(public) if exchange else Ball(2)
     blocks = [Margin("state"), Margin("nation")]
     return rank_space(public, adjacency, Outcome("score", 0, 20, steps), blocks, level=level)
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from semidp.bridges import opendp as bridge
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -209,7 +209,7 @@ def test_exact_totals_give_the_exact_number_of_records() -> None:
     public = Dataspace.of(Table(schema, [[1, 1], [1, 1]]), [Margin("ward"), Margin("sex")])
     measurement = query(PURE, score_sum(10.0), ward="lengths", sex="lengths")
     exact, by_name = bridge.guarantee(measurement, public), bridge.guarantee(measurement)
-    assert (exact.guarantee.adjacency, by_name.guarantee.adjacency) == (Adjacency(2), Adjacency(3))
+    assert (exact.guarantee.adjacency, by_name.guarantee.adjacency) == (Ball(2), Ball(3))
     assert exact.guarantee.dataspace == public
     assert exact.witness is not None
     assert str(exact.witness) in exact.explain()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from semidp import Adjacency, Feature, Plan, Release, TableRequest
+from semidp import Ball, Exchange, Feature, Plan, Release, TableRequest
 from semidp.audit import audit_mechanism, worst_pair
 from semidp.cli import run as command
 from semidp.core.tradeoff.budget import Budget
@@ -112,8 +112,8 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here
     assert "not a guarantee for any 3 records" in page
     assert "differ in up to 3 records" not in page
     loaded = Release.load(people.parent / "out")
-    assert loaded.guarantee.adjacency == Adjacency(3, "exchange")
-    assert implied_guarantee(loaded).adjacency == Adjacency(3)
+    assert loaded.guarantee.adjacency == Exchange(3)
+    assert implied_guarantee(loaded).adjacency == Ball(3)
     audited = here("audit", "out", "--samples", "20000")
     assert audited.code == 0
     assert "exchanges of one person: the claim is about these" in audited.out
@@ -205,7 +205,7 @@ def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
     assert isinstance(mechanism, kind)
     claim = prepared.guarantee.tradeoff
     convicted = {}
-    for adjacency in (prepared.scope.adjacency, Adjacency(len(exact) + 1)):
+    for adjacency in (prepared.scope.adjacency, Ball(len(exact) + 1)):
         pair = worst_pair(mechanism.space.under(adjacency))
         found = audit_mechanism(mechanism.measure_many, pair, claim, samples=8_000, randomness=SeededRandomness(3))
         convicted[str(adjacency.kind)] = found.convicted

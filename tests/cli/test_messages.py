@@ -203,7 +203,7 @@ def test_an_outcome_has_the_same_grid_in_python_and_on_the_command_line(here: Se
     assert package.Outcome("age", 0, 100) == package.Outcome("age", 0, 100, steps=1000)
     words = ("--group", "sex", "--mean", "age", "--bounds", "age=0,100", "--mu", "1", "--out", "out", "--quiet")
     assert here("release", people(tmp_path), *words).code == 0
-    (request,) = package.Release.load("out").plan.groups
+    (request,) = package.Release.load("out").plan.requests
     assert request.outcome == package.Outcome("age", 0, 100)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import StructuralZero
@@ -43,7 +43,7 @@ def test_a_link_to_a_ledger_is_that_ledger(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "elsewhere" / "link.json"
     link.symlink_to(book.path)
-    guarantee = Guarantee(Dataspace.described("totals"), Adjacency(2), zcdp("0.6"))
+    guarantee = Guarantee(Dataspace.described("totals"), Ball(2), zcdp("0.6"))
     Ledger(link).charge(guarantee, "first")
     assert link.is_symlink()
     assert len(book.account().charges) == 1

@@ -25,7 +25,7 @@ from semidp.report.outlook import forecast
 from semidp.statistics.outcomes.request import outcome_from
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.sums.request import GroupRequest
-from semidp.statistics.tables.request import ProductRequest
+from semidp.statistics.tables.request import TablesRequest
 from tests.cli.conftest import Semidp
 
 TOKEN, PORT = "token-of-the-test", 8765
@@ -412,19 +412,16 @@ PLANS = [
     Plan([TableRequest(["region", "sex"], Budget.gdp("0.77"), mechanism="gaussian", name="own")], ["sex"]),
     Plan([TableRequest(["sex"], Budget.pure(1)), TableRequest(["age"], Budget.zcdp(1), name="b")], [["sex", "age"]]),
     Plan(
+        [TablesRequest([TableRequest(["sex", "age"]), TableRequest(["region"])], Budget.approximate(1, "1e-6"))],
         invariants=["sex"],
-        product=ProductRequest([TableRequest(["sex", "age"]), TableRequest(["region"])], Budget.approximate(1, "1e-6")),
     ),
     Plan(
-        groups=[GroupRequest("mean", outcome_from("age", [0, 99], 99), [["sex"]], Budget.gdp(1))],
+        [GroupRequest("mean", outcome_from("age", [0, 99], 99), [["sex"]], Budget.gdp(1))],
         invariants=["sex"],
         adjacency="exchange",
         report_delta="1e-6",
     ),
-    Plan(
-        quantiles=[QuantileRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))],
-        invariants=["sex"],
-    ),
+    Plan([QuantileRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))], invariants=["sex"]),
 ]
 
 
@@ -437,10 +434,10 @@ def test_a_budget_between_two_stops_stays_until_the_slider_moves() -> None:
     plan = PLANS[1]
     controls = Controls.of_plan(plan, COLUMNS)
     more = evolve(controls, totals=(*controls.totals, ("region",))).plan(plan, COLUMNS)
-    assert more.tables[0].budget == Budget.gdp("0.77")
+    assert more.requests[0].budget == Budget.gdp("0.77")
     assert (more.tables[0].name, more.tables[0].mechanism) == ("own", "gaussian")
     moved = evolve(controls, step=LADDER.index(2)).plan(plan, COLUMNS)
-    assert moved.tables[0].budget == Budget.gdp(2)
+    assert moved.requests[0].budget == Budget.gdp(2)
 
 
 def test_variants_are_half_the_budget_and_the_other_promise() -> None:

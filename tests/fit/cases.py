@@ -34,14 +34,12 @@ def totals_of(hidden: NDArray[np.int64], views: Sequence[View], grid: Grid | Non
 
 def margins_exact(counts: NDArray[np.int64], space: Dataspace) -> bool:
     """Whether an integer array is a table of the space; building the table checks signs and structural zeros."""
-    assert space.schema is not None
     assert counts.dtype == np.int64
     return space.contains(Table(space.schema, counts))
 
 
 def all_tables(space: Dataspace) -> Iterator[NDArray[np.int64]]:
     """Every table of a small dataspace."""
-    assert space.schema is not None
     assert space.n is not None
     grid, views = space.schema.grid, [space.schema.view(margin.names) for margin in space.margins]
     totals = [

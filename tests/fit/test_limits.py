@@ -138,7 +138,6 @@ def infeasible(shape: tuple[int, ...], zeros: list[dict[str, str]], totals: dict
     ids=["two-way", "row", "three-way", "closed", "triangle"],
 )
 def test_totals_that_no_table_has_are_refused(space: Dataspace, kind: typing.Literal["integer", "real"]) -> None:
-    assert space.schema is not None
     with pytest.raises(Infeasible, match="no table of nonnegative counts has the published totals"):
         fit_table(np.ones(space.schema.shape), space, kind=kind)
 

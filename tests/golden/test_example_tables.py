@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -29,7 +29,7 @@ def example(name: str) -> Table:
 def analysed(entry: dict) -> dict:
     public = Dataspace.of(example(entry["table"]), [Margin(*names) for names in entry["margins"]])
     found = semi_adjacency(public)
-    space = sensitivity_space(public, Adjacency(found.bound), released=entry.get("released"))
+    space = sensitivity_space(public, Ball(found.bound), released=entry.get("released"))
     return {
         "n": public.n,
         "a": found.to_json(),
@@ -51,7 +51,7 @@ def test_occupational_status_with_both_margins() -> None:
     public = Dataspace.of(example("occupational_status"), [Margin("origin"), Margin("destination")])
     found = semi_adjacency(public)
     assert (found.worst_case, found.definition) == (3, 2)
-    space = sensitivity_space(public, Adjacency(3))
+    space = sensitivity_space(public, Ball(3))
     assert (space.l1, space.l2, space.linf, space.dimension) == (6, math.sqrt(6), 1, 49)
     assert space.exact
 
@@ -64,6 +64,6 @@ def test_admissions() -> None:
     assert semi_adjacency(joint).worst_case == 3
     pairs = Dataspace.of(table, [Margin("admit", "gender"), Margin("gender", "dept"), Margin("admit", "dept")])
     assert semi_adjacency(pairs).bound == 5  # 1 + 2 min(2, 6), by Graver elements
-    given = sensitivity_space(pairs, Adjacency(4))
+    given = sensitivity_space(pairs, Ball(4))
     assert (given.l1, given.l2_squared, given.linf, given.dimension) == (8, 8, 1, 5)
     assert given.exact  # a cube of signs attains them, and an integer program finds a table that holds its records

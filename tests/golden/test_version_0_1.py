@@ -27,7 +27,7 @@ def test_a_release_of_version_0_1_loads_and_says_the_same(name: str) -> None:
     claim, a, tables, groups = RELEASES[name]
     release = semidp.Release.load(GOLDEN / name)
     assert name_of(release.guarantee.tradeoff) == claim
-    assert release.guarantee.adjacency == semidp.Adjacency(a)
+    assert release.guarantee.adjacency == semidp.Ball(a)
     assert [table.name for table in release.tables] == tables
     assert [group.name for group in release.groups] == groups
     assert release.private
@@ -64,7 +64,7 @@ def test_a_guarantee_with_its_side_file_loads() -> None:
 def test_a_plan_and_a_schema_of_version_0_1_load() -> None:
     plan = semidp.Plan.from_toml((GOLDEN / "plan.toml").read_text())
     assert plan.tables[0].features == ("gender", "admit", "dept")
-    assert plan.tables[0].budget == semidp.Budget.gdp("1/2")
+    assert plan.requests[0].budget == semidp.Budget.gdp("1/2")
     schema = Schema.from_toml((GOLDEN / "schema.toml").read_text())
     assert schema.shape == (2, 4)
     assert len(schema.structural_zeros) == 1

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -84,4 +84,4 @@ def table_fixture():
 def wards():
     """Records of three wards, the last of them empty, and a public dataspace."""
     schema = Schema((Feature("ward", ("a", "b", "c")),))
-    return Dataspace.of(Table(schema, np.array([30, 20, 0])), [Margin("ward")]), Adjacency(2)
+    return Dataspace.of(Table(schema, np.array([30, 20, 0])), [Margin("ward")]), Ball(2)

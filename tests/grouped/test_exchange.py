@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp import Adjacency, Dataspace, Feature, Margin, Outcome, Schema, Table
+from semidp import Dataspace, Exchange, Feature, Margin, Outcome, Schema, Table
 from semidp.core.spaces import listing
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.spaces.outcomes import outcome_exchange
@@ -105,7 +105,7 @@ def test_what_is_not_public_is_refused() -> None:
     overlapping = Schema([Feature(name, "01") for name in "abc"])
     joint = Dataspace.of(Table(overlapping, np.full((2, 2, 2), 2)), [Margin("a", "b"), Margin("b", "c")])
     with pytest.raises(Refused, match="share no feature"):
-        sum_space(joint, Adjacency(3, "exchange"), OUTCOME, [Margin("a", "b")])
+        sum_space(joint, Exchange(3), OUTCOME, [Margin("a", "b")])
 
 
 def test_whatever_a_regression_measures_moves_no_farther_than_is_said() -> None:

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -37,7 +37,7 @@ def mechanism(budget: Budget, steps: int = 1, blocks: int = 1) -> Mechanism:
     table = Table(schema, np.stack([COUNTS // 2, COUNTS - COUNTS // 2], axis=1))
     margins = [Margin("ward"), Margin("sex")]
     public = Dataspace.of(table, margins)
-    return outcome_mechanism(sum_space(public, Adjacency(2), Outcome("y", 0, 1, steps), margins[:blocks]), budget)
+    return outcome_mechanism(sum_space(public, Ball(2), Outcome("y", 0, 1, steps), margins[:blocks]), budget)
 
 
 def within(share: float, level: float, draws: int = DRAWS) -> bool:
@@ -129,7 +129,7 @@ def test_linear_coefficients_are_held_for_the_records_and_the_population() -> No
     beta = np.array([0.4, 0.2, -0.1])
     source = np.random.default_rng(7)
     for budget in (Budget.gdp("1/2"), Budget.pure(1)):
-        found = regression_mechanism(public, Adjacency(2), outcome, design, budget)
+        found = regression_mechanism(public, Ball(2), outcome, design, budget)
         hits = np.zeros(3)
         for seed in range(200):
             totals = np.array([source.binomial(20, p, n).sum() for p, n in zip(rows @ beta, counts, strict=True)])
@@ -150,7 +150,7 @@ def test_logistic_intervals_hold_and_may_be_open() -> None:
     public = Dataspace.of(Table(schema, np.array([100, 100])), [Margin("arm")])
     design, outcome = Design.of(schema, ["arm"]), Outcome("y", 0, 1, 1)
     source, beta = np.random.default_rng(3), np.array([-0.6, 1.0])
-    found = regression_mechanism(public, Adjacency(2), outcome, design, Budget.gdp(1))
+    found = regression_mechanism(public, Ball(2), outcome, design, Budget.gdp(1))
     hits = 0.0
     for seed in range(25):
         ones = source.binomial(100, 1 / (1 + np.exp(-design.rows().astype(float) @ beta)))
@@ -161,7 +161,7 @@ def test_logistic_intervals_hold_and_may_be_open() -> None:
         assert (both.lower < fit.coefficients).all()
         assert (fit.coefficients < both.upper).all()
     assert within(hits / 25, 0.9, 25)
-    noisy = regression_mechanism(public, Adjacency(2), outcome, design, Budget.gdp("1/50"))
+    noisy = regression_mechanism(public, Ball(2), outcome, design, Budget.gdp("1/50"))
     values = route_values(noisy.space, design, np.array([35, 60]))  # type: ignore[arg-type]
     fit = LogisticFit(Moments(noisy, noisy.measure(values, SeededRandomness(1)), design))
     ends = fit.intervals()
@@ -181,7 +181,7 @@ def test_logistic_intervals_of_more_than_twelve_columns_hold(budget: Budget) -> 
     assert len(design.columns) == 13
     beta = np.append(-0.5, source.normal(0, 0.5, 12))
     rates = 1 / (1 + np.exp(-design.rows().astype(float) @ beta))
-    clear, noisy = (regression_mechanism(public, Adjacency(2), outcome, design, b) for b in (Budget.gdp(10**7), budget))
+    clear, noisy = (regression_mechanism(public, Ball(2), outcome, design, b) for b in (Budget.gdp(10**7), budget))
     held = np.zeros((2, 2))
     for seed in range(40):
         ones = source.binomial(counts.ravel(), rates)

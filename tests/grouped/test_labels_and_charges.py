@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp import Adjacency, Budget, Dataspace, GroupRequest, Margin, Plan, TableRequest, grouped, run
+from semidp import Ball, Budget, Dataspace, GroupRequest, Margin, Plan, TableRequest, grouped, run
 from semidp.accounting.events import dp_sgd, event_tradeoff
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -22,7 +22,7 @@ def test_levels_stand_under_the_feature_that_they_belong_to():
     records = {"a": ["x", "x", "y", "y"] * 10, "b": ["p", "q", "p", "q"] * 10, "won": [1, 0, 0, 0] * 10}
     won = GroupRequest("proportion", Outcome("won", 0, 1, 1), [["b", "a"]], Budget.gdp(1))
     table = TableRequest(["a", "b"], Budget.gdp(1))  # mentioned first, so the schema's order is a, b
-    release = run(Plan(tables=[table], groups=[won], invariants=[Margin("a", "b")]), records)
+    release = run(Plan([table, won], invariants=[Margin("a", "b")]), records)
     (content,) = release.groups[0].files().values()
     rows = list(csv.DictReader(io.StringIO(b"".join(content.csv()).decode())))
     assert [(row["a"], row["b"]) for row in rows] == [("x", "p"), ("x", "q"), ("y", "p"), ("y", "q")]
@@ -37,12 +37,12 @@ def test_blocks_tied_by_a_margin_across_them_do_not_claim_attained_norms():
         counts[cell] = count
     table, blocks = Table(schema, counts), [Margin("A", "B"), Margin("C", "D")]
     tied = Dataspace.of(table, [*blocks, Margin("B", "C")])
-    space = sum_space(tied, Adjacency(3), Outcome("y", 0, 1, 1), blocks)
+    space = sum_space(tied, Ball(3), Outcome("y", 0, 1, 1), blocks)
     assert space.l2_squared == 18
     assert _farthest(tied, 3) < 18
     assert not space.exact
     assert space.worst_move() is None
-    assert sum_space(Dataspace.of(table, blocks), Adjacency(3), Outcome("y", 0, 1, 1), blocks).exact
+    assert sum_space(Dataspace.of(table, blocks), Ball(3), Outcome("y", 0, 1, 1), blocks).exact
 
 
 def _farthest(dataspace: Dataspace, a: int) -> int:
@@ -83,7 +83,7 @@ def test_no_pair_of_datasets_is_farther_apart_than_the_norms_say(published, bloc
         apart = (np.array(members)[:, None] != np.array(members)[None]).any(axis=-1).sum(axis=-1)
         moved = np.abs(sums[:, None] - sums[None])
         for a in (1, 2, 3):
-            space, near = sum_space(public, Adjacency(a), Outcome("y", 0, 1, 1), blocks), moved[apart <= a]
+            space, near = sum_space(public, Ball(a), Outcome("y", 0, 1, 1), blocks), moved[apart <= a]
             found = (near.sum(axis=1).max(), (near**2).sum(axis=1).max(), near.max())
             claimed = (space.l1, space.l2_squared, space.linf)
             assert found == claimed if space.exact else all(f <= c for f, c in zip(found, claimed, strict=True))

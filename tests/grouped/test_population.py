@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -49,7 +49,7 @@ def public(*counts: int) -> Dataspace:
 
 
 def mechanism(budget: Budget, *counts: int, steps: int = 1) -> Mechanism:
-    return outcome_mechanism(sum_space(public(*counts), Adjacency(2), Outcome("y", 0, 1, steps), [WARD]), budget)
+    return outcome_mechanism(sum_space(public(*counts), Ball(2), Outcome("y", 0, 1, steps), [WARD]), budget)
 
 
 def noisy(found: Mechanism, values: np.ndarray, source: np.random.Generator) -> Measurement:
@@ -205,9 +205,7 @@ def drawn_means(budget: Budget, spread_budget: Budget | None, repeats: int, coun
     """Yield what is measured of a small flat group and a large narrow one, on a grid of 100 steps."""
     found, source = mechanism(budget, *counts, steps=100), np.random.default_rng(3)
     grid = Outcome("y", 0, 1, 100)
-    spread = (
-        None if spread_budget is None else square_mechanism(public(*counts), Adjacency(2), grid, spread_budget, [WARD])
-    )
+    spread = None if spread_budget is None else square_mechanism(public(*counts), Ball(2), grid, spread_budget, [WARD])
     for _ in range(repeats):
         values = [source.integers(0, 101, counts[0]), source.integers(45, 56, counts[1])]
         squares = None
@@ -262,7 +260,7 @@ def test_a_spread_from_few_records_goes_with_students_quantile():
     space_public = public(*counts)
     found, source = mechanism(clear, *counts, steps=100), np.random.default_rng(5)
     grid = Outcome("y", 0, 1, 100)
-    spread = square_mechanism(space_public, Adjacency(2), grid, clear, [WARD])
+    spread = square_mechanism(space_public, Ball(2), grid, clear, [WARD])
     design = Design.of(space_public.schema, ["ward"])
     hits, normal, widths = np.zeros(2), np.zeros(2), []
     for _ in range(250):
@@ -291,7 +289,7 @@ def test_a_regression_on_one_factor_is_held_cell_by_cell():
     counts, rates = (5000, 100), np.array([0.01, 0.5])
     space_public, outcome = public(*counts), Outcome("y", 0, 1, 1)
     design = Design.of(space_public.schema, ["ward"])
-    found = regression_mechanism(space_public, Adjacency(2), outcome, design, Budget.gdp(4))
+    found = regression_mechanism(space_public, Ball(2), outcome, design, Budget.gdp(4))
     beta, source = np.array([0.01, 0.49]), np.random.default_rng(6)
     hits, pooled = np.zeros(2), np.zeros(2)
     for _ in range(300):
@@ -313,7 +311,7 @@ def test_other_designs_take_the_largest_spread():
     space_public, outcome = Dataspace.of(table, [Margin("arm"), Margin("sex")]), Outcome("y", 2, 6, 10)
     margins = Dataspace.of(table, [Margin("arm", "sex")])
     design = Design.of(table.schema, ["arm", "sex"])
-    found = regression_mechanism(margins, Adjacency(2), outcome, design, Budget.gdp(1))
+    found = regression_mechanism(margins, Ball(2), outcome, design, Budget.gdp(1))
     values = route_values(found.space, design, np.array([250, 150, 100, 200]))
     fit = LinearFit(Moments(found, found.measure(values, SeededRandomness(1)), design))
     widest, known = fit.intervals(sampling=True), fit.intervals(residual_sd=2.0)
@@ -327,7 +325,7 @@ def test_separated_groups_leave_one_side_open(budget):
     """Nobody of 100 in the control arm, 60 of 100 with the drug: both sides were open."""
     space_public, outcome = public(100, 100), Outcome("y", 0, 1, 1)
     design = Design.of(space_public.schema, ["ward"])
-    found = regression_mechanism(space_public, Adjacency(2), outcome, design, budget)
+    found = regression_mechanism(space_public, Ball(2), outcome, design, budget)
     values = route_values(found.space, design, np.array([0, 60]))
     fit = LogisticFit(Moments(found, found.measure(values, SeededRandomness(1)), design))
     both = fit.intervals(sampling=True)
@@ -347,7 +345,7 @@ def test_slopes_of_the_distances_are_those_of_differences():
     counts = source.multinomial(400, np.full(12, 1 / 12)).reshape(3, 4)
     space_public, outcome = Dataspace.of(Table(schema, counts), [Margin("a", "b")]), Outcome("y", 0, 1, 1)
     design = Design.of(schema, ["a", "b"])
-    found = regression_mechanism(space_public, Adjacency(2), outcome, design, Budget.gdp(1))
+    found = regression_mechanism(space_public, Ball(2), outcome, design, Budget.gdp(1))
     values = route_values(found.space, design, source.binomial(counts.ravel(), 0.3))
     fit = LogisticFit(Moments(found, found.measure(values, SeededRandomness(1)), design))
     for _ in range(10):
@@ -367,7 +365,7 @@ def rare_baseline(columns: int, repeats: int) -> tuple[float, float]:
     counts = np.full(columns, 150)
     space_public, outcome = public(*counts), Outcome("y", 0, 1, 1)
     design = Design.of(space_public.schema, ["ward"])
-    found = regression_mechanism(space_public, Adjacency(2), outcome, design, Budget.gdp(1))
+    found = regression_mechanism(space_public, Ball(2), outcome, design, Budget.gdp(1))
     beta, source = np.append(-4.5, np.full(columns - 1, 4.0)), np.random.default_rng(8)
     hits, wald = 0.0, 0.0
     for _ in range(repeats):
@@ -452,12 +450,12 @@ def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
     }
     asked = Confidence(sampling=True, differences=True)
     plan = Plan(
-        groups=[
+        [
             GroupRequest("proportion", Outcome("died", 0, 1, 1), [["ward"]], Budget.gdp(4), confidence=asked),
             GroupRequest("mean", Outcome("days", 0, 10, 10), [["ward"]], Budget.gdp(4), confidence=asked),
-        ],
-        regressions=[
-            RegressionRequest(Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(4), confidence=Confidence(sampling=True))
+            RegressionRequest(
+                Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(4), confidence=Confidence(sampling=True)
+            ),
         ],
         invariants=[WARD],
     )

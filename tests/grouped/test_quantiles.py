@@ -14,7 +14,7 @@ from scipy import stats
 from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
 from semidp.core.spaces import listing
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.spaces.outcomes import outcome_exchange
@@ -91,7 +91,7 @@ def held(mechanism: ExponentialMechanism, one: np.ndarray, other: np.ndarray, wr
 def test_all_groups_together_are_as_private_as_is_said(everything, table, budget, sizes, a: int) -> None:
     """Every two datasets of three (or five) records, values 0, 1, 2: the joint law of the medians of all groups."""
     found = everything(table(np.array(sizes), "A"), [WARD], 2)
-    space = rank_space(found.dataspace, Adjacency(a), Outcome("y", 0, 1, 2), [WARD])
+    space = rank_space(found.dataspace, Ball(a), Outcome("y", 0, 1, 2), [WARD])
     mechanism = exponential_mechanism(space, budget)
     assert isinstance(mechanism, ExponentialMechanism)
     cells = found.x * 3 + found.y
@@ -114,7 +114,7 @@ def test_the_scale_is_not_larger_than_it_must_be(budget: Budget, gaps: tuple[int
     """The value 0 of {0, s, s} becomes the largest: ranks fall by one on both sides of the median, range 2 rate."""
     below, above = gaps
     steps = below + above + 2
-    space = rank_space(world(3), Adjacency(1), Outcome("y", 0, 1, steps), [WARD])
+    space = rank_space(world(3), Ball(1), Outcome("y", 0, 1, steps), [WARD])
     mechanism = exponential_mechanism(space, budget)
     assert isinstance(mechanism, ExponentialMechanism)
     one, other = np.zeros((2, 1, steps + 1), dtype=np.int64)
@@ -270,7 +270,7 @@ def test_scores_move_by_at_most_one_for_each_replaced_value() -> None:
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 def test_budgets_are_met_and_never_exceeded(budget: Budget) -> None:
     for level in (None, "0.9"):
-        space = rank_space(world(30, 20), Adjacency(2), Outcome("y", 0, 1, 100), [WARD], ["1/4", "1/2"], level=level)
+        space = rank_space(world(30, 20), Ball(2), Outcome("y", 0, 1, 100), [WARD], ["1/4", "1/2"], level=level)
         mechanism = exponential_mechanism(space, budget)
         assert space.choices == (2 if level is None else 6)
         assert (space.l1, space.l2_squared) == (2 * space.choices, 4 * space.choices)
@@ -309,7 +309,7 @@ def test_intervals_hold_the_quantile_of_the_records_or_of_the_population(samplin
     """200 releases: conservative, since a bound on all values is used; a bracket of no width does not hold."""
     source, hits, narrow, q = np.random.default_rng(4), 0.0, 0.0, Fraction(3, 10)
     outcome, public = Outcome("y", 0, 100, 100), world(400, 90)
-    space = rank_space(public, Adjacency(2), outcome, [WARD], [q], level="0.9", sampling=sampling)
+    space = rank_space(public, Ball(2), outcome, [WARD], [q], level="0.9", sampling=sampling)
     mechanism = exponential_mechanism(space, Budget.gdp(4))
     truth = stats.norm.ppf(float(q), 50, 15)
     for seed in range(200):
@@ -327,7 +327,7 @@ def test_intervals_hold_the_quantile_of_the_records_or_of_the_population(samplin
 
 def test_ranks_are_whole_and_groups_that_are_too_small_have_open_intervals() -> None:
     outcome = Outcome("y", 0, 10, 10)
-    space = rank_space(world(5, 0, 1000), Adjacency(2), outcome, [WARD], ["1/2"], level="0.95")
+    space = rank_space(world(5, 0, 1000), Ball(2), outcome, [WARD], ["1/2"], level="0.95")
     mechanism = exponential_mechanism(space, Budget.zcdp(1))
     assert isinstance(mechanism, ExponentialMechanism)
     ranks = space.ranks(mechanism.rate)
@@ -349,7 +349,7 @@ def test_ranks_are_whole_and_groups_that_are_too_small_have_open_intervals() -> 
 
 
 def test_a_choice_is_seldom_farther_off_than_is_said() -> None:
-    space = rank_space(world(2000), Adjacency(2), Outcome("y", 0, 1, 1000), [WARD])
+    space = rank_space(world(2000), Ball(2), Outcome("y", 0, 1, 1000), [WARD])
     mechanism = exponential_mechanism(space, Budget.zcdp(1))
     assert isinstance(mechanism, ExponentialMechanism)
     histogram = np.bincount(np.arange(2000) // 2, minlength=1001)
@@ -360,16 +360,16 @@ def test_a_choice_is_seldom_farther_off_than_is_said() -> None:
 @pytest.mark.parametrize("kind", EXPONENTIAL)
 def test_what_a_ledger_keeps_is_enough_to_compute_the_guarantee_again(kind: type[ExponentialMechanism]) -> None:
     public = world(30, 20)
-    space = rank_space(public, Adjacency(2), Outcome("y", 0, 1, 10), [WARD], ["0.1", "0.9"], level="0.9", sampling=True)
+    space = rank_space(public, Ball(2), Outcome("y", 0, 1, 10), [WARD], ["0.1", "0.9"], level="0.9", sampling=True)
     mechanism = kind(space, Fraction(1, 7))
-    again = recorded(mechanism.record(), public, Adjacency(2))
+    again = recorded(mechanism.record(), public, Ball(2))
     assert again.tradeoff == mechanism.tradeoff
     assert isinstance(again.space, RankSpace)
     assert again.space.sampling
-    assert recorded(mechanism.record(), public, Adjacency(4)).tradeoff == mechanism.under(Adjacency(4)).tradeoff
+    assert recorded(mechanism.record(), public, Ball(4)).tradeoff == mechanism.under(Ball(4)).tradeoff
     damaged = {**mechanism.record(), "noise": {"law": "laplace", "b": "4"}}
     with pytest.raises(InputError, match="damaged"):
-        recorded(damaged, public, Adjacency(2))
+        recorded(damaged, public, Ball(2))
 
 
 def test_requests_are_checked() -> None:
@@ -388,7 +388,7 @@ def test_requests_are_checked() -> None:
     with pytest.raises(Refused, match="not published"):
         rank_space(
             Dataspace.of(Table(Schema((Feature("A", "xy"), Feature("B", "xy"))), [[2, 2], [2, 2]]), [Margin("A")]),
-            Adjacency(2),
+            Ball(2),
             outcome,
             [Margin("B")],
         )
@@ -406,7 +406,7 @@ def pupils() -> dict[str, np.ndarray]:
 def test_a_release_of_quantiles_reads_back_and_follows_from_its_steps(tmp_path: Path) -> None:
     score = Outcome("score", 0, 100, 200)
     request = QuantileRequest(score, [["county"]], ["1/4", "1/2"], Budget.zcdp(1), level="0.9", sampling=True)
-    plan = Plan(quantiles=[request], invariants=["county"])
+    plan = Plan([request], invariants=["county"])
     assert Plan.from_toml(plan.to_toml()) == plan
     assert request.name == "quantiles-score"
     book = Ledger.create(tmp_path / "ledger.json", Budget.zcdp(2))

@@ -17,7 +17,7 @@ from tests.grouped.test_quantiles import held, law
 
 from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.exchange import Blocks, Records
 from semidp.core.spaces.outcomes import outcome_exchange
@@ -51,7 +51,7 @@ def space_of(records: int, several: int, single: int, steps: int, a: int | None 
     counts[(1,) * several + (0,) * single] += 1
     blocks = [Margin(feature.name) for feature in schema.features]
     public = Dataspace.of(Table(schema, counts), blocks)
-    adjacency = outcome_exchange(public) if a is None else Adjacency(a)
+    adjacency = outcome_exchange(public) if a is None else Ball(a)
     return rank_space(public, adjacency, Outcome("y", 0, 1, steps), blocks)
 
 
@@ -153,7 +153,6 @@ def test_the_definition_here_is_that_of_the_library() -> None:
     """Two features and the value: the same pairs as `Blocks.neighbours` lists."""
     space = space_of(3, 2, 0, 2)
     schema = space.dataspace.schema
-    assert schema is not None
     whole = Schema((*schema.features, Feature("y", "012")))
     public = dict(zip(space.dataspace.margins, space.dataspace.totals, strict=True))
     blocks = Blocks.of(Dataspace.known(whole, public, 3))
@@ -328,7 +327,7 @@ def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 def medians(budget: Budget) -> tuple[Plan, dict[str, list[str] | list[int]]]:
     """The plan of issue 26, item 2, and records for it."""
     request = QuantileRequest(Outcome("score", 0, 20, 20), [["state"], ["nation"]], budget=budget)
-    plan = Plan(quantiles=[request], invariants=["state"], adjacency="exchange", nests=[Nest(("nation", "state"))])
+    plan = Plan([request], invariants=["state"], adjacency="exchange", nests=[Nest(("nation", "state"))])
     records = {
         "nation": ["z"] * 80,
         "state": ["x"] * 40 + ["y"] * 40,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -94,7 +94,7 @@ def moments(budget: Budget, seed: int, steps: int = 50, model: Design | None = N
     table = Table(Schema((ARM, SEX)), np.array([[40, 60], [50, 30]]))
     public = Dataspace.of(table, [Margin("arm", "sex")])
     design = model or Design.of(table.schema, ["arm", "sex"], coding=Coding.effects)
-    space = moment_space(public, Adjacency(2), Outcome("y", 0, 1, steps=steps), design)
+    space = moment_space(public, Ball(2), Outcome("y", 0, 1, steps=steps), design)
     mechanism = outcome_mechanism(space, budget)
     truth = np.rint(table.counts.ravel() * steps * np.array([0.3, 0.5, 0.4, 0.6])).astype(np.int64)
     return Moments(

@@ -45,16 +45,15 @@ def pupils() -> dict[str, np.ndarray]:
     return {"school": school, "sex": sex, "score": score, "passed": (score > 50).astype(int)}
 
 
-def plan(**changes: object) -> Plan:
-    wanted = {
-        "tables": [TableRequest(["school", "sex"], Budget.gdp(3))],
-        "groups": [
-            GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.gdp(4)),
-            GroupRequest(Statistic.proportion, proportion_of("passed"), [SCHOOL, SEX], Budget.gdp(12)),
-        ],
-        "invariants": [SCHOOL, SEX],
-    }
-    return Plan(**(wanted | changes))
+TABLE = TableRequest(["school", "sex"], Budget.gdp(3))
+GROUPS = [
+    GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.gdp(4)),
+    GroupRequest(Statistic.proportion, proportion_of("passed"), [SCHOOL, SEX], Budget.gdp(12)),
+]
+
+
+def plan(*requests: object, **changes: object) -> Plan:
+    return Plan(requests or (TABLE, *GROUPS), **({"invariants": [SCHOOL, SEX]} | changes))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def test_everything_stands_under_one_guarantee(release):
     assert compose(*(part.tradeoff for part in parts)) == release.guarantee.tradeoff
     assert {part.dataspace for part in parts} == {release.scope.dataspace}
     assert not release.private
-    assert run(plan(tables=[]), pupils()).private
+    assert run(plan(*GROUPS), pupils()).private
 
 
 def test_estimates_are_near_the_truth(release):
@@ -137,7 +136,7 @@ def test_the_ledger_is_charged_once_for_all(tmp_path):
     assert done.ledger["label"] == "table (school × sex), mean-score (school), proportion-passed (school × sex)"
     assert ledger.total().tradeoff == Budget.gdp(13).tradeoff()
     with pytest.raises(BudgetExceeded):
-        run(plan(tables=[]), pupils(), ledger=ledger)
+        run(plan(*GROUPS), pupils(), ledger=ledger)
 
 
 def test_an_audit_calibrates_groups_again(release):
@@ -159,7 +158,7 @@ def test_plans_round_trip():
     by = ["school"]
     mu = 1
     """
-    (group,) = Plan.from_toml(text).groups
+    (group,) = Plan.from_toml(text).requests
     assert (group.statistic, group.outcome.steps, group.by, group.name) == (
         Statistic.mean,
         1000,
@@ -170,9 +169,9 @@ def test_plans_round_trip():
 
 def test_budgets_are_filled_in_and_shared():
     bare = GroupRequest(Statistic.sum, SCORE, [SCHOOL])
-    assert plan(tables=[], groups=[bare]).with_budget(Budget.gdp(2)).groups[0].budget == Budget.gdp(2)
+    assert plan(bare).with_budget(Budget.gdp(2)).requests[0].budget == Budget.gdp(2)
     with pytest.raises(InputError, match="'sum-score' has no privacy budget"):
-        run(plan(tables=[], groups=[bare]), pupils())
+        run(plan(bare), pupils())
     for budget in (Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.approximate(1, "1e-6")):
         part = budget.shared(3)
         for name in ("rho", "epsilon", "delta"):
@@ -196,7 +195,7 @@ def test_budgets_are_filled_in_and_shared():
             lambda: GroupRequest.from_json({"column": "score", "by": ["a"], "bounds": [0, 1], "grid": "1.5"}),
             "whole number",
         ),
-        (lambda: plan(groups=[GroupRequest(Statistic.mean, SCORE, [SCHOOL])] * 2), "same name"),
+        (lambda: plan(*[GroupRequest(Statistic.mean, SCORE, [SCHOOL])] * 2), "same name"),
     ],
 )
 def test_requests_check_themselves(request_, reason):
@@ -206,7 +205,7 @@ def test_requests_check_themselves(request_, reason):
 
 def test_groups_without_public_counts_are_refused():
     wanted = GroupRequest(Statistic.mean, SCORE, [SEX], Budget.gdp(1))
-    hidden = plan(tables=[], groups=[wanted], invariants=[SCHOOL], features=[Feature("sex", ("f", "m"))])
+    hidden = plan(wanted, invariants=[SCHOOL], features=[Feature("sex", ("f", "m"))])
     with pytest.raises(Refused, match="those of sex are not published: publish them"):
         run(hidden, pupils())
 
@@ -215,7 +214,7 @@ def test_one_group_and_an_empty_group():
     data = {name: values[:60] for name, values in pupils().items()}
     wanted = GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.gdp(1))
     declared = [Feature("school", ("north", "closed"))]
-    done = run(Plan(groups=[wanted], invariants=[SCHOOL], features=declared), data, randomness=SeededRandomness(1))
+    done = run(Plan([wanted], invariants=[SCHOOL], features=declared), data, randomness=SeededRandomness(1))
     assert done.guarantee.adjacency.a == 1
     assert done.scope.semi_adjacency.worst_case == 1
     assert math.isnan(done.groups[0].estimates[0].values[1])
@@ -226,7 +225,7 @@ def test_one_group_and_an_empty_group():
 def test_the_saved_empty_group_reads_back(tmp_path):
     declared = [Feature("school", ("north", "closed", "south", "west"))]
     wanted = GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.pure(1))
-    done = run(Plan(groups=[wanted], invariants=[SCHOOL], features=declared), pupils())
+    done = run(Plan([wanted], invariants=[SCHOOL], features=declared), pupils())
     done.save(tmp_path)
     again = Release.load(tmp_path)
     assert math.isnan(again.groups[0].estimates[0].values[1])
@@ -240,7 +239,7 @@ def test_groups_that_differ_by_sampling_alone_are_not_said_to_differ(statistic):
     data = {"ward": np.repeat(["a", "b", "c"], 4000), "y": source.integers(0, 2, 12_000)}
     outcome = Outcome("y", 0, 1, steps=1 if statistic == "proportion" else 10)
     request = GroupRequest(statistic, outcome, [["ward"]], Budget.gdp(5))
-    release = run(Plan(groups=[request], invariants=[Margin("ward")]), data, SeededRandomness(3))
+    release = run(Plan([request], invariants=[Margin("ward")]), data, SeededRandomness(3))
     compared = release.groups[0].comparisons[0]
     counts = [int(data["y"][data["ward"] == ward].sum()) for ward in "abc"]
     classical = stats.chi2_contingency([counts, [4000 - c for c in counts]], correction=False).pvalue
@@ -253,7 +252,7 @@ def test_groups_that_differ_by_sampling_alone_are_not_said_to_differ(statistic):
         statistic == "mean"
     )
     data["y"][:4000] = source.random(4000) < 0.6
-    release = run(Plan(groups=[request], invariants=[Margin("ward")]), data, SeededRandomness(3))
+    release = run(Plan([request], invariants=[Margin("ward")]), data, SeededRandomness(3))
     assert release.groups[0].comparisons[0].p_value < 1e-4  # what differs is found
 
 
@@ -267,8 +266,8 @@ def test_intervals_of_a_release_are_written_read_back_and_follow_from_its_noise(
     asked = Confidence("0.9", sampling=True, simultaneous=True, differences=True)
     days = Outcome("days", 0, 10, steps=10)
     plan = Plan(
-        groups=[GroupRequest("mean", days, [["ward"], ["sex"]], Budget.gdp(1), confidence=asked)],
-        regressions=[
+        [
+            GroupRequest("mean", days, [["ward"], ["sex"]], Budget.gdp(1), confidence=asked),
             RegressionRequest(days, ["ward"], Budget.gdp(1), confidence=evolve(asked, differences=False)),
             RegressionRequest(Outcome("cured", 0, 1, 1), ["sex"], Budget.gdp(1), model="logistic"),
         ],
@@ -306,14 +305,14 @@ def test_intervals_of_a_release_are_written_read_back_and_follow_from_its_noise(
 def test_what_was_measured_for_a_regression_must_be_its_own(tmp_path):
     records = {"ward": np.repeat(["a", "b"], 30), "sex": np.tile(["f", "m"], 30), "days": np.arange(60) % 10}
     days = Outcome("days", 0, 10, steps=10)
-    plan = Plan(regressions=[RegressionRequest(days, ["ward"], Budget.gdp(1))], invariants=["ward", "sex"])
+    plan = Plan([RegressionRequest(days, ["ward"], Budget.gdp(1))], invariants=["ward", "sex"])
     release = run(plan, records, SeededRandomness(4))
     (fit,) = release.regressions
     other = {**fit.query, "by": [["sex"]]}
     forged = replace(release, results=(replace(fit, query=other),))
     (said,) = disagreements(forged, release.to_json())
     assert "does not give the sums that the regression needs" in said
-    design = release.plan.regressions[0].design(release.scope)
+    design = next(asked for asked in release.plan.requests if asked.key == "regression").design(release.scope)
     columns = moment_space(release.scope.dataspace, release.scope.adjacency, days, design).query()
     for cancelling in ([["1", "0"], ["2", "0"]], [["1", "0"]]):
         forged = replace(release, results=(replace(fit, query={**columns, "combination": cancelling}),))

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -47,11 +47,11 @@ def world(*sizes: int, seed: int = 0) -> tuple[Dataspace, np.ndarray]:
 def test_a_contrast_of_one_factor_costs_what_the_difference_of_group_means_costs(levels: int, budget: Budget) -> None:
     public, _ = world(levels)
     counts = public.value(Margin("A")).counts
-    sums = outcome_mechanism(sum_space(public, Adjacency(2), OUTCOME, [Margin("A")]), budget)
+    sums = outcome_mechanism(sum_space(public, Ball(2), OUTCOME, [Margin("A")]), budget)
     variance = sums.variance * float(OUTCOME.width) ** 2
     for coding in Coding:
         design = Design.of(public.schema, ["A"], coding=coding)
-        mechanism = regression_mechanism(public, Adjacency(2), OUTCOME, design, budget)
+        mechanism = regression_mechanism(public, Ball(2), OUTCOME, design, budget)
         measured = mechanism.measure(np.zeros(mechanism.space.shape, dtype=np.int64), SeededRandomness(1))
         fit = LinearFit(Moments(mechanism, measured, design))
         rows = design.rows().astype(float)
@@ -65,8 +65,8 @@ def test_treatment_coding_used_to_cost_more() -> None:
     """X'y measured column by column: a contrast of 20 levels had several times the error of the group means."""
     public, _ = world(20)
     design = Design.of(public.schema, ["A"])
-    raw = outcome_mechanism(moment_space(public, Adjacency(2), OUTCOME, design), Budget.gdp(1))
-    best = regression_mechanism(public, Adjacency(2), OUTCOME, design, Budget.gdp(1))
+    raw = outcome_mechanism(moment_space(public, Ball(2), OUTCOME, design), Budget.gdp(1))
+    best = regression_mechanism(public, Ball(2), OUTCOME, design, Budget.gdp(1))
     inverse = np.linalg.inv(design.gram(public).astype(float))
     ratios = [np.sqrt(np.diag(inverse @ noise_covariance(mechanism, design) @ inverse)) for mechanism in (raw, best)]
     assert (ratios[0] / ratios[1]).min() > 1.2
@@ -78,12 +78,12 @@ def test_every_route_gives_the_same_moments(sizes: tuple[int, ...]) -> None:
     public, sums = world(*sizes)
     design = Design.of(public.schema, public.schema.names, coding=Coding.effects)
     expected = design.rows().astype(float).T @ sums.ravel()
-    routes = regression_routes(public, Adjacency(2), OUTCOME, design)
+    routes = regression_routes(public, Ball(2), OUTCOME, design)
     assert len(routes) == 3
     for route in routes:
         found = moment_map(route, design) @ route_values(route, design, sums)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
-        again = query_space(route.query(), public, Adjacency(2))
+        again = query_space(route.query(), public, Ball(2))
         assert again.norms == route.norms
 
 
@@ -96,7 +96,7 @@ def test_the_fit_does_not_depend_on_the_coding(budget: Budget) -> None:
     square = both.columns[0].__class__("A squared", ("A",), (Fraction(0), Fraction(1, 9), Fraction(1)))
     scored = Design(public.schema, (*scores.columns, square))  # a score and its square span the factor A
     for design in (both, Design.of(public.schema, ["A", "B"], coding=Coding.effects), scored):
-        mechanism = regression_mechanism(public, Adjacency(2), OUTCOME, design, budget)
+        mechanism = regression_mechanism(public, Ball(2), OUTCOME, design, budget)
         values = route_values(mechanism.space, design, sums)
         fit = LinearFit(Moments(mechanism, mechanism.measure(values, SeededRandomness(5)), design))
         fitted.append(design.rows().astype(float) / design.multiplier @ fit.coefficients)
@@ -118,17 +118,17 @@ def test_the_cheapest_route_is_taken_and_it_is_never_dearer_than_the_columns(
         def price(space: SumSpace | MomentSpace, design: Design = design, inverse: np.ndarray = inverse) -> float:
             return float(np.sum(inverse * noise_covariance(outcome_mechanism(space, budget), design)))
 
-        chosen = regression_mechanism(public, Adjacency(2), OUTCOME, design, budget).space
+        chosen = regression_mechanism(public, Ball(2), OUTCOME, design, budget).space
         assert isinstance(chosen, (SumSpace, MomentSpace))
-        raw = moment_space(public, Adjacency(2), OUTCOME, design)
-        for route in (*regression_routes(public, Adjacency(2), OUTCOME, design), raw):
+        raw = moment_space(public, Ball(2), OUTCOME, design)
+        for route in (*regression_routes(public, Ball(2), OUTCOME, design), raw):
             assert price(chosen) <= price(route) * 1.001
 
 
 def test_combinations_beat_cells_where_the_model_is_smaller_than_the_table() -> None:
     public, _ = world(6, 6)
     design = Design.of(public.schema, ["A", "B"])
-    cells, terms, combined = regression_routes(public, Adjacency(2), OUTCOME, design)
+    cells, terms, combined = regression_routes(public, Ball(2), OUTCOME, design)
     inverse = np.linalg.inv(design.gram(public).astype(float))
     prices = [
         float(np.sum(inverse * noise_covariance(outcome_mechanism(space, Budget.gdp(1)), design)))
@@ -144,7 +144,7 @@ def test_combinations_move_as_far_as_claimed_and_no_farther(everything, table, a
     found = everything(table([[1, 1], [1, 1]]), [Margin("A", "B")], 1)
     design = Design.of(found.schema, ["A", "B"])
     combination = best_combination(design, found.dataspace)
-    space = moment_space(found.dataspace, Adjacency(a), Outcome("y", 0, 1, 1), design, combination)
+    space = moment_space(found.dataspace, Ball(a), Outcome("y", 0, 1, 1), design, combination)
     rows = space.rows_by_cell.astype(np.int64)
     worst = found.norms(found.moments(rows), a)[1]
     assert worst <= space.l2_squared
@@ -162,10 +162,10 @@ def test_a_depth_beside_a_finer_published_one(everything, table) -> None:
     design = Design.of(public.schema, ["state"])
     assert design.rows().tolist() == [[1, 0], [1, 1]]
     assert design.gram(public).tolist() == [[4, 1], [1, 1]]
-    raw = moment_space(public, Adjacency(2), Outcome("score", 0, 1, 1), design)
+    raw = moment_space(public, Ball(2), Outcome("score", 0, 1, 1), design)
     by_county = design.rows().astype(np.int64)[[0, 0, 1]]
     assert found.norms(found.moments(by_county), 2)[1] <= raw.l2_squared
-    (cells,) = regression_routes(public, Adjacency(2), Outcome("score", 0, 1, 1), design)
+    (cells,) = regression_routes(public, Ball(2), Outcome("score", 0, 1, 1), design)
     one_hot = np.eye(2, dtype=np.int64)[[0, 0, 1]]
     assert found.norms(found.moments(one_hot), 2) == (cells.l1, cells.l2_squared, cells.linf)
 
@@ -185,18 +185,18 @@ def test_pairs_of_counts_are_enough_for_main_effects() -> None:
     counts = np.random.default_rng(4).integers(3, 30, schema.shape)
     public = Dataspace.of(Table(schema, counts), [Margin("A", "B"), Margin("A", "C"), Margin("B", "C")])
     design = Design.of(schema, ["A", "B", "C"])
-    kinds = [type(route) for route in regression_routes(public, Adjacency(5), OUTCOME, design)]
+    kinds = [type(route) for route in regression_routes(public, Ball(5), OUTCOME, design)]
     assert kinds == [SumSpace, MomentSpace]
-    assert regression_mechanism(public, Adjacency(5), OUTCOME, design, Budget.gdp(1)).space.shape == (5,)
+    assert regression_mechanism(public, Ball(5), OUTCOME, design, Budget.gdp(1)).space.shape == (5,)
 
 
 def test_combinations_are_checked() -> None:
     public, _ = world(2, 2)
     design = Design.of(public.schema, ["A", "B"])
     with pytest.raises(InputError, match="a number for each column"):
-        moment_space(public, Adjacency(2), OUTCOME, design, [[1, 0]])
+        moment_space(public, Ball(2), OUTCOME, design, [[1, 0]])
     with pytest.raises(InputError, match="must be whole"):
-        moment_space(public, Adjacency(2), OUTCOME, design, [["1/2", 0, 0]])
+        moment_space(public, Ball(2), OUTCOME, design, [["1/2", 0, 0]])
 
 
 def test_logistic_fits_are_the_same_for_any_coding() -> None:
@@ -205,7 +205,7 @@ def test_logistic_fits_are_the_same_for_any_coding() -> None:
     fitted = []
     for coding in Coding:
         design = Design.of(public.schema, ["A", "B"], coding=coding)
-        mechanism = regression_mechanism(public, Adjacency(2), Outcome("y", 0, 1, 1), design, Budget.gdp("0.3"))
+        mechanism = regression_mechanism(public, Ball(2), Outcome("y", 0, 1, 1), design, Budget.gdp("0.3"))
         values = route_values(mechanism.space, design, ones)
         fit = LogisticFit(Moments(mechanism, mechanism.measure(values, SeededRandomness(8)), design))
         fitted.append(design.rows().astype(float) @ fit.coefficients)

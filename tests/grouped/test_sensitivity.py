@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.outcomes import outcome_adjacency
 from semidp.core.tables.counts import Table
@@ -28,7 +28,7 @@ def unit(steps: int) -> Outcome:
 @pytest.mark.parametrize("a", [1, 2, 3, 4])
 def test_one_block_is_exact_for_every_a(everything, table, counts, a):
     world = everything(table(counts, "A"), [A], steps=2)
-    space = sum_space(world.dataspace, Adjacency(a), unit(2), [A])
+    space = sum_space(world.dataspace, Ball(a), unit(2), [A])
     assert (space.l1, space.l2_squared, space.linf) == world.norms(world.sums([A]), a)
     assert space.exact
     move = space.worst_move()
@@ -39,7 +39,7 @@ def test_one_block_is_exact_for_every_a(everything, table, counts, a):
 @pytest.mark.parametrize("a", [1, 2, 3, 4])
 def test_two_one_way_blocks_are_exact_for_every_a(everything, table, counts, a):
     world = everything(table(counts), [A, B], steps=1)
-    space = sum_space(world.dataspace, Adjacency(a), unit(1), [A, B])
+    space = sum_space(world.dataspace, Ball(a), unit(1), [A, B])
     assert (space.l1, space.l2_squared, space.linf) == world.norms(world.sums([A, B]), a)
     assert space.exact
 
@@ -47,7 +47,7 @@ def test_two_one_way_blocks_are_exact_for_every_a(everything, table, counts, a):
 def test_one_block_released_where_more_is_published(everything, table):
     world = everything(table([[2, 1], [1, 0]]), [A, B], steps=1)
     for a in (1, 2, 3):
-        space = sum_space(world.dataspace, Adjacency(a), unit(1), [A])
+        space = sum_space(world.dataspace, Ball(a), unit(1), [A])
         assert (space.l1, space.l2_squared, space.linf) == world.norms(world.sums([A]), a)
 
 
@@ -55,7 +55,7 @@ def test_overlapping_blocks_are_bounded(everything, table):
     blocks = [Margin("A", "B"), Margin("B", "C")]
     world = everything(table([[[1, 0], [0, 1]], [[0, 1], [0, 0]]], "ABC"), blocks, steps=1)
     for a in (1, 2, 3):
-        space = sum_space(world.dataspace, Adjacency(a), unit(1), blocks)
+        space = sum_space(world.dataspace, Ball(a), unit(1), blocks)
         found = world.norms(world.sums(blocks), a)
         assert all(bound >= true for bound, true in zip((space.l1, space.l2_squared, space.linf), found, strict=True))
         assert not space.exact
@@ -69,7 +69,7 @@ def test_p_blocks_of_large_groups_have_the_published_formula(p, a):
     public = Dataspace.of(
         Table(Schema(tuple(Feature(name, ("0", "1")) for name in names)), counts), [Margin(name) for name in names]
     )
-    space = sum_space(public, Adjacency(a), unit(10), [Margin(name) for name in names])
+    space = sum_space(public, Ball(a), unit(10), [Margin(name) for name in names])
     assert space.l2_squared == (a * 10) ** 2 * p
     assert space.l1 == a * p * 10
 
@@ -93,7 +93,7 @@ def test_regression_moments_never_exceed_the_bound_and_reach_it(everything, tabl
     design = Design.of(joint.schema, ["A", "B"], coding=Coding.effects)
     rows = design.rows().astype(int)
     for a in (1, 2, 3):
-        space = moment_space(world.dataspace, Adjacency(a), unit(2), design)
+        space = moment_space(world.dataspace, Ball(a), unit(2), design)
         found = world.norms(world.moments(rows), a)
         assert all(bound >= true for bound, true in zip((space.l1, space.l2_squared, space.linf), found, strict=True))
         if a <= 2:  # the cell with two records has the longest row, like every other
@@ -118,25 +118,25 @@ def test_an_interaction_under_one_way_margins_breaks_the_bound_and_is_refused(ev
     only = Design(margins.schema, design.columns[-1:])
     for refused in (design, only):
         with pytest.raises(Refused, match=r"counts of A × B are not published: publish them"):
-            moment_space(world.dataspace, Adjacency(3), unit(1), refused)
+            moment_space(world.dataspace, Ball(3), unit(1), refused)
 
 
 def test_main_effects_under_one_way_margins_are_refused_by_name(table):
     margins = table([[[5, 5], [5, 5]], [[5, 5], [5, 5]]], "ABC")
     public = Dataspace.of(margins, [Margin("A", "B"), Margin("C")])
     with pytest.raises(Refused, match=r"A × C, B × C are not published"):
-        moment_space(public, Adjacency(3), unit(1), Design.of(margins.schema, ["A", "B", "C"]))
+        moment_space(public, Ball(3), unit(1), Design.of(margins.schema, ["A", "B", "C"]))
     pairwise = Dataspace.of(margins, [Margin("A", "B"), Margin("B", "C"), Margin("A", "C")])
-    space = moment_space(pairwise, Adjacency(5), unit(1), Design.of(margins.schema, ["A", "B", "C"]))
+    space = moment_space(pairwise, Ball(5), unit(1), Design.of(margins.schema, ["A", "B", "C"]))
     assert space.l2_squared == 5**2 * 4
 
 
 def test_counts_that_are_not_public_are_refused(table):
     public = Dataspace.of(table([[5, 5], [5, 5]]), [A])
     with pytest.raises(Refused, match="those of B are not published"):
-        sum_space(public, Adjacency(2), unit(1), [B])
+        sum_space(public, Ball(2), unit(1), [B])
     with pytest.raises(Refused, match="at least 1"):
-        sum_space(public, Adjacency(0), unit(1), [A])
+        sum_space(public, Ball(0), unit(1), [A])
 
 
 counts_of_blocks = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4).filter(any), min_size=1, max_size=3)
@@ -155,7 +155,7 @@ def test_projection_laws(sizes, data):
     counts = np.zeros(schema.shape, dtype=np.int64)
     np.add.at(counts, tuple(records), 1)
     public = Dataspace.of(Table(schema, counts), [Margin(name) for name in names])
-    space = sum_space(public, Adjacency(2), unit(3), [Margin(name) for name in names])
+    space = sum_space(public, Ball(2), unit(3), [Margin(name) for name in names])
     size = space.shape[0]
     matrix = np.stack([space.project(unit_vector) for unit_vector in np.eye(size)])
     np.testing.assert_allclose(matrix, matrix.T, atol=1e-12)

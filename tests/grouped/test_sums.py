@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -65,7 +65,7 @@ def test_a_lower_bound_other_than_zero_is_put_back_exactly():
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: budget.kind)
 def test_the_guarantee_is_the_budget_under_the_counts(budget):
     found = sums(pupils(), SCORE, ["school"], budget, randomness=SeededRandomness(3))
-    assert found.guarantee.adjacency == Adjacency(2)
+    assert found.guarantee.adjacency == Ball(2)
     assert found.guarantee.dataspace.margins == (Margin("school"),)
     if budget.kind == "approximate":
         assert found.guarantee.tradeoff.delta(budget.epsilon) <= budget.delta
@@ -163,7 +163,7 @@ def errors(budget: Budget, claimed: float, repeats: int = 400) -> float:
     schema = Schema((Feature("g", ("a", "b", "c")), Feature("h", ("a", "b"))))
     table = Table(schema, np.array([[10, 20], [30, 5], [0, 8]]))
     public = Dataspace.of(table, [Margin("g"), Margin("h")])
-    space = sum_space(public, Adjacency(3), Outcome("y", 0, 1, steps=20), [Margin("g"), Margin("h")])
+    space = sum_space(public, Ball(3), Outcome("y", 0, 1, steps=20), [Margin("g"), Margin("h")])
     mechanism = outcome_mechanism(space, budget)
     truth = np.array([200, 300, 60, 240, 320])
     total = 0.0
@@ -212,7 +212,7 @@ def test_equal_means_are_rejected_as_often_as_stated_and_unequal_ones_nearly_alw
     def rejections(second: float) -> int:
         schema = Schema((Feature("g", ("a", "b", "c")),))
         public = Dataspace.of(Table(schema, np.array([40, 100, 60])), [Margin("g")])
-        space = sum_space(public, Adjacency(2), Outcome("y", 0, 1, steps=100), [Margin("g")])
+        space = sum_space(public, Ball(2), Outcome("y", 0, 1, steps=100), [Margin("g")])
         mechanism = outcome_mechanism(space, Budget.gdp(1))
         truth = np.array([40 * 50, round(100 * second), 60 * 50])
         found = [GroupSums(mechanism, mechanism.measure(truth, SeededRandomness(seed))) for seed in range(400)]
@@ -227,9 +227,9 @@ def comparisons(shift: float, spread_budget: Budget, repeats: int) -> tuple[list
     """p-values of samples from three unequal groups, one of them shifted: by their own spreads, and by one of all."""
     source, counts = np.random.default_rng(5), np.array([20, 400, 80])
     public = Dataspace.of(Table(Schema((Feature("g", ("a", "b", "c")),)), counts), [Margin("g")])
-    space = sum_space(public, Adjacency(2), SCORE, [Margin("g")])
+    space = sum_space(public, Ball(2), SCORE, [Margin("g")])
     mechanism = outcome_mechanism(space, Budget.gdp(5))
-    spread = square_mechanism(public, Adjacency(2), SCORE, spread_budget, [Margin("g")])
+    spread = square_mechanism(public, Ball(2), SCORE, spread_budget, [Margin("g")])
     new, old = [], []
     for seed in range(repeats):
         y = [source.integers(0, 101, 20), source.integers(40, 61, 400), source.integers(40, 61, 80)]
@@ -289,7 +289,7 @@ def test_proportions_refuse_what_is_neither_zero_nor_one(value):
         assert str(value) not in str(refusal.value)
     request = GroupRequest("proportion", Outcome("cured", 0, 1, steps=1), [["ward"]], Budget.gdp(1))
     with pytest.raises(DataError, match="needs zeros and ones"):
-        run(Plan(groups=[request], invariants=[Margin("ward")]), data)
+        run(Plan([request], invariants=[Margin("ward")]), data)
     data["cured"][-1] = 0.0
     assert proportions(data, "cured", ["ward"], CLEAR).values == pytest.approx([2 / 3, 1 / 3], abs=1e-3)
 
@@ -313,7 +313,7 @@ def test_a_grid_that_may_bias_a_mean_says_so():
     assert not proportions(ones, "y", ["ward"], Budget.gdp(1)).coarse
     for steps, said in ((10, True), (10_000, False)):
         request = GroupRequest("mean", Outcome("y", 0, 100, steps=steps), [["ward"]], Budget.gdp(1))
-        release = run(Plan(groups=[request], invariants=[Margin("ward")]), data)
+        release = run(Plan([request], invariants=[Margin("ward")]), data)
         assert ("The grid is coarse" in summary(release)) is said
         assert ("The grid is coarse" in html(release)) is said
 
@@ -359,7 +359,7 @@ def test_many_groups_take_no_matrix():
 def test_mechanisms_by_name():
     space = sum_space(
         Dataspace.of(Table(Schema((Feature("g", ("a", "b")),)), np.array([5, 5])), [Margin("g")]),
-        Adjacency(2),
+        Ball(2),
         SCORE,
         [Margin("g")],
     )

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, Table, sensitivity_space
+from semidp import Ball, Budget, Dataspace, Feature, Margin, Schema, Table, sensitivity_space
 from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.mechanisms.selection import calibrated
 from semidp.noise.randomness import SeededRandomness
@@ -37,7 +37,7 @@ class Setting:
             self.counts = self.source.multinomial(n, self.source.dirichlet(np.ones(math.prod(shape)))).reshape(shape)
         schema = Schema([Feature(name, [str(i) for i in range(size)]) for name, size in zip("ab", shape, strict=True)])
         self.public = Dataspace.of(Table(schema, self.counts), [Margin(name) for name in margins])
-        self.space = sensitivity_space(self.public, Adjacency(3 if margins else 1))
+        self.space = sensitivity_space(self.public, Ball(3 if margins else 1))
         self.mechanism = calibrated(noise[0], self.space, noise[1])
         zeros = np.zeros(shape, dtype=np.int64)
         noisy = self.mechanism.measure_many(zeros, POOL, SeededRandomness(seed))

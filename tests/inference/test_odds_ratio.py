@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from semidp.accounting.ledger import Ledger
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -92,7 +92,7 @@ def test_the_claim_is_what_the_noise_meets() -> None:
     assert isinstance(odds_ratio_test(counts, zcdp(1)).guarantee.tradeoff, PiecewiseLinear)
     result = odds_ratio_test(counts, Budget.pure(1), alternative=Alternative.GREATER)
     assert result.guarantee.dataspace == Dataspace.of(counts, [Margin("gender"), Margin("admitted")])
-    assert result.guarantee.adjacency == Adjacency(3)
+    assert result.guarantee.adjacency == Ball(3)
     assert result.most_powerful
     assert not odds_ratio_test(counts, Budget.pure(1), alternative=Alternative.TWO_SIDED).most_powerful
 
@@ -111,7 +111,7 @@ def test_further_invariants_stretch_the_noise() -> None:
     space = Dataspace.of(whole, [Margin("gender"), Margin("admitted"), Margin("region")])
     small = whole.margin(["gender", "admitted"])
     result = odds_ratio_test(small, Budget.pure(1), dataspace=space)
-    assert result.guarantee.adjacency == Adjacency(4)
+    assert result.guarantee.adjacency == Ball(4)
     assert result.test.noise.sensitivity == 2
     assert not result.most_powerful
     f = approximate(1)
@@ -123,7 +123,7 @@ def test_further_invariants_stretch_the_noise() -> None:
 
 
 def test_noise_is_not_stretched_further_than_the_margins_allow() -> None:
-    result = odds_ratio_test(table(0, 1, 5, 4), Budget.pure(1), adjacency=Adjacency(6))
+    result = odds_ratio_test(table(0, 1, 5, 4), Budget.pure(1), adjacency=Ball(6))
     assert result.test.noise.sensitivity == 1
 
 
@@ -171,12 +171,12 @@ def test_public_values_must_fit_the_table() -> None:
     with pytest.raises(DataError, match="gender are not those of the table"):
         odds_ratio_test(counts, Budget.pure(1), dataspace=other)
     with pytest.raises(Refused, match="at least 2"):
-        odds_ratio_test(counts, Budget.pure(1), adjacency=Adjacency(1))
+        odds_ratio_test(counts, Budget.pure(1), adjacency=Ball(1))
 
 
 def test_no_message_holds_a_count() -> None:
     secret = table(31337, 10, 20, 27183)
-    for bad in ({"adjacency": Adjacency(1)}, {"dataspace": Dataspace.of(secret, [Margin("gender", "admitted")])}):
+    for bad in ({"adjacency": Ball(1)}, {"dataspace": Dataspace.of(secret, [Margin("gender", "admitted")])}):
         with pytest.raises(Refused) as caught:
             odds_ratio_test(secret, Budget.pure(1), **bad)  # type: ignore[arg-type]
         assert "31337" not in str(caught.value)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate
 from semidp.errors import InputError, Refused
@@ -81,11 +81,11 @@ def test_one_n_that_suffices_is_not_enough() -> None:
 
 def test_further_invariants_cost_power() -> None:
     margins = TwoByTwo(100, 100, 200)
-    powers = [power(margins, Budget.pure(1), 2.5, adjacency=Adjacency(a)) for a in (2, 3, 4, 5, 6)]
+    powers = [power(margins, Budget.pure(1), 2.5, adjacency=Ball(a)) for a in (2, 3, 4, 5, 6)]
     assert powers[0] == powers[1] > powers[2] == powers[3] > powers[4]
-    sizes = [sample_size(2.5, Budget.pure(1), adjacency=Adjacency(a)) for a in (3, 4)]
+    sizes = [sample_size(2.5, Budget.pure(1), adjacency=Ball(a)) for a in (3, 4)]
     assert sizes[0] < sizes[1]
-    for unknown in (Adjacency(1), Adjacency(3, "exchange")):
+    for unknown in (Ball(1), Exchange(3)):
         with pytest.raises(InputError, match="planned_test"):
             power(margins, Budget.pure(1), 2.0, adjacency=unknown)
 

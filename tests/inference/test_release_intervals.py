@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest, run
+from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
 from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
@@ -255,8 +255,8 @@ def test_sampling_widens_what_the_noise_alone_leaves() -> None:
 
 def test_tables_of_a_product_answer_alike() -> None:
     data = people(4000, 6)
-    asked = ProductRequest([TableRequest(["sex", "vote"]), TableRequest(["vote", "ward"])], Budget.gdp(1))
-    release = run(Plan(features=FEATURES, invariants=["sex"], product=asked), data, randomness=SeededRandomness(1))
+    asked = TablesRequest([TableRequest(["sex", "vote"]), TableRequest(["vote", "ward"])], Budget.gdp(1))
+    release = run(Plan([asked], features=FEATURES, invariants=["sex"]), data, randomness=SeededRandomness(1))
     found = release.interval({"vote": "y"}, among={"sex": "f"}, level=0.999)
     assert truth(data, sex="f", vote="y") / truth(data, sex="f") in found
     assert release.intervals("vote-ward").table == "vote-ward"

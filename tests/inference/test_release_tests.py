@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest, run
+from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
 from semidp.core.tables.schema import StructuralZero
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
@@ -172,8 +172,8 @@ def test_strata_explain_an_association() -> None:
 
 def test_products_are_tested_by_their_estimates() -> None:
     data = three_way()
-    asked = ProductRequest([TableRequest(["r", "c"]), TableRequest(["c", "k"])], Budget.gdp(1))
-    plan = Plan(invariants=["r", "c", "k"], product=asked)
+    asked = TablesRequest([TableRequest(["r", "c"]), TableRequest(["c", "k"])], Budget.gdp(1))
+    plan = Plan([asked], invariants=["r", "c", "k"])
     release = run(plan, data, randomness=SeededRandomness(4))
     found = release.test("r", "c", randomness=SeededRandomness(1))
     assert found.table == "r-c"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -128,7 +128,7 @@ CURVES: dict[str, Tradeoff] = {"pure": approximate(1), "approximate": approximat
 
 def worst_excess(space: Dataspace, f: Tradeoff, a: int, stretch: int) -> float:
     """By how much φ(X) exceeds 1 - f(1 - φ(X')) on the worst pair, for all three alternatives."""
-    margins = planned_test(space, "gender", "admit", f, strata=["dept"], adjacency=Adjacency(a)).margins
+    margins = planned_test(space, "gender", "admit", f, strata=["dept"], adjacency=Ball(a)).margins
     test = UmpuTest(margins, canonical_noise(f, stretch))
     x = np.arange(margins.low, margins.high + 1)
     worst = 0.0
@@ -214,7 +214,7 @@ def test_admission_given_department_beside_the_classical_test() -> None:
     interval = classical.confidence_interval(x11)
     assert (interval.low, interval.high) == pytest.approx((0.772, 1.060), abs=0.01)  # theirs: 0.7719 to 1.0603
     result = odds_ratio_test(table, Budget.pure(1), strata=["dept"], randomness=SeededRandomness(3))
-    assert result.guarantee.adjacency == Adjacency(3)
+    assert result.guarantee.adjacency == Ball(3)
     assert result.test.noise.sensitivity == 1
     assert abs(result.u - x11) < 12
     assert result.p_value > 0.05
@@ -258,7 +258,7 @@ def test_what_cannot_be_stratified_is_refused() -> None:
         odds_ratio_test(table, Budget.pure(1), strata=["dept"], dataspace=one_way)
     known = Dataspace.of(table, [Margin("gender", "dept"), Margin("admit", "dept"), Margin("gender", "admit")])
     with pytest.raises(Refused, match="published exactly"):
-        odds_ratio_test(table, Budget.pure(1), strata=["dept"], dataspace=known, adjacency=Adjacency(5))
+        odds_ratio_test(table, Budget.pure(1), strata=["dept"], dataspace=known, adjacency=Ball(5))
     other = Dataspace.of(Table(SCHEMA, SMALL[1]), [Margin("gender", "dept"), Margin("admit", "dept")])
     with pytest.raises(DataError, match="are not those of the table"):
         odds_ratio_test(table, Budget.pure(1), strata=["dept"], dataspace=other)

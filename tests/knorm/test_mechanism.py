@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -35,7 +35,7 @@ def table_of(counts: list | np.ndarray) -> Table:
 
 def space_of(table: Table, margins: str, a: int | None = None, released: str | None = None) -> TableSpace:
     public = Dataspace.of(table, [Margin(*names) for names in margins.split()])
-    return sensitivity_space(public, Adjacency(a or semi_adjacency(public).bound), released)
+    return sensitivity_space(public, Ball(a or semi_adjacency(public).bound), released)
 
 
 def filled(*shape: int) -> Table:
@@ -98,7 +98,7 @@ def test_what_is_published_is_whole_and_keeps_every_margin(table: Table, margins
 def test_the_guarantee_is_pure_epsilon_for_this_space_and_an_ideal_claim() -> None:
     space = space_of(filled(3, 3), "A B")
     mechanism = KNormMechanism.calibrate(space, Budget.pure("1/3"))
-    assert mechanism.guarantee.adjacency == Adjacency(3)
+    assert mechanism.guarantee.adjacency == Ball(3)
     assert mechanism.tradeoff.epsilon(0) == pytest.approx(1 / 3)
     assert mechanism.scale >= 3
     assert mechanism.claim == "ideal"
@@ -264,7 +264,7 @@ def test_rows_of_different_lengths_under_a_nested_feature(margins: list[Margin],
     """Whole noise that no published total sees, within its stated errors; a twin with a wrong scale is caught."""
     table = nested_table()
     public = Dataspace.of(table, margins)
-    space = sensitivity_space(public, Adjacency(ball.a))
+    space = sensitivity_space(public, Ball(ball.a))
     assert place_ball(space).ball == ball
     mechanism = KNormMechanism.calibrate(space, Budget.pure(1))
     noise = mechanism.noises(4_000, SeededRandomness(3))
@@ -286,7 +286,7 @@ def test_rows_of_different_lengths_under_a_nested_feature(margins: list[Margin],
 def test_the_norm_of_rows_bounds_every_move() -> None:
     """Every difference of adjacent tables lies in K: this is what pure epsilon rests on."""
     public = Dataspace.of(nested_table(), [Margin("state", "sex")])
-    space = sensitivity_space(public, Adjacency(2))
+    space = sensitivity_space(public, Ball(2))
     placed = place_ball(space)
     norms = [float(placed.ball.norm(placed.take(move.astype(float))[None])[0]) for move in space.moves()]
     assert max(norms) == pytest.approx(1.0)
@@ -295,7 +295,7 @@ def test_the_norm_of_rows_bounds_every_move() -> None:
 def test_two_published_sides_of_a_nested_table_are_refused_by_lattice_and_large_k_norm() -> None:
     counties = Feature.nested(["state", "county"], [(str(i % 3), str(i)) for i in range(10)])
     table = Table(Schema([counties, Feature("sex", "fm")]), np.full((10, 2), 5))
-    space = sensitivity_space(Dataspace.of(table, [Margin("state"), Margin("sex")]), Adjacency(3))
+    space = sensitivity_space(Dataspace.of(table, [Margin("state"), Margin("sex")]), Ball(3))
     with pytest.raises(Refused, match="nested features"):
         mechanism_for(space, Budget.zcdp(1), "lattice")
     with pytest.raises(Refused, match="use laplace"):

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.mechanisms.knorm.base import Ball
+from semidp.mechanisms.knorm.base import NormBall
 from semidp.mechanisms.knorm.closed import PairBall, RowsBall
 from semidp.mechanisms.knorm.explicit import ExplicitBall
 from semidp.mechanisms.knorm.linear_programs import LinearProgram, Optimum
@@ -31,7 +31,7 @@ Moves = Callable[[int, int, int], Floats]
 SIZES = [(3, 3, 2), (3, 3, 3), (3, 5, 2), (3, 5, 3), (4, 4, 2), (4, 4, 3), (4, 5, 2), (4, 5, 3), (5, 6, 2), (5, 5, 3)]
 
 
-def tables(ball: Ball, count: int, seed: int) -> Floats:
+def tables(ball: NormBall, count: int, seed: int) -> Floats:
     """Random points of the span."""
     rows = len(ball.limits) if isinstance(ball, RowsBall) else ball.shape[0]
     values = np.random.default_rng(seed).standard_normal((count, *ball.shape)).reshape(count, rows, -1)
@@ -107,7 +107,7 @@ def test_two_rows_are_the_hull_of_their_integer_moves(columns: int, reach: int) 
     np.testing.assert_allclose(ball.norm(points), ExplicitBall(np.array(vectors)).norm(points), rtol=1e-9)
 
 
-BALLS: list[Ball] = [
+BALLS: list[NormBall] = [
     PairBall(5),
     RowsBall((1, 6), (4, 4), 2),
     TableBall(3, 4, 2),
@@ -118,7 +118,7 @@ BALLS: list[Ball] = [
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(BALLS), st.integers(0, 2**32), st.floats(-3, 3))
-def test_laws_of_a_norm(ball: Ball, seed: int, factor: float) -> None:
+def test_laws_of_a_norm(ball: NormBall, seed: int, factor: float) -> None:
     one, two = tables(ball, 2, seed)
     norm_one, norm_two, norm_sum, norm_scaled = ball.norm(np.array([one, two, one + two, factor * one]))
     assert norm_one > 0
@@ -254,7 +254,7 @@ def _neighbours(touching: Floats, vertices: Floats, normal: Floats, hull: type) 
 
 
 @pytest.mark.parametrize("build", [lambda: TableBall(2, 3, 2), lambda: TableBall(4, 3, 2), lambda: TableBall(3, 3, 4)])
-def test_a_table_ball_says_what_it_needs(build: Callable[[], Ball]) -> None:
+def test_a_table_ball_says_what_it_needs(build: Callable[[], NormBall]) -> None:
     with pytest.raises(InputError, match="3 <= rows <= columns and a = 2 or 3"):
         build()
 
@@ -278,7 +278,7 @@ def test_moves_of_more_records_lie_in_the_stretched_ball_of_three(size: int, a: 
     """The largest norm is exactly ⌊a/2⌋, so that less stretching would claim too much."""
     schema = Schema([Feature(name, [str(level) for level in range(size)]) for name in "rc"])
     public = Dataspace.of(Table(schema, np.full((size, size), 9)), [Margin("r"), Margin("c")])
-    every = np.array(list(sensitivity_space(public, Adjacency(a)).moves()), dtype=float)
+    every = np.array(list(sensitivity_space(public, Ball(a)).moves()), dtype=float)
     assert np.maximum(every, 0).sum(axis=(1, 2)).max() == a
     norms = TableBall(size, size, 3).norm(every)
     assert norms.max() == pytest.approx(a // 2)
@@ -287,7 +287,7 @@ def test_moves_of_more_records_lie_in_the_stretched_ball_of_three(size: int, a: 
 def test_two_way_tables_of_four_records_are_served_with_a_smaller_rate() -> None:
     schema = Schema([Feature("r", "abc"), Feature("c", "xyz")])
     public = Dataspace.of(Table(schema, np.full((3, 3), 9)), [Margin("r"), Margin("c")])
-    three, four = (KNormMechanism(sensitivity_space(public, Adjacency(a)), Fraction(1)) for a in (3, 4))
+    three, four = (KNormMechanism(sensitivity_space(public, Ball(a)), Fraction(1)) for a in (3, 4))
     assert (three.rate, four.rate, four.tradeoff.implied_epsilon()) == (1, Fraction(1, 2), 1)
     assert four.expected_l2 > 1.9 * three.expected_l2
 
@@ -296,7 +296,7 @@ def exchanges(rows: int, columns: int, each: int = 1) -> QuerySpace:
     """A table with published rows and an unpublished feature, under exchange adjacency."""
     schema = Schema([Feature("r", map(str, range(rows))), Feature("u", map(str, range(columns)))])
     public = Dataspace.of(Table(schema, np.full((rows, columns), each)), [Margin("r")])
-    return sensitivity_space(public, Adjacency.exchange(public))
+    return sensitivity_space(public, Exchange.of(public))
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 2), (4, 2), (2, 3), (2, 4)])
@@ -332,7 +332,7 @@ def test_counties_of_exact_states_move_by_one_record_under_exchange() -> None:
     paths = [("s", "a"), ("s", "b"), ("s", "c"), ("t", "d"), ("t", "e")]
     schema = Schema([Feature.nested(["state", "county"], paths)])
     public = Dataspace.of(Table(schema, [1, 1, 0, 0, 1]), [Margin("state")])
-    space = sensitivity_space(public, Adjacency.exchange(public))
+    space = sensitivity_space(public, Exchange.of(public))
     placed = place_ball(space)
     moves = np.array([placed.take(move) for move in space.moves()], dtype=float)
     points = np.random.default_rng(5).normal(size=(8, 5))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, kstest
 
-from semidp.mechanisms.knorm.base import Ball, knorm_noise, noise_moment, second_moment
+from semidp.mechanisms.knorm.base import NormBall, knorm_noise, noise_moment, second_moment
 from semidp.mechanisms.knorm.closed import PairBall, RowsBall
 from semidp.mechanisms.knorm.explicit import ExplicitBall
 from semidp.mechanisms.knorm.table import TableBall
@@ -152,7 +152,7 @@ def test_three_random_dimensions_of_ten(triangulated: Reference) -> None:
         (RowsBall((1, 2, 30), (4, 4, 4), 2), 20_000),
     ],
 )
-def test_the_norm_to_the_power_of_the_dimension_is_uniform(ball: Ball, size: int) -> None:
+def test_the_norm_to_the_power_of_the_dimension_is_uniform(ball: NormBall, size: int) -> None:
     norms = ball.norm(ball.uniform(size, np.random.default_rng(14)))
     assert kstest(norms**ball.dimension, "uniform").pvalue > FALSE_ALARM
     assert kstest(norms ** (2 * ball.dimension), "uniform").pvalue < FALSE_ALARM
@@ -172,7 +172,7 @@ def test_the_norm_to_the_power_of_the_dimension_is_uniform(ball: Ball, size: int
         (TableBall(4, 4, 3), 20_000, 241.008),
     ],
 )
-def test_known_second_moments(ball: Ball, size: int, known: float) -> None:
+def test_known_second_moments(ball: NormBall, size: int, known: float) -> None:
     """E||v||² at ε = 1 from uniform points, (s+1)(s+2) E||U||²: half a percent of Monte Carlo error at most."""
     s = ball.dimension
     squares = (s + 1) * (s + 2) * (ball.uniform(size, np.random.default_rng(15)) ** 2).sum(axis=(1, 2))
@@ -184,13 +184,13 @@ def test_known_second_moments(ball: Ball, size: int, known: float) -> None:
 
 
 @pytest.mark.parametrize("ball", [PairBall(6), RowsBall((8, 9), (4, 4), 2), RowsBall((50,), (7,), 1)])
-def test_moments_in_closed_form(ball: Ball) -> None:
+def test_moments_in_closed_form(ball: NormBall) -> None:
     squares = (ball.uniform(100_000, np.random.default_rng(16)).reshape(100_000, -1) ** 2).sum(axis=1)
     assert abs(squares.mean() - second_moment(ball)) < DEVIATIONS * squares.std() / np.sqrt(len(squares))
 
 
 @pytest.mark.parametrize("ball", [PairBall(5), RowsBall((1, 6), (4, 4), 2), TableBall(3, 4, 2), TableBall(4, 4, 3)])
-def test_the_spread_of_weighted_sums(ball: Ball) -> None:
+def test_the_spread_of_weighted_sums(ball: NormBall) -> None:
     points = ball.uniform(20_000, np.random.default_rng(17))
     weights = np.random.default_rng(18).standard_normal(ball.shape)
     squares = (points * weights).reshape(20_000, -1).sum(axis=1) ** 2
@@ -216,7 +216,7 @@ def test_the_moment_of_the_noise_follows_epsilon() -> None:
 # ---------------------------------------------------------------------- the origin
 
 
-def hits(ball: Ball, points: Floats, window: float) -> int:
+def hits(ball: NormBall, points: Floats, window: float) -> int:
     """How many points have norm at most `window`; no cell exceeds the norm, which spares most norms."""
     near = points[np.abs(points).max(axis=(1, 2)) <= window]
     return int((ball.norm(near) <= window).sum())
@@ -229,7 +229,7 @@ def hits(ball: Ball, points: Floats, window: float) -> int:
         pytest.param(TableBall(3, 3, 3), (0.5, 0.42, 0.36), marks=pytest.mark.long),
     ],
 )
-def test_at_the_origin_only_the_right_radius_keeps_the_promise(ball: Ball, windows: tuple[float, ...]) -> None:
+def test_at_the_origin_only_the_right_radius_keeps_the_promise(ball: NormBall, windows: tuple[float, ...]) -> None:
     """Noise near 0 against noise near a neighbour's shift m, ||m|| = 1, ε = 1, in windows that shrink: t K."""
     size = 500_000
     shift = np.zeros(ball.shape)
@@ -263,7 +263,7 @@ def test_at_the_origin_only_the_right_radius_keeps_the_promise(ball: Ball, windo
         (PairBall(100_000), 2, 2),
     ],
 )
-def test_samples_a_second_on_one_core(ball: Ball, size: int, rate: float) -> None:
+def test_samples_a_second_on_one_core(ball: NormBall, size: int, rate: float) -> None:
     start = time.process_time()
     ball.uniform(size, np.random.default_rng(23))
     assert size / (time.process_time() - start) >= rate
@@ -272,7 +272,7 @@ def test_samples_a_second_on_one_core(ball: Ball, size: int, rate: float) -> Non
 @pytest.mark.parametrize(
     "ball", [PairBall(3), RowsBall((1, 2), (3, 3), 2), TableBall(3, 3, 2), ExplicitBall(np.eye(3)), TableBall(4, 5, 3)]
 )
-def test_progress_ends_at_the_end_and_a_seed_repeats(ball: Ball) -> None:
+def test_progress_ends_at_the_end_and_a_seed_repeats(ball: NormBall) -> None:
     seen = []
     one = ball.uniform(7, np.random.default_rng(24), lambda task, done, total: seen.append((done, total)))
     assert seen[-1] == (7, 7)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from semidp.core.exact import down, up
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -35,9 +35,9 @@ def test_a_design_in_another_order_does_not_halve_the_noise() -> None:
         Design.of(Schema(order), ["arm"], scores={"sex": [5, 0]}, interactions=[("arm", "sex")])
         for order in ([arm, sex], [sex, arm])
     ]
-    assert moment_space(public, Adjacency(2), outcome, designs[0]).l2_squared == 4 * (1 + 1 + 25 + 25)
+    assert moment_space(public, Ball(2), outcome, designs[0]).l2_squared == 4 * (1 + 1 + 25 + 25)
     with pytest.raises(InputError, match="in the same order"):
-        moment_space(public, Adjacency(2), outcome, designs[1])
+        moment_space(public, Ball(2), outcome, designs[1])
     with pytest.raises(InputError, match="in the same order"):
         designs[1].gram(public)
 
@@ -48,17 +48,17 @@ def test_a_design_may_not_declare_structural_zeros_that_the_counts_do_not() -> N
     forbidden = Schema(features, [StructuralZero.of({"arm": "d", "sex": "f"})])
     design = Design.of(forbidden, ["arm"], scores={"sex": [5, 0]})
     with pytest.raises(InputError, match="structural zeros"):
-        moment_space(public, Adjacency(2), Outcome("score", 0, 1, steps=1), design)
+        moment_space(public, Ball(2), Outcome("score", 0, 1, steps=1), design)
 
 
 @pytest.mark.parametrize(("kind", "size"), [(np.int8, 100), (np.int32, 2**20), (np.int64, 2**40)])
 def test_squares_of_an_explicit_space_do_not_wrap(kind: type, size: int) -> None:
-    space = ExplicitSpace(np.array([[size, -size]], dtype=kind), Dataspace.described("two"), Adjacency(1))
+    space = ExplicitSpace(np.array([[size, -size]], dtype=kind), Dataspace.described("two"), Ball(1))
     assert (space.l1, space.l2_squared, space.linf) == (2 * size, 2 * size**2, size)
 
 
 def test_moves_of_unsigned_vectors_have_negatives() -> None:
-    space = ExplicitSpace(np.array([[3, 0]], dtype=np.uint8), Dataspace.described("two"), Adjacency(1))
+    space = ExplicitSpace(np.array([[3, 0]], dtype=np.uint8), Dataspace.described("two"), Ball(1))
     assert [move.tolist() for move in space.moves()] == [[3, 0], [-3, 0]]
 
 
@@ -86,7 +86,6 @@ def test_norms_and_a_are_never_below_the_truth_whatever_is_hidden_or_impossible(
             continue
         seen += 1
         dataspace, released, a, tables = case
-        assert dataspace.schema is not None
         shape, axes = dataspace.schema.shape, dataspace.schema.axes(released)
         hidden = tuple(axis for axis in range(len(shape)) if axis not in axes)
         seen_tables = tables.reshape(-1, *shape).sum(axis=tuple(axis + 1 for axis in hidden)).reshape(len(tables), -1)
@@ -101,7 +100,7 @@ def test_norms_and_a_are_never_below_the_truth_whatever_is_hidden_or_impossible(
             int((moves**2).sum(axis=1).max()),
             int(np.abs(moves).max()),
         )
-        space = TableSpace(dataspace, Adjacency(a), dataspace.schema.restrict(released))
+        space = TableSpace(dataspace, Ball(a), dataspace.schema.restrict(released))
         said = (space.l1, space.l2_squared, space.linf)
         assert all(bound >= norm for bound, norm in zip(said, true, strict=True))
         assert not space.exact or said == true

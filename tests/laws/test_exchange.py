@@ -9,7 +9,7 @@ import pytest
 
 from semidp.core.guarantee import Guarantee
 from semidp.core.margins import View
-from semidp.core.spaces.adjacency import Adjacency, exchange_bound, semi_adjacency
+from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, exchange_bound, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.exchange import Blocks, Record, Records
 from semidp.core.tables.counts import Table
@@ -48,7 +48,6 @@ class ByHand:
     """The definition once more, on labels, from published margins alone: what the library is compared with."""
 
     def __init__(self, dataspace: Dataspace) -> None:
-        assert dataspace.schema is not None
         self.schema, self.space = dataspace.schema, dataspace
         paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
         start = itertools.accumulate((len(feature.names) for feature in self.schema.features), initial=0)
@@ -118,7 +117,7 @@ def check(dataspace: Dataspace, *, most: int = 300) -> Counter:
     every = list(by_hand.datasets())
     if len(every) > most:
         return done
-    exchange, blocks = Adjacency.exchange(dataspace), Blocks.of(dataspace)
+    exchange, blocks = Exchange.of(dataspace), Blocks.of(dataspace)
     there = {*every}
     arising = {X: {*by_hand.arising(X)} - {X} for X in every}
     near = {X: set(found) for X, found in arising.items()}
@@ -156,7 +155,6 @@ def check_table(
     dataspace: Dataspace, exchange: Adjacency, view: View, pairs: set[tuple[Records, Records]], done
 ) -> None:
     schema = dataspace.schema
-    assert schema is not None
     grid = schema.grid
     labels = grid.labels(view)
     position = {record: flat for flat, record in enumerate(np.ndindex(*schema.shape))}
@@ -254,11 +252,11 @@ def exact_blocks(sizes: list[int], free: int, each: int = 50) -> Dataspace:
 )
 def test_blocks_beside_an_unpublished_feature(q: int, exchange: int, ball: int) -> None:
     public = exact_blocks([3] * q, 2)
-    found = sensitivity_space(public, Adjacency.exchange(public))
+    found = sensitivity_space(public, Exchange.of(public))
     assert (found.l1, found.l2_squared, found.exact) == (2 * (q + 1), exchange, True)
-    assert sensitivity_space(public, Adjacency(q + 1)).l2_squared == ball
-    alone = sensitivity_space(public, Adjacency.exchange(public), ["u"])
-    assert (alone.l2_squared, sensitivity_space(public, Adjacency(q + 1), ["u"]).l2_squared) == (2, 2 * (q + 1) ** 2)
+    assert sensitivity_space(public, Ball(q + 1)).l2_squared == ball
+    alone = sensitivity_space(public, Exchange.of(public), ["u"])
+    assert (alone.l2_squared, sensitivity_space(public, Ball(q + 1), ["u"]).l2_squared) == (2, 2 * (q + 1) ** 2)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +265,7 @@ def test_blocks_beside_an_unpublished_feature(q: int, exchange: int, ball: int) 
 )
 def test_blocks_alone(sizes: list[int], squares: int) -> None:
     public = exact_blocks(sizes, 0)
-    found = sensitivity_space(public, Adjacency.exchange(public))
+    found = sensitivity_space(public, Exchange.of(public))
     assert (found.l2_squared, found.exact) == (squares, True)
 
 
@@ -287,7 +285,7 @@ def test_closed_forms_are_the_agreement_patterns(sizes: list[int], free: int) ->
 def test_listing_is_bounded_by_work(kind: str) -> None:
     """Five binary blocks and a table of three: listed at once; of five with an unpublished bit: refused at once."""
     public = exact_blocks([2] * 5, 2)
-    adjacency = Adjacency(6) if kind == "ball" else Adjacency.exchange(public)
+    adjacency = Ball(6) if kind == "ball" else Exchange.of(public)
     few = list(sensitivity_space(public, adjacency, ["b0", "b1", "b2"]).moves())
     assert len(few) == len({move.tobytes() for move in few}) == {"ball": 640, "exchange": 66}[kind]
     if kind == "exchange":
@@ -300,7 +298,7 @@ def test_a_large_geography_is_answered_at_once_and_county_alone_costs_two() -> N
     schema = Schema([Feature.nested(["state", "county"], paths), Feature("age", [str(age) for age in range(20)])])
     states = Table(schema.restrict(["state"]), np.full(50, 9000))
     public = Dataspace.known(schema, {Margin("state"): states})
-    exchange = Adjacency.exchange(public)
+    exchange = Exchange.of(public)
     found = {names: sensitivity_space(public, exchange, names) for names in (("county",), ("county", "age"), ("age",))}
     assert [space.l2_squared for space in found.values()] == [2, 4, 2]
     assert all(space.exact for space in found.values())
@@ -313,8 +311,8 @@ def test_the_bound_over_all_totals_holds_for_each_and_is_attained() -> None:
         most = exchange_bound(schema, names)
         found = set()
         for records in itertools.combinations_with_replacement(list(np.ndindex(*schema.shape)), 2):
-            found.add(Adjacency.exchange(space_of(schema, list(records), [margin.names for margin in names])).a)
-        found.add(Adjacency.exchange(space_of(schema, list(np.ndindex(*schema.shape)), [m.names for m in names])).a)
+            found.add(Exchange.of(space_of(schema, list(records), [margin.names for margin in names])).a)
+        found.add(Exchange.of(space_of(schema, list(np.ndindex(*schema.shape)), [m.names for m in names])).a)
         assert max(found) == most.a == len(names) + 1
     with pytest.raises(Refused, match="share no feature"):
         exchange_bound(schema, [Margin("f0", "f1"), Margin("f1", "state2")])
@@ -328,12 +326,12 @@ def test_exchange_and_the_ball_are_not_comparable_where_rare_levels_overlap() ->
     schema = Schema([Feature("a", "01"), Feature("b", "01"), Feature("u", "01")])
     records = [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)]
     public = space_of(schema, records, [("a",), ("b",)])
-    exchange, ball = Adjacency.exchange(public), Adjacency(2)
+    exchange, ball = Exchange.of(public), Ball(2)
     assert (exchange.a, semi_adjacency(public).bound) == (3, 2)
     assert (sensitivity_space(public, exchange).l1, sensitivity_space(public, ball).l1) == (6, 4)
     mine, theirs = Guarantee(public, exchange, gaussian(1)), Guarantee(public, ball, gaussian(1))
     assert mine.compare(theirs) is Order.NOT_COMPARABLE
-    wide = Guarantee(public, Adjacency(3), gaussian(1))
+    wide = Guarantee(public, Ball(3), gaussian(1))
     assert mine < wide, "any q+1 records include every exchange"
     assert not wide <= mine
     assert mine.for_any_records(2).tradeoff == gaussian(2)
@@ -343,11 +341,11 @@ def test_exchange_and_the_ball_are_not_comparable_where_rare_levels_overlap() ->
 def test_guarantees_for_exchanges_of_other_totals_are_not_comparable() -> None:
     table = Table(Schema([Feature("a", "01"), Feature("b", "01")]), [[3, 3], [3, 3]])
     coarse, fine = Dataspace.of(table, [Margin("a")]), Dataspace.of(table, [Margin("a"), Margin("b")])
-    of = {space: Guarantee(space, Adjacency.exchange(space), gaussian(1)) for space in (coarse, fine)}
+    of = {space: Guarantee(space, Exchange.of(space), gaussian(1)) for space in (coarse, fine)}
     assert fine.is_within(coarse)
     assert of[fine].compare(of[coarse]) is Order.NOT_COMPARABLE
     with pytest.raises(Refused, match="another kind of adjacency"):
-        of[fine].compose(Guarantee(fine, Adjacency(3), gaussian(1)))
+        of[fine].compose(Guarantee(fine, Ball(3), gaussian(1)))
 
 
 JOINED = {
@@ -375,7 +373,7 @@ def test_joined_spaces_exchange_only_what_each_of_them_does(case: str) -> None:
         kept += [name for name in schema.features[-1].names if any(name in margin for margin in margins)]
         part = whole.over(kept)
         assert whole.union(part) == part.with_features(whole.schema) == whole
-        assert Adjacency.exchange(part).a <= Adjacency.exchange(whole).a <= max(1, Adjacency.exchange(part).a)
+        assert Exchange.of(part).a <= Exchange.of(whole).a <= max(1, Exchange.of(part).a)
         big, small = ByHand(whole), Blocks.of(part)
         for X in big.datasets():
             for Y in big.arising(X):
@@ -390,7 +388,7 @@ def test_handing_over_the_whole_joint_block_would_break_the_bound() -> None:
     schema = Schema([Feature.nested(["state", "county"], PLACES), Feature("sex", "fm"), Feature("u", "01")])
     records = [(0, 0, 0), (1, 1, 1), (2, 1, 0), (0, 1, 1)]
     public = space_of(schema, records, [("state", "sex")])
-    assert sensitivity_space(public, Adjacency.exchange(public), ["county", "u"]).l2_squared == 4
+    assert sensitivity_space(public, Exchange.of(public), ["county", "u"]).l2_squared == 4
     by_hand = ByHand(public)
     worst = 0
     for X in by_hand.datasets():
@@ -418,7 +416,7 @@ def test_what_has_no_exchanges_is_refused_in_a_sentence(margins, zeros, words: s
     counts = np.where(np.ones(schema.shape, bool) if schema.possible is None else schema.possible, 2, 0)
     public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
     with pytest.raises(Refused, match=words) as refusal:
-        Adjacency.exchange(public)
+        Exchange.of(public)
     assert str(refusal.value).count(".") == 0
 
 
@@ -432,20 +430,20 @@ def test_zeros_inside_a_block_or_outside_all_of_them_are_served(zeros) -> None:
 
 
 def test_the_two_kinds_are_saved_apart() -> None:
-    ball, exchange = Adjacency(3), Adjacency(3, "exchange")
+    ball, exchange = Ball(3), Exchange(3)
     assert ball.to_json() == {"metric": "hamming", "a": 3}
     assert ball != exchange
     assert Adjacency.from_json({"metric": "hamming", "a": 3}) == ball
     assert Adjacency.from_json(exchange.to_json()) == exchange
     with pytest.raises(InputError, match="ball or exchange"):
-        Adjacency(3, "swap")
+        Adjacency.named("swap", 3)
     with pytest.raises(InputError, match="give their dataspace"):
         exchange.adjacent([("f",)], [("f",)])
 
 
 def test_an_exchange_guarantee_is_never_explained_as_one_for_any_records() -> None:
     public = exact_blocks([2, 2], 2)
-    said = str(Guarantee(public, Adjacency.exchange(public), gaussian(1)).explain())
+    said = str(Guarantee(public, Exchange.of(public), gaussian(1)).explain())
     assert "not a guarantee for any 3 records" in said
     assert "differ in at most" not in said
-    assert "not a guarantee for any" not in str(Guarantee(public, Adjacency(3), gaussian(1)).explain())
+    assert "not a guarantee for any" not in str(Guarantee(public, Ball(3), gaussian(1)).explain())

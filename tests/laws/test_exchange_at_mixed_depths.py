@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from semidp.core.margins import Chain, View
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.tables.counts import Table
@@ -73,7 +73,6 @@ def is_mixed(dataspace: Dataspace, view: View) -> bool:
 def moves_by_view(dataspace: Dataspace) -> Views | None:
     """The differences of every table over all pairs of `Blocks.neighbours`; None where there are many datasets."""
     blocks, schema = Blocks.of(dataspace), dataspace.schema
-    assert schema is not None
     assert dataspace.n is not None
     if len(blocks.cells) > 14:
         return None
@@ -121,7 +120,7 @@ def check_structures(seed: int, count: int) -> Counter[str]:
     """Compare every table of some spaces with the neighbours; return how much was compared."""
     done: Counter[str] = Counter()
     for dataspace, by_view in spaces(seed, count):
-        exchange, blocks = Adjacency.exchange(dataspace), Blocks.of(dataspace)
+        exchange, blocks = Exchange.of(dataspace), Blocks.of(dataspace)
         done["spaces"] += 1
         for view, moves in by_view.items():
             space = sensitivity_space(dataspace, exchange, dataspace.schema.named(view))
@@ -172,7 +171,7 @@ def test_the_case_that_was_found_by_attack() -> None:
     before = blocks.coded([("R", "R2", "T", "T1"), ("R", "R1", "S", "S2")] + [("Q", "Q1", "S", "S1")] * 298)
     after = blocks.coded([("R", "R2", "S", "S2"), ("R", "R1", "T", "T1")] + [("Q", "Q1", "S", "S1")] * 298)
     assert after in {*blocks._from(before, 0, before[0], after[0])}
-    space = sensitivity_space(public, Adjacency.exchange(public), ["district", "state"])
+    space = sensitivity_space(public, Exchange.of(public), ["district", "state"])
     assert (space.norms, space.exact) == (Norms(4, 4, 1), True)
     assert LaplaceMechanism.calibrate(space, Budget.pure(1)).scale == 4.0
     move = np.zeros((3, 2), dtype=np.int64)
@@ -189,7 +188,7 @@ def test_the_hull_holds_every_exchange_at_mixed_depths() -> None:
         for view, moves in by_view.items():
             if not is_mixed(dataspace, view) or not moves:
                 continue
-            space = sensitivity_space(dataspace, Adjacency.exchange(dataspace), dataspace.schema.named(view))
+            space = sensitivity_space(dataspace, Exchange.of(dataspace), dataspace.schema.named(view))
             try:
                 placed = place_ball(space)
             except Refused:
@@ -208,7 +207,7 @@ def test_costs_of_residuals_cover_every_exchange_at_mixed_depths() -> None:
         table = Table(schema, np.full(schema.shape, rng.choice([1, 1, 3])))
         joint = [name for feature in schema.features for name in feature.names[: rng.randint(1, len(feature.names))]]
         public = Dataspace.of(table, [Margin(*joint)])
-        exchange = Adjacency.exchange(public)
+        exchange = Exchange.of(public)
         for view in itertools.product(*(range(1, depth + 1) for depth in schema.grid.full)):
             if not is_mixed(public, view):
                 continue
@@ -238,7 +237,7 @@ def test_the_fault_would_not_pass_the_checks(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(ExchangeTable, "_in_sight", first_children_alone)
     public = found_by_attack()
     with pytest.raises(SelfCheckError, match="by more than its norms"):
-        sensitivity_space(public, Adjacency.exchange(public), ["district", "state"])
+        sensitivity_space(public, Exchange.of(public), ["district", "state"])
     caught = 0
     for dataspace, by_view in spaces(26, 12):
         for view, moves in by_view.items():
@@ -260,7 +259,7 @@ def test_norms_above_what_is_proved_are_not_used(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ExchangeTable, "_search", lambda self: Found(norms, True, "made up"))
     public = found_by_attack()
     with pytest.raises(SelfCheckError, match="above what is proved"):
-        sensitivity_space(public, Adjacency.exchange(public), ["district", "state"])
+        sensitivity_space(public, Exchange.of(public), ["district", "state"])
 
 
 def test_a_chain_looks_up_and_down_and_refuses_the_wrong_way() -> None:
@@ -297,16 +296,16 @@ def test_norms_of_the_ball_that_contradict_what_is_known_are_not_used(
 ) -> None:
     """Δ1 = 6, Δ2² = 18 and Δ∞ = 3 for three records; exchanges of at most three records attain (6, 8, 2)."""
     public = three_totals()
-    assert sensitivity_space(public, Adjacency(3)).norms == Norms(6, 18, 3)
+    assert sensitivity_space(public, Ball(3)).norms == Norms(6, 18, 3)
     monkeypatch.setattr(BlockTable, "norms", lambda self, a: (norms, None))
     with pytest.raises(SelfCheckError, match=words):
-        sensitivity_space(public, Adjacency(3))
+        sensitivity_space(public, Ball(3))
 
 
 @pytest.mark.parametrize("kind", ["ball", "exchange"])
 def test_costs_of_residuals_that_an_exchange_exceeds_are_not_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     public = three_totals()
-    adjacency = Adjacency(3) if kind == "ball" else Adjacency.exchange(public)
+    adjacency = Ball(3) if kind == "ball" else Exchange.of(public)
     tables = [["sex", "region"], ["region", "ill"]]
     costs = product_space(public, adjacency, tables).cost
     assert len(costs) == 3
@@ -323,7 +322,7 @@ def test_what_exchanges_attain_is_the_cost_where_the_moves_are_listed() -> None:
         schema = Schema([nested(rng, "a"), nested(rng, "b")])
         joint = [name for feature in schema.features for name in feature.names[: rng.randint(1, len(feature.names))]]
         public = Dataspace.of(Table(schema, np.full(schema.shape, 3)), [Margin(*joint)])
-        product = product_space(public, Adjacency.exchange(public), [schema.names])
+        product = product_space(public, Exchange.of(public), [schema.names])
         for view, cost in product.cost.items():
             bound = largest_residual(Blocks.of(public), view, 2)
             assert bound <= float(cost) * (1 + 1e-9)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -43,7 +43,7 @@ CURVES: list[Tradeoff] = [
     piecewise([0, "1/2", 1], [0, "1/4", 1]),
 ]
 
-guarantees = st.builds(Guarantee, st.sampled_from(SPACES), st.integers(0, 4).map(Adjacency), st.sampled_from(CURVES))
+guarantees = st.builds(Guarantee, st.sampled_from(SPACES), st.integers(0, 4).map(Ball), st.sampled_from(CURVES))
 
 
 @given(guarantees, guarantees, guarantees)
@@ -75,8 +75,8 @@ def test_the_order_needs_both_the_pairs_and_the_curve(weak: Guarantee, strong: G
 def test_group_privacy_is_stronger_than_semi_dp_with_the_same_curve() -> None:
     """The paper's example: equal curves, but Semi-DP protects fewer pairs."""
     curve = gaussian(1).group(2)
-    group = Guarantee(SPACES[0], Adjacency(2), curve)
-    semi = Guarantee(SPACES[1], Adjacency(2), curve)
+    group = Guarantee(SPACES[0], Ball(2), curve)
+    semi = Guarantee(SPACES[1], Ball(2), curve)
     assert semi < group
     assert not group <= semi
     assert group.compare(semi) is Order.STRONGER
@@ -84,26 +84,26 @@ def test_group_privacy_is_stronger_than_semi_dp_with_the_same_curve() -> None:
 
 
 def test_a_smaller_number_is_not_a_stronger_guarantee_elsewhere() -> None:
-    one = Guarantee(SPACES[1], Adjacency(2), zcdp(1))
-    two = Guarantee(SPACES[4], Adjacency(2), zcdp(100))
+    one = Guarantee(SPACES[1], Ball(2), zcdp(1))
+    two = Guarantee(SPACES[4], Ball(2), zcdp(100))
     assert one.compare(two) is Order.NOT_COMPARABLE
 
 
 def test_no_two_datasets_differ_in_more_than_n_records() -> None:
-    everyone, more = (Guarantee(SPACES[0], Adjacency(a), gaussian(1)) for a in (TABLE.n, TABLE.n + 5))
+    everyone, more = (Guarantee(SPACES[0], Ball(a), gaussian(1)) for a in (TABLE.n, TABLE.n + 5))
     assert everyone.compare(more) is Order.EQUAL
 
 
 def test_an_ordinary_guarantee_meets_an_invariant() -> None:
-    announced = Guarantee(SPACES[0], Adjacency(1), zcdp("2.56"))
-    real = announced.with_invariant(SPACES[1], Adjacency(2))
-    assert real == Guarantee(SPACES[1], Adjacency(2), zcdp("10.24"))
-    assert announced.with_invariant(SPACES[3], Adjacency(0)).tradeoff.is_trivial
-    for wrong in (Guarantee(SPACES[1], Adjacency(1), zcdp(1)), Guarantee(SPACES[0], Adjacency(2), zcdp(1))):
+    announced = Guarantee(SPACES[0], Ball(1), zcdp("2.56"))
+    real = announced.with_invariant(SPACES[1], Ball(2))
+    assert real == Guarantee(SPACES[1], Ball(2), zcdp("10.24"))
+    assert announced.with_invariant(SPACES[3], Ball(0)).tradeoff.is_trivial
+    for wrong in (Guarantee(SPACES[1], Ball(1), zcdp(1)), Guarantee(SPACES[0], Ball(2), zcdp(1))):
         with pytest.raises(Refused, match="calibrate"):
-            wrong.with_invariant(SPACES[2], Adjacency(3))
+            wrong.with_invariant(SPACES[2], Ball(3))
     with pytest.raises(Refused, match="other data"):
-        announced.with_invariant(SPACES[5], Adjacency(2))
+        announced.with_invariant(SPACES[5], Ball(2))
 
 
 @given(guarantees)
@@ -113,12 +113,12 @@ def test_json_round_trip(guarantee: Guarantee) -> None:
 
 
 def test_a_composed_curve_survives_json() -> None:
-    guarantee = Guarantee(SPACES[1], Adjacency(2), compose(laplace(1), gaussian(1)).group(2))
+    guarantee = Guarantee(SPACES[1], Ball(2), compose(laplace(1), gaussian(1)).group(2))
     assert Guarantee.from_json(guarantee.to_json()) == guarantee
 
 
 def test_a_small_t_stays_inside_the_file(tmp_path: Path) -> None:
-    guarantee = Guarantee(SPACES[2], Adjacency(3), gaussian(1))
+    guarantee = Guarantee(SPACES[2], Ball(3), gaussian(1))
     guarantee.save(tmp_path / "guarantee.json")
     assert [file.name for file in tmp_path.iterdir()] == ["guarantee.json"]
     assert Guarantee.load(tmp_path / "guarantee.json") == guarantee
@@ -127,7 +127,7 @@ def test_a_small_t_stays_inside_the_file(tmp_path: Path) -> None:
 def test_a_large_t_goes_beside_and_is_checked(tmp_path: Path) -> None:
     schema = Schema([Feature("block", [str(i) for i in range(5000)])])
     space = Dataspace.of(Table(schema, [7] * 5000), [Margin("block")])
-    guarantee = Guarantee(space, Adjacency(2), zcdp(1))
+    guarantee = Guarantee(space, Ball(2), zcdp(1))
     path = tmp_path / "guarantee.json"
     guarantee.save(path)
     assert path.stat().st_size < 2000
@@ -150,7 +150,7 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_explanation_says_what_is_and_is_not_protected() -> None:
-    text = str(Guarantee(SPACES[2], Adjacency(3), gaussian(1)).explain())
+    text = str(Guarantee(SPACES[2], Ball(3), gaussian(1)).explain())
     assert len(text.split("\n\n")) == 4
     for phrase in ("sex, region", "at most 3 records", "side information", "leave a single dataset", "26%"):
         assert phrase in text
@@ -158,13 +158,13 @@ def test_the_explanation_says_what_is_and_is_not_protected() -> None:
 
 
 def test_an_ordinary_guarantee_is_explained_without_warnings_about_side_information() -> None:
-    text = str(Guarantee(SPACES[0], Adjacency(1), gaussian(1)).explain())
+    text = str(Guarantee(SPACES[0], Ball(1), gaussian(1)).explain())
     assert "does not weaken" in text
     assert "side information matters" not in text
 
 
 def test_a_table_that_is_fixed_is_never_called_perfectly_private() -> None:
-    text = str(Guarantee(SPACES[3], Adjacency(2), gaussian(0)).explain())
+    text = str(Guarantee(SPACES[3], Ball(2), gaussian(0)).explain())
     assert "Everything here is published exactly" in text
     assert "perfect" not in text
-    assert "nothing" in str(Guarantee(SPACES[3], Adjacency(0), gaussian(Fraction(0))).explain())
+    assert "nothing" in str(Guarantee(SPACES[3], Ball(0), gaussian(Fraction(0))).explain())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.spaces.adjacency import Adjacency, by_listing, graver_degree, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, by_listing, graver_degree, semi_adjacency
 from semidp.core.spaces.cover import worst_cover
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.listing import datasets, fiber
@@ -335,7 +335,7 @@ def test_the_definition_of_a_executes(public: Dataspace) -> None:
     values = {dataset[0] for dataset in found}
 
     def distance(one: tuple, other: tuple) -> int:
-        return next(a for a in range(len(one) + 1) if Adjacency(a).adjacent(one, other))
+        return next(a for a in range(len(one) + 1) if Ball(a).adjacent(one, other))
 
     literal = worst = 0
     for x, y in itertools.product(values, repeat=2):
@@ -349,14 +349,14 @@ def test_the_definition_of_a_executes(public: Dataspace) -> None:
 def test_adjacency_is_a_metric_ball(one: list[int], data: st.DataObject) -> None:
     other = data.draw(st.lists(st.integers(0, 3), min_size=len(one), max_size=len(one)))
     for a in range(len(one) + 1):
-        assert Adjacency(a).adjacent(one, other) == Adjacency(a).adjacent(other, one)
-        assert Adjacency(a).adjacent(one, other) == (sum(x != y for x, y in zip(one, other, strict=True)) <= a)
+        assert Ball(a).adjacent(one, other) == Ball(a).adjacent(other, one)
+        assert Ball(a).adjacent(one, other) == (sum(x != y for x, y in zip(one, other, strict=True)) <= a)
 
 
 @pytest.mark.parametrize("a", [-1, True, 1.5, "2"])
 def test_an_illegal_a_is_refused(a: object) -> None:
     with pytest.raises(InputError, match="whole number"):
-        Adjacency(a)  # type: ignore[arg-type]
+        Ball(a)  # type: ignore[arg-type]
 
 
 # --- margins and dataspaces ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from semidp.core.margins import variables
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.adjacency import Ball, semi_adjacency, semi_adjacency_bound
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -124,9 +124,9 @@ def test_every_dataset_of_every_small_space(
             for a, norms in enumerate(brute_norms(data, tables, n)):
                 if norms[0] == 0 and not single:
                     with pytest.raises(Refused, match="larger a"):
-                        sensitivity_space(public, Adjacency(a))
+                        sensitivity_space(public, Ball(a))
                     continue
-                space = sensitivity_space(public, Adjacency(a))
+                space = sensitivity_space(public, Ball(a))
                 assert space.exact
                 assert (space.l1, space.l2_squared, space.linf) == norms
                 assert space.is_zero == single

@@ -12,7 +12,7 @@ import pytest
 from tests.laws.test_invariants_by_brute_force import brute_a, brute_norms, check_bounds, check_witness
 
 from semidp.core.margins import View, within
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -104,9 +104,9 @@ def test_a_norms_and_projection_in_every_space(name: str, views: list[View]) -> 
             for a, norms in enumerate(brute_norms(data, tables, n)):
                 if norms[0] == 0 and not single:
                     with pytest.raises(Refused, match="larger a"):
-                        sensitivity_space(public, Adjacency(a))
+                        sensitivity_space(public, Ball(a))
                     continue
-                space = sensitivity_space(public, Adjacency(a))
+                space = sensitivity_space(public, Ball(a))
                 assert space.exact
                 assert (space.l1, space.l2_squared, space.linf) == norms
                 assert space.is_zero == single
@@ -161,6 +161,6 @@ def test_norms_of_a_table_released_at_another_depth(name: str, views: list[View]
         for a, norms in enumerate(brute_norms(data, seen, n)):
             if norms[0] == 0:
                 continue
-            space = sensitivity_space(public, Adjacency(a), schema.named(released))
+            space = sensitivity_space(public, Ball(a), schema.named(released))
             found = (space.l1, space.l2_squared, space.linf)
             assert np.array_equal(found, norms) if space.exact else np.all(np.asarray(found) >= norms)

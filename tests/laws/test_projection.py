@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.core.margins import Grid, View, inclusion_exclusion
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -146,7 +146,7 @@ def test_a_chain_with_empty_margin_cells_needs_no_least_squares() -> None:
     counts = generator.integers(0, 2, size=(4, 4, 4, 4)) * (generator.random((4, 4, 1, 1)) < 0.6)
     schema = Schema([Feature(name, "wxyz") for name in "ABCD"])
     public = Dataspace.of(Table(schema, counts), [Margin("A", "B"), Margin("B", "C"), Margin("C", "D")])
-    space = sensitivity_space(public, Adjacency(4))
+    space = sensitivity_space(public, Ball(4))
     assert isinstance(space._projector, AveragingProjection)
     assert np.allclose(space.project(counts) + space.fixed_part(), counts, atol=1e-9)
 
@@ -175,7 +175,7 @@ def test_large_irregular_domains_project_by_iteration(monkeypatch: pytest.Monkey
 def test_variances_are_those_of_projected_noise(margins: tuple[str, ...]) -> None:
     schema = Schema([Feature(name, "xyz") for name in "ABC"])
     public = Dataspace.of(Table(schema, np.full((3, 3, 3), 40)), [Margin(*names) for names in margins])
-    space = sensitivity_space(public, Adjacency(4))
+    space = sensitivity_space(public, Ball(4))
     unit = np.zeros((3, 3, 3))
     unit[1, 2, 0] = 1
     assert space.variance_of(unit) == pytest.approx(space.variances()[1, 2, 0])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -50,7 +50,7 @@ EXACT = [
 @pytest.mark.parametrize(("shape", "margins", "squares"), EXACT, ids=str)
 def test_exact_values_for_large_counts(shape: tuple[int, ...], margins: tuple[str, ...], squares: tuple) -> None:
     public = space_of(np.full(shape, 1000), *margins)
-    found = [sensitivity_space(public, Adjacency(a)) for a in range(2, 7)]
+    found = [sensitivity_space(public, Ball(a)) for a in range(2, 7)]
     assert tuple(space.l2_squared for space in found) == squares
     assert all(space.exact for space in found)
     for space in found:
@@ -114,12 +114,12 @@ def chain_basis(shape: tuple[int, ...]) -> np.ndarray:
 
 def test_the_chain_and_the_triangle_on_binary_features() -> None:
     chain = space_of(np.full((2, 2, 2, 2), 1000), "AB", "BC", "CD")
-    at_four = sensitivity_space(chain, Adjacency(4))
+    at_four = sensitivity_space(chain, Ball(4))
     assert norms(at_four) == (8, 16, 2)
     assert at_four.exact
-    assert sensitivity_space(chain, Adjacency(3)).l2_squared == 6
+    assert sensitivity_space(chain, Ball(3)).l2_squared == 6
     triangle = space_of(np.full((2, 2, 2), 2), "AB", "BC", "AC")
-    assert [sensitivity_space(triangle, Adjacency(a)).l2_squared for a in (4, 5, 6)] == [8, 8, 8]
+    assert [sensitivity_space(triangle, Ball(a)).l2_squared for a in (4, 5, 6)] == [8, 8, 8]
 
 
 # --- the three-cycles that the paper leaves out ---------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_the_chain_and_the_triangle_on_binary_features() -> None:
 
 @pytest.mark.parametrize(("a", "elements", "expected"), [(2, 19, (4, 4, 1)), (3, 31, (6, 6, 1))])
 def test_three_by_three_has_three_cycles(a: int, elements: int, expected: tuple[int, int, int]) -> None:
-    space = sensitivity_space(space_of(np.full((3, 3), 5), "A", "B"), Adjacency(a))
+    space = sensitivity_space(space_of(np.full((3, 3), 5), "A", "B"), Ball(a))
     listed = list(space.moves())
     assert len(listed) + 1 == elements  # zero is an element too
     assert norms(space) == expected
@@ -140,13 +140,13 @@ def test_the_smallest_three_cycle_keeps_both_margins() -> None:
     before, after = np.eye(3, dtype=int), np.roll(np.eye(3, dtype=int), 1, axis=1)
     public = space_of(before, "A", "B")
     assert public.contains(Table(public.schema, after))
-    assert norms(sensitivity_space(public, Adjacency(3))) == (6, 6, 1)
+    assert norms(sensitivity_space(public, Ball(3))) == (6, 6, 1)
 
 
 @pytest.mark.parametrize("columns", [2, 3, 5])
 def test_two_rows_have_no_three_cycles(columns: int) -> None:
     public = space_of(np.full((2, columns), 9), "A", "B")
-    two, three = (sensitivity_space(public, Adjacency(a)) for a in (2, 3))
+    two, three = (sensitivity_space(public, Ball(a)) for a in (2, 3))
     assert norms(two) == norms(three) == (4, 4, 1)
     assert {m.tobytes() for m in two.moves()} == {m.tobytes() for m in three.moves()}
 
@@ -156,8 +156,8 @@ def test_two_rows_have_no_three_cycles(columns: int) -> None:
 
 def test_rows_only_and_total_only() -> None:
     counts = np.full((3, 4), 9)
-    assert norms(sensitivity_space(space_of(counts, "A"), Adjacency(2))) == (4, 8, 2)
-    assert norms(sensitivity_space(space_of(counts), Adjacency(1))) == (2, 2, 1)
+    assert norms(sensitivity_space(space_of(counts, "A"), Ball(2))) == (4, 8, 2)
+    assert norms(sensitivity_space(space_of(counts), Ball(1))) == (2, 2, 1)
 
 
 def test_a_comes_from_all_invariants_and_the_shape_from_the_released_features() -> None:
@@ -167,7 +167,7 @@ def test_a_comes_from_all_invariants_and_the_shape_from_the_released_features() 
     public = space_of(counts, "A", "B", "C")
     a = semi_adjacency(public).bound
     assert a == 4
-    space = sensitivity_space(public, Adjacency(a), released=["A", "B"])
+    space = sensitivity_space(public, Ball(a), released=["A", "B"])
     assert norms(space) == (8, 16, 2)
     assert space.exact
     assert space.schema.names == ("A", "B")
@@ -192,7 +192,7 @@ def test_a_released_margin_is_the_projection_of_the_whole(data: st.DataObject) -
     small = [np.abs(move.sum(axis=dropped)) for move in moves]
     expected = (max(m.sum() for m in small), max((m**2).sum() for m in small), max(m.max() for m in small))
     try:
-        space = sensitivity_space(public, Adjacency(a), released=list(released))
+        space = sensitivity_space(public, Ball(a), released=list(released))
     except Refused:
         assert expected == (0, 0, 0)
         return
@@ -213,7 +213,7 @@ def test_semi_is_never_worse_than_group_and_naive(data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.integers(0, 4), min_size=math.prod(shape), max_size=math.prod(shape)))
     public = space_of(np.reshape(counts, shape), *margins)
     a = semi_adjacency(public).bound
-    space = sensitivity_space(public, Adjacency(a))
+    space = sensitivity_space(public, Ball(a))
     sides = space.side_by_side()
     semi, group = sides["S_Semi"], sides["S_Group"]
     assert semi.l1 <= group.l1 == a * sides["S_DP"].l1
@@ -235,7 +235,7 @@ def test_moves_are_symmetric_realisable_and_reach_the_norms(data: st.DataObject)
         return
     a = data.draw(st.integers(2, 4))
     try:
-        space = sensitivity_space(public, Adjacency(a))
+        space = sensitivity_space(public, Ball(a))
     except Refused:
         return
     listed = {move.tobytes(): move for move in space.moves()}
@@ -261,7 +261,7 @@ def test_an_unpublished_feature_moves_freely() -> None:
 
 @pytest.mark.parametrize("a", [7, 8, 20, 5000])
 def test_a_large_given_a_has_certified_bounds(a: int) -> None:
-    space = sensitivity_space(space_of(np.full((4, 5), 10_000), "A", "B"), Adjacency(a))
+    space = sensitivity_space(space_of(np.full((4, 5), 10_000), "A", "B"), Ball(a))
     assert space.l1 == 2 * a
     assert space.l2_squared <= a * a
     assert space.linf == a // 2
@@ -279,8 +279,8 @@ SOME = Dataspace.described("some datasets")
 def test_an_explicit_space_is_rank_deficient_like_the_papers() -> None:
     """The paper's 2x2 example as a list: dimension one, and the norms of the table."""
     move = [[1, -1], [-1, 1]]
-    space = ExplicitSpace([move], SOME, Adjacency(3))
-    table = sensitivity_space(space_of([[4, 3], [2, 5]], "A", "B"), Adjacency(3))
+    space = ExplicitSpace([move], SOME, Ball(3))
+    table = sensitivity_space(space_of([[4, 3], [2, 5]], "A", "B"), Ball(3))
     assert (space.l1, space.l2_squared, space.linf, space.dimension) == (*norms(table), table.dimension)
     assert np.allclose(space.project(np.arange(4).reshape(2, 2)), table.project(np.arange(4).reshape(2, 2)))
     assert np.allclose(space.variances(), table.variances())
@@ -291,7 +291,7 @@ def test_an_explicit_space_is_rank_deficient_like_the_papers() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(-5, 5), min_size=4, max_size=4), min_size=1, max_size=6))
 def test_an_explicit_space_projects_onto_its_span(vectors: list[list[int]]) -> None:
-    space = ExplicitSpace(vectors, SOME, Adjacency(1))
+    space = ExplicitSpace(vectors, SOME, Ball(1))
     assert space.dimension == np.linalg.matrix_rank(np.array(vectors))
     for vector in vectors:
         assert np.allclose(space.project(vector), vector, atol=1e-9)
@@ -302,7 +302,7 @@ def test_an_explicit_space_projects_onto_its_span(vectors: list[list[int]]) -> N
 @pytest.mark.parametrize("vectors", [[], [[1, 2], [1, 2, 3]], [[math.nan]], [1.0]])
 def test_an_illegal_list_is_refused(vectors: list) -> None:
     with pytest.raises(InputError):
-        ExplicitSpace(vectors, SOME, Adjacency(1))
+        ExplicitSpace(vectors, SOME, Ball(1))
 
 
 # --- what is refused, what is fixed ---------------------------------------------------------------------------------
@@ -310,18 +310,18 @@ def test_an_illegal_list_is_refused(vectors: list) -> None:
 
 def test_an_a_too_small_to_move_anything_is_refused() -> None:
     with pytest.raises(Refused, match="larger a"):
-        sensitivity_space(space_of(np.full((2, 2, 2), 5), "AB", "BC", "AC"), Adjacency(2))
+        sensitivity_space(space_of(np.full((2, 2, 2), 5), "AB", "BC", "AC"), Ball(2))
     with pytest.raises(Refused, match="larger a"):
-        sensitivity_space(space_of(np.full((2, 2), 5), "A", "B"), Adjacency(1))
+        sensitivity_space(space_of(np.full((2, 2), 5), "A", "B"), Ball(1))
     with pytest.raises(Refused, match="larger a"):
-        sensitivity_space(space_of(np.full((2, 2), 5)), Adjacency(0))
+        sensitivity_space(space_of(np.full((2, 2), 5)), Ball(0))
 
 
 @pytest.mark.parametrize("margins", [("AB",), ("A", "B")])
 def test_a_fixed_table_is_published_exactly(margins: tuple[str, ...]) -> None:
     counts = np.array([[3, 4], [0, 0]])
     public = space_of(counts, *margins)
-    space = sensitivity_space(public, Adjacency(semi_adjacency(public).bound))
+    space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
     assert space.is_zero
     assert space.exact
     assert norms(space) == (0, 0, 0)
@@ -333,14 +333,14 @@ def test_a_fixed_table_is_published_exactly(margins: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("margins", [(), ("A",), ("A", "B"), ("AB",)])
 def test_an_empty_table_is_published_exactly(margins: tuple[str, ...]) -> None:
-    space = sensitivity_space(space_of(np.zeros((2, 3), dtype=int), *margins), Adjacency(0))
+    space = sensitivity_space(space_of(np.zeros((2, 3), dtype=int), *margins), Ball(0))
     assert space.is_zero
     assert space.dimension == 0
     assert not space.fixed_part().any()
 
 
 def test_one_record_with_a_free_feature_moves_alone() -> None:
-    space = sensitivity_space(space_of([[1, 0, 0], [0, 0, 0]], "A"), Adjacency(1))
+    space = sensitivity_space(space_of([[1, 0, 0], [0, 0, 0]], "A"), Ball(1))
     assert norms(space) == (2, 2, 1)
     assert space.dimension == 2
 
@@ -350,7 +350,7 @@ def test_a_triangle_that_allows_one_table_is_published_exactly() -> None:
     counts[0, 0, 0] = counts[0, 1, 1] = counts[1, 0, 1] = 2
     counts[1, 1, 1] = 1
     public = space_of(counts, "AB", "BC", "AC")
-    space = sensitivity_space(public, Adjacency(semi_adjacency(public).bound))
+    space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
     assert space.is_zero
     assert np.array_equal(space.fixed_part(), counts)
     assert not space.variances().any()
@@ -359,13 +359,13 @@ def test_a_triangle_that_allows_one_table_is_published_exactly() -> None:
 def test_errors_name_what_there_is() -> None:
     public = space_of(np.full((2, 2), 5), "A", "B")
     with pytest.raises(SchemaError, match="the features are A, B"):
-        sensitivity_space(public, Adjacency(3), released=["C"])
+        sensitivity_space(public, Ball(3), released=["C"])
     with pytest.raises(InputError, match="at least one feature"):
-        sensitivity_space(public, Adjacency(3), released=[])
+        sensitivity_space(public, Ball(3), released=[])
     with pytest.raises(InputError, match="only described"):
-        sensitivity_space(Dataspace.described("state totals"), Adjacency(2))
+        sensitivity_space(Dataspace.described("state totals"), Ball(2))
     with pytest.raises(InputError, match="shape"):
-        sensitivity_space(public, Adjacency(3)).project(np.zeros(3))
+        sensitivity_space(public, Ball(3)).project(np.zeros(3))
 
 
 # --- zero levels, structural zeros, layouts -------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def test_errors_name_what_there_is() -> None:
 
 def test_zero_levels_are_left_out() -> None:
     counts = np.array([[3, 0, 4], [0, 0, 0], [5, 0, 6]])
-    space = sensitivity_space(space_of(counts, "A", "B"), Adjacency(3))
+    space = sensitivity_space(space_of(counts, "A", "B"), Ball(3))
     assert norms(space) == (4, 4, 1)
     assert space.dimension == 1
     form = space.matrix()
@@ -390,19 +390,19 @@ def test_a_cycle_of_structural_zeros_has_one_move(k: int) -> None:
     for cell in allowed:
         counts[cell] = 1
     public = space_of(counts, "A", "B", zeros=zeros)
-    space = sensitivity_space(public, Adjacency(k))
+    space = sensitivity_space(public, Ball(k))
     assert norms(space) == (2 * k, 2 * k, 1)
     assert space.exact
     assert space.dimension == 1
     assert len(list(space.moves())) == 2
     with pytest.raises(Refused, match="larger a"):
-        sensitivity_space(public, Adjacency(k - 1))
+        sensitivity_space(public, Ball(k - 1))
 
 
 def test_an_unpublished_county_follows_its_state() -> None:
     zeros = ({"A": "0", "B": ["2", "3"]}, {"A": "1", "B": ["0", "1"]})
     counts = np.array([[900, 800, 0, 0], [0, 0, 700, 600]])
-    space = sensitivity_space(space_of(counts, "A", zeros=zeros), Adjacency(2))
+    space = sensitivity_space(space_of(counts, "A", zeros=zeros), Ball(2))
     assert norms(space) == (4, 8, 2)
     assert space.exact
     assert space.dimension == 2
@@ -411,18 +411,18 @@ def test_an_unpublished_county_follows_its_state() -> None:
 def test_layouts() -> None:
     counts = np.full((2, 3, 4), 9)
     for margins, shape in ((("A", "BC"), (2, 12)), (("AC", "B"), (8, 3))):
-        two_sided = sensitivity_space(space_of(counts, *margins), Adjacency(3)).matrix()
+        two_sided = sensitivity_space(space_of(counts, *margins), Ball(3)).matrix()
         assert two_sided is not None
         assert two_sided.columns_published
         assert two_sided.cells.shape == shape
-    assert sensitivity_space(space_of(counts, "A", "B", "C"), Adjacency(4)).matrix() is None
-    one_sided = sensitivity_space(space_of(counts, "AC"), Adjacency(2))
+    assert sensitivity_space(space_of(counts, "A", "B", "C"), Ball(4)).matrix() is None
+    one_sided = sensitivity_space(space_of(counts, "AC"), Ball(2))
     form = one_sided.matrix()
     assert form is not None
     assert not form.columns_published
     assert form.cells.shape == (8, 3)
     assert np.array_equal(counts.ravel()[form.cells].sum(axis=1), counts.sum(axis=1).ravel())
-    total = sensitivity_space(space_of(counts), Adjacency(1)).matrix()
+    total = sensitivity_space(space_of(counts), Ball(1)).matrix()
     assert total is not None
     assert total.cells.shape == (1, 24)
-    assert sensitivity_space(space_of(counts, "AB", "BC"), Adjacency(3)).matrix() is None
+    assert sensitivity_space(space_of(counts, "AB", "BC"), Ball(3)).matrix() is None

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semidp.core.margins import Grid
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -22,7 +22,7 @@ def check(counts: np.ndarray, a: int) -> None:
     schema = Schema(
         [Feature(name, [str(i) for i in range(size)]) for name, size in zip(names, counts.shape, strict=True)]
     )
-    space = sensitivity_space(Dataspace.of(Table(schema, counts), [Margin(name) for name in names]), Adjacency(a))
+    space = sensitivity_space(Dataspace.of(Table(schema, counts), [Margin(name) for name in names]), Ball(a))
     move = space.worst_move()
     if move is None:
         assert space.is_zero
@@ -64,7 +64,7 @@ def test_moves_under_structural_zeros_are_those_of_a_listing() -> None:
         features = [Feature("ABC"[axis], [str(level) for level in range(size)]) for axis, size in enumerate(shape)]
         names = "AB"[: rng.integers(1, 3)]
         public = Dataspace.of(Table(Schema(features, zeros), table), [Margin(name) for name in names])
-        adjacency = Adjacency(max(semi_adjacency(public).bound, 1))
+        adjacency = Ball(max(semi_adjacency(public).bound, 1))
         for size in range(1, len(shape) + 1):
             for released in itertools.combinations("ABC"[: len(shape)], size):
                 space = sensitivity_space(public, adjacency, released)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -28,7 +28,7 @@ def a_table(shape: Sequence[int], zeros: Sequence[StructuralZero] = ()) -> Table
 def a_setting(table: Table, margins: Sequence[str], a: int, released: str | None = None) -> Setting:
     """Return the space of a table with margins such as "AB" published, and the released table."""
     dataspace = Dataspace.of(table, [Margin(*names) for names in margins])
-    space = sensitivity_space(dataspace, Adjacency(a), None if released is None else tuple(released))
+    space = sensitivity_space(dataspace, Ball(a), None if released is None else tuple(released))
     return space, table if released is None else table.margin(released)
 
 

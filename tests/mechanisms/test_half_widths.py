@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semidp.core.margins import Chain, Grid
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -34,9 +34,7 @@ def flat(shape, margins, a=3):
     schema = Schema(
         [Feature(name, [f"{name}{i}" for i in range(size)]) for name, size in zip(names, shape, strict=True)]
     )
-    return sensitivity_space(
-        Dataspace.of(Table(schema, np.full(shape, 9)), [Margin(*m) for m in margins]), Adjacency(a)
-    )
+    return sensitivity_space(Dataspace.of(Table(schema, np.full(shape, 9)), [Margin(*m) for m in margins]), Ball(a))
 
 
 def law_of_sum(terms):
@@ -115,7 +113,7 @@ def test_the_coverages_that_were_found_by_attack(name, a, rho, share) -> None:
 def test_cells_put_together_from_residuals_have_their_level(budget) -> None:
     schema = Schema([Feature.nested(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")]), Feature("sex", "fm")])
     public = Dataspace.of(Table(schema, np.full(schema.shape, 9)), [Margin("state")])
-    space = product_space(public, Adjacency(2), [["county", "sex"], ["state", "sex"]])
+    space = product_space(public, Ball(2), [["county", "sex"], ["state", "sex"]])
     mechanism = ResidualMechanism.calibrate(space, budget)
     laws, which = mechanism.samplers
     checked = 0
@@ -140,7 +138,7 @@ def test_the_cells_of_a_part_have_the_intervals_of_the_whole() -> None:
     counts = np.full(schema.shape, 9)
     counts[1] = 0  # a tract without anybody
     public = Dataspace.of(Table(schema, counts), [Margin("tract")])
-    space = product_space(public, Adjacency(2), [["tract", "sex"], ["county", "sex"], ["sex"]])
+    space = product_space(public, Ball(2), [["tract", "sex"], ["county", "sex"], ["sex"]])
     mechanism = ResidualMechanism.calibrate(space, Budget.zcdp(6))
     checked = 0
     for depth, nodes in (("state", [slice(0, 3), slice(3, 6)]), ("county", [slice(0, 2), slice(2, 3), slice(3, 6)])):

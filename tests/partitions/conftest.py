@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, ProductRequest, Release, TableRequest
+from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest
 from semidp.output.files import Unfinished
 from semidp.publishing.parts import cut_fits
 
@@ -41,7 +41,7 @@ def unfinished(place: Path) -> Path:
 
 def plan(exact=("state", "sex"), **more) -> Plan:
     tables = [TableRequest(["tract", "sex"]), TableRequest(["county", "age"]), TableRequest(["sex", "age"])]
-    return Plan(invariants=exact, product=ProductRequest(tables, Budget.gdp(2)), features=FEATURES, **more)
+    return Plan([TablesRequest(tables, Budget.gdp(2))], invariants=exact, features=FEATURES, **more)
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,10 @@ from semidp import (
     Ledger,
     Margin,
     Plan,
-    ProductRequest,
     Refused,
     Release,
     TableRequest,
+    TablesRequest,
     run_partitioned,
 )
 from semidp.core.tables.schema import Schema
@@ -160,7 +160,7 @@ def test_damaged_measurements_are_told_and_abandoned_draws_removed(people, tmp_p
 def test_a_single_table_has_a_budget_of_its_own() -> None:
     """As a product of one it was written, charged and then not read: a plan has no other word for it."""
     with pytest.raises(InputError, match="a budget of its own"):
-        Plan(product=ProductRequest([TableRequest(["sex"])], Budget.gdp(1)))
+        Plan([TablesRequest([TableRequest(["sex"])], Budget.gdp(1))])
 
 
 def test_columns_of_every_type_tell_the_parts_apart(tmp_path: Path) -> None:

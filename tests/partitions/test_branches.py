@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, Table
+from semidp import Ball, Budget, Dataspace, Feature, Margin, Schema, Table
 from semidp.core.margins import named
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
 from semidp.mechanisms.residuals import ResidualMechanism
@@ -83,7 +83,7 @@ def test_branches_put_together_are_the_whole_product(law: str) -> None:
         public = Dataspace.of(table, [Margin.of(part) for part in exact])
         if any(len(total.view) - total.view.count(0) > 1 and not total.counts.all() for total in public.published):
             continue  # a joint margin with empty cells is not measured together
-        space = product_space(public, Adjacency(2), tables)
+        space = product_space(public, Ball(2), tables)
         budget = Budget.zcdp(1) if law == "zcdp" else Budget.gdp(1)
         mechanism = ResidualMechanism.calibrate(space, budget, joint=False)
         cut, source = Cut.at(schema, depth), SeededRandomness(3)
@@ -132,7 +132,7 @@ def test_a_branch_measures_what_the_whole_product_measures_of_its_records() -> N
     """With noise that is nearly nothing, the branch's entries are the whole product's, times the same scales."""
     schema = SCHEMAS["first"]
     table = people(schema, False)
-    space = product_space(Dataspace.of(table, [Margin("sex")]), Adjacency(2), [["tract", "sex"]])
+    space = product_space(Dataspace.of(table, [Margin("sex")]), Ball(2), [["tract", "sex"]])
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
     quiet = ResidualMechanism(space, dict.fromkeys(mechanism.sigma2, Fraction(1, 10**6)), Fraction(1), "rounded")
     cut, whole = Cut.at(schema, "state"), space.measure([table.margin(["tract", "sex"])])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, SemidpError, Table
+from semidp import Ball, Budget, Dataspace, Exchange, Feature, Margin, Schema, SemidpError, Table
 from semidp.mechanisms import branches
 from semidp.mechanisms import residuals as products
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
@@ -55,7 +55,6 @@ class Quiet:
 
 def exchanged(full: np.ndarray, public: Dataspace) -> Iterator[bytes]:
     """Yield every table that one exchange makes of a table, by the definition."""
-    assert public.schema is not None
     features = public.schema.features
     views = [total.view for total in public.published]
     views = [v for v in views if not any(v != w and all(x <= y for x, y in zip(v, w, strict=True)) for w in views)]
@@ -127,7 +126,7 @@ def structure(seed: int) -> tuple[ResidualMechanism, Cut, list[np.ndarray]] | No
     asked = list({frozenset(table): table for table in (finer, *(some() for _ in range(g.choice([0, 1, 2]))))}.values())
     try:
         public = Dataspace.of(Table(schema, full), [Margin(*some()) for _ in range(g.choice([0, 1, 1, 2]))])
-        adjacency = Adjacency.exchange(public) if g.random() < 0.5 else Adjacency(g.choice([1, 2, 3]))
+        adjacency = Exchange.of(public) if g.random() < 0.5 else Ball(g.choice([1, 2, 3]))
         space = product_space(public, adjacency, asked)
         mechanism = ResidualMechanism.calibrate(space, g.choice([Budget.gdp(1), Budget.zcdp("1/2")]))
     except SemidpError:
@@ -147,7 +146,7 @@ def test_no_pair_of_adjacent_tables_costs_more_than_is_claimed(monkeypatch: pyte
         place = {table.tobytes(): number for number, table in enumerate(every)}
         flat, worst = np.array([table.ravel() for table in every]), 0.0
         for number, table in enumerate(every):
-            if mechanism.space.adjacency.is_exchange:
+            if not mechanism.space.adjacency.protects_groups:
                 others = [place[other] for other in {*exchanged(table, mechanism.space.dataspace)}]
             else:
                 moved = np.abs(flat - flat[number]).sum(axis=1) // 2
@@ -168,11 +167,11 @@ def test_noise_for_a_part_alone_would_be_too_little(monkeypatch: pytest.MonkeyPa
     places = Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")])
     counts = np.array([1, 1, 1, 1])
     public = Dataspace.of(Table(Schema([places]), counts), [Margin("state")])
-    cut, one = Cut(0, 1), Adjacency(2)
+    cut, one = Cut(0, 1), Ball(2)
     whole = ResidualMechanism.calibrate(product_space(public, one, [["county"]]), Budget.gdp(1))
     part = cut.branch(Schema([places]), 0)
     alone = Dataspace.of(Table(part, counts[:2]), [])
-    small = ResidualMechanism.calibrate(product_space(alone, Adjacency(1), [["county"]]), Budget.gdp(1))
+    small = ResidualMechanism.calibrate(product_space(alone, Ball(1), [["county"]]), Budget.gdp(1))
     (sigma2,) = small.sigma2.values()
     assert all(sigma2 < square for square in whole.sigma2.values())
     mixed = ResidualMechanism(whole.space, dict.fromkeys(whole.sigma2, sigma2), whole.precision, "rounded")

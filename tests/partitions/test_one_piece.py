@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, ProductRequest, Release, SemidpError, Table, TableRequest
+from semidp import Budget, Feature, Plan, Release, SemidpError, Table, TableRequest, TablesRequest
 from semidp.accounting.ledger import Ledger
 from semidp.core.margins import Chain, Grid, Totals, View, junction_order, meet, within
 from semidp.core.progress import silent
@@ -84,7 +84,7 @@ def random_plan(seed: int) -> Asked:
     if len(tables) == 1:
         plan = Plan([TableRequest(tables[0], budget)], **wanted)
     else:
-        plan = Plan(product=ProductRequest([TableRequest(table) for table in tables], budget), **wanted)
+        plan = Plan([TablesRequest([TableRequest(table) for table in tables], budget)], **wanted)
     joint = any(len(margin) > 1 for margin in exact)
     n = g.choice([2000, 5000] if joint else [60, 300, 2000])
     weights = np.random.default_rng(seed).gamma(2.0, size=len(tree.levels))
@@ -273,8 +273,8 @@ def issue_plan(depths=(2, 2, 6), n: int = 20_000) -> Asked:
     places = Feature.nested(list(DEPTHS), paths)
     others = [Feature("sex", "fm"), Feature("age", "uvwxyz"), Feature("race", "pqrs")]
     asked = [["tract", "sex", "age", "race"], ["tract", "race"], ["tract", "sex"]]
-    product = ProductRequest([TableRequest(table) for table in asked], Budget.gdp(1))
-    plan = Plan(invariants=["county", ["state", "sex"]], product=product, features=[places, *others])
+    product = TablesRequest([TableRequest(table) for table in asked], Budget.gdp(1))
+    plan = Plan([product], invariants=["county", ["state", "sex"]], features=[places, *others])
     generator = np.random.default_rng(4)
     chosen = generator.choice(len(paths), n)
     data = {name: [paths[leaf][depth] for leaf in chosen] for depth, name in enumerate(DEPTHS)}
@@ -458,8 +458,8 @@ def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(pe
 def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path: Path) -> None:
     """The ledger holds too little, so that the release is refused: what was told was told before."""
     tables = [["county", "sex"], ["county", "age"], ["state", "sex", "age"], ["county", "sex", "age"]]
-    product = ProductRequest([TableRequest(table) for table in tables], Budget.gdp(1))
-    asked = Plan(invariants=["state"], product=product, features=FEATURES)
+    product = TablesRequest([TableRequest(table) for table in tables], Budget.gdp(1))
+    asked = Plan([product], invariants=["state"], features=FEATURES)
     Ledger.create(tmp_path / "ledger.json", Budget.gdp("1/10"))
     told: list[str] = []
     with pytest.raises(SemidpError, match="budget"):

@@ -16,12 +16,12 @@ from semidp import (
     Margin,
     Outcome,
     Plan,
-    ProductRequest,
     Refused,
     Release,
     StructuralZero,
     Table,
     TableRequest,
+    TablesRequest,
     prepare,
     run_partitioned,
 )
@@ -257,13 +257,13 @@ def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(people, t
     table = [TableRequest(["tract", "sex"], Budget.gdp(1))]
     refused(Plan([TableRequest(["tract"], Budget.pure(1))], [], FEATURES), "pure epsilon")
     outcome = GroupRequest("mean", Outcome("income", 0, 10, 10), [["state"]], Budget.gdp(1))
-    refused(Plan(table, ["state"], FEATURES, groups=[outcome]), "only tables")
+    refused(Plan([*table, outcome], ["state"], FEATURES), "only tables")
     refused(Plan([TableRequest(["tract"], Budget.gdp(1), fit="real")], [], FEATURES), "whole numbers")
     refused(Plan([TableRequest(["tract"], Budget.gdp(1), mechanism="gaussian")], [], FEATURES), "leave the mechanism")
     refused(Plan([TableRequest(["tract"], target_error=3)], [], FEATURES), "target error")
     refused(Plan([TableRequest(["tract", "sex"])], [], FEATURES), "no privacy budget")
-    product = ProductRequest([TableRequest(["tract"]), TableRequest(["sex"])], Budget.gdp(1), "largest")
-    refused(Plan(product=product, features=FEATURES), "total variance")
+    product = TablesRequest([TableRequest(["tract"]), TableRequest(["sex"])], Budget.gdp(1), "largest")
+    refused(Plan([product], features=FEATURES), "total variance")
     zero = StructuralZero.of({"sex": "f", "age": "y"})
     refused(Plan(table, ["state"], FEATURES, structural_zeros=[zero]), "structural zeros")
     refused(Plan(table, [], FEATURES), "no depth of a nested feature", "tract")

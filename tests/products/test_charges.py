@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Ledger, Plan, ProductRequest, Refused, TableRequest, run
-from semidp.core.spaces.adjacency import Adjacency
+from semidp import Budget, Feature, InputError, Ledger, Plan, Refused, TableRequest, TablesRequest, run
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
@@ -28,8 +28,8 @@ def public(*margins: Margin, counts: np.ndarray = COUNTS) -> Dataspace:
 @pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.zcdp("1/3")], ids=str)
 def test_a_product_is_recomputed_from_what_the_ledger_keeps(tmp_path, budget):
     people = {"sex": [*"ffmmfm"], "age": [*"yoyoyo"], "ill": [*"nnjnjn"]}
-    asked = ProductRequest([TableRequest(names) for names in TABLES], budget)
-    plan = Plan(invariants=["sex"], features=SCHEMA.features, product=asked)
+    asked = TablesRequest([TableRequest(names) for names in TABLES], budget)
+    plan = Plan([asked], invariants=["sex"], features=SCHEMA.features)
     book = Ledger.create(tmp_path / "book.json", Budget.approximate(50, "1e-6"))
     done = run(plan, people, ledger=book)
     charge = book.account().charges[0]
@@ -68,11 +68,11 @@ def test_under_more_exact_statistics_the_charge_is_that_of_the_moves_that_are_le
     """Brute force over all tables of four records: the recomputed cost bounds every move, and is attained here."""
     few = np.array([[[1, 0], [0, 1]], [[0, 1], [1, 0]]])
     first = public(Margin("sex"), counts=few)
-    mechanism = ResidualMechanism.calibrate(product_space(first, Adjacency(2), TABLES), Budget.gdp(1))
+    mechanism = ResidualMechanism.calibrate(product_space(first, Ball(2), TABLES), Budget.gdp(1))
     record = mechanism.record()
     for margins in ([Margin("sex")], [Margin("sex"), Margin("age")], [Margin("sex", "age")]):
         more = public(*margins, counts=few)
-        again = recorded(record, more, Adjacency(2))
+        again = recorded(record, more, Ball(2))
         worst = max(
             sum(squared(view, move) / float(square) for view, square in mechanism.sigma2.items())
             for move in moves(more, 2)
@@ -83,14 +83,14 @@ def test_under_more_exact_statistics_the_charge_is_that_of_the_moves_that_are_le
 
 
 def test_what_cannot_be_recomputed_is_refused():
-    space = product_space(public(Margin("sex")), Adjacency(2), TABLES)
+    space = product_space(public(Margin("sex")), Ball(2), TABLES)
     record = ResidualMechanism.calibrate(space, Budget.gdp(1)).record()
     with pytest.raises(Refused, match="published exactly because others"):
-        recorded(record, public(), Adjacency(2))
+        recorded(record, public(), Ball(2))
     nobody = COUNTS.copy()
     nobody[:, :, 1] = 0
     with pytest.raises(Refused, match="other levels"):
-        recorded(record, public(Margin("sex"), Margin("ill"), counts=nobody), Adjacency(2))
+        recorded(record, public(Margin("sex"), Margin("ill"), counts=nobody), Ball(2))
     for damaged in ({"law": "residuals"}, {**record["noise"], "draw": "loud"}, {**record["noise"], "residuals": [3]}):
         with pytest.raises(InputError, match=r"damaged|discrete or rounded"):
-            recorded({**record, "noise": damaged}, public(Margin("sex")), Adjacency(2))
+            recorded({**record, "noise": damaged}, public(Margin("sex")), Ball(2))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -28,7 +28,7 @@ def ragged():
     table = Table(schema, counts)
     public = Dataspace.of(table, [Margin("state"), Margin("sex")])
     wanted = [["state", "sex", "age"], ["county", "sex"], ["county", "age"]]
-    return table, product_space(public, Adjacency(semi_adjacency(public).bound), wanted)
+    return table, product_space(public, Ball(semi_adjacency(public).bound), wanted)
 
 
 @pytest.fixture(scope="module", params=[Budget.gdp(1), Budget.zcdp(8), Budget.gdp(12)], ids=str)
@@ -120,7 +120,7 @@ def test_measurements_are_whole_and_their_scales_divide_them():
 def test_whole_numbers_that_do_not_fit_are_refused():
     schema = Schema([Feature("x", [str(i) for i in range(1000)]), Feature("y", [str(i) for i in range(1000)])])
     table = Table(schema, np.full(schema.shape, 10**8))
-    space = product_space(Dataspace.of(table, []), Adjacency(1), [["x", "y"]])
+    space = product_space(Dataspace.of(table, []), Ball(1), [["x", "y"]])
     with pytest.raises(Refused, match="62 bits"):
         space.residuals.scaled((1, 1), table.counts * 10**3)
 
@@ -136,7 +136,7 @@ def test_what_is_not_proved_is_refused(margins, zeros, reason):
     counts[0, 0] = 0
     public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
     with pytest.raises(Refused, match=reason):
-        product_space(public, Adjacency(2), [["sex", "job"], ["age", "job"]])
+        product_space(public, Ball(2), [["sex", "job"], ["age", "job"]])
 
 
 def test_pure_epsilon_and_the_same_table_twice_are_refused():

@@ -5,7 +5,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, ProductRequest, TableRequest, run
+from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, run
 from semidp.core.tables.features import Nest
 from semidp.core.tables.schema import Schema
 from semidp.noise.randomness import SeededRandomness
@@ -19,10 +19,10 @@ SCHOOLS = files("semidp") / "data" / "california_schools.csv"
 def test_county_and_district_tables_of_schools_agree_and_enrolment_is_exact(adjacency):
     tables = [["county", "meals"], ["district", "meals"], ["county", "grades", "meals"]]
     plan = Plan(
+        [TablesRequest([TableRequest(names) for names in tables], Budget.gdp(1))],
         invariants=["district"],
         features=[Feature("meals", ["no", "yes"]), Feature("grades", ["KK-06", "KK-08"])],
         nests=[Nest(["county", "district"])],
-        product=ProductRequest([TableRequest(names) for names in tables], Budget.gdp(1)),
         count="count",
         adjacency=adjacency,
     )
@@ -59,12 +59,12 @@ def test_a_product_like_the_census_agrees_from_the_nation_to_the_tract():
     people = ["sex", "age", "race"]
     tables = [["state", *people], ["county", *people], ["tract", *people], people]
     plan = Plan(
+        [TablesRequest([TableRequest(names) for names in tables], Budget.zcdp("1/2"))],
         invariants=["state"],
         features=[
             Feature.nested(["state", "county", "tract"], places),
             *(Feature(name, known) for name, known in levels.items()),
         ],
-        product=ProductRequest([TableRequest(names) for names in tables], Budget.zcdp("1/2")),
     )
     release = run(plan, data, randomness=SeededRandomness(2))
     *below, nation = release.product.tables

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semidp.core.margins import Chain, Grid
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.tables.counts import Table
@@ -66,7 +66,7 @@ def adjacent_differences(space: ProductSpace):
 
 def built(name: str) -> ProductSpace:
     public, tables = CASES[name]
-    return product_space(public, Adjacency(semi_adjacency(public).bound), tables)
+    return product_space(public, Ball(semi_adjacency(public).bound), tables)
 
 
 def spent(mechanism: ResidualMechanism, difference: np.ndarray) -> float:
@@ -91,7 +91,7 @@ def test_no_pair_of_adjacent_datasets_costs_more_than_the_budget(name, joint, ob
 
 def exchanged(name: str) -> ProductSpace:
     public, tables = CASES[name]
-    return product_space(public, Adjacency.exchange(public), tables)
+    return product_space(public, Exchange.of(public), tables)
 
 
 def exchange_differences(space: ProductSpace):
@@ -148,7 +148,7 @@ def test_exchange_costs_of_large_counts_are_attained(sizes):
     costs = ExchangeCosts(residuals, ((1, 0, 0), (0, 1, 0)), 3)
     cells = list(itertools.product(*map(range, sizes)))
     best = dict.fromkeys([(0, 0, 1), (1, 0, 1), (1, 1, 0), (0, 1, 1), (1, 1, 1)], 0.0)
-    assert Adjacency.exchange(public).a == 3
+    assert Exchange.of(public).a == 3
     for x, y in itertools.permutations(cells, 2):
         if (x[0] == y[0]) or x > y:
             continue
@@ -256,7 +256,7 @@ def test_the_joint_bound_of_exchanges_is_attained_where_counts_are_large(feature
     """Six records of each cell: every exchange occurs, and the listed ones reach what the patterns say."""
     schema = Schema(features)
     public = Dataspace.of(Table(schema, np.full(schema.shape, 6)), [Margin(*names) for names in margins])
-    space = product_space(public, Adjacency.exchange(public), tables)
+    space = product_space(public, Exchange.of(public), tables)
     assert space.costs.moves is not None
     sigma2 = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False).sigma2
     unlisted = ExchangeCosts(space.costs.residuals, space.costs.margins, space.costs.a)
@@ -318,7 +318,7 @@ def test_patterns_agree_with_all_moves_of_large_counts():
 
 def test_a_residual_that_adjacent_datasets_agree_on_is_never_published_exactly():
     public, tables = CASES["two totals"]
-    space = product_space(public, Adjacency(1), tables)
+    space = product_space(public, Ball(1), tables)
     from semidp.errors import Refused
 
     with pytest.raises(Refused, match="give a larger a"):
@@ -333,7 +333,7 @@ def five_features() -> ProductSpace:
     schema = Schema([Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(SIZES)])
     table = Table(schema, np.ones(SIZES, dtype=np.int64))
     public = Dataspace.of(table, [Margin("f0"), Margin("f1")])
-    return product_space(public, Adjacency(semi_adjacency(public).bound), [schema.named(view) for view in PAIRS])
+    return product_space(public, Ball(semi_adjacency(public).bound), [schema.named(view) for view in PAIRS])
 
 
 def test_all_pairs_of_five_features_under_two_exact_totals():
@@ -360,7 +360,7 @@ def test_all_pairs_of_five_features_under_two_exact_totals():
 
 def test_all_pairs_of_five_features_under_exchange():
     ball = five_features()
-    exchange = Adjacency.exchange(ball.dataspace)
+    exchange = Exchange.of(ball.dataspace)
     space = product_space(ball.dataspace, exchange, [ball.schema.named(view) for view in PAIRS])
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
     total = sum(float(mechanism.cell_variances(number).sum()) for number in range(10))
@@ -450,7 +450,7 @@ def test_the_largest_error_is_as_small_as_a_solver_finds():
 
 def test_weights_move_noise_to_the_other_tables():
     public, tables = CASES["pairs"]
-    space = product_space(public, Adjacency(3), tables)
+    space = product_space(public, Ball(3), tables)
     plain = ResidualMechanism.calibrate(space, Budget.zcdp(1), joint=False)
     heavy = ResidualMechanism.calibrate(space, Budget.zcdp(1), weights=[4, 1, 1], joint=False)
     assert heavy.cell_variances(0).sum() < plain.cell_variances(0).sum()

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp import Adjacency, Budget, Feature, Plan, ProductRequest, Release, TableRequest, run
+from semidp import Ball, Budget, Feature, Plan, Release, TableRequest, TablesRequest, run
 from semidp.core.spaces.adjacency import semi_adjacency
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.counts import Table
@@ -33,12 +33,7 @@ def wanted() -> list[TableRequest]:
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 def test_a_product_of_a_hundred_features_is_released_saved_and_read_back(tmp_path, adjacency):
     public = [Margin(NAMES[0]), Margin(NAMES[40], NAMES[41]), Margin(NAMES[99])]
-    plan = Plan(
-        invariants=public,
-        features=declared(),
-        product=ProductRequest(wanted(), Budget.gdp(1)),
-        adjacency=adjacency,
-    )
+    plan = Plan([TablesRequest(wanted(), Budget.gdp(1))], invariants=public, features=declared(), adjacency=adjacency)
     data = answers()
     release = run(plan, data, randomness=SeededRandomness(1))
     tables = release.product.tables
@@ -69,9 +64,9 @@ def test_the_noise_of_a_table_does_not_depend_on_features_that_nobody_asked_for(
     for request in (tables, [*tables, TableRequest(NAMES[50:52])]):
         others = () if len(request) == 2 else NAMES[3:]
         plan = Plan(
+            [TablesRequest(request, Budget.gdp(1))],
             invariants=[Margin(few[0])],
             features=[feature for feature in declared() if feature.name in few or feature.name in others],
-            product=ProductRequest(request, Budget.gdp(1)),
         )
         mechanism = prepare(plan, data).mechanisms[0]
         cost = {tuple(mechanism.space.schema.named(view)): k for view, k in mechanism.space.cost.items()}
@@ -83,5 +78,5 @@ def test_the_semi_adjacent_parameter_of_seventy_published_features_has_its_bound
     data = answers()
     plan = Plan([TableRequest(NAMES[:2], Budget.zcdp(1))], NAMES[:70], declared())
     scope = prepare(plan, data).scope
-    assert scope.adjacency == Adjacency(scope.semi_adjacency.bound)
+    assert scope.adjacency == Ball(scope.semi_adjacency.bound)
     assert 2 < semi_adjacency(scope.dataspace).bound <= 71

@@ -51,7 +51,7 @@ def test_the_budget_meets_the_target_and_a_hundredth_less_would_not(case):
     assert all(found[names] <= target for names, target in targets.items())
     spent = prepared.plan.budget
     assert spent.kind == "gdp"
-    assert all(table.target_error is None for table in prepared.plan.all_tables)
+    assert all(table.target_error is None for table in prepared.plan.tables)
     less = Plan([TableRequest(names) for names in CASES[case]], ["sex"], features=FEATURES)
     missed = worst(prepare(less.with_budget(Budget.gdp(spent.mu * Fraction(99, 100))), people()))
     assert any(missed[names] > target for names, target in targets.items())
@@ -64,7 +64,7 @@ def test_a_plan_may_hold_targets_and_what_it_cannot_mean_is_refused():
     assert Plan.from_toml(plan.to_toml()) == plan
     done = run(evolve(plan, features=FEATURES), people())
     assert done.product.table("sex-age").standard_errors.max() <= 2.5
-    assert done.plan.product.budget == done.plan.budget
+    assert done.plan.requests[0].budget == done.plan.budget
     with pytest.raises(InputError, match="a budget and a target error"):
         TableRequest(["sex"], Budget.gdp(1), target_error=5)
     with pytest.raises(InputError, match="a target error and a shared budget"):
@@ -73,7 +73,7 @@ def test_a_plan_may_hold_targets_and_what_it_cannot_mean_is_refused():
         TableRequest(["sex"], target_error=0)
     mean = GroupRequest("mean", Outcome("pay", 0, 100, 100), [["sex"]])
     with pytest.raises(InputError, match="the other statistics budgets of their own"):
-        prepare(evolve(plan, groups=[mean], invariants=["sex"], features=FEATURES), people())
+        prepare(evolve(plan, requests=[*plan.requests, mean], invariants=["sex"], features=FEATURES), people())
     with pytest.raises(Refused, match="no budget that protects"):
         prepare(Plan([TableRequest(["sex"], target_error="1e-200")], features=FEATURES), people())
 

@@ -212,7 +212,7 @@ def test_levels_that_are_not_public(saved: Save) -> None:
     plan = Plan([TableRequest(["sex", "region"], Budget.pure(1))], [Margin("sex")])
     with pytest.raises(SchemaError, match="levels of region are not public"):
         run(plan, people(5))
-    told = Plan(plan.tables, plan.invariants, levels_from_data=True)
+    told = Plan(plan.requests, plan.invariants, levels_from_data=True)
     release = run(told, people(5))
     (disclosure,) = release.scope.disclosures
     assert disclosure in checked(release, saved)

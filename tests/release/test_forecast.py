@@ -10,7 +10,7 @@ from semidp.publishing.pipeline import calibrate
 from semidp.report.outlook import expected_counts, forecast
 from semidp.statistics.outcomes.request import outcome_from
 from semidp.statistics.sums.request import GroupRequest
-from semidp.statistics.tables.request import ProductRequest
+from semidp.statistics.tables.request import TablesRequest
 
 PLACES = Feature.nested(("county", "district"), [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("b", "5")])
 SEX, AGE, REGION = Feature("sex", "fm"), Feature("age", "yom"), Feature("region", "nsw")
@@ -65,9 +65,9 @@ def test_a_forecast_never_looks_at_the_confidential_table() -> None:
 
 def test_its_errors_are_those_of_the_release() -> None:
     people = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9}
-    product = ProductRequest([TableRequest(["sex", "age"]), TableRequest(["sex", "region"])], Budget.gdp(1))
+    product = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["sex", "region"])], Budget.gdp(1))
     score = GroupRequest("mean", outcome_from("score", [0, 10], 10), [["sex"]], Budget.gdp(1))
-    plan = Plan(invariants=["sex"], product=product, groups=[score], levels_from_data=True)
+    plan = Plan([product, score], invariants=["sex"], levels_from_data=True)
     data = {**people, "score": [1, 2, 3, 4, 5] * 9}
     seen, release = forecast(prepare(plan, data)), run(plan, data)
     for table, published in zip(seen["tables"], release.product.tables, strict=True):

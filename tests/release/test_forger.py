@@ -16,11 +16,11 @@ from semidp import (
     GroupRequest,
     Outcome,
     Plan,
-    ProductRequest,
     QuantileRequest,
     RegressionRequest,
     Release,
     TableRequest,
+    TablesRequest,
     run,
     run_partitioned,
 )
@@ -55,7 +55,7 @@ def table(budget: Budget, mechanism: str = "auto", **more: Any) -> Plan:
 SCORE = Outcome("score", 0, 20, 20)
 CURED = Outcome("cured", 0, 1, 1)
 ALL = Confidence("0.9", sampling=True, differences=True, simultaneous=True)
-PRODUCT = ProductRequest([TableRequest(["sex", "age"]), TableRequest(["age", "county"], weight=2)], Budget.gdp(1))
+PRODUCT = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age", "county"], weight=2)], Budget.gdp(1))
 
 PLANS: dict[str, Plan] = {
     "laplace": table(Budget.pure(1), "laplace"),
@@ -73,31 +73,26 @@ PLANS: dict[str, Plan] = {
     ),
     "exchange": Plan([TableRequest(["sex", "age"], Budget.gdp(1))], ["sex"], FEATURES, adjacency="exchange"),
     "levels from data": Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"], levels_from_data=True),
-    "product": Plan(invariants=["sex"], features=FEATURES, product=PRODUCT),
+    "product": Plan([PRODUCT], invariants=["sex"], features=FEATURES),
     "nested": Plan([TableRequest(["county", "age"], Budget.zcdp(1))], ["state", "age"], FEATURES),
     "means": Plan(
-        groups=[GroupRequest("mean", SCORE, [["sex"], ["region"]], Budget.gdp(1), confidence=ALL)],
+        [GroupRequest("mean", SCORE, [["sex"], ["region"]], Budget.gdp(1), confidence=ALL)],
         invariants=["sex", "region"],
     ),
     "proportions": Plan(
-        groups=[GroupRequest("proportion", CURED, [["region"]], Budget.pure(1), confidence=Confidence(sampling=True))],
+        [GroupRequest("proportion", CURED, [["region"]], Budget.pure(1), confidence=Confidence(sampling=True))],
         invariants=["region"],
     ),
-    "sums": Plan(
-        groups=[GroupRequest("sum", SCORE, [["state"]], Budget.zcdp(1))], invariants=["county"], features=FEATURES
-    ),
+    "sums": Plan([GroupRequest("sum", SCORE, [["state"]], Budget.zcdp(1))], invariants=["county"], features=FEATURES),
     "quantiles": Plan(
-        quantiles=[QuantileRequest(SCORE, [["region"]], ["1/4", "1/2"], Budget.gdp(1), level="0.9", sampling=True)],
+        [QuantileRequest(SCORE, [["region"]], ["1/4", "1/2"], Budget.gdp(1), level="0.9", sampling=True)],
         invariants=["region"],
     ),
     "linear": Plan(
-        regressions=[RegressionRequest(SCORE, ["sex", "region"], Budget.gdp(2), confidence=Confidence(sampling=True))],
+        [RegressionRequest(SCORE, ["sex", "region"], Budget.gdp(2), confidence=Confidence(sampling=True))],
         invariants=[["sex", "region"]],
     ),
-    "logistic": Plan(
-        regressions=[RegressionRequest(CURED, ["region"], Budget.gdp(2), model="logistic")],
-        invariants=["region"],
-    ),
+    "logistic": Plan([RegressionRequest(CURED, ["region"], Budget.gdp(2), model="logistic")], invariants=["region"]),
 }
 
 

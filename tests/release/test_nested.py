@@ -154,14 +154,12 @@ def test_a_finer_column_also_gives_sums_by_group() -> None:
 
     data = people()
     group = GroupRequest("sum", Outcome("score", 0, 10, steps=10), [["county"]], Budget.gdp(1))
-    found = run(
-        Plan(groups=[group], invariants=["county"], features=[PLACES]), {k: data[k] for k in ("tract", "score")}
-    )
+    found = run(Plan([group], invariants=["county"], features=[PLACES]), {k: data[k] for k in ("tract", "score")})
     assert found.groups[0].files()["sum-score.csv"].header[:4] == ["state", "county", "count", "sum"]
     sums = {}
     for state, county, score in zip(data["state"], data["county"], data["score"], strict=True):
         sums[state, county] = sums.get((state, county), 0) + int(score)
-    plan = Plan(groups=[group], invariants=["county"], features=[PLACES])
+    plan = Plan([group], invariants=["county"], features=[PLACES])
     values = prepare(plan, {k: data[k] for k in ("tract", "score")}).values[0]
     assert values.tolist() == [sums[path[:2]] for path in dict.fromkeys(path[:2] for path in PATHS) for path in [path]]
 

@@ -45,14 +45,14 @@ def release() -> semidp.Release:
     score = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 10, 10), [["sex"]], semidp.Budget.gdp(1))
     days = semidp.RegressionRequest(semidp.Outcome("score", 0, 10, 10), ["sex"], semidp.Budget.gdp(1))
     tables = [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))]
-    return semidp.run(semidp.Plan(tables, ["sex"], [REGION], groups=[score], regressions=[days]), PEOPLE)
+    return semidp.run(semidp.Plan([*tables, score, days], ["sex"], [REGION]), PEOPLE)
 
 
 @pytest.fixture(scope="module")
 def product() -> semidp.Release:
     wanted = [semidp.TableRequest(["sex", "region"]), semidp.TableRequest(["region"])]
-    request = semidp.ProductRequest(wanted, semidp.Budget.gdp(1))
-    return semidp.run(semidp.Plan(invariants=["sex"], features=[REGION], product=request), PEOPLE)
+    request = semidp.TablesRequest(wanted, semidp.Budget.gdp(1))
+    return semidp.run(semidp.Plan([request], invariants=["sex"], features=[REGION]), PEOPLE)
 
 
 def audit(release: semidp.Release) -> Any:

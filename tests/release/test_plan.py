@@ -24,7 +24,7 @@ def plans(draw: st.DrawFn) -> Plan:
     features = [Feature(name, draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))) for name in names]
     features.append(Feature("age in years", bins=[0, 18, 65], null_level="unknown"))
     return Plan(
-        tables=[TableRequest(names[:2], draw(st.none() | BUDGETS), "auto", draw(st.sampled_from(FitKind)))],
+        [TableRequest(names[:2], draw(st.none() | BUDGETS), "auto", draw(st.sampled_from(FitKind)))],
         invariants=[Margin(name) for name in names[1:]],
         features=features,
         structural_zeros=[StructuralZero.of({names[0]: features[0].levels[0], names[1]: [features[1].levels[0]]})],

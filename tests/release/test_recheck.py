@@ -21,10 +21,10 @@ from semidp import (
     GroupRequest,
     Outcome,
     Plan,
-    ProductRequest,
     RegressionRequest,
     Release,
     TableRequest,
+    TablesRequest,
     run,
 )
 from semidp.cli import run as command
@@ -42,10 +42,12 @@ PEOPLE = {
     "age": list(range(30)),
 }
 PLAN = Plan(
-    [TableRequest(["sex", "region"], Budget.pure(1), "laplace")],
+    [
+        TableRequest(["sex", "region"], Budget.pure(1), "laplace"),
+        GroupRequest("mean", Outcome("age", 0, 100, 100), [["sex"], ["region"]], Budget.pure(1)),
+        RegressionRequest(Outcome("age", 0, 100, 100), ["sex"], Budget.pure(1)),
+    ],
     ["sex", "region"],
-    groups=[GroupRequest("mean", Outcome("age", 0, 100, 100), [["sex"], ["region"]], Budget.pure(1))],
-    regressions=[RegressionRequest(Outcome("age", 0, 100, 100), ["sex"], Budget.pure(1))],
 )
 
 
@@ -230,7 +232,7 @@ def convicted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 AGES = Outcome("age", 0, 100, 100)
 BOTH = ["sex", "region"]
 MEANS = Plan(
-    groups=[GroupRequest("mean", AGES, [["region"]], Budget.pure(1), confidence=Confidence(simultaneous=True))],
+    [GroupRequest("mean", AGES, [["region"]], Budget.pure(1), confidence=Confidence(simultaneous=True))],
     invariants=["region"],
 )
 TABLES = {
@@ -239,8 +241,8 @@ TABLES = {
     "lattice": Plan([TableRequest(BOTH, Budget.zcdp(1), "lattice")], BOTH),
     "means": MEANS,
     "product": Plan(
+        [TablesRequest([TableRequest(["sex", "region"]), TableRequest(["region"])], Budget.gdp(1))],
         invariants=["sex"],
-        product=ProductRequest([TableRequest(["sex", "region"]), TableRequest(["region"])], Budget.gdp(1)),
         levels_from_data=True,
     ),
 }

@@ -8,10 +8,10 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.fitting.tables import fit_table
-from semidp.publishing.rechecking.findings import Findings
-from semidp.publishing.rechecking.refit import FittedTable, Refit, compare_fit, note_fits
+from semidp.statistics.findings import Findings
 from semidp.statistics.tables.fitting import NOT_ALL
 from semidp.statistics.tables.published import CellTable, Fitted
+from semidp.statistics.tables.refit import FittedTable, Refit, compare_fit, note_fits
 
 SCHEMA = Schema([Feature("sex", "fm")])
 NOISY = np.array([3.5, 6.5])

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Outcome, Plan, ProductRequest, Release, TableRequest, run
+from semidp import Budget, Feature, Outcome, Plan, Release, TableRequest, TablesRequest, run
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.figures import estimates_plot
 from semidp.report.cells import CellGrid, faint_cells, grid
@@ -42,7 +42,7 @@ def three() -> Release:
 
 @pytest.fixture(scope="module")
 def everything() -> Release:
-    product = ProductRequest([TableRequest(["sex", "age"]), TableRequest(["region, old"])], Budget.gdp(1))
+    product = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["region, old"])], Budget.gdp(1))
     means = GroupRequest("mean", SCORE, [["sex"], ["region, old"]], Budget.gdp(1))
     slopes = RegressionRequest(SCORE, ["sex"], Budget.gdp(1))
     data = {**PEOPLE, "region, old": PEOPLE["region"]}
@@ -51,14 +51,7 @@ def everything() -> Release:
         TableRequest(["age"], Budget.gdp(1), fit="real", name="r"),
     ]
     closed = Feature("region, old", ["north", "south", "west", "gone"])
-    plan = Plan(
-        alone,
-        ["sex", "region, old"],
-        [closed, Feature("age", "yo")],
-        product=product,
-        groups=[means],
-        regressions=[slopes],
-    )
+    plan = Plan([*alone, product, means, slopes], ["sex", "region, old"], [closed, Feature("age", "yo")])
     return run(plan, data, randomness=SeededRandomness(3))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from semidp import Budget, Dataspace, Feature, GroupRequest, Plan, Release, Schema, Table, TableRequest, run
 from semidp.cli import run as command
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.spaces.listing import datasets
 from semidp.core.spaces.unknown_totals import widest_space
@@ -45,7 +45,6 @@ def everybody(margins: list[Margin]) -> Dataspace:
 
 def largest_square(space: Dataspace, adjacency: Adjacency, names: list[str]) -> int:
     """Return Δ2² of a table from its definition: all pairs of adjacent datasets."""
-    assert space.schema is not None
     axes = [space.schema.names.index(name) for name in names]
 
     def counts(dataset: Any) -> dict[Any, int]:
@@ -60,7 +59,7 @@ def largest_square(space: Dataspace, adjacency: Adjacency, names: list[str]) -> 
     best = 0
     for mine in {tuple(sorted(dataset)) for dataset, _ in every}:
         found = counts(mine)
-        near = {*adjacency.neighbours(mine, space)} if adjacency.is_exchange else None
+        near = None if adjacency.protects_groups else {*adjacency.neighbours(mine, space)}
         for dataset, other in every:
             square = sum((found.get(key, 0) - other.get(key, 0)) ** 2 for key in {*found, *other})
             if square > best and (dataset in near if near is not None else adjacency.adjacent(mine, dataset)):
@@ -107,7 +106,7 @@ def test_a_guarantee_gets_stronger_and_another_one_weaker() -> None:
     assert regions.adjacency.a == 2
     assert regions.tradeoff.compare(alone.guarantee.tradeoff) is Order.WEAKER
     # the old number would claim too much: some adjacent pair lies four times as far apart as it allows
-    assert largest_square(everybody([Margin("region")]), Adjacency(2), ["ill"]) == 8
+    assert largest_square(everybody([Margin("region")]), Ball(2), ["ill"]) == 8
 
 
 def test_what_everything_fixes_is_published_exactly() -> None:
@@ -126,14 +125,14 @@ def test_the_widest_values_bound_all_others(margins: list[tuple[str, ...]]) -> N
     wanted = [Margin(*names) for names in margins]
     nothing = Dataspace.known(schema, {}, 3)
     a = min(semi_adjacency_bound(schema, wanted).bound, 3)
-    widest = sensitivity_space(widest_space(schema, wanted, nothing, a), Adjacency(a), ["a", "b"])
+    widest = sensitivity_space(widest_space(schema, wanted, nothing, a), Ball(a), ["a", "b"])
     seen = [0, 0, 0]
     for cells in itertools.combinations_with_replacement(range(8), 3):
         counts = np.bincount(cells, minlength=8).reshape(2, 2, 2)
         space = Dataspace.of(Table(schema, counts), wanted)
         assert semi_adjacency(space).bound <= a
         try:
-            norms = sensitivity_space(space, Adjacency(a), ["a", "b"]).norms
+            norms = sensitivity_space(space, Ball(a), ["a", "b"]).norms
         except Refused:  # nothing can change at this a, and the totals do not fix it
             continue
         seen = [max(pair) for pair in zip(seen, (norms.l1, norms.l2_squared, norms.linf), strict=True)]
@@ -173,7 +172,7 @@ def test_k_norm_noise_keeps_its_number_for_fewer_pairs() -> None:
 def test_sums_by_group() -> None:
     request = GroupRequest("mean", Outcome("score", 0, 1, steps=10), [["sex"]], Budget.zcdp(RHO))
     data = {**PEOPLE, "score": [0.1, 0.5, 1.0, 0.0]}
-    release = run(Plan(groups=[request], invariants=["sex"], features=[SEX]), data)
+    release = run(Plan([request], invariants=["sex"], features=[SEX]), data)
     assert release.guarantee.adjacency.a == 2
     known = Dataspace.known(
         Schema([SEX, REGION]),

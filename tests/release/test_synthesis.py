@@ -110,7 +110,7 @@ def test_what_no_records_have_for_certain_is_refused(tmp_path: Path, capsys: pyt
         run(raw, people()).records()
     mean = GroupRequest("mean", Outcome("pay", 0, 9, 9), [["sex"]], Budget.gdp(1))
     with pytest.raises(Refused, match="holds no table"):
-        run(Plan(groups=[mean], invariants=["sex"]), {**people(), "pay": [3] * N}).records()
+        run(Plan([mean], invariants=["sex"]), {**people(), "pay": [3] * N}).records()
 
 
 def test_a_join_never_makes_what_cannot_occur() -> None:

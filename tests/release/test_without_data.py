@@ -7,7 +7,7 @@ import pytest
 
 from semidp import Dataspace, Feature, Margin, Plan, Schema, Table, TableRequest
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.errors import AdjacencyUnknown, Refused
 from semidp.publishing.survey import announced, any_totals, survey
 from semidp.queries.tables import sensitivity_space
@@ -32,10 +32,11 @@ def exceeded(margins: list[str], scope: Scope, names: tuple[str, ...]) -> bool:
     bound = squares(scope, names)
     for table in every_table(2):
         space = Dataspace.of(table, [Margin(name) for name in margins])
-        adjacency = Adjacency.exchange(space) if scope.adjacency.is_exchange else Adjacency(semi_adjacency(space).bound)
+        ball = Ball(semi_adjacency(space).bound)
+        adjacency = ball if scope.adjacency.protects_groups else Exchange.of(space)
         assert adjacency.a <= scope.adjacency.a or scope.adjacency.a < len(margins) + 1
         if adjacency.a > scope.adjacency.a:
-            adjacency = Adjacency(scope.adjacency.a)
+            adjacency = Ball(scope.adjacency.a)
         try:
             norms = sensitivity_space(space, adjacency, names).norms
         except Refused:
@@ -53,7 +54,7 @@ def test_no_totals_need_more_than_is_said_without_them(
 ) -> None:
     plan = Plan([TableRequest(names)], margins, adjacency=adjacency)
     scope = any_totals(plan, SCHEMA)
-    assert scope.adjacency == Adjacency(len(margins) + 1, "exchange" if adjacency == "exchange" else "ball")
+    assert scope.adjacency == Ball(len(margins) + 1, "exchange" if adjacency == "exchange" else "ball")
     assert not exceeded(margins, scope, names)
 
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semidp import (
-    Adjacency,
+    Ball,
     Budget,
     Dataspace,
+    Exchange,
     Feature,
     Guarantee,
     Margin,
@@ -46,7 +47,7 @@ def test_rounding_up_goes_up_and_not_far(x: Fraction | float, digits: int) -> No
 
 @given(CURVES, DELTAS)
 def test_strength_claims_no_more_than_the_curve(curve: Tradeoff, delta: Fraction) -> None:
-    said = " ".join(strength(Guarantee(Dataspace.described("states"), Adjacency(2), curve), delta))
+    said = " ".join(strength(Guarantee(Dataspace.described("states"), Ball(2), curve), delta))
     (percent,) = re.findall(r"at most (\d+)% of cases", said)
     assert int(percent) / 100 >= 1 - float(curve(0.95)) - 1e-12
     (epsilon, at), *_ = re.findall(r"\(([^,()]+), ([^()]+)\)-DP", said)
@@ -90,7 +91,7 @@ def test_the_errors_of_cells_add_up_to_the_expected_distance_whatever_the_mechan
     schema = Schema([Feature("region", "nsw"), Feature("ill", "ny")])
     public = Dataspace.of(Table(schema, [[30, 20], [10, 40], [50, 60]]), [Margin("region")])
     names = set()
-    for adjacency in (Adjacency(2), Adjacency.exchange(public)):
+    for adjacency in (Ball(2), Exchange.of(public)):
         for budget in (Budget.gdp(1), Budget.zcdp("1/2"), Budget.pure(1)):
             space = sensitivity_space(public, adjacency)
             found = available(space, budget)

@@ -76,7 +76,7 @@ def groups() -> Release:
     school, sex = Margin("school"), Margin("sex")
     score = Outcome("score", 0, 1, steps=1000)
     wanted = [GroupRequest(Statistic.mean, score, [school, sex], Budget.gdp(1))]
-    return run(Plan([TableRequest(["school", "sex"], Budget.gdp(1))], [school, sex], groups=wanted), people)
+    return run(Plan([TableRequest(["school", "sex"], Budget.gdp(1)), *wanted], [school, sex]), people)
 
 
 def product() -> Release:

@@ -31,7 +31,7 @@ def test_noise_for_the_papers_list_is_weaker_under_a_3() -> None:
     """Gaussian noise with σ = 2/μ, seen from S_3: √(6/4) μ."""
     table = simulated_table("I", 3, seed=0)
     published = semidp.mechanisms.ContinuousGaussianMechanism.calibrate(space(2, (3, 3)), semidp.Budget.gdp(1))
-    really = math.sqrt(semidp.sensitivity_space(both_margins(table), semidp.Adjacency(3)).l2_squared / published.sigma2)
+    really = math.sqrt(semidp.sensitivity_space(both_margins(table), semidp.Ball(3)).l2_squared / published.sigma2)
     assert really == pytest.approx(1.2247, abs=5e-5)
 
 
@@ -58,7 +58,7 @@ def test_the_naive_mechanism_could_be_projected_too() -> None:
 
 def test_subspace_dp_as_printed_allows_publishing_everything() -> None:
     """Projecting away from the span of S_φ leaves nothing of φ(X) = X to compare; the row space of C is meant."""
-    one_record = semidp.ExplicitSpace(list(np.eye(3)), semidp.Dataspace.described("three bits"), semidp.Adjacency(1))
+    one_record = semidp.ExplicitSpace(list(np.eye(3)), semidp.Dataspace.described("three bits"), semidp.Ball(1))
     for bits in np.ndindex(2, 2, 2):
         seen = np.array(bits) - one_record.project(np.array(bits))
         assert np.abs(seen).max() < 1e-12

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp import Adjacency, Dataspace, Feature, Margin, Schema, Table, sensitivity_space
+from semidp import Dataspace, Exchange, Feature, Margin, Schema, Table, sensitivity_space
 from semidp.accounting import zcdp_epsilon_paper
 from semidp.studies import census, exchange
 
@@ -50,7 +50,7 @@ def test_the_factors_are_those_of_a_small_nation() -> None:
     places = Feature.nested(["state", "block"], [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4")])
     schema = Schema([places, Feature("race", "xyz"), Feature("adult", "yn")])
     public = Dataspace.of(Table(schema, np.full(schema.shape, 9)), [Margin("state")])
-    adjacency = Adjacency.exchange(public)
+    adjacency = Exchange.of(public)
     squares = {
         names: sensitivity_space(public, adjacency, names).l2_squared
         for names in (

@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 
 from semidp.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.composition import Composed, Grouped, compose
@@ -67,7 +67,7 @@ class Charge:
     time: str
     tradeoff: Tradeoff
     group: int
-    dataspace: Dataspace | None = None
+    dataspace: Datasets | None = None
     adjacency: Adjacency | None = None
     measured: tuple[Mapping[str, Any], ...] = ()
     head: str = ""
@@ -87,7 +87,7 @@ class Charge:
             return "its query was not recorded"
         return None
 
-    def under(self, dataspace: Dataspace, adjacency: Adjacency, before: Guarantee | None = None) -> "Charge":
+    def under(self, dataspace: Datasets, adjacency: Adjacency, before: Guarantee | None = None) -> "Charge":
         """Return the charge with its curve for other pairs: computed anew, or as stated where it covers them.
 
         Parameters
@@ -112,7 +112,7 @@ class Charge:
             except Refused as refusal:
                 reason = str(refusal)
         lifted = None
-        if self.dataspace is not None and dataspace.schema is not None:
+        if self.dataspace is not None and isinstance(dataspace, Dataspace):
             lifted = self.dataspace.with_features(dataspace.schema)
         if lifted is not None and self.adjacency is not None:
             stated = Guarantee(lifted, self.adjacency, self.tradeoff)
@@ -124,13 +124,13 @@ class Charge:
             return self
         raise Refused(reason)
 
-    def corrected(self, dataspace: Dataspace, adjacency: Adjacency) -> "Charge":
+    def corrected(self, dataspace: Datasets, adjacency: Adjacency) -> "Charge":
         """Return the charge with the curve that its mechanisms have, where an earlier version counted a stronger one.
 
         Only `CORRECTED` queries under exchange are looked at. A charge that holds one beside K-norm noise stays as it
         is: its curve cannot be taken apart.
         """
-        if not adjacency.is_exchange:
+        if not isinstance(adjacency, Exchange):
             return self
         kinds = {part["query"].get("kind") for part in self.measured if isinstance(part.get("query"), Mapping)}
         if not kinds & CORRECTED:
@@ -158,7 +158,7 @@ class Charge:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Dataspace]) -> "Charge":
+    def from_json(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Datasets]) -> "Charge":
         """Read what `to_json` wrote, with the dataspaces of the ledger by their digests; or an entry of version 1.
 
         >>> from semidp.core.tradeoff.curves import zcdp
@@ -199,11 +199,11 @@ class Account:
     """
 
     budget: Budget
-    dataspace: Dataspace | None = None
+    dataspace: Datasets | None = None
     adjacency: Adjacency | None = None
     charges: tuple[Charge, ...] = ()
     id: str = ""
-    opened: tuple[Dataspace, Adjacency] | None = None
+    opened: tuple[Datasets, Adjacency] | None = None
 
     def semi_first(self) -> Tradeoff:
         """Return ``f1∘…∘f1 ⊗ … ⊗ fk∘…∘fk``: group each mechanism, then compose. This is what counts."""
@@ -244,7 +244,8 @@ class Account:
         if self.dataspace is None or self.adjacency is None:
             return replace(self, dataspace=charge.dataspace, adjacency=charge.adjacency, charges=(charge,))
         kinds = {self.adjacency.kind, charge.adjacency.kind}
-        one_record = charge.adjacency.a == 1 and not charge.dataspace.margins and charge.dataspace.schema is not None
+        ordinary = isinstance(charge.dataspace, Dataspace) and not charge.dataspace.margins
+        one_record = charge.adjacency.a == 1 and ordinary
         if len(kinds) > 1 and not one_record:
             raise Refused(
                 f"this ledger adds up guarantees for {self.adjacency}, and the new one is for {charge.adjacency}: ball "
@@ -356,7 +357,7 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
     return (Fraction(0), Fraction(1)) if pure is None else (pure, Fraction(0))
 
 
-def _together(union: Dataspace, new: Charge, account: Account) -> Adjacency:
+def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
     """Return which datasets of a union are compared: a function of all charges, whatever their order.
 
     Exchanges of the union, or any a records: what the ledger was opened with, as long as nothing else is exact; else as
@@ -365,11 +366,11 @@ def _together(union: Dataspace, new: Charge, account: Account) -> Adjacency:
     assert account.dataspace is not None
     assert account.adjacency is not None
     margins = {*union.margins}
-    if union.schema is None:
+    if not isinstance(union, Dataspace):
         return account.adjacency
-    if account.adjacency.is_exchange:
+    if isinstance(account.adjacency, Exchange):
         # Also where the margins are the same: a table of one level, which nobody can change, may have come first.
-        return Adjacency(max(Adjacency.exchange(union).a, 1), account.adjacency.kind)
+        return Exchange(max(Exchange.of(union).a, 1))
     if account.opened is not None and margins == {*account.opened[0].margins}:
         return account.opened[1]
     every = [(charge.dataspace or account.dataspace, charge.adjacency) for charge in (*account.charges, new)]
@@ -380,12 +381,12 @@ def _together(union: Dataspace, new: Charge, account: Account) -> Adjacency:
         enough = max(semi_adjacency(union).bound, 1)
     except AdjacencyUnknown:
         if alike:  # whoever charged gave a number
-            return Adjacency(max(numbers))
+            return Ball(max(numbers))
         raise Refused(
             f"how many records move together under {union.summary()} is not known, so that charges under all of it do "
             "not add up: use another ledger"
         ) from None
-    return Adjacency(max(least, min(enough, max(numbers)) if alike else enough))
+    return Ball(max(least, min(enough, max(numbers)) if alike else enough))
 
 
 def guarantee_of(account: Account, tradeoff: Tradeoff) -> Guarantee | None:

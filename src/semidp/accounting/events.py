@@ -66,8 +66,9 @@ def dp_sgd(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
 def event_guarantee(event: Any, dataspace: Dataspace, adjacency: Adjacency) -> Guarantee:
     """Return what a dp-accounting event guarantees beside exact statistics: (D_t, A_a, f).
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> training = dp_sgd(noise_multiplier=2.0, sample_rate=1.0, steps=4)
-    >>> event_guarantee(training, Dataspace.described("enrolment by school"), Adjacency(2)).tradeoff
+    >>> event_guarantee(training, Dataspace.described("enrolment by school"), Ball(2)).tradeoff
     Gaussian(mu_squared=Fraction(16, 1))
     """
     if adjacency.a == 0:

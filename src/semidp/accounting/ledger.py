@@ -19,7 +19,7 @@ from typing import Any
 from semidp.accounting.account import Account, Charge, guarantee_of
 from semidp.core.guarantee import Guarantee, read_document, space_document, space_from
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import InputError, SemidpError
@@ -46,11 +46,13 @@ class Ledger:
 
     Examples
     --------
+    >>> from semidp.core.spaces.dataspace import Dataspace
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> import tempfile
     >>> from semidp.core.tradeoff.curves import zcdp
     >>> folder = tempfile.TemporaryDirectory()
     >>> book = Ledger.create(Path(folder.name) / "ledger.json", Budget.zcdp(1))
-    >>> guarantee = Guarantee(Dataspace.described("state totals"), Adjacency(2), zcdp("0.4"))
+    >>> guarantee = Guarantee(Dataspace.described("state totals"), Ball(2), zcdp("0.4"))
     >>> book.charge(guarantee, "first table")["number"], book.charge(guarantee, "second table")["number"]
     (1, 2)
     >>> book.total().tradeoff
@@ -77,7 +79,7 @@ class Ledger:
         cls,
         path: str | Path,
         budget: Budget,
-        dataspace: Dataspace | None = None,
+        dataspace: Datasets | None = None,
         adjacency: Adjacency | None = None,
     ) -> "Ledger":
         """Make a new, empty ledger; refuse to overwrite one.
@@ -271,7 +273,7 @@ def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
     return new
 
 
-def _opened(path: Path, budget: Budget, dataspace: Dataspace | None, adjacency: Adjacency | None) -> dict[str, Any]:
+def _opened(path: Path, budget: Budget, dataspace: Datasets | None, adjacency: Adjacency | None) -> dict[str, Any]:
     """Return the file of a ledger without charges."""
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -286,7 +288,7 @@ def _opened(path: Path, budget: Budget, dataspace: Dataspace | None, adjacency: 
     return document
 
 
-def _under(document: dict[str, Any], dataspace: Dataspace, adjacency: Adjacency, path: Path) -> dict[str, Any]:
+def _under(document: dict[str, Any], dataspace: Datasets, adjacency: Adjacency, path: Path) -> dict[str, Any]:
     """Return a dataspace, which the document then holds once, and an adjacency as an entry names them."""
     document["dataspaces"].setdefault(dataspace.digest, space_document(dataspace, path))
     return {"dataspace": dataspace.digest, "adjacency": adjacency.to_json()}

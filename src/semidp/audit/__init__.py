@@ -1,7 +1,7 @@
 """An empirical check of a claimed guarantee: attack a mechanism on a pair of tables and see whether the claim survives.
 
-`attack` is the page to read first; `pairs` finds the worst pair that the public totals allow (`rank_pairs` that of
-quantiles) and `given` checks one that somebody gives; `scores` and `digits` are what an attacker may look at,
+`attack` is the page to read first; `pairs` asks a mechanism for the worst pair that the public totals allow and
+`given` checks one that somebody gives; `scores` and `digits` are what an attacker may look at,
 `evidence` what the counts prove; `energy` compares the noise with what is stated of it, and `claims` reads what a plan
 or a release promises; `foreign` audits samples, functions and odds-ratio tests.
 """
@@ -12,7 +12,8 @@ from semidp.audit.energy import Energy, noise_energy
 from semidp.audit.evidence import Bound, Point
 from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
 from semidp.audit.given import given_pairs
-from semidp.audit.pairs import Pair, pair_for, worst_pair
+from semidp.audit.pairs import pair_for, worst_pair
+from semidp.queries.worst_pairs import Pair
 
 __all__ = [
     "Audit",

@@ -7,7 +7,7 @@ second chooses events, the third is only counted, so that every bound is exact w
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, Protocol
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from semidp.audit.digits import digit_scores, printed
 from semidp.audit.evidence import Bound, Point, allowed_power, at_least, at_most, best_bound, worst_point
-from semidp.audit.pairs import Pair
 from semidp.audit.scores import Batch, Floats, Score, distance_scores, lessons, residue_scores, signed_scores
 from semidp.core.notebook import facts
 from semidp.core.progress import Progress, silent
@@ -25,7 +24,7 @@ from semidp.errors import InputError
 from semidp.mechanisms.base import Mechanism
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.output.plots.figures import audit_plot
-from semidp.statistics.quantiles.mechanism import ExponentialMechanism
+from semidp.queries.worst_pairs import Pair
 
 Outputs = NDArray[Any]
 Verdict = Literal["convicted", "inconclusive", "survives"]
@@ -279,9 +278,8 @@ def with_less_noise(mechanism: Mechanism) -> Draws | None:
     >>> with_less_noise(choose(two_way()[0], Budget.gdp(1))) is None
     True
     """
-    if not isinstance(mechanism, ExponentialMechanism):
-        return None
-    return replace(mechanism, rate=mechanism.rate / Fraction(SHRINKAGE).limit_denominator(100)).measure_many
+    weaker = mechanism.with_less_noise(Fraction(SHRINKAGE).limit_denominator(100))
+    return None if weaker is None else weaker.measure_many
 
 
 def trained_on(samples: int) -> int:

@@ -4,21 +4,14 @@ Everything here is a function of public values: the plan, the published totals, 
 """
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.errors import SemidpError
-from semidp.mechanisms.base import Mechanism, NoNoise
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.selection import AUTO
 from semidp.publishing.pipeline import Prepared
 from semidp.publishing.release import Release
 from semidp.statistics.protocol import Published, Request
-from semidp.statistics.recalibration import mechanism_again
-from semidp.statistics.tables.published import PublishedProduct
-
-_SAME = 1e-9
-_ALIKE = Fraction(1, 10**6)  # of the noise of a residual: floats of another machine may place it a little differently
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,26 +54,14 @@ def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
 def claims_of_release(release: Release) -> tuple[Claim, ...]:
     """Return what a release measured, calibrated again from its plan and totals, with the claims that it records."""
     claims = []
-    parts = release.results
-    for request, table in zip(release.plan.requests, parts, strict=True):
-        recorded, mechanism = table.guarantee.tradeoff, _again(request, table, release)
-        faults = []
-        name = NoNoise.name if mechanism.space.is_zero else mechanism.name
-        if table.noise.mechanism != name:
-            faults.append(f"it records the mechanism {table.noise.mechanism}, but its plan gives {name}")
-        elif table.noise.scale < mechanism.scale * (1 - _SAME):
-            faults.append(
-                f"it records noise of scale {table.noise.scale:.6g}, but its plan needs {mechanism.scale:.6g}"
-            )
-        measured = table.mechanism if isinstance(table, PublishedProduct) else getattr(table, "residuals", None)
-        if isinstance(measured, ResidualMechanism) and isinstance(mechanism, ResidualMechanism):
-            squares = measured.sigma2
-            if any(squares[view] < square * (1 - _ALIKE) for view, square in mechanism.sigma2.items()):
-                faults.append("it records less noise on some residual than its plan needs")
+    for request, result in zip(release.plan.requests, release.results, strict=True):
+        recorded = result.guarantee.tradeoff
+        mechanism = _again(request, result, release)
+        faults = [*result.faults(mechanism)]
         if recorded.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
             faults.append("it claims more privacy for this table than its plan gives")
         claims.append(Claim(request.name, request.features, mechanism, recorded, tuple(faults)))
-    one, *others = (table.guarantee for table in parts)
+    one, *others = (result.guarantee for result in release.results)
     whole = one.compose(*others).tradeoff
     if release.guarantee.tradeoff.compare(whole) not in (Order.EQUAL, Order.WEAKER):
         fault = "it claims more privacy than its tables give together"
@@ -92,7 +73,7 @@ def _again(request: Request, result: Published, release: Release) -> Mechanism:
     """Return the mechanism of the plan: where that leaves the choice, the one that was chosen, if it may be."""
     if request.mechanism == AUTO:
         try:
-            return mechanism_again(request, result, release.scope)
+            return result.recalibrated(request, release.scope)
         except SemidpError:
             pass  # another than the budget allows, which is a fault
     return request.calibrate(request.space(release.scope))

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.audit.attack import ERROR, Audit, Draws, Outputs, audit_mechanism, trained_on
-from semidp.audit.pairs import Pair
 from semidp.core.progress import Progress, silent
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
-from semidp.statistics.odds_ratio.measured import OddsRatioResult
+from semidp.queries.worst_pairs import Pair
+from semidp.statistics.protocol import Attackable
 
 _FINE = 2.0**12  # steps of the grid in which real outputs are read, for each typical deviation
 _FEWEST = 2_000
@@ -102,7 +102,7 @@ def audit_function(
     return audit_samples(one, other, claim, error=error, randomness=randomness, progress=progress)
 
 
-def draws_of_test(result: OddsRatioResult) -> tuple[Draws, Pair]:
+def draws_of_test(result: Attackable) -> tuple[Draws, Pair]:
     """Return how U of an odds-ratio test is drawn, and two values of x11 that adjacent datasets can have.
 
     >>> from semidp.statistics.odds_ratio.measured import odds_ratio_test
@@ -116,14 +116,7 @@ def draws_of_test(result: OddsRatioResult) -> tuple[Draws, Pair]:
     >>> pair.move, draws(pair.first, 3, SeededRandomness(1)).shape
     (array([1]), (3, 1))
     """
-    noise, bits, margins = result.test.noise, result.grid_bits, result.margins
-    move = min(noise.sensitivity, margins.high - margins.low)
-
-    def draws(values: NDArray[np.int64], count: int, randomness: Randomness) -> Outputs:
-        steps = np.array([noise.grid_steps(bits, randomness) for _ in range(count)], dtype=np.float64)
-        return values + (steps / 2.0**bits)[:, None]
-
-    return draws, Pair([margins.low], [margins.low + move])
+    return result.measure_many, result.worst_pair()
 
 
 def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs], Pair]:

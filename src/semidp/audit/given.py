@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 
 from semidp.audit.claims import Claim
-from semidp.audit.pairs import Pair, choice_pair
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.exchange import Blocks, servings
 from semidp.errors import DataError, InputError, Refused
-from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.publishing.plan import Plan
+from semidp.queries.worst_pairs import Pair
 from semidp.sources.opening import open_source
 from semidp.sources.reader import Reader
-from semidp.statistics.quantiles.mechanism import ExponentialMechanism
 
 _MOST_PEOPLE = 2_000_000  # pairs of records that are tried as who moves from where to where
 _NAMES = ("first", "second")
@@ -72,10 +70,7 @@ def given_pairs(
 def _pair(claim: Claim, first: Any, second: Any) -> Pair | None:
     if np.array_equal(first, second) or claim.fixed:
         return None
-    mechanism = claim.mechanism
-    if isinstance(mechanism, ExponentialMechanism):
-        return choice_pair(mechanism, first, second)
-    return Pair(first, second, 1 / mechanism.variances if isinstance(mechanism, ResidualMechanism) else None)
+    return claim.mechanism.pair_of(first, second)
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,6 @@ class _Dataset:
     @classmethod
     def of(cls, records: Any, plan: Plan, scope: Scope, name: str) -> "_Dataset":
         schema = scope.dataspace.schema
-        assert schema is not None
         wanted = [*(depth for feature in schema.features for depth in feature.names), *plan.outcomes]
         if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
             raise InputError(
@@ -119,7 +113,6 @@ class _Dataset:
     @contextlib.contextmanager
     def reader(self, plan: Plan, scope: Scope) -> Iterator[Reader]:
         """Yield a reader of the dataset with the schema of the release."""
-        assert scope.dataspace.schema is not None
         columns = {name: np.array(values) for name, values in self.columns.items()}
         with open_source(columns) as source:
             yield Reader(scope.dataspace.schema, source, plan.features)
@@ -148,7 +141,7 @@ def _number(value: Any, column: str, name: str) -> float:
 def _check_adjacent(first: _Dataset, second: _Dataset, adjacency: Adjacency, scope: Scope) -> None:
     one, other = Counter(first.records), Counter(second.records)
     apart = sum((one - other).values())
-    if adjacency.is_exchange:
+    if isinstance(adjacency, Exchange):
         blocks = Blocks.of(scope.dataspace)
         if apart > blocks.count + 1 or not (_arises(blocks, one, other) or _arises(blocks, other, one)):
             raise Refused(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.audit.pairs import Pair
+from semidp.queries.worst_pairs import Pair
 
 Floats = NDArray[np.float64]
 

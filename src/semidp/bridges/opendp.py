@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 
 from semidp.bridges.privacy_functions import NO_PRIVACY, Assessment, LossMeasure, Metric, assess, stated_margins
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Dataspace, DescribedDatasets, Margin
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.piecewise_linear import from_profile
 from semidp.errors import InputError, MissingExtra, Refused
@@ -136,11 +136,11 @@ class _Map:
 
 def _public(invariants: Any, lengths: list[Margin], keys: list[Margin]) -> tuple[Any, str | None]:
     """Return all that is exact, for `assess`, and a description where keys are among it or a value is not known."""
+    if isinstance(invariants, DescribedDatasets):
+        return invariants, None
     if isinstance(invariants, Dataspace):
         schema = invariants.schema
-        if schema is None or all(
-            {*margin.names} <= {*schema.names} and invariants.publishes(margin) for margin in (*lengths, *keys)
-        ):
+        if all({*margin.names} <= {*schema.names} and invariants.publishes(margin) for margin in (*lengths, *keys)):
             return invariants, None
         given, features = invariants.margins, schema.features
     else:

@@ -15,8 +15,8 @@ from attrs import field, frozen
 from semidp.core.exact import exact, plain, rounded_up
 from semidp.core.guarantee import Guarantee
 from semidp.core.margins import junction_order, maximal
-from semidp.core.spaces.adjacency import Adjacency, SemiAdjacency, semi_adjacency, semi_adjacency_bound
-from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.core.spaces.adjacency import Ball, SemiAdjacency, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.dataspace import Datasets, Dataspace, DescribedDatasets, Margin, normalised
 from semidp.core.spaces.witness import Witness
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
@@ -241,29 +241,27 @@ def assess(
     >>> session = PrivacyFunction("zcdp", "symmetric", {1: "0.125", 4: "2"})
     >>> found = assess(session, ["ward"])
     >>> found.guarantee.adjacency, found.guarantee.tradeoff
-    (Adjacency(a=2), ZCDP(rho=Fraction(2, 1)))
+    (Ball(a=2), ZCDP(rho=Fraction(2, 1)))
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
         raise InputError("the most rows of a person are a whole number of at least 1")
     space, semi = _exact_part(invariants, a is None, rows > 1)
     together = a if a is not None else max(semi.bound if semi else 1, 1)
     distance = function.metric.distance(together, rows)
-    real = Guarantee(space, Adjacency(together), function.at(distance))
+    real = Guarantee(space, Ball(together), function.at(distance))
     return Assessment(real, function.at(rows), distance, semi)
 
 
-def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Dataspace, SemiAdjacency | None]:
+def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Datasets, SemiAdjacency | None]:
     """Return the datasets that are left, and a(t) of them or a bound for any values.
 
     Where people have several rows, a(t) of the rows is not enough for them; one more than the margins is.
     """
+    if isinstance(invariants, DescribedDatasets):
+        if needed:
+            raise InputError("a(t) of a dataspace that is only described is not known: give the number a of records")
+        return invariants, None
     if isinstance(invariants, Dataspace):
-        if invariants.schema is None:
-            if needed:
-                raise InputError(
-                    "a(t) of a dataspace that is only described is not known: give the number a of records"
-                )
-            return invariants, None
         if needed and several:
             return invariants, semi_adjacency_bound(invariants.schema, invariants.margins)
         return invariants, semi_adjacency(invariants) if needed else None

@@ -23,16 +23,17 @@ from semidp.core.tables.schema import Schema, toml_document
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError, did_you_mean
 from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness
-from semidp.publishing.budgets import exact_margins
+from semidp.publishing.budgets import exact_margins, with_shares
 from semidp.publishing.plan import Plan, declared
 from semidp.sources.contract import GRID, Outcome
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.outcomes.intervals import LEVEL, Confidence
 from semidp.statistics.outcomes.request import outcome_from, proportion_of
+from semidp.statistics.protocol import Request
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.request import Model, RegressionRequest
 from semidp.statistics.sums.request import GroupRequest, Statistic
-from semidp.statistics.tables.request import TableRequest, all_of, tables_for
+from semidp.statistics.tables.request import TableRequest, TablesRequest, all_of
 
 Text = str | None
 Texts = list[str] | None
@@ -275,7 +276,7 @@ class Asking:
         unused = [name for name in {**bounds, **steps} if name not in used]
         groups = self._groups(by, outcome, unused, alone=not quantiles)
         groups, regressions = self._confident(groups, self._regressions(outcome))
-        return evolve(plan, groups=groups, regressions=regressions, quantiles=quantiles)
+        return evolve(plan, requests=[*groups, *regressions, *quantiles])
 
     def _quantiles(self, by: tuple[Margin, ...], outcome: Callable[[str], Outcome]) -> list[QuantileRequest]:
         wanted: dict[str, set[str]] = {column: {"0.5"} for column in self.median or ()}
@@ -400,35 +401,26 @@ def plan_of(
     share one part of the budget. Parts are even unless --share says otherwise.
     """
     margins = exact_margins(evolve(base, invariants=[Margin(*names_of(text)) for text in invariants]))
-    if mechanism != "auto" and base.quantiles and not (tables or asking.all_pairs or base.groups or base.regressions):
-        raise InputError("quantiles are chosen, and no noise is drawn for them: leave --mechanism out")
-    wanted = _tables(tables, asking.all_pairs, mechanism, fit)
-    if not wanted and fit != "integer":
-        raise InputError("--fit is for tables: leave it out where only statistics by group are asked for")
-    wanted = _set(wanted, "--weight", asking.weight, "weight")
-    parts = _parts([*(["tables"] if wanted else []), *(request.name for request in base.requests)], asking.share)
-    product = None
-
-    def part(name: str) -> Budget | None:
-        return budget and budget.share(parts[name] / sum(parts.values()))
-
-    if (mine := part("tables") if wanted else None) is not None:
-        wanted, product = tables_for(wanted, mine)
-    if asking.objective is not None:
-        if product is None:
-            raise InputError("--objective is for several tables that share a budget: --rho, --mu, or --delta beside it")
-        product = evolve(product, objective=asking.objective)
-    theirs = mechanism if not wanted and product is None else "auto"
-    return evolve(
+    tables_asked = _tables(tables, asking.all_pairs, mechanism, fit)
+    statistics = base.requests
+    if not tables_asked:
+        if fit != "integer":
+            raise InputError("--fit is for tables: leave it out where only statistics by group are asked for")
+        statistics = tuple(request.with_mechanism(mechanism) for request in statistics)
+        if mechanism != "auto" and statistics == base.requests:
+            raise InputError("quantiles are chosen, and no noise is drawn for them: leave --mechanism out")
+    tables_asked = _set(tables_asked, "--weight", asking.weight, "weight")
+    shared = [TablesRequest(tables_asked, None, asking.objective or "total")] if tables_asked else []
+    if asking.objective is not None and (len(tables_asked) < 2 or budget is None or budget.kind == "pure"):
+        raise InputError("--objective is for several tables that share a budget: --rho, --mu, or --delta beside it")
+    plan = evolve(
         base,
-        tables=wanted,
+        requests=[*shared, *statistics],
         invariants=margins,
-        groups=[evolve(group, budget=part(group.name), mechanism=theirs) for group in base.groups],
-        regressions=[evolve(fit, budget=part(fit.name), mechanism=theirs) for fit in base.regressions],
-        quantiles=[evolve(quantile, budget=part(quantile.name)) for quantile in base.quantiles],
         report_delta=base.report_delta if report_delta is None else report_delta,
-        product=product,
     )
+    parts = _parts(list(dict.fromkeys(request.share_name for request in plan.requests)), asking.share)
+    return plan if budget is None else with_shares(plan, budget, parts)
 
 
 def _tables(tables: Sequence[str], all_pairs: str | None, mechanism: str, fit: str) -> tuple[TableRequest, ...]:
@@ -443,9 +435,17 @@ def _tables(tables: Sequence[str], all_pairs: str | None, mechanism: str, fit: s
 
 def with_targets(plan: Plan, targets: Sequence[str] | None) -> Plan:
     """Return a plan whose tables without a budget have the errors that --target-error asks for."""
-    open_tables = [table for table in plan.tables if not table.budget]
-    found = list(_set(open_tables, "--target-error", targets, "target_error"))
-    return evolve(plan, tables=[table if table.budget else found.pop(0) for table in plan.tables])
+    if not targets:
+        return plan
+    requests: list[Request] = []
+    open_tables: list[TableRequest] = []
+    for request in plan.requests:
+        if request.tables and request.budget is None:
+            open_tables += request.tables
+        else:
+            requests.append(request)
+    with_errors = _set(open_tables, "--target-error", targets, "target_error")
+    return evolve(plan, requests=[TablesRequest(with_errors), *requests])
 
 
 def _set(

@@ -90,7 +90,8 @@ def print_json(document: dict[str, Any]) -> None:
 def kind_and_a(adjacency: Adjacency) -> dict[str, Any]:
     """Return an adjacency for machines.
 
-    >>> kind_and_a(Adjacency(3))
+    >>> from semidp.core.spaces.adjacency import Ball
+    >>> kind_and_a(Ball(3))
     {'kind': 'ball', 'a': 3}
     """
     return {"kind": str(adjacency.kind), "a": adjacency.a}

@@ -77,7 +77,7 @@ def scope_of(
             raise InputError(
                 f"without data the levels of {name!r} must be declared: give --schema, --levels or --totals with them"
             )
-    assert schema is not None
+    assert schema is not None, "a plan names at least one feature"
     if space is not None and all(space.publishes(margin) for margin in plan.invariants):
         return announced(plan, space.over(plan.names)), True
     return any_totals(plan, schema.restrict(plan.names)), False

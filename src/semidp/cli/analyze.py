@@ -15,7 +15,7 @@ from semidp.cli._output import kind_and_a, print_json, print_rows
 from semidp.cli._totals import scope_of
 from semidp.core.exact import plain, rounded_up
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.base import Mechanism
@@ -128,16 +128,16 @@ def _sensitivity(space: TableSpace) -> dict[str, Any]:
 
 def _ball(space: TableSpace, scope: Scope) -> TableSpace:
     """The space of any a(t) records, where exchanges were asked for."""
-    if not scope.adjacency.is_exchange:
+    if isinstance(scope.adjacency, Ball):
         return space
     a = scope.adjacency.a if scope.semi_adjacency is None else scope.semi_adjacency.bound
-    return sensitivity_space(space.dataspace, Adjacency(a), space.schema.names)
+    return sensitivity_space(space.dataspace, Ball(a), space.schema.names)
 
 
 def _exchanged(space: TableSpace, known: bool) -> dict[str, Any] | None:
     """What exchanges would need; None where these margins have none, or too few records stand for all totals."""
     try:
-        exchange = Adjacency.exchange(space.dataspace)
+        exchange = Exchange.of(space.dataspace)
     except Refused:
         return None
     if not known and space.adjacency.a < exchange.a:

@@ -30,7 +30,7 @@ from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.audit.energy import MOST_DRAWS, Energy, noise_energy
 from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
 from semidp.audit.given import given_pairs
-from semidp.audit.pairs import Pair, pair_for
+from semidp.audit.pairs import pair_for
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, kind_and_a, naming_options, print_json, print_rows, progress_bar
@@ -41,7 +41,6 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.errors import InputError, Occupied
 from semidp.mechanisms.base import Mechanism
-from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.noise.randomness import Randomness
 from semidp.output.columns import read_numbers
 from semidp.output.files import recover, replace_file
@@ -49,8 +48,9 @@ from semidp.publishing.pipeline import Prepared, prepare
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
 from semidp.publishing.survey import announced
-from semidp.statistics.odds_ratio.measured import OddsRatioResult
-from semidp.statistics.quantiles.mechanism import ExponentialMechanism
+from semidp.queries.worst_pairs import Pair
+from semidp.statistics.protocol import Attackable
+from semidp.statistics.registry import printed_result
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _CALLS = 20_000
@@ -170,7 +170,7 @@ def _foreign(
         )
     if stated != Stated():
         raise InputError("a plan, a release or a test states its own claim: leave --epsilon, --rho and --mu out")
-    result = _test(Path(what))
+    result = _printed(Path(what))
     if result is None:
         return None
     if pair is not None:
@@ -213,15 +213,15 @@ def _function(what: str) -> Callable[[Any], Any]:
     return called
 
 
-def _test(path: Path) -> OddsRatioResult | None:
-    """Return the odds-ratio test that a file holds, or None where it holds something else."""
+def _printed(path: Path) -> Attackable | None:
+    """Return the result that a file holds as a command printed it, or None where it holds something else."""
     if path.suffix != ".json" or not path.is_file():
         return None
     try:
         document = json.loads(o.read_text(path, "the test"))
     except ValueError:
         return None
-    return OddsRatioResult.from_json(document) if isinstance(document, dict) and "grid_bits" in document else None
+    return printed_result(document) if isinstance(document, dict) else None
 
 
 def _report_foreign(found: Audit, printing: o.Printing) -> None:
@@ -317,7 +317,7 @@ def _examine(
         progress=progress,
         weaker=with_less_noise(claim.mechanism),
     )
-    if isinstance(claim.mechanism, ExponentialMechanism):  # no noise is added to anything
+    if not claim.mechanism.adds_noise:
         return _Finding(claim, attacked, found)
     energy = noise_energy(claim.mechanism, pair.first, min(count, MOST_DRAWS), error / 2, randomness)
     return _Finding(claim, attacked, found, energy)
@@ -388,8 +388,8 @@ def _rows(finding: _Finding) -> list[tuple[str, str]]:
         claimed = claim.mechanism.space.adjacency
         if finding.pairs != claimed:
             lines.insert(1, ("pairs", f"{finding.pairs}, where the claim is about {claimed}"))
-        elif claimed.is_exchange:
-            lines.insert(1, ("pairs", "exchanges of one person: the claim is about these, and not about any records"))
+        elif claimed.words.restriction is not None:
+            lines.insert(1, ("pairs", claimed.words.restriction))
     if energy is not None:
         lines.append(
             (
@@ -403,33 +403,13 @@ def _rows(finding: _Finding) -> list[tuple[str, str]]:
 
 
 def _attack(found: Audit, mechanism: Mechanism) -> list[tuple[str, str]]:
-    cells, tables = int((found.pair.move != 0).sum()), mechanism.space.of_counts
-    difference = f"{found.pair.records} records ({cells} cells)"
-    if isinstance(mechanism, ResidualMechanism):
-        difference = f"{cells} measured entries of all tables together"
-    elif isinstance(mechanism, ExponentialMechanism):
-        one, other = found.pair.inputs
-        groups = int((one != other).any(axis=1).sum())
-        difference = f"{_counted(found.pair.records, 'value')} of {_counted(groups, 'group')}"
-    elif not tables:  # the pair is one of sums, counted in steps of the outcome's grid
-        difference = f"{found.pair.records} steps of the grid ({_counted(cells, 'sum')})"
-    return [
-        (
-            "attack",
-            f"{found.samples:,} outputs for each of two {'tables' if tables else 'datasets'} with the published totals "
-            f"that differ in {difference}",
-        ),
-        *_bounds(found),
-    ]
-
-
-def _counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> _counted(1, "sum"), _counted(2, "sum")
-    ('1 sum', '2 sums')
-    """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    space = mechanism.space
+    compared = "tables" if space.of_counts else "datasets"
+    said = (
+        f"{found.samples:,} outputs for each of two {compared} with the published totals that differ in "
+        f"{space.difference(found.pair)}"
+    )
+    return [("attack", said), *_bounds(found)]
 
 
 def _bounds(found: Audit) -> list[tuple[str, str]]:

@@ -18,8 +18,16 @@ from semidp.cli._totals import schema_of, totals_of
 from semidp.core.documents import from_json
 from semidp.core.exact import exact, plain, rounded_up
 from semidp.core.guarantee import Guarantee, read_document
-from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind, exchange_bound, semi_adjacency, semi_adjacency_bound
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.adjacency import (
+    Adjacency,
+    AdjacencyKind,
+    Ball,
+    Exchange,
+    exchange_bound,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
@@ -27,9 +35,9 @@ from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.publishing.plan import Plan, Reading, adjacency_from
-from semidp.publishing.rechecking.findings import no_stronger
 from semidp.publishing.release import Release
 from semidp.report.sentences import change, strength
+from semidp.statistics.findings import no_stronger
 
 DEFAULT_TARGET = Fraction(1, 10**10)
 """The delta at which epsilon is reported, unless another is given or stated."""
@@ -197,7 +205,7 @@ class _Together:
 
     adjacency: Adjacency
     source: str
-    dataspace: Dataspace
+    dataspace: Datasets
     warnings: tuple[str, ...] = ()
     other: Adjacency | None = None  # what the same grouped guarantee holds for besides
 
@@ -220,7 +228,7 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
                 "say how many records move together under the exact totals with --a N, or what is exact: --totals FILE "
                 "for each margin, or --invariant A,B with --schema FILE"
             )
-        return _Together(Adjacency(given), "given", Dataspace.described("totals published exactly"))
+        return _Together(Ball(given), "given", Dataspace.described("totals published exactly"))
     space = totals_of(totals, declared) if totals else None
     published = space.margins if space is not None else ()
     every = list(dict.fromkeys([*margins, *published]))
@@ -230,32 +238,33 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
     if reading is Reading.exchange:
         source = "one person and those who hand over published values"
         if space is not None and not missing:
-            exchange = Adjacency.exchange(space)
+            exchange = Exchange.of(space)
+            about: Datasets = space
         else:
             exchange = exchange_bound(_all_declared(schema, margins), every)
-            space, source = described, f"{source}, a bound for any published totals"
+            about, source = described, f"{source}, a bound for any published totals"
         records = max(exchange.a, 1)
-        return _Together(Adjacency(records, AdjacencyKind.exchange), source, space, other=Adjacency(records))
+        return _Together(Exchange(records), source, about, other=Ball(records))
     try:
         if space is not None and not missing:
-            found, source = semi_adjacency(space), "the published totals"
+            found, about, source = semi_adjacency(space), space, "the published totals"
         else:
             found = semi_adjacency_bound(_all_declared(schema, margins), every)
-            space, source = described, "a bound for any published totals"
+            about, source = described, "a bound for any published totals"
     except AdjacencyUnknown:
         if given is None:
             raise
         unchecked = space or Dataspace.described(", ".join(map(str, margins)))
-        return _Together(Adjacency(given), "given, not checked", unchecked)
+        return _Together(Ball(given), "given, not checked", unchecked)
     enough = max(found.bound, 1)  # the release has more to say than its totals, or nothing would be noisy
     if given is None and reading is Reading.definition and found.definition is not None:
         given = max(found.definition, 1)
     if given is None:
-        within = _exchanges_within(space, enough)
-        return _Together(Adjacency(enough), f"{source} ({found.method})", space, other=within)
+        within = _exchanges_within(about, enough)
+        return _Together(Ball(enough), f"{source} ({found.method})", about, other=within)
     worst = f"The adjacency a = {given} lies below {enough}, which is what {source} need"
     low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
-    return _Together(Adjacency(given), "given", space, low if given < enough else ())
+    return _Together(Ball(given), "given", about, low if given < enough else ())
 
 
 def _analysed(path: Path) -> _Together:
@@ -263,7 +272,7 @@ def _analysed(path: Path) -> _Together:
     wrong = InputError(f"{path} is not what `semidp analyze --format json` prints: write it again")
     try:
         document = from_json(o.read_text(path, "--analysis"))
-        kind, a = document["adjacency"]["kind"], Adjacency(document["adjacency"]["a"])
+        kind, a = document["adjacency"]["kind"], Ball(document["adjacency"]["a"])
         exact = [str(Margin(*names)) for names in document["invariants"]]
         method, warnings = document["a"]["method"], document["warnings"]
     except (ValueError, KeyError, TypeError, InputError):
@@ -271,14 +280,14 @@ def _analysed(path: Path) -> _Together:
     if kind not in list(AdjacencyKind) or not all(isinstance(text, str) for text in (method, *warnings)):
         raise wrong
     described = "exact totals of " + ", ".join(exact) if exact else "the number of records"
-    adjacency = Adjacency(max(a.a, 1), AdjacencyKind(kind))
+    adjacency = Adjacency.named(kind, max(a.a, 1))
     return _Together(adjacency, f"the analysis ({method})", Dataspace.described(described), tuple(warnings))
 
 
-def _exchanges_within(space: Dataspace, a: int) -> Adjacency | None:
+def _exchanges_within(space: Datasets, a: int) -> Adjacency | None:
     """Return exchange adjacency where any `a` records include every exchange."""
     try:
-        found = Adjacency.exchange(space) if space.schema is not None else None
+        found = Exchange.of(space) if isinstance(space, Dataspace) else None
     except Refused:
         return None
     return found if found is not None and found.a <= a else None
@@ -289,7 +298,7 @@ def _all_declared(schema: Schema | None, margins: Sequence[Margin]) -> Schema:
     for name in (name for margin in margins for name in margin.names):
         if schema is None or name not in schema.names:
             raise InputError(f"--invariant names {name!r}, which is not declared: give --schema, --levels or --totals")
-    assert schema is not None
+    assert schema is not None, "a margin names at least one feature"
     return schema
 
 
@@ -309,8 +318,7 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
 
     a = real.adjacency.a
     target = document["report_delta"]
-    pairs = f"for exchanges of up to {a} records" if real.adjacency.is_exchange else f"with a = {a}"
-    table = grid([""], ["as stated", pairs])
+    table = grid([""], ["as stated", real.adjacency.words.column])
     for name, number in (("rho", _rho), ("mu", _mu)):
         before, after = number(stated), number(real.tradeoff)
         if before is not None and after is not None:
@@ -324,8 +332,7 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
     console.print(table)
     console.print(f"\na = {a}: {document['a_from']}\n", markup=False)
     if document["also_for"] is not None:
-        other = document["also_for"]
-        pairs = "exchanges of one person" if other["kind"] == "exchange" else f"any {other['a']} records at once"
+        pairs = Adjacency.from_json(document["also_for"]).words.pairs
         console.print(f"The same numbers hold for {pairs}: the stated guarantee was grouped by {a}.\n", markup=False)
     console.print(str(real.explain()), markup=False)
 
@@ -412,7 +419,6 @@ def _document(guarantee: Guarantee, delta: Fraction) -> dict[str, Any]:
 
 def _known(own: Dataspace, totals: Sequence[Path], declared: Plan) -> Dataspace:
     """Return all values that are known: those of the release, and those of the files."""
-    assert own.schema is not None
     if declared.structural_zeros:
         raise InputError("structural zeros are those of the release: declare features alone")
     mine = {feature.name: feature for feature in own.schema.features}
@@ -422,7 +428,6 @@ def _known(own: Dataspace, totals: Sequence[Path], declared: Plan) -> Dataspace:
     if not totals:
         return Dataspace.known(Schema(features, zeros), values, own.n)
     told = totals_of(totals, Plan(features=features, structural_zeros=zeros))
-    assert told.schema is not None
     new = dict(zip(told.margins, told.totals, strict=True))
     # what both tell must agree, which `Release.under` checks; the finer of the two is kept
     return Dataspace.known(told.schema, {**values, **new}, told.n)
@@ -430,7 +435,6 @@ def _known(own: Dataspace, totals: Sequence[Path], declared: Plan) -> Dataspace:
 
 def _margins(own: Dataspace, known: Dataspace, also_known: Sequence[str], without: Sequence[str]) -> list[Margin]:
     """Return all that is exact: what the release and the files publish and what is named, less what is left out."""
-    assert known.schema is not None
     for name in [name for text in also_known for name in o.names_of(text)]:
         if name not in [each for feature in known.schema.features for each in feature.names]:
             raise InputError(f"the release has no feature {name!r}: give its --totals FILE, or its --levels")
@@ -448,11 +452,10 @@ def _margins(own: Dataspace, known: Dataspace, also_known: Sequence[str], withou
 
 def _warnings(found: Guarantee, known: Dataspace, margins: Sequence[Margin], outcomes: bool) -> tuple[str, ...]:
     """Say where fewer records are compared than the statistics need."""
-    assert known.schema is not None
-    if found.adjacency.is_exchange or not margins:
+    if not isinstance(found.adjacency, Ball) or not margins:
         return ()
     try:
-        if found.dataspace.schema is not None:
+        if isinstance(found.dataspace, Dataspace):
             enough = semi_adjacency(found.dataspace).bound
         else:
             names = [name for margin in margins for name in margin.names]

@@ -55,7 +55,7 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
         print_json(document)
         return
     pairs = book.account().adjacency
-    kind = f"; for {pairs}, not for any records" if pairs is not None and pairs.is_exchange else ""
+    kind = "" if pairs is None or pairs.protects_groups else f"; for {pairs}, not for any records"
     rows = [
         ("budget", str(book.account().budget)),
         ("under", f"{document['invariant'] or 'nothing charged yet'}{kind}"),

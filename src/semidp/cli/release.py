@@ -33,11 +33,9 @@ from semidp.output.cells import Form, form_named
 from semidp.output.files import check_place, discard_unfinished, document_at, is_unfinished, new_folder
 from semidp.publishing.needs import Needs, declared_needs, memory_from, needs_of, part_needs, size_text
 from semidp.publishing.parts.by_partition import Whole, prepare_parts, run_partitioned
-from semidp.publishing.parts.partitions import tables_asked
 from semidp.publishing.pipeline import Prepared, prepare, run
 from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.findings import Recheck
-from semidp.publishing.rechecking.recheck import load_consistent, recheck
+from semidp.publishing.rechecking.recheck import Recheck, load_consistent, recheck
 from semidp.publishing.release import REPORT, Release, release_files
 from semidp.publishing.signing import Signer
 from semidp.publishing.signing import verify as verify_signature
@@ -55,7 +53,6 @@ from semidp.report.sentences import (
 from semidp.sources.opening import local_paths
 from semidp.statistics.quantiles.estimates import most_rank_error
 from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.tables.request import ProductRequest
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
 DISAGREES = 1
@@ -187,7 +184,6 @@ def release(
         if dry_run:
             if partition is None:
                 prepared = prepare(wanted, source, memory=usable)
-                assert prepared.scope.dataspace.schema is not None
                 takes = needs_of(prepared.plan, prepared.scope.dataspace.schema)
                 _rehearse(wanted, prepared, takes, printing)
             else:
@@ -455,7 +451,7 @@ def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
     tables = [
         {"name": table.name, "features": list(own.names), "cells": own.size, "rms_standard_error": error}
         for request, mechanism in zip(whole.requests, whole.mechanisms, strict=True)
-        for number, table in enumerate(tables_asked(request))
+        for number, table in enumerate(request.tables)
         for own, error in [(whole.schema.restrict(table.features), mechanism.rms_error(number))]
     ]
     return {"tables": tables, "needs": takes.to_json()}
@@ -484,7 +480,7 @@ def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
             "noise": mechanism.to_json(),
             **({} if mechanism.space.of_counts else {"unit": float(mechanism.space.unit)}),
         }
-        if isinstance(request, ProductRequest):
+        if len(request.tables) > 1:
             part["tables"] = [{**table, **tables[table["name"]]} for table in product_errors(request, mechanism)]
         found.setdefault(request.key, []).append(part)
     return {

@@ -171,7 +171,7 @@ def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: l
         ("U", f"{result.u:.6f}, that is x11 plus noise of standard deviation {noise.standard_deviation:.4g}"),
         ("p-value", f"{result.p_value:.4g} ({_asked(result.alternative)}{best})"),
         ("interval", f"{span} for the {ratio}, at level {plain(exact(interval.level))}"),
-        ("budget", f"{budget}, adjacency {adjacency if adjacency.is_exchange else f'a = {adjacency.a}'}"),
+        ("budget", f"{budget}, adjacency {adjacency.words.used}"),
         *(("note", note) for note in notes),
     ]
     print_rows(rows)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
-from semidp.core.exact import down, up
+from semidp.core.exact import bisection, down, up
 
 RealBall = Any
 """A `flint.arb`; python-flint has no type information."""
@@ -140,9 +140,7 @@ def least(holds: Callable[[float], bool]) -> float:
     if high == 1.0:
         while low > 0 and holds(low):
             low, high = low / 2, low
-    for _ in range(48):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+    _, high = bisection(lambda x: not holds(x), low, high, halvings=48)
     return high
 
 

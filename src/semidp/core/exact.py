@@ -5,14 +5,18 @@ in a stated direction. Nothing here knows what a number means.
 """
 
 import math
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from numbers import Rational
+from typing import TypeVar
 
 from semidp.errors import InputError
 
 Number = int | float | str | Decimal | Fraction
 """What a user may write for a number: ``1``, ``0.1``, ``"1/3"``, ``"1e-9"``, ``Decimal("0.1")``, ``Fraction(1, 3)``."""
+
+Real = TypeVar("Real", float, Fraction)
 
 _LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate for ever
 
@@ -101,6 +105,39 @@ def sqrt_up(x: Fraction, bits: int = 64) -> Fraction:
     """
     low = sqrt_down(x, bits)
     return low if low * low == x else low + Fraction(1, x.denominator << bits)
+
+
+def bisection(below: Callable[[Real], bool], low: Real, high: Real, halvings: int) -> tuple[Real, Real]:
+    """Narrow an interval around a threshold, by so many halvings.
+
+    `below` is true up to the threshold and false above it; it is asked at midpoints only. Which end of the result is
+    the safe one is up to the caller.
+
+    >>> bisection(lambda x: x * x < 2, Fraction(1), Fraction(2), halvings=3)
+    (Fraction(11, 8), Fraction(3, 2))
+    """
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        if below(middle):
+            low = middle
+        else:
+            high = middle
+    return low, high
+
+
+def whole_bisection(below: Callable[[int], bool], low: int, high: int) -> tuple[int, int]:
+    """Narrow an interval of whole numbers around a threshold, as `bisection` does, until its ends are neighbours.
+
+    >>> whole_bisection(lambda n: n * n < 2_000, 0, 2_000)
+    (44, 45)
+    """
+    while high - low > 1:
+        middle = (low + high) // 2
+        if below(middle):
+            low = middle
+        else:
+            high = middle
+    return low, high
 
 
 def number(x: Fraction) -> int | float:

@@ -15,8 +15,8 @@ from typing import Any
 
 from semidp.core.documents import from_json
 from semidp.core.notebook import facts, shortened_text
-from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.adjacency import Adjacency, Ball
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.core.tradeoff.smooth import Gaussian
@@ -74,13 +74,13 @@ class Guarantee:
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> table = Table(Schema([Feature("sex", "fm")]), [3, 4])
     >>> everything, fixed = Dataspace.of(table, []), Dataspace.of(table, [Margin("sex")])
-    >>> group = Guarantee(everything, Adjacency(2), gaussian(2))
-    >>> semi = Guarantee(fixed, Adjacency(2), gaussian(2))
+    >>> group = Guarantee(everything, Ball(2), gaussian(2))
+    >>> semi = Guarantee(fixed, Ball(2), gaussian(2))
     >>> semi < group, group <= semi
     (True, False)
     """
 
-    dataspace: Dataspace
+    dataspace: Datasets
     adjacency: Adjacency
     tradeoff: Tradeoff
 
@@ -96,12 +96,7 @@ class Guarantee:
 
         Exchanges lie in A_{q+1} of the same datasets. The other way only what one record does alone is an exchange.
         """
-        reach, theirs = self.adjacency.a, other.adjacency.a
-        if other.dataspace.n is not None:  # no two datasets differ in more than n records
-            theirs = min(theirs, other.dataspace.n)
-        if self.adjacency.is_exchange and theirs > 1:
-            return other.adjacency.is_exchange and self.dataspace == other.dataspace
-        return theirs <= reach and other.dataspace.is_within(self.dataspace)
+        return self.adjacency.covers(self.dataspace, other.adjacency, other.dataspace)
 
     def __le__(self, other: "Guarantee") -> bool:
         """Whether `other` is at least as strong: it covers all pairs and its curve is nowhere lower."""
@@ -119,7 +114,7 @@ class Guarantee:
 
         >>> from semidp.core.tradeoff.curves import zcdp
         >>> states, counties = Dataspace.described("state totals"), Dataspace.described("county totals")
-        >>> Guarantee(states, Adjacency(2), zcdp(1)).compare(Guarantee(counties, Adjacency(2), zcdp(1)))
+        >>> Guarantee(states, Ball(2), zcdp(1)).compare(Guarantee(counties, Ball(2), zcdp(1)))
         <Order.NOT_COMPARABLE: 'not comparable'>
         """
         weaker, stronger = self <= other, other <= self
@@ -133,7 +128,7 @@ class Guarantee:
         Each is stated for the same datasets and records, and the curves compose: ``f1 ⊗ … ⊗ fk`` (Cho and Awan, 3.6).
 
         >>> from semidp.core.tradeoff.curves import gaussian
-        >>> part = Guarantee(Dataspace.described("state totals"), Adjacency(2), gaussian("3/5"))
+        >>> part = Guarantee(Dataspace.described("state totals"), Ball(2), gaussian("3/5"))
         >>> part.compose(Guarantee(part.dataspace, part.adjacency, gaussian("4/5"))).tradeoff.mu
         Fraction(1, 1)
         """
@@ -147,7 +142,7 @@ class Guarantee:
         tradeoff = self.tradeoff.compose(*(other.tradeoff for other in others))
         return Guarantee(self.dataspace, self.adjacency, tradeoff)
 
-    def with_invariant(self, dataspace: Dataspace, adjacency: Adjacency) -> "Guarantee":
+    def with_invariant(self, dataspace: Datasets, adjacency: Adjacency) -> "Guarantee":
         """Return what remains of an ordinary guarantee when statistics are published exactly beside it.
 
         (D, A_1, f) becomes (D_t, A_a, f∘…∘f) with `a` applications (Cho and Awan, Section 3.3). Only an ordinary
@@ -159,11 +154,11 @@ class Guarantee:
         >>> from semidp.core.spaces.dataspace import Margin
         >>> from semidp.core.tradeoff.curves import zcdp
         >>> table = Table(Schema([Feature("state", "ab")]), [3, 4])
-        >>> announced = Guarantee(Dataspace.of(table, []), Adjacency(1), zcdp("2.56"))
-        >>> announced.with_invariant(Dataspace.of(table, [Margin("state")]), Adjacency(2)).tradeoff
+        >>> announced = Guarantee(Dataspace.of(table, []), Ball(1), zcdp("2.56"))
+        >>> announced.with_invariant(Dataspace.of(table, [Margin("state")]), Ball(2)).tradeoff
         ZCDP(rho=Fraction(256, 25))
         """
-        if self.adjacency.a != 1 or self.dataspace.margins or self.dataspace.schema is None:
+        if self.adjacency.a != 1 or self.dataspace.margins or not isinstance(self.dataspace, Dataspace):
             raise Refused(
                 "only a guarantee for one record, with nothing published exactly but n, can be carried over to an "
                 "invariant: calibrate the mechanism under the invariant instead"
@@ -176,24 +171,26 @@ class Guarantee:
     def for_any_records(self, a: int) -> "Guarantee":
         """Return what an exchange guarantee says of any `a` records that change at once: (D_t, A_a, f∘…∘f).
 
-        Datasets of D_t that differ in k records are joined by at most k exchanges: over the records that differ each
-        block has the same published values in both, so carriers can be found among them, and each step mends one.
+        Datasets of D_t that differ in k records are joined by at most k exchanges (`Exchange.steps`).
 
+        >>> from semidp.core.spaces.adjacency import Exchange
         >>> from semidp.core.tradeoff.curves import gaussian
-        >>> exchange = Guarantee(Dataspace.described("state totals"), Adjacency(2, "exchange"), gaussian(1))
+        >>> exchange = Guarantee(Dataspace.described("state totals"), Exchange(2), gaussian(1))
         >>> found = exchange.for_any_records(3)
         >>> found.adjacency, found.tradeoff.mu
-        (Adjacency(a=3), Fraction(3, 1))
+        (Ball(a=3), Fraction(3, 1))
         """
-        if not self.adjacency.is_exchange:
+        records = Ball(a)
+        steps = self.adjacency.steps(records)
+        if steps is None:
             raise InputError("only an exchange guarantee is carried over to any records in this way")
-        return Guarantee(self.dataspace, Adjacency(a), self.tradeoff.group(a) if a else Gaussian(Fraction(0)))
+        return Guarantee(self.dataspace, records, self.tradeoff.group(steps) if steps else Gaussian(Fraction(0)))
 
     def explain(self) -> "Explanation":
         """Say in plain language what is protected, from whom, how strongly, and what is not.
 
         >>> from semidp.core.tradeoff.curves import gaussian
-        >>> print(Guarantee(Dataspace.described("state totals"), Adjacency(2), gaussian(1)).explain())
+        >>> print(Guarantee(Dataspace.described("state totals"), Ball(2), gaussian(1)).explain())
         What is protected: ...at most 2 records...
         """
         return Explanation(
@@ -207,7 +204,7 @@ class Guarantee:
     @property
     def is_ordinary(self) -> bool:
         """Whether this is a guarantee without an invariant: only the number of records is published exactly."""
-        return self.dataspace.schema is not None and not self.dataspace.margins
+        return isinstance(self.dataspace, Dataspace) and not self.dataspace.margins
 
     def _protected(self) -> str:
         a = self.adjacency.a
@@ -219,33 +216,7 @@ class Guarantee:
         if self.is_ordinary:
             who = "each person's record" if a == 1 else f"the records of any {a} people together"
             return f"What is protected: {who}. Replacing {'it' if a == 1 else 'them'} hardly changes what is published."
-        if self.adjacency.is_exchange:
-            return self._protected_exchanges()
-        together = (
-            "one record can change alone"
-            if a == 1
-            else f"a record can only be different together with up to {a - 1} other{'s' if a > 2 else ''}"
-        )
-        return (
-            "What is protected: each person's record, as far as the exact statistics leave it open. Datasets that "
-            f"agree on every exact statistic ({self.dataspace.summary()}) and differ in at most {a} "
-            f"record{'s' if a > 1 else ''} are hard to tell apart. There {together}."
-        )
-
-    def _protected_exchanges(self) -> str:
-        a = self.adjacency.a
-        others = (
-            "nobody else changes"
-            if a == 1
-            else f"at most {a - 1} other record{'s do' if a > 2 else ' does'} no more than hand over the published "
-            "values that the person takes"
-        )
-        return (
-            "What is protected: each person's record, against every alternative that the exact statistics "
-            f"({self.dataspace.summary()}) allow. Two datasets are hard to tell apart where one person's record "
-            f"differs and {others} (exchange adjacency). This is not a guarantee for any {max(a, 2)} "
-            "records that change at once: such changes may be protected less."
-        )
+        return self.adjacency.words.protected(self.dataspace.summary())
 
     def _unprotected(self) -> str:
         facts = "What a release says about many people, it also says about each of them, whether or not they took part."
@@ -284,12 +255,12 @@ class Guarantee:
         """Read what `to_json` wrote.
 
         >>> from semidp.core.tradeoff.curves import zcdp
-        >>> guarantee = Guarantee(Dataspace.described("state totals"), Adjacency(2), zcdp("10.24"))
+        >>> guarantee = Guarantee(Dataspace.described("state totals"), Ball(2), zcdp("10.24"))
         >>> Guarantee.from_json(guarantee.to_json()) == guarantee
         True
         """
         return cls(
-            Dataspace.from_json(value["dataspace"]),
+            Datasets.from_json(value["dataspace"]),
             Adjacency.from_json(value["adjacency"]),
             tradeoff_from_json(value["tradeoff"]),
         )
@@ -311,7 +282,7 @@ class Guarantee:
             raise InputError(f"{path} does not hold a guarantee") from None
 
 
-def space_document(dataspace: Dataspace, path: Path) -> dict[str, Any]:
+def space_document(dataspace: Datasets, path: Path) -> dict[str, Any]:
     """Return a dataspace for a JSON file at `path`: itself where small, else a reference to a file beside it.
 
     >>> space_document(Dataspace.described("state totals"), Path("guarantee.json"))
@@ -326,14 +297,14 @@ def space_document(dataspace: Dataspace, path: Path) -> dict[str, Any]:
     return {"file": name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def space_from(document: Mapping[str, Any], path: Path) -> Dataspace:
+def space_from(document: Mapping[str, Any], path: Path) -> Datasets:
     """Read what `space_document` wrote for the file at `path`.
 
     >>> space_from({"description": "state totals"}, Path("guarantee.json")).summary()
     'state totals'
     """
     if "file" not in document:
-        return Dataspace.from_json(document)
+        return Datasets.from_json(document)
     beside = path.with_name(Path(document["file"]).name)
     try:
         content = read_plain(beside)
@@ -341,7 +312,7 @@ def space_from(document: Mapping[str, Any], path: Path) -> Dataspace:
         raise InputError(f"the published values belong in {beside}, which cannot be read: keep both files") from None
     if hashlib.sha256(content).hexdigest() != document["sha256"]:
         raise InputError(f"{beside} was changed after {path.name} was written: restore it, or write both again")
-    return Dataspace.from_json(from_json(content))
+    return Datasets.from_json(from_json(content))
 
 
 def read_document(path: Path, what: str) -> dict[str, Any]:

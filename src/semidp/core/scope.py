@@ -43,5 +43,4 @@ class Scope:
         """Return the adjacency used beside both readings of a(t), as plain values."""
         semi = self.semi_adjacency
         unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
-        kind = {"kind": str(self.adjacency.kind)} if self.adjacency.is_exchange else {}
-        return {"used": self.adjacency.a, **kind, **(semi.to_json() if semi else unknown)}
+        return {"used": self.adjacency.a, **self.adjacency.mark(), **(semi.to_json() if semi else unknown)}

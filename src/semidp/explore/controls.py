@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 from attrs import evolve, frozen
 
@@ -13,7 +12,8 @@ from semidp.core.tables.features import Feature, Nest
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.publishing.plan import Plan
-from semidp.statistics.tables.request import TableRequest, tables_for
+from semidp.statistics.protocol import Request
+from semidp.statistics.tables.request import TableRequest, TablesRequest
 
 KINDS = ("mu", "rho", "epsilon")
 """What a budget may be stated in."""
@@ -67,7 +67,7 @@ class Controls:
         kind = next((kind for kind in KINDS if kind in keys), "mu")
         amount = Fraction(keys[kind]) if keys else Fraction(1)
         return cls(
-            tables=tuple(_ordered(table.features, columns) for table in plan.all_tables),
+            tables=tuple(_ordered(table.features, columns) for table in plan.tables),
             totals=tuple(_ordered(margin.names, columns) for margin in plan.invariants),
             nests=tuple(nest.names for nest in plan.nests),
             levels_from_data=plan.levels_from_data,
@@ -115,20 +115,20 @@ class Controls:
         before = Controls.of_plan(base, columns)
         if before == self:
             return base
-        known = {frozenset(table.features): table for table in base.all_tables}
+        known = {frozenset(table.features): table for table in base.tables}
         tables = [_request(names, known.get(frozenset(names))) for names in self.tables]
         budget = Budget.stated({self.kind: self.amount, **({"delta": self.delta} if self.delta else {})})
         assert budget is not None
         if (self.kind, self.step, self.delta) == (before.kind, before.step, before.delta):
             budget = _kept(base, budget)  # the slider has not moved: a budget between two stops stays
-        alone, product = tables_for(tables, budget)
+        shared = TablesRequest(tables).dividing(budget) if tables else ()
+        statistics = [request for request in base.requests if not request.tables]
         declared = {name for feature in base.features for name in feature.names}
         features = [Feature(name, _split(text)) for name, text in self.levels if name not in declared]
         features += [Feature(name, bins=_split(text)) for name, text in self.bins if name not in declared]
         return evolve(
             base,
-            tables=alone,
-            product=product,
+            requests=[*shared, *statistics],
             invariants=[Margin(*names) for names in self.totals],
             nests=[_nest(names, base) for names in self.nests],
             features=(*base.features, *features),
@@ -142,23 +142,16 @@ def variants(plan: Plan) -> dict[str, Plan]:
     """Return plans worth a look beside one: half its budget, and the other promise.
 
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"])
-    >>> {name: str(other.tables[0].budget) for name, other in variants(plan).items()}
+    >>> {name: str(other.requests[0].budget) for name, other in variants(plan).items()}
     {'half the budget': 'mu = 0.5 (Gaussian DP)', 'exchange adjacency': 'mu = 1 (Gaussian DP)'}
     """
-    halved = evolve(
-        plan,
-        tables=[_halved(table) for table in plan.tables],
-        product=None if plan.product is None else _halved(plan.product),
-        groups=[_halved(group) for group in plan.groups],
-        regressions=[_halved(regression) for regression in plan.regressions],
-        quantiles=[_halved(quantile) for quantile in plan.quantiles],
-    )
+    halved = evolve(plan, requests=[_halved(request) for request in plan.requests])
     if str(plan.adjacency) == "exchange":
         return {"half the budget": halved, "any a(t) records": evolve(plan, adjacency="worst-case")}
     return {"half the budget": halved, "exchange adjacency": evolve(plan, adjacency="exchange")}
 
 
-def _halved(request: Any) -> Any:
+def _halved(request: Request) -> Request:
     budget = request.budget
     if budget is None:
         return request
@@ -169,10 +162,8 @@ def _halved(request: Any) -> Any:
 
 
 def _kept(base: Plan, budget: Budget) -> Budget:
-    if base.product is not None:
-        return base.product.budget
-    own = [table.budget for table in base.tables if table.budget]
-    return own[0] if len(own) == 1 else budget
+    spent = [request.budget for request in base.requests if request.tables and request.budget]
+    return spent[0] if len(spent) == 1 else budget
 
 
 def _request(names: Names, known: TableRequest | None) -> TableRequest:

@@ -22,7 +22,6 @@ from semidp.publishing.survey import any_totals
 from semidp.queries.base import QuerySpace
 from semidp.report.outlook import forecast
 from semidp.statistics.protocol import Request
-from semidp.statistics.tables.request import TableRequest
 
 KEPT = 12
 _MOST_FURTHER = 12
@@ -101,9 +100,8 @@ class Desk:
         """
         scope = self.seen(plan)[0].scope
         schema = scope.dataspace.schema
-        assert schema is not None
         found: list[dict[str, Any]] = []
-        names = tuple(dict.fromkeys(name for table in plan.all_tables for name in schema.closed(table.features)))
+        names = tuple(dict.fromkeys(name for table in plan.tables for name in schema.closed(table.features)))
         sets = [*((name,) for name in names), *itertools.combinations(names, 2)]
         # the literal reading of a(t) depends on the totals; any records that move together, and exchanges, do not
         reading = Reading.worst_case if plan.adjacency is Reading.definition else plan.adjacency
@@ -127,13 +125,7 @@ _BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
 
 def _budgetless(plan: Plan) -> Plan:
     """Return a plan without its budgets: what its scope depends on."""
-    return evolve(
-        plan,
-        tables=[TableRequest(table.features, name=table.name) for table in plan.all_tables],
-        product=None,
-        groups=[evolve(group, budget=None) for group in plan.groups],
-        regressions=[evolve(regression, budget=None) for regression in plan.regressions],
-    )
+    return evolve(plan, requests=[request.with_budget(None) for request in plan.requests])
 
 
 def _kept(store: "OrderedDict[Any, Any]", key: Any, make: Callable[[], Any]) -> Any:

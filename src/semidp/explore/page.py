@@ -229,7 +229,7 @@ class Page:
             "columns": [name for name in self.desk.columns if name not in (plan.count, plan.id, *plan.outcomes)],
             "kinds": KINDS,
             "last": len(LADDER) - 1,
-            "others": [*(group.name for group in plan.groups), *(part.name for part in plan.regressions)],
+            "others": [request.name for request in plan.requests if not request.tables],
             "source": Path(self.desk.source).name if self.desk.source else None,
         }
 

@@ -137,7 +137,7 @@ def fit_table(
     array([[2., 0., 4.],
            [0., 3., 1.]])
     """
-    if dataspace.schema is None or dataspace.n is None:
+    if not isinstance(dataspace, Dataspace):
         raise InputError("a fit needs the schema and the totals: this dataspace is known by its description only")
     schema, grid = dataspace.schema, dataspace.schema.grid
     totals = dataspace.published or (Totals(grid.nothing, np.array(dataspace.n, dtype=np.int64)),)

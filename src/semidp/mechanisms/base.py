@@ -6,7 +6,7 @@ distributions live in `noise`, the sensitivity in `queries`; making tables nonne
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.core.exact import plain, sqrt_up, up
+from semidp.core.exact import bisection, plain, positive, sqrt_up, up
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress
 from semidp.core.spaces.adjacency import Adjacency
@@ -28,6 +28,7 @@ from semidp.noise.distributions import CountNoise
 from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness
 from semidp.noise.sums import LEVEL, Weighted, half_widths
 from semidp.queries.base import QuerySpace
+from semidp.queries.worst_pairs import Pair
 
 ClaimKind = Literal["exact", "ideal"]
 """Whether a guarantee holds for the numbers a computer draws, or for the real numbers of the proof."""
@@ -112,6 +113,14 @@ class Mechanism(ABC):
     kinds: ClassVar[tuple[str, ...]]
     claim: ClassVar[ClaimKind] = "exact"
     for_studies: ClassVar[bool] = False
+    known_elsewhere: ClassVar[bool] = True
+    """Whether its noise, once drawn, has a known guarantee under other exact statistics."""
+    adds_noise: ClassVar[bool] = True
+    """Whether outputs are the query plus noise; else they are chosen, and say nothing of a standard error."""
+    keeps_totals: ClassVar[bool] = False
+    """Whether the noise has zero published margins, so that what is measured has every exact total."""
+    scale_powers: ClassVar[Mapping[str, int]] = {}
+    """By which power of the scale each exact parameter grows: 2 for a variance, -1 for a rate."""
 
     @classmethod
     @abstractmethod
@@ -154,12 +163,13 @@ class Mechanism(ABC):
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return what the same noise guarantees under another adjacency of the same dataspace: ``μ' = Δ2(S')/σ``.
 
+        >>> from semidp.core.spaces.adjacency import Ball, Exchange
         >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
         >>> from semidp.mechanisms.examples import two_way
         >>> space, table = two_way()
-        >>> exchanges = space.under(Adjacency.exchange(space.dataspace))
+        >>> exchanges = space.under(Exchange.of(space.dataspace))
         >>> mechanism = RoundedGaussianMechanism.calibrate(exchanges, Budget.gdp(1))
-        >>> mechanism.under(Adjacency(4)).tradeoff.mu
+        >>> mechanism.under(Ball(4)).tradeoff.mu
         Fraction(2, 1)
         """
         return replace(self, space=self.space.under(adjacency)).guarantee
@@ -201,6 +211,37 @@ class Mechanism(ABC):
         noise = {"law": self.name, **{name: plain(value) for name, value in numbers.items()}}
         return {"query": self.space.query(), "noise": noise}
 
+    @classmethod
+    def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism of a recorded noise on a space: under any exact statistics and adjacency.
+
+        >>> from semidp.mechanisms.pure import LaplaceMechanism
+        >>> from semidp.mechanisms.examples import two_way
+        >>> LaplaceMechanism.from_record(two_way()[0], {"law": "laplace", "b": "4"}).tradeoff.epsilon(0)
+        1.0
+        """
+        if not cls.known_elsewhere:
+            raise Refused(f"noise of the law {cls.name!r} is not known under other exact statistics")
+        numbers = {str(name): value for name, value in noise.items() if name != "law"}
+        try:
+            return cls(space, **{name: positive(value, name) for name, value in numbers.items()})
+        except TypeError:
+            raise InputError(f"the record of {cls.name} noise is damaged: it cannot be recomputed") from None
+
+    def with_scale(self, scale: float) -> Self:
+        """Return the mechanism with another scale of its noise; its guarantee follows.
+
+        >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
+        >>> from semidp.mechanisms.examples import two_way
+        >>> RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1)).with_scale(4.0).tradeoff.mu
+        Fraction(1, 2)
+        """
+        if not self.scale_powers:
+            raise Refused(f"{self.name} noise has more than one scale, or none: calibrate it again")
+        share = Fraction(scale) / Fraction(self.scale)
+        changed: Any = {name: getattr(self, name) * share**power for name, power in self.scale_powers.items()}
+        return replace(self, **changed)
+
     def reporting(self, progress: Progress) -> Self:
         """Return the mechanism with somebody to tell how far a long draw has come; most draws are over at once."""
         return self
@@ -232,6 +273,22 @@ class Mechanism(ABC):
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
         """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public numbers."""
         return self.space.published(noisy)
+
+    def worst_pair(self, space: QuerySpace) -> Pair:
+        """Return the pair of values on which it is attacked: of its own space, or under another adjacency."""
+        return space.worst_pair()
+
+    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+        """Return the pair of two values of its query."""
+        return Pair(first, second)
+
+    def with_less_noise(self, share: Fraction) -> "Mechanism | None":
+        """Return the mechanism with this share of its noise; None where outputs can be drawn towards the query."""
+        return None
+
+    def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
+        """Return the measurement whose noisy values were published, as `measure` returned it."""
+        return Measurement(noisy, self.publish(noisy), self.name, self.claim, private)
 
     def _add(self, values: NDArray[np.int64], noise: NDArray[Any]) -> NDArray[Any]:
         """Add noise in whole numbers; an ideal mechanism is rounded before it is added, one for studies is not."""
@@ -305,6 +362,13 @@ class NoNoise(Mechanism):
             raise Refused("the published totals do not fix this table, so that it needs noise: use another mechanism")
         return cls(space)
 
+    @classmethod
+    def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism where the totals still fix the table; refuse it elsewhere."""
+        if not space.is_zero:
+            raise Refused("this table was published exactly because others fixed it, and here they do not fix it")
+        return super().from_record(space, noise)
+
     @cached_property
     def half_widths(self) -> NDArray[np.float64]:
         """Zeros: there is no error."""
@@ -318,6 +382,10 @@ class NoNoise(Mechanism):
         """Return the public table; `values` and the randomness are not used."""
         fixed = self.space.fixed_part()
         return Measurement(np.rint(fixed).astype(np.int64), fixed, self.name, self.claim, True)
+
+    def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
+        """Return the public table, whatever was published in its place."""
+        return self.measure(noisy)
 
     def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Return the public table again and again; `values` and the randomness are not used."""
@@ -415,9 +483,7 @@ def largest(holds: Callable[[Fraction], bool]) -> Fraction:
             raise Refused("no noise scale meets this budget: use a larger delta")
     while holds(high):
         low, high = high, high * 2
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
+    low, _ = bisection(holds, low, high, halvings=40)
     return low
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -20,4 +20,4 @@ def two_way() -> tuple[QuerySpace, Table]:
     """
     schema = Schema((Feature("sex", ("f", "m")), Feature("region", ("north", "south", "west"))))
     table = Table(schema, np.array([[10, 20, 30], [15, 25, 35]]))
-    return sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Adjacency(3)), table
+    return sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3)), table

@@ -5,6 +5,7 @@ claims; the continuous one is the reference of the paper's figures and its outpu
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -36,6 +37,8 @@ from semidp.queries.base import MatrixForm, QuerySpace
 @dataclass(frozen=True, eq=False)
 class NormalNoise(Mechanism):
     """Noise that is normal, or close to it, with an exact σ²."""
+
+    scale_powers: ClassVar[Mapping[str, int]] = {"sigma2": 2}
 
     sigma2: Fraction
 
@@ -214,6 +217,7 @@ class LatticeGaussianMechanism(ConcentratedNoise):
     np.True_
     """
 
+    keeps_totals: ClassVar[bool] = True
     name: ClassVar[str] = "lattice gaussian"
 
     @classmethod

@@ -5,6 +5,7 @@ of ideal arithmetic; what they release is rounded to whole numbers. The ball of 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -74,6 +75,8 @@ class LaplaceMechanism(CellByCell, PureMechanism):
     semidp.errors.Refused: laplace cannot satisfy a zcdp budget (it can: pure, approximate): use gaussian or lattice
     """
 
+    scale_powers: ClassVar[Mapping[str, int]] = {"b": 1}
+
     b: Fraction
 
     name: ClassVar[str] = "laplace"
@@ -125,6 +128,8 @@ class L2Mechanism(PureMechanism):
     >>> mechanism.apply(table).noisy.dtype
     dtype('int64')
     """
+
+    scale_powers: ClassVar[Mapping[str, int]] = {"b2": 2}
 
     b2: Fraction
 
@@ -196,9 +201,13 @@ class KNormMechanism(PureMechanism):
     np.True_
     """
 
+    scale_powers: ClassVar[Mapping[str, int]] = {"epsilon": -1}
+
     epsilon: Fraction
     progress: Progress = silent
 
+    keeps_totals: ClassVar[bool] = True
+    known_elsewhere: ClassVar[bool] = False  # its noise has the shape of one space
     name: ClassVar[str] = "k-norm"
     claim: ClassVar[ClaimKind] = "ideal"
 
@@ -258,7 +267,7 @@ class KNormMechanism(PureMechanism):
         mine = self.guarantee
         if adjacency == mine.adjacency or mine.covers(Guarantee(mine.dataspace, adjacency, mine.tradeoff)):
             return Guarantee(mine.dataspace, adjacency, mine.tradeoff)
-        if adjacency.is_exchange or not mine.adjacency.is_exchange:
+        if mine.adjacency.steps(adjacency) is None:
             raise Refused("what k-norm noise guarantees for more pairs is not known: calibrate it for them")
         return mine.for_any_records(adjacency.a)
 

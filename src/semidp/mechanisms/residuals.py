@@ -36,6 +36,7 @@ from semidp.queries.products import ProductSpace
 from semidp.queries.projection import MOST_PATTERNS
 from semidp.queries.residuals import below
 from semidp.queries.tables import sensitivity_space
+from semidp.queries.worst_pairs import Pair
 
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
 _DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
@@ -201,30 +202,52 @@ class ResidualMechanism(Mechanism):
         return {"query": self.space.query(), "noise": {"law": self.name, "draw": self.law, "residuals": squares}}
 
     @classmethod
-    def from_record(cls, space: ProductSpace, noise: Mapping[str, Any]) -> Self:
+    def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
         """Return the mechanism of a recorded noise on a space: what its residuals cost there, over the same σ².
 
         Residuals that are fixed there cost nothing. One that was not measured because others fixed it must be fixed.
         """
-        squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in noise["residuals"]}
+        if not isinstance(space, ProductSpace):
+            raise InputError(f"the record of {cls.name} noise is damaged: it cannot be recomputed")
+        squares = {}
+        try:
+            for part in noise["residuals"]:
+                squares[space.schema.view(part["features"])] = positive(part["sigma2"], "σ²")
+            law = str(noise["draw"])
+        except (KeyError, TypeError, AttributeError):
+            raise InputError("the record of noise on residuals is damaged: it cannot be recomputed") from None
         if not set(space.measured) <= set(squares):
             raise Refused("something was published exactly because others fixed it, and here they do not fix it")
         measured = {view: squares[view] for view in space.measured}
-        return cls(space, measured, _cost(space, measured), noise["draw"])
+        return cls(space, measured, _cost(space, measured), law)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
         """Return what the same noise guarantees under another adjacency: its costs, over the same σ².
 
+        >>> from semidp.core.spaces.adjacency import Ball
         >>> from semidp.queries.products import product_space
         >>> from semidp.mechanisms.examples import two_way
         >>> both, table = two_way()
         >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).under(Adjacency(4)).tradeoff.mu_squared > 3
+        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).under(Ball(4)).tradeoff.mu_squared > 3
         True
         """
         space = self.space.under(adjacency)
         assert isinstance(space, ProductSpace)
         return replace(self, space=space, precision=_cost(space, self.sigma2)).guarantee
+
+    def worst_pair(self, space: QuerySpace) -> Pair:
+        """Return the pair whose move costs most of the noise that is drawn."""
+        if not isinstance(space, ProductSpace) or space.is_zero:
+            return super().worst_pair(space)
+        move = space.worst_move(self.sigma2)
+        if move is None:
+            raise Refused("no worst pair of these tables is known: audit the mechanism with a pair of your own")
+        return self.pair_of(np.zeros_like(move), move)
+
+    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+        """Return the pair of two vectors of residuals, whose entries have noise of different variance."""
+        return Pair(first, second, 1 / self.variances)
 
     @property
     def scale(self) -> float:

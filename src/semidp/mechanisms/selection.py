@@ -5,6 +5,7 @@ the data. A ledger keeps what `Mechanism.record` returns: the same query and the
 other exact statistics. How a mechanism works lives in the other modules of this package.
 """
 
+from semidp.core.spaces.adjacency import Exchange
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.base import Mechanism, NoNoise
@@ -144,7 +145,7 @@ def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> Residua
     """
     if not isinstance(space, TableSpace) or space.is_zero or budget.kind not in ResidualMechanism.kinds:
         return None
-    largest = _MOST_EXCHANGED if space.adjacency.is_exchange else _MOST_CELLS
+    largest = _MOST_EXCHANGED if isinstance(space.adjacency, Exchange) else _MOST_CELLS
     if space.schema.size > largest or len(space.schema.features) > _MOST_FEATURES:
         return None
     try:
@@ -195,14 +196,14 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
 
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.outcomes.spaces import sum_space
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
     >>> outcome_mechanism(space, Budget.gdp(1)).scale
     200.0
     """

@@ -10,6 +10,7 @@ import numpy as np
 import scipy
 
 from semidp.core.ball_arithmetic import ball, precision
+from semidp.core.exact import bisection, whole_bisection
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear, lower_hull
@@ -121,18 +122,17 @@ def _farthest(alphas: Floats, values: Floats, start: int) -> int:
     while high <= last and close(high):
         low, high = high, start + 2 * (high - start)
     high = min(high, last + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if close(middle) else (low, middle)
+    low, _ = whole_bisection(close, low, high)
     return low
 
 
 def _fixed_point(f: Tradeoff) -> float:
     """A number just above the c with ``f(1 - c) = c``, where a symmetric curve may have a kink."""
-    low, high = 0.0, 0.5
-    for _ in range(60):
-        c = (low + high) / 2
-        low, high = (c, high) if float(f(np.array([1 - c]))[0]) * _LIFT > c else (low, c)
+
+    def below(c: float) -> bool:
+        return float(f(np.array([1 - c]))[0]) * _LIFT > c
+
+    _, high = bisection(below, 0.0, 0.5, halvings=60)
     return high
 
 

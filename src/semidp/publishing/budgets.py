@@ -1,10 +1,9 @@
 """Budgets that follow from what is public: the least that meets target errors, and parts for tables measured apart."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from attrs import evolve
 
@@ -12,10 +11,9 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.publishing.plan import Plan
 from semidp.queries.products import NotTogether
-from semidp.statistics.tables.request import ProductRequest, TableRequest, tables_for
+from semidp.statistics.protocol import Request
 
 _LARGEST_MU = 100  # beyond it nobody is protected
 _LARGEST_ERROR = 2**48  # beyond it counts plus noise may not fit in 63 bits, and no mechanism draws it
@@ -26,13 +24,12 @@ def exact_margins(plan: Plan) -> tuple[Margin, ...]:
 
     >>> import semidp
     >>> mean = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
-    >>> exact_margins(Plan(groups=[mean], invariants=["year"]))
+    >>> exact_margins(Plan([mean], invariants=["year"]))
     (Margin('year'), Margin('school'))
     """
     margins = list(plan.invariants)
-    needed = dict.fromkeys(margin for request in (*plan.groups, *plan.quantiles) for margin in request.by)
-    needed |= dict.fromkeys(Margin(*regression.factors) for regression in plan.regressions)
-    margins += [margin for margin in needed if not any(margin.within(known) for known in margins)]
+    needed = dict.fromkeys(margin for request in plan.requests for margin in request.exact_margins)
+    margins += [margin for margin in needed if not any(margin.within(public) for public in margins)]
     return tuple(margins)
 
 
@@ -55,7 +52,7 @@ def divided(plan: Plan, budget: Budget | None, shares: Mapping[str, Fraction] | 
     --------
     >>> import semidp
     >>> mean = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
-    >>> plan = divided(Plan([TableRequest(["school"])], groups=[mean]), Budget.zcdp(1))
+    >>> plan = divided(Plan([semidp.TableRequest(["school"]), mean]), Budget.zcdp(1))
     >>> from semidp.core.exact import plain
     >>> [plain(request.budget.rho) for request in plan.requests], plan.invariants
     (['0.5', '0.5'], (Margin('school'),))
@@ -63,26 +60,21 @@ def divided(plan: Plan, budget: Budget | None, shares: Mapping[str, Fraction] | 
     plan = evolve(plan, invariants=exact_margins(plan))
     if budget is None:
         return plan
-    others = [request.name for request in plan.requests if request not in plan.tables]
-    parts = dict.fromkeys([*(["tables"] if plan.tables else []), *others], Fraction(1))
+    parts = dict.fromkeys((request.share_name for request in plan.requests), Fraction(1))
     for name, share in (shares or {}).items():
         if name not in parts:
             raise InputError(f"shares names {name!r}, which is not asked for; there are {', '.join(parts)}")
         parts[name] = share
+    return with_shares(plan, budget, parts)
+
+
+def with_shares(plan: Plan, budget: Budget, parts: Mapping[str, Fraction]) -> Plan:
+    """Return a plan whose requests, none of which has a budget, divide one in proportion to their parts."""
     whole = sum(parts.values())
-
-    def given(requests: Iterable[Any]) -> list[Any]:
-        return [request.with_budget(budget.share(parts[request.name] / whole)) for request in requests]
-
-    alone, product = tables_for(plan.tables, budget.share(parts["tables"] / whole)) if plan.tables else ((), None)
-    return evolve(
-        plan,
-        tables=alone,
-        product=product,
-        groups=given(plan.groups),
-        regressions=given(plan.regressions),
-        quantiles=given(plan.quantiles),
-    )
+    requests: list[Request] = []
+    for request in plan.requests:
+        requests += request.dividing(budget.share(parts[request.share_name] / whole))
+    return evolve(plan, requests=requests)
 
 
 def with_targets_met(plan: Plan, scope: Scope) -> Plan:
@@ -93,44 +85,33 @@ def with_targets_met(plan: Plan, scope: Scope) -> Plan:
 
     >>> import semidp
     >>> plan = semidp.Plan([semidp.TableRequest(["sex", "region"], target_error=5)], ["sex", "region"])
-    >>> semidp.prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]}).plan.tables[0].budget.mu
+    >>> semidp.prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]}).plan.requests[0].budget.mu
     Fraction(2001, 10000)
     """
-    open_tables = [table for table in plan.tables if table.budget is None]
-    targets = {table.features: table.target_error for table in open_tables if table.target_error is not None}
-    if not targets:
+    open_requests = [request for request in plan.requests if request.budget is None]
+    if not any(request.has_targets for request in open_requests):
         return plan
-    closed = evolve(plan, tables=[evolve(t, target_error=None) if t in open_tables else t for t in plan.tables])
-    first = closed.with_budget(Budget.gdp(1))
-    shared = [request for request in first.requests if request not in closed.requests]
-    if any(not isinstance(request, (TableRequest, ProductRequest)) for request in shared):
+    if not all(request.has_targets for request in open_requests):
         raise InputError("a target error finds the budget of tables: give the other statistics budgets of their own")
     too_large = Refused("noise for this target error would not fit in 63 bits: ask for a smaller error")
-    if max(targets.values()) > _LARGEST_ERROR:
+    if max(request.largest_target for request in open_requests) > _LARGEST_ERROR:
         raise too_large
-    spaces = [(request, request.space(scope)) for request in shared]
+    spaces = [request.without_targets().with_budget(Budget.gdp(1)).space(scope) for request in open_requests]
 
     def excess(mu: Fraction) -> float:
         """How many times too large the worst error is."""
-        found = []
-        for request, space in spaces:
+        ratios = []
+        for request, space in zip(open_requests, spaces, strict=True):
             try:
-                mechanism = request.with_budget(Budget.gdp(mu)).calibrate(space)
+                mechanism = request.without_targets().with_budget(Budget.gdp(mu)).calibrate(space)
             except Refused:
                 if mu < 1:  # at 1, the first that is tried, it was not refused: what is new is the size of the noise
                     raise too_large from None
                 raise
-            tables = request.tables if isinstance(request, ProductRequest) else (request,)
-            for number, table in enumerate(tables):
-                if table.features in targets:
-                    errors = (
-                        mechanism.table_errors(number)
-                        if isinstance(mechanism, ResidualMechanism)
-                        else mechanism.standard_errors()
-                    )
-                    found.append(float(errors.max(initial=0.0)) / float(targets[table.features]))
-        return max(found)
+            ratios.append(request.excess(mechanism))
+        return max(ratios)
 
+    closed = evolve(plan, requests=[request.without_targets() for request in plan.requests])
     return closed.with_budget(Budget.gdp(_least(excess)))
 
 
@@ -140,20 +121,23 @@ def one_by_one(plan: Plan, scope: Scope) -> tuple[Plan, Scope]:
     So it is with structural zeros and with joint margins that have empty cells. Each table gets an even part of the
     budget.
     """
-    if plan.product is None:
+    requests: list[Request] = []
+    warnings = list(scope.warnings)
+    for request in plan.requests:
+        try:
+            if len(request.tables) > 1:  # a table alone is measured in any case
+                request.space(scope)
+        except NotTogether as reason:
+            requests += request.apart()
+            warnings.append(
+                f"The tables were measured one by one, each with an even part of the budget, because "
+                f"{str(reason).partition(':')[0]}; they agree on exact totals only, and weights do not count."
+            )
+        else:
+            requests.append(request)
+    if len(warnings) == len(scope.warnings):
         return plan, scope
-    try:
-        plan.product.space(scope)
-    except NotTogether as reason:
-        part = plan.product.budget.shared(len(plan.product.tables))
-        apart = [evolve(table, budget=part, weight=1) for table in plan.product.tables]
-        said = (
-            f"The tables were measured one by one, each with an even part of the budget, because "
-            f"{str(reason).partition(':')[0]}; they agree on exact totals only, and weights do not count."
-        )
-        changed = replace(scope, warnings=(*scope.warnings, said))
-        return evolve(plan, product=None, tables=(*plan.tables, *apart)), changed
-    return plan, scope
+    return evolve(plan, requests=requests), replace(scope, warnings=tuple(warnings))
 
 
 def _least(excess: Callable[[Fraction], float]) -> Fraction:

@@ -304,18 +304,16 @@ def release(
     ([2, 2], 2)
     """
     described = _described(schema, levels, bins, null_levels, nest)
-    asked: dict[str, Any] = dict(_by_kind(requests))
-    if report_delta is not None:
-        asked["report_delta"] = report_delta
     plan = evolve(
         described,
+        requests=requests,
         invariants=_margins(exact),
         adjacency=adjacency,
         levels_from_data=levels_from_data,
         where=where,
         count=count,
         id=id,
-        **asked,
+        report_delta=described.report_delta if report_delta is None else report_delta,
     )
     budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
     plan = divided(plan, budget, {name: positive(share, "a share") for name, share in (shares or {}).items()})
@@ -417,18 +415,6 @@ def _margins(value: Names | Sequence[Names]) -> tuple[Margin, ...]:
     if isinstance(value, list):
         return tuple(Margin.of(names) for names in value)
     return (Margin.of(value),) if value else ()  # type: ignore[arg-type]
-
-
-def _by_kind(requests: Iterable[Request]) -> dict[str, list[Request]]:
-    """Return requests by the field of a plan that holds them."""
-    fields = {"table": "tables", "group": "groups", "regression": "regressions", "quantile": "quantiles"}
-    sorted_requests: dict[str, list[Request]] = {}
-    for request in requests:
-        field = fields.get(getattr(request, "key", ""))
-        if field is None:
-            raise InputError(f"ask for table(...), mean(...), median(...) or regression(...), not for {request!r}")
-        sorted_requests.setdefault(field, []).append(request)
-    return sorted_requests
 
 
 def _described(

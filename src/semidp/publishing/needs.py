@@ -107,7 +107,7 @@ def declared_needs(plan: Plan, form: Form | None = None) -> Needs | None:
     Tables of which a level list is not declared count for nothing here: `needs_of` knows them when levels are read.
     """
     known = {name for feature in plan.features for name in feature.names}
-    declared = [table for table in plan.all_tables if known.issuperset(table.features)]
+    declared = [table for table in plan.tables if known.issuperset(table.features)]
     if not declared:
         return None
     schema = Schema(plan.features)
@@ -119,7 +119,7 @@ def declared_needs(plan: Plan, form: Form | None = None) -> Needs | None:
 
 def needs_of(plan: Plan, schema: Schema, form: Form | None = None, joint: bool = False) -> Needs:
     """Return what a plan takes once the levels are known."""
-    sizes = [schema.restrict(table.features).size for table in plan.all_tables]
+    sizes = [schema.restrict(table.features).size for table in plan.tables]
     return Needs.of(sizes, schema.size if joint else 0, form)
 
 
@@ -137,7 +137,7 @@ def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form |
     chain = cut.chain(schema)
     parts = np.zeros(chain.size(cut.depth), dtype=np.int64)
     above = 0
-    for table in plan.all_tables:
+    for table in plan.tables:
         view = schema.view(table.features)
         above += schema.grid.size_of(cut.above(view))
         if cut.reaches(view):
@@ -146,7 +146,7 @@ def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form |
             refuse_cells([int(sizes.max())])
             parts += sizes
     refuse_cells([above])
-    whole = Needs.of((schema.restrict(table.features).size for table in plan.all_tables), form=form)
+    whole = Needs.of((schema.restrict(table.features).size for table in plan.tables), form=form)
     largest, jobs = int(parts.max()), min(jobs, len(parts))
     memory = jobs * (BASE_BYTES + PART_BYTES * largest) + KEPT_BYTES * above + (BASE_BYTES if jobs > 1 else 0)
     return replace(whole, largest=largest, memory=memory, seconds=BASE_SECONDS + PART_SECONDS * whole.cells / jobs)
@@ -160,7 +160,7 @@ def refuse_files(
     The levels must be known, and the folder empty. A release part by part has tables at its cut besides, called after
     their features.
     """
-    for table in plan.all_tables:
+    for table in plan.tables:
         part = schema.restrict(table.features)
         form_of((*part.names, *TABLE_NUMBERS), part.size, form)
     stems = (name.removesuffix(".csv") for request in plan.requests for name in request.files)

@@ -18,7 +18,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.adjacency import Adjacency, Ball
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.base import Mechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
@@ -156,14 +156,14 @@ def implied_guarantee(release: Release | Prepared) -> Guarantee | None:
     >>> release = run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
     >>> found = implied_guarantee(release)
     >>> found.adjacency, found.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
-    (Adjacency(a=2), Fraction(2, 1))
+    (Ball(a=2), Fraction(2, 1))
     """
     scope = release.scope
     try:
-        if not scope.adjacency.is_exchange:
-            other = exchange_of(scope.dataspace, bool(release.plan.outcomes))
+        if scope.adjacency.protects_groups:
+            other: Adjacency = exchange_of(scope.dataspace, bool(release.plan.outcomes))
         elif scope.semi_adjacency is not None:
-            other = Adjacency(scope.semi_adjacency.bound)
+            other = Ball(scope.semi_adjacency.bound)
         else:
             return None
         return Guarantee.compose(*(mechanism.under(other) for mechanism in release.mechanisms))
@@ -223,7 +223,6 @@ def run(
     progress("reading the records", 0, None)
     prepared = prepare(plan, data, memory=memory)
     if folder is not None:
-        assert prepared.scope.dataspace.schema is not None
         refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
     with charge_told(ledger):
         entry = charged(prepared, ledger, label)

@@ -21,13 +21,11 @@ from semidp.core.tables.features import Feature, Nest
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError
+from semidp.statistics.protocol import entries_of
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol import Request
-    from semidp.statistics.quantiles.request import QuantileRequest
-    from semidp.statistics.regression.request import RegressionRequest
-    from semidp.statistics.sums.request import GroupRequest
-    from semidp.statistics.tables.request import ProductRequest, TableRequest
+    from semidp.statistics.tables.request import TableRequest
 
 
 class Reading(StrEnum):
@@ -90,41 +88,13 @@ def _all(value: Any, kind: type, what: str) -> tuple[Any, ...]:
     return found
 
 
-def _tables(value: "Iterable[TableRequest]") -> "tuple[TableRequest, ...]":
-    """Read the tables; several that are to share a budget are called after their features unless named."""
-    from semidp.statistics.tables.request import called_after_features
+def _requests(value: "Iterable[Request]") -> "tuple[Request, ...]":
+    """Read what is to be released, kind by kind; tables without a budget are put together."""
+    from semidp.statistics.registry import gathered
 
-    tables = _of_kind(value, "table")
-    together = called_after_features(table for table in tables if table.budget is None)
-    return tuple(table if table.budget else together.pop(0) for table in tables) if len(together) > 1 else tables
-
-
-def _groups(value: "Iterable[GroupRequest]") -> "tuple[GroupRequest, ...]":
-    return _of_kind(value, "group")
-
-
-def _regressions(value: "Iterable[RegressionRequest]") -> "tuple[RegressionRequest, ...]":
-    return _of_kind(value, "regression")
-
-
-def _quantiles(value: "Iterable[QuantileRequest]") -> "tuple[QuantileRequest, ...]":
-    return _of_kind(value, "quantile")
-
-
-def _of_kind(value: Any, key: str) -> tuple[Any, ...]:
-    from semidp.statistics.registry import request_types
-
-    return _all(value, request_types()[key], f"{key}s")
-
-
-def _product(value: "ProductRequest | None") -> "ProductRequest | None":
-    from semidp.statistics.tables.request import ProductRequest
-
-    if value is not None and not isinstance(value, ProductRequest):
-        raise InputError(f"the product of a plan is a ProductRequest, not {value!r}")
-    if value is not None and len(value.tables) == 1:
-        raise InputError("tables share a budget where there are several: give a single one a budget of its own")
-    return value
+    if not isinstance(value, Iterable) or isinstance(value, (str, Mapping)):
+        raise InputError(f"the requests of a plan are a list, not {value!r}")
+    return gathered(value)
 
 
 def _count(value: str | None) -> str | None:
@@ -156,8 +126,9 @@ class Plan:
 
     Parameters
     ----------
-    tables
-        The tables to release, each with its own budget; all stand under the same invariants.
+    requests
+        What to release with noise: tables, statistics of private outcomes by group, regressions and so on. Tables
+        without a budget of their own share one. All requests stand under the same invariants.
     invariants
         The margins published exactly; none means that only the number of records is.
     features
@@ -173,16 +144,9 @@ class Plan:
         Read undeclared levels of unpublished features from the data; the report then says that this is a disclosure.
     report_delta
         The delta at which a guarantee without one is restated as (epsilon, delta).
-    groups, regressions
-        The statistics of private outcomes by group, and the regressions of private outcomes, to release under the same
-        invariants and with budgets of their own.
     nests
         Nested features whose levels are read from the data, by the names of their depths: under the same rule as
         other levels, an invariant publishes them or the report says that they are disclosed.
-    product
-        Tables that share one budget and agree with each other.
-    quantiles
-        The quantiles of private outcomes by group, to release under the same invariants and with budgets of their own.
 
     Examples
     --------
@@ -192,7 +156,7 @@ class Plan:
     True
     """
 
-    tables: "tuple[TableRequest, ...]" = field(default=(), converter=_tables)
+    requests: "tuple[Request, ...]" = field(default=(), converter=_requests)
     invariants: tuple[Margin, ...] = field(default=(), converter=margins_from)
     features: tuple[Feature, ...] = field(default=(), converter=_features)
     structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_zeros)
@@ -202,11 +166,7 @@ class Plan:
     id: str | None = field(default=None, converter=_id)
     levels_from_data: bool = field(default=False, converter=_levels_from_data)
     report_delta: Fraction = field(default=Fraction(1, 10**9), converter=_delta)
-    groups: "tuple[GroupRequest, ...]" = field(default=(), converter=_groups)
-    regressions: "tuple[RegressionRequest, ...]" = field(default=(), converter=_regressions)
     nests: tuple[Nest, ...] = field(default=(), converter=_nests)
-    product: "ProductRequest | None" = field(default=None, converter=_product)
-    quantiles: "tuple[QuantileRequest, ...]" = field(default=(), converter=_quantiles)
 
     def __attrs_post_init__(self) -> None:
         declared = {name for feature in self.features for name in feature.names}
@@ -236,21 +196,14 @@ class Plan:
         return (*self.features, *self.nests)
 
     @property
-    def requests(self) -> "tuple[Request, ...]":
-        """Everything that is released with noise: tables, those that share a budget, groups, regressions, quantiles."""
-        together = () if self.product is None else (self.product,)
-        return (*self.tables, *together, *self.groups, *self.regressions, *self.quantiles)
-
-    @property
-    def all_tables(self) -> "tuple[TableRequest, ...]":
-        """Every table, with a budget of its own or a shared one."""
-        return (*self.tables, *(self.product.tables if self.product else ()))
+    def tables(self) -> "tuple[TableRequest, ...]":
+        """Every table of counts that is asked for, with a budget of its own or a shared one."""
+        return tuple(table for request in self.requests for table in request.tables)
 
     @property
     def outcomes(self) -> tuple[str, ...]:
         """The columns of outcomes, which nothing publishes."""
-        kinds = (self.groups, self.regressions, self.quantiles)
-        return tuple(request.outcome.column for kind in kinds for request in kind)
+        return tuple(column for request in self.requests for column in request.private_columns)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -272,26 +225,15 @@ class Plan:
 
     def with_budget(self, budget: Budget) -> "Plan":
         """Return the plan with this budget for every request that has none of its own; tables share it."""
-        from semidp.statistics.tables.request import tables_for
-
-        def given(requests: Any) -> tuple[Any, ...]:
-            return tuple(request if request.budget else request.with_budget(budget) for request in requests)
-
-        own = tuple(table for table in self.tables if table.budget)
-        alone, product = tables_for([table for table in self.tables if not table.budget], budget)
-        if product is not None and self.product is not None:
-            raise InputError("some tables of the plan share a budget already: give the others budgets of their own")
-        return evolve(
-            self,
-            tables=(*own, *alone),
-            product=product or self.product,
-            groups=given(self.groups),
-            regressions=given(self.regressions),
-            quantiles=given(self.quantiles),
-        )
+        requests: list[Request] = []
+        for request in self.requests:
+            requests += [request] if request.budget else request.dividing(budget)
+        return evolve(self, requests=requests)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values; `from_json` reads them back."""
+        from semidp.statistics.registry import plan_entries
+
         document = {
             "invariants": [list(margin.names) for margin in self.invariants],
             "adjacency": self.adjacency if isinstance(self.adjacency, int) else str(self.adjacency),
@@ -300,11 +242,7 @@ class Plan:
             "id": self.id,
             "levels_from_data": self.levels_from_data,
             "report_delta": plain(self.report_delta),
-            **({} if self.product is None else self.product.to_json()),
-            "table": [table.to_json() for table in self.all_tables],
-            "group": [group.to_json() for group in self.groups],
-            "regression": [regression.to_json() for regression in self.regressions],
-            "quantile": [quantile.to_json() for quantile in self.quantiles],
+            **plan_entries(self.requests),
             "feature": [part.to_json() for part in self.chains],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
@@ -313,24 +251,15 @@ class Plan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
-        from semidp.statistics.registry import request_types
-
-        def asked(key: str) -> list[Any]:
-            return [request_types()[key].from_json(entry) for entry in _entries(value, key)]
+        from semidp.statistics.registry import plan_keys, requests_from
 
         alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
-        shared = {"epsilon", "delta", "rho", "mu", "objective", "all_of", "order"}
-        lists = {"invariants", "table", "group", "regression", "quantile", "feature", "structural_zero"}
-        only_keys(value, {*alone, *shared, *lists}, "a plan")
-        tables, product = _shared(value)
+        lists = {"invariants", "feature", "structural_zero"}
+        only_keys(value, {*alone, *lists, *plan_keys()}, "a plan")
         features, zeros, nests = declared(value, folder)
         return cls(
-            tables=tables,
-            product=product,
-            groups=asked("group"),
-            regressions=asked("regression"),
-            quantiles=asked("quantile"),
-            invariants=[[names] if isinstance(names, str) else names for names in _entries(value, "invariants")],
+            requests=requests_from(value),
+            invariants=[[names] if isinstance(names, str) else names for names in entries_of(value, "invariants")],
             features=features,
             structural_zeros=zeros,
             nests=nests,
@@ -351,40 +280,10 @@ class Plan:
         return cls.from_json(document, folder)
 
 
-def _shared(value: Mapping[str, Any]) -> "tuple[tuple[TableRequest, ...], ProductRequest | None]":
-    """Read the tables of a plan: those with budgets of their own, and those that share the one at the top."""
-    from semidp.statistics.tables.request import TableRequest, all_of, tables_for
-
-    tables = [TableRequest.from_json(entry) for entry in _entries(value, "table")]
-    tables += all_of(_entries(value, "all_of"), value.get("order"))
-    budget = Budget.stated(value)
-    objective = value.get("objective")
-    if budget is None:
-        if objective is not None:
-            raise InputError("an objective is for tables that share a budget: give epsilon, rho or mu beside it")
-        return tuple(tables), None
-    without = [table for table in tables if not table.budget]
-    if not without:
-        raise InputError("the plan has a budget for tables that share it, but each has its own: leave one of them out")
-    alone, product = tables_for(without, budget)
-    if objective is not None:
-        if product is None:
-            raise InputError("an objective is for several tables that share a budget other than pure epsilon")
-        product = evolve(product, objective=objective)
-    return (*(table for table in tables if table.budget), *alone), product
-
-
 def _levels_text(part: Feature | Nest) -> str:
     if isinstance(part, Nest):
         return f"{' > '.join(part.names)}: levels read from the data"
     return f"{len(part.levels):,} levels: {', '.join(part.levels[:6])}{', …' if len(part.levels) > 6 else ''}"
-
-
-def _entries(value: Mapping[str, Any], key: str) -> list[Any]:
-    entries = value.get(key, [])
-    if not isinstance(entries, (list, tuple)):
-        raise InputError(f"{key} of a plan is a list, not {str(entries)[:40]!r}")
-    return list(entries)
 
 
 def declared(
@@ -395,7 +294,7 @@ def declared(
     >>> declared({"feature": [{"name": "county", "nest": ["state", "county"]}]})
     ((), (), (Nest(names=('state', 'county'), repeat=False, null_level=None),))
     """
-    entries = _entries(value, "feature")
+    entries = entries_of(value, "feature")
     unread = [
         isinstance(entry, Mapping) and "nest" in entry and not {"tree", "lookup"} & set(entry) for entry in entries
     ]

@@ -28,7 +28,7 @@ from semidp.core.notebook import facts, shortened_text
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import AdjacencyUnknown, InputError, Refused, did_you_mean
 from semidp.mechanisms.base import Mechanism
@@ -38,12 +38,13 @@ from semidp.output.files import digest, discard_unfinished, document_at, new_fol
 from semidp.output.plots.figures import tradeoff_plot
 from semidp.publishing.parts.partitions import PARTS, Part, Partition, PartitionedTables, refuse_changed
 from semidp.publishing.plan import Plan, Reading, margins_from
-from semidp.publishing.side_information import CLOSE, check_about, guarantee_under
+from semidp.publishing.side_information import check_about, guarantee_under
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
+from semidp.statistics.findings import CLOSE
 from semidp.statistics.protocol import Published
 from semidp.statistics.quantiles.published import PublishedQuantiles
-from semidp.statistics.recalibration import mechanism_again
+from semidp.statistics.registry import always_listed, kinds, result_readers
 from semidp.statistics.regression.published import PublishedRegression
 from semidp.statistics.sums.published import PublishedGroups
 from semidp.statistics.tables.published import ProductTable, PublishedProduct, PublishedTable
@@ -62,17 +63,6 @@ LISTED = 10_000
 """Up to so many levels and exact totals are listed in release.json; more have files of their own."""
 
 _DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
-_KINDS: dict[str, Any] = {  # in the order of a plan's requests
-    kind.key: kind
-    for kind in (
-        PublishedTable,
-        PublishedProduct,
-        PartitionedTables,
-        PublishedGroups,
-        PublishedRegression,
-        PublishedQuantiles,
-    )
-}
 _DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
@@ -100,7 +90,12 @@ class Release:
     partition: Partition | None = None
 
     @property
-    def tables(self) -> tuple[PublishedTable, ...]:
+    def tables(self) -> tuple[PublishedTable | ProductTable, ...]:
+        """Every published table, with a budget of its own or a shared one."""
+        return (*self.alone, *(self.product.tables if self.product else ()))
+
+    @property
+    def alone(self) -> tuple[PublishedTable, ...]:
         """The published tables with budgets of their own."""
         return tuple(result for result in self.results if isinstance(result, PublishedTable))
 
@@ -108,11 +103,6 @@ class Release:
     def product(self) -> PublishedProduct | None:
         """The published tables that share a budget, or None."""
         return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
-
-    @property
-    def all_tables(self) -> tuple[PublishedTable | ProductTable, ...]:
-        """Every published table, with a budget of its own or a shared one."""
-        return (*self.tables, *(self.product.tables if self.product else ()))
 
     @property
     def partitioned(self) -> tuple[PartitionedTables, ...]:
@@ -165,7 +155,7 @@ class Release:
         1.0103...
         """
         self.refuse_parts("weighted sums")
-        known = {table.name: table for table in self.all_tables}
+        known = {table.name: table for table in self.tables}
         value, variance, shared = 0.0, 0.0, {}
         for name, given in weights.items():
             if name not in known:
@@ -187,8 +177,8 @@ class Release:
         """Return the standard error of a weighted sum of a table's estimates; 0 where exact totals fix it."""
         if table.residuals is not None:
             return table.residuals.combination_error({0: weight})
-        request = next(request for request in self.plan.tables if request.name == table.name)
-        mechanism = mechanism_again(request, table, self.scope)
+        request = next(request for request in self.plan.requests if request.name == table.name)
+        mechanism = table.recalibrated(request, self.scope)
         if not mechanism.scale:
             return 0.0
         error = mechanism.standard_error(weight)
@@ -326,9 +316,8 @@ class Release:
         """
         self.refuse_parts("synthetic records")
         schema = self.scope.dataspace.schema
-        assert schema is not None
         tables: list[tuple[str, Totals]] = []
-        for table in self.all_tables:
+        for table in self.tables:
             if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
                 raise Refused(f"the table {table.name!r} does not hold whole numbers, so that no records have it")
             view = schema.view(table.schema.names)
@@ -370,7 +359,7 @@ class Release:
         about = {
             "records": len(records),
             "columns": list(records.columns),
-            "tables": [{"name": table.name, "features": list(table.schema.names)} for table in self.all_tables],
+            "tables": [{"name": table.name, "features": list(table.schema.names)} for table in self.tables],
             "exact": [list(margin.names) for margin in self.scope.dataspace.margins],
             "private": self.private,
             "guarantee": self.guarantee.tradeoff.to_json(),
@@ -421,14 +410,13 @@ class Release:
         >>> release.under([]).tradeoff  # the noise alone, were the sexes not published: one record, Δ2² = 2
         ZCDP(rho=Fraction(1, 8))
         """
-        if isinstance(invariants, Dataspace):
+        if isinstance(invariants, Datasets):
             margins, known = invariants.margins, invariants
         else:
             margins = margins_from(invariants)
-        about = self.scope.dataspace if known is None else known
-        check_about(about, self.scope.dataspace)
+        about = check_about(self.scope.dataspace if known is None else known, self.scope.dataspace)
         if adjacency is None:
-            adjacency = Reading.exchange if self.scope.adjacency.is_exchange else Reading.worst_case
+            adjacency = Reading.worst_case if self.scope.adjacency.protects_groups else Reading.exchange
         return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
 
     @cached_property
@@ -436,7 +424,7 @@ class Release:
         """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
         found = []
         for request, result in zip(self.plan.requests, self.results, strict=True):
-            mechanism = mechanism_again(request, result, self.scope)
+            mechanism = result.recalibrated(request, self.scope)
             if not result.noise.scale >= mechanism.scale * (1 - CLOSE):
                 raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
             found.append(mechanism)
@@ -493,7 +481,6 @@ class Release:
         if self.partition is not None:
             (folder / PARTS).write_text(_text([part.to_json() for part in self.partition.parts]), encoding="utf-8")
             names.append(PARTS)
-        assert space.schema is not None
         levels = sum(len(feature.levels) for feature in space.schema.features)
         many = levels + sum(total.counts.size for total in space.totals) > LISTED
         for key, file in _DOCUMENTS.items() if many else ():
@@ -532,13 +519,13 @@ class Release:
         >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
         [1, 2]
         """
-        found: dict[str, Any] = {"-".join(table.schema.names): table for table in self.all_tables}
+        found: dict[str, Any] = {"-".join(table.schema.names): table for table in self.tables}
         found |= {part.name: part for result in (*self.groups, *self.quantiles) for part in result.sheets()}
-        found |= {part.name: part for part in (*self.regressions, *self.all_tables)}
+        found |= {part.name: part for part in (*self.regressions, *self.tables)}
         if not isinstance(name, str):
             features = texts(name, "the features of a table")
             name = next(
-                ("-".join(table.schema.names) for table in self.all_tables if {*table.schema.names} == {*features}),
+                ("-".join(table.schema.names) for table in self.tables if {*table.schema.names} == {*features}),
                 "-".join(features),
             )
         if name not in found:
@@ -593,10 +580,10 @@ class Release:
                 release = replace(release, partition=Partition(document["partition"]["depth"], parts, folder))
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
-        if "form" not in document and any(name not in digests for table in release.tables for name in table.files()):
+        if "form" not in document and any(name not in digests for table in release.alone for name in table.files()):
             release = replace(release, form=Form.csv)  # written before there was another
         overview = [table for result in release.partitioned for table in result.overview]
-        for table in (*release.all_tables, *overview):
+        for table in (*release.tables, *overview):
             if table.fitted.kind == "integer" and not table.keeps(release.scope):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release
@@ -625,27 +612,27 @@ class Release:
             "epsilon": epsilon if math.isfinite(epsilon) else None,
             "report_delta": number(self.plan.report_delta),
             "budget": self.plan.budget and self.plan.budget.numbers(),
-            **{
-                key: [
-                    {**result.to_json(), "budget": request.budget and request.budget.numbers()}
-                    for result, request in zip(self.results, self.plan.requests, strict=True)
-                    if result.key == key
-                ]
-                for key in _KINDS
-                if key in ("tables", "groups", "regressions") or any(result.key == key for result in self.results)
-            },
+            **self._entries(),
             "disclosures": list(self.scope.disclosures),
             "warnings": list(self.scope.warnings),
             "ledger": self.ledger,
             "versions": dict(self.versions),
         }
 
+    def _entries(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the entries of all results, by the keys of their lists."""
+        lists: dict[str, list[dict[str, Any]]] = {key: [] for key in result_keys()}
+        for result, request in zip(self.results, self.plan.requests, strict=True):
+            lists[result.key].append({**result.to_json(), "budget": request.budget and request.budget.numbers()})
+        always = always_listed()
+        return {key: entries for key, entries in lists.items() if entries or key in always}
+
     @classmethod
     def _from_json(cls, document: Mapping[str, Any], files: StoredFiles) -> Self:
-        dataspace = Dataspace.from_json(document["dataspace"])
-        if dataspace.schema is None:
+        dataspace = Datasets.from_json(document["dataspace"])
+        if not isinstance(dataspace, Dataspace):
             raise ValueError("a release has features")
-        adjacency = Adjacency(document["a"]["used"], document["a"].get("kind", "ball"))
+        adjacency = Adjacency.from_json({**document["a"], "a": document["a"]["used"]})
         plan = Plan.from_json(document["plan"])
         if any(request.budget is None for request in plan.requests):
             raise ValueError("what was released had a budget")
@@ -662,16 +649,14 @@ class Release:
         if charged is not None and not isinstance(charged, Mapping):
             raise ValueError("a charge has keys and values")
 
-        def read(key: str, entry: Any, request: Any) -> Published:
-            if key == "tables":
-                return PublishedTable.from_json(entry, scope, files)
-            if key == "partitioned":
-                return PartitionedTables.from_json(entry, request, plan, document["partition"]["depth"], scope, files)
-            result: Published = _KINDS[key].from_json(entry, request, scope, files)
-            return result
+        readers = result_readers()
 
-        some = {key: document[key] if key in ("tables", "groups") else document.get(key, ()) for key in _KINDS}
-        entries = [(key, entry) for key, listed in some.items() for entry in listed]
+        def read(key: str, entry: Any, request: Any) -> Published:
+            if key == PartitionedTables.key:
+                return PartitionedTables.from_json(entry, request, plan, document["partition"]["depth"], scope, files)
+            return readers[key](entry, request, scope, files)
+
+        entries = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
         results = [read(*entry, request) for entry, request in zip(entries, plan.requests, strict=True)]
         if [result.name for result in results] != [request.name for request in plan.requests]:
             raise ValueError("a release has what its plan asks for")
@@ -686,6 +671,20 @@ class Release:
             created=document["created"],
             form=form_named(document["form"]) if "form" in document else None,
         )
+
+
+def result_keys() -> tuple[str, ...]:
+    """Return what release.json calls its lists of results, in the order of a plan's requests.
+
+    >>> result_keys()[:3]
+    ('tables', 'products', 'partitioned')
+    """
+    keys: list[str] = []
+    for kind in kinds():
+        keys += kind.results
+        # Tables that were carried out part by part stand with the other tables.
+        keys += [PartitionedTables.key] if PublishedTable.key in kind.results else []
+    return tuple(keys)
 
 
 def release_title(release: Release) -> str:

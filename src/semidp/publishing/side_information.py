@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency, semi_adjacency_bound
-from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin, normalised
 from semidp.core.spaces.outcomes import outcome_adjacency
 from semidp.core.spaces.unknown_totals import widest_space
 from semidp.core.tradeoff.smooth import Gaussian
@@ -20,9 +20,6 @@ from semidp.mechanisms.pure import L2Mechanism
 from semidp.publishing.plan import Reading, adjacency_from
 from semidp.publishing.survey import exchange_of
 from semidp.statistics.registry import recorded
-
-CLOSE = 1e-6
-"""Relative: what was rounded in print or by another version's arithmetic."""
 
 
 def guarantee_under(
@@ -39,7 +36,7 @@ def guarantee_under(
     """
     reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
     if isinstance(reading, int):
-        reading = Adjacency(reading)
+        reading = Ball(reading)
     space, pairs, about = _exact_pairs(margins, known, reading, outcomes)
     together = Guarantee.compose(*(_guarantee(mechanism, space, pairs) for mechanism in mechanisms))
     return Guarantee(about, together.adjacency, together.tradeoff)
@@ -47,13 +44,12 @@ def guarantee_under(
 
 def _exact_pairs(
     margins: Iterable[Margin], known: Dataspace, reading: Adjacency | Reading, outcomes: bool
-) -> tuple[Dataspace, Adjacency, Dataspace]:
+) -> tuple[Dataspace, Adjacency, Datasets]:
     """Return the datasets that exact statistics leave, which of them are adjacent, and what a claim is about.
 
     Norms are computed from the first dataspace; the claim's is the same where all values are known.
     """
     schema, n = known.schema, known.n
-    assert schema is not None
     assert n is not None
     kept = normalised(schema, margins)
     unknown = [str(margin) for margin in kept if not known.publishes(margin)]
@@ -64,7 +60,7 @@ def _exact_pairs(
         raise InputError("the literal reading of a(t) is known from the totals themselves: give their values")
     names = schema.names if schema.structural_zeros else [name for margin in kept for name in margin.names]
     if reading is Reading.worst_case:
-        reading = Adjacency(min(semi_adjacency_bound(schema.restrict(names), kept).bound, n))
+        reading = Ball(min(semi_adjacency_bound(schema.restrict(names), kept).bound, n))
     together = max(len(kept) + 1, reading.a if isinstance(reading, Adjacency) else 0)
     space = widest_space(schema, kept, known, together)
     about = f"{', '.join(map(str, kept))} ({' and '.join(unknown)} with any values)"
@@ -87,7 +83,8 @@ def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency)
     try:
         return recorded(mechanism.record(), dataspace, adjacency).guarantee
     except Refused:
-        if not more or ours.is_exchange or adjacency.is_exchange or adjacency.a > ours.a:
+        fewer = isinstance(ours, Ball) and isinstance(adjacency, Ball) and adjacency.a <= ours.a
+        if not more or not fewer:
             raise
         # fewer datasets, and no more records apart: these pairs are among those of the release
         return Guarantee(dataspace, adjacency, mechanism.tradeoff)
@@ -99,17 +96,16 @@ def _adjacency(dataspace: Dataspace, reading: Adjacency | Reading, outcomes: boo
     if reading is Reading.exchange:
         return exchange_of(dataspace, outcomes)
     if reading is Reading.worst_case:
-        return outcome_adjacency(dataspace) if outcomes else Adjacency(semi_adjacency(dataspace).bound)
+        return outcome_adjacency(dataspace) if outcomes else Ball(semi_adjacency(dataspace).bound)
     literal = semi_adjacency(dataspace).definition
     if literal is None:
         raise AdjacencyUnknown("the literal reading of a(t) is not known for these statistics", needs="adjacency")
-    return Adjacency(max(literal, 1) if outcomes else literal)
+    return Ball(max(literal, 1) if outcomes else literal)
 
 
-def check_about(known: Dataspace, own: Dataspace) -> None:
-    """Refuse statistics that are not about the records of the release."""
-    assert own.schema is not None
-    if known.schema is None:
+def check_about(known: Datasets, own: Dataspace) -> Dataspace:
+    """Return exact statistics; refuse those that are not about the records of the release."""
+    if not isinstance(known, Dataspace):
         raise InputError("a dataspace that is only described says nothing about a release: give its margins and values")
     theirs = {feature.name: feature for feature in known.schema.features}
     for feature in own.schema.features:
@@ -120,3 +116,4 @@ def check_about(known: Dataspace, own: Dataspace) -> None:
     for margin, total in zip(own.margins, own.totals, strict=True):
         if known.publishes(margin) and known.value(margin) != total:
             raise DataError(f"the statistics contradict the {margin} that the release publishes")
+    return known

@@ -5,7 +5,15 @@ from dataclasses import replace
 from attrs import evolve
 
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Adjacency, SemiAdjacency, exchange_bound, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.adjacency import (
+    Adjacency,
+    Ball,
+    Exchange,
+    SemiAdjacency,
+    exchange_bound,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.core.spaces.dataspace import Dataspace, normalised
 from semidp.core.spaces.outcomes import outcome_exchange
 from semidp.core.spaces.unknown_totals import even_space
@@ -28,7 +36,7 @@ def survey(
     What does not fit in memory is refused before anything is counted: whole tables, or so many parts at a time.
     """
     schema, disclosures = schema_of(plan, source)
-    tables = () if partition else tuple(request.features for request in plan.all_tables)
+    tables = () if partition else tuple(table.features for table in plan.tables)
     for names in (*tables, *(margin.names for margin in plan.invariants)):
         if names:
             refuse_cells(schema.restrict(names).shape)
@@ -51,7 +59,6 @@ def survey(
 
 def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     """Return the scope of a plan from published totals alone: no data are needed."""
-    assert dataspace.schema is not None
     said = formulas(dataspace.schema)
     if plan.adjacency is Reading.exchange:
         return Scope(dataspace, semi_of(dataspace, plan), exchange_of(dataspace, bool(plan.outcomes)), (), said)
@@ -61,7 +68,7 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     except AdjacencyUnknown:
         if given is None:
             raise
-        return Scope(dataspace, None, Adjacency(given), (), (_unchecked(given), *said))
+        return Scope(dataspace, None, Ball(given), (), (_unchecked(given), *said))
     a = given if given is not None else semi.bound
     warnings = []
     if plan.adjacency is Reading.definition and semi.definition is not None:
@@ -77,7 +84,7 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
             "cannot be confused with every alternative that the published totals allow, and for them the guarantee "
             "says nothing."
         )
-    return Scope(dataspace, semi, Adjacency(a), (), (*warnings, *said))
+    return Scope(dataspace, semi, Ball(a), (), (*warnings, *said))
 
 
 def _unchecked(a: int) -> str:
@@ -116,13 +123,13 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
         warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
     refuse_cells(schema.shape)
     space = even_space(schema, plan.invariants, a)
-    adjacency = exchange_of(space, bool(plan.outcomes)) if plan.adjacency is Reading.exchange else Adjacency(a)
+    adjacency = exchange_of(space, bool(plan.outcomes)) if plan.adjacency is Reading.exchange else Ball(a)
     return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema)))
 
 
 def exchange_of(dataspace: Dataspace, outcomes: bool) -> Adjacency:
     """Return the exchanges of records that may carry an unpublished outcome."""
-    return outcome_exchange(dataspace) if outcomes else Adjacency.exchange(dataspace)
+    return outcome_exchange(dataspace) if outcomes else Exchange.of(dataspace)
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:

@@ -19,12 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.margins import Floats
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tables.counts import Table
 from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
 from semidp.queries.moves import Listing
 from semidp.queries.projection import Patterns, row_patterns
+from semidp.queries.worst_pairs import Pair, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +54,19 @@ class RowsForm:
 class QuerySpace(ABC):
     """S = {φ(X) - φ(X') : X, X' adjacent in D_t} of a whole-number query φ (Cho and Awan, Section 4.1).
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.queries.tables import sensitivity_space
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 3], [4, 9]])
-    >>> space: QuerySpace = sensitivity_space(Dataspace.of(table, [Margin("sex")]), Adjacency(2))
+    >>> space: QuerySpace = sensitivity_space(Dataspace.of(table, [Margin("sex")]), Ball(2))
     >>> space.l1, space.l2_squared, space.linf
     (4, 8, 2)
     """
 
-    dataspace: Dataspace
+    dataspace: Datasets
     adjacency: Adjacency
 
     exact_claims_only: ClassVar[bool] = False
@@ -123,6 +125,26 @@ class QuerySpace(ABC):
     @abstractmethod
     def worst_move(self) -> NDArray[Any] | None:
         """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
+
+    def worst_pair(self) -> Pair:
+        """Return two values of adjacent datasets that are as far apart as is known, from public values alone.
+
+        Here no total constrains the values: the worst move starts from zeros.
+        """
+        self._refuse_fixed()
+        move = self.worst_move()
+        if move is None:
+            raise Refused("no worst pair of this query is known: audit the mechanism with a pair of your own")
+        return Pair(np.zeros_like(move), move)
+
+    def _refuse_fixed(self) -> None:
+        """Refuse to look for a pair where there is none."""
+        if self.is_zero:
+            raise Refused("the published totals fix this table, so that there is no second table to compare it with")
+
+    def difference(self, pair: Pair) -> str:
+        """Say in how much two datasets differ that have the two values of a pair."""
+        return f"{pair.records} units ({counted(pair.entries, 'value')})"
 
     def query(self) -> dict[str, Any] | None:
         """Return the query alone as plain values, which `query_space` reads; None where it has no such form."""
@@ -233,7 +255,8 @@ class ExplicitSpace(QuerySpace):
 
     Examples
     --------
-    >>> space = ExplicitSpace([[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Adjacency(1))
+    >>> from semidp.core.spaces.adjacency import Ball
+    >>> space = ExplicitSpace([[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Ball(1))
     >>> space.l1, space.l2_squared, space.linf, space.dimension
     (2, 2, 1, 2)
     >>> space.project([3, 0, 0]).round(9).tolist()
@@ -246,7 +269,7 @@ class ExplicitSpace(QuerySpace):
     def __init__(
         self,
         vectors: Sequence[ArrayLike],
-        dataspace: Dataspace,
+        dataspace: Datasets,
         adjacency: Adjacency,
         fixed: ArrayLike | None = None,
     ) -> None:

@@ -85,7 +85,6 @@ class Cut:
 
     def exact(self, dataspace: Dataspace, node: int) -> Dataspace:
         """Return what is published below one node: the margins that reach below the cut, of its records alone."""
-        assert dataspace.schema is not None
         part, found = self.branch(dataspace.schema, node), {}
         for margin, total in zip(dataspace.margins, dataspace.published, strict=True):
             if self.reaches(total.view):
@@ -98,11 +97,11 @@ def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
     """Return the space of what the tables of a product have at the cut and above it: the same residuals.
 
     >>> from semidp.queries.products import product_space
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
     >>> public = Dataspace.of(Table(Schema([places, Feature("sex", "fm")]), np.ones((3, 2), int)), [])
-    >>> space = product_space(public, Adjacency(1), [["county", "sex"]])
+    >>> space = product_space(public, Ball(1), [["county", "sex"]])
     >>> space_above(space, Cut(0, 1)).measured == tuple(view for view in space.measured if view[0] < 2)
     True
     """

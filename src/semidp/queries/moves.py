@@ -41,7 +41,6 @@ class Listing:
         listed = fiber(dataspace)
         if listed is None or len(listed) ** 2 * listed.shape[1] > _MOST_WORK:
             return None
-        assert dataspace.schema is not None
         grid = dataspace.schema.grid
         flat = grid.labels(released)[cells(dataspace)]
         into = np.zeros((listed.shape[1], grid.size_of(released)), dtype=np.int64)

@@ -16,8 +16,8 @@ from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.margins import Counts, Floats, View, join, named, within
-from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.adjacency import Adjacency, Exchange
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.spaces.structure import Structure
 from semidp.core.tables.counts import Table
@@ -30,6 +30,7 @@ from semidp.queries.moves import Listing
 from semidp.queries.probes import SelfCheckError, largest_residual
 from semidp.queries.residuals import Residuals, below, kept_nodes, trimmed
 from semidp.queries.tables import sensitivity_space
+from semidp.queries.worst_pairs import Pair
 
 _LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed
 _MOST_LISTED = 20_000  # moves that are listed one by one
@@ -41,26 +42,27 @@ class NotTogether(Refused):
     """The residuals of these tables have no proven cost here, though each table alone has."""
 
 
-def product_space(dataspace: Dataspace, adjacency: Adjacency, tables: Iterable[Sequence[str]]) -> "ProductSpace":
+def product_space(dataspace: Datasets, adjacency: Adjacency, tables: Iterable[Sequence[str]]) -> "ProductSpace":
     """Return the space of the residuals that some tables, given by their features, consist of.
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("age", "yo")])
     >>> table = Table(schema, np.arange(12).reshape(2, 3, 2) + 5)
     >>> public = Dataspace.of(table, [Margin("sex")])
-    >>> space = product_space(public, Adjacency(2), [["sex", "region"], ["region", "age"]])
+    >>> space = product_space(public, Ball(2), [["sex", "region"], ["region", "age"]])
     >>> space.measured
     ((0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 1, 0))
     >>> vector = space.measure([table.margin(["sex", "region"]), table.margin(["region", "age"])])
     >>> bool(np.allclose(space.estimates(space.project(vector))[0], table.margin(["sex", "region"]).counts))
     True
     """
-    schema = dataspace.schema
-    if schema is None or not dataspace.n:
+    if not isinstance(dataspace, Dataspace) or not dataspace.n:
         raise Refused("a product of tables needs at least one record, and a schema")
+    schema = dataspace.schema
     views = tuple(schema.view(names) for names in tables)
     if not views or not all(map(any, views)):
         raise InputError("a product needs tables with at least one feature each", needs="table")
@@ -99,7 +101,6 @@ class ProductSpace(QuerySpace):
     @property
     def schema(self) -> Schema:
         """The features of a record."""
-        assert self.dataspace.schema is not None
         return self.dataspace.schema
 
     @cached_property
@@ -137,11 +138,10 @@ class ProductSpace(QuerySpace):
     @cached_property
     def costs(self) -> BallCosts:
         """What residuals cost under the adjacency."""
-        assert self.dataspace.n is not None
         a = min(self.adjacency.a, self.dataspace.n)
         margins = tuple(margin.view for margin in self.dataspace.published)
         released = join(*self.views)
-        kind = ExchangeCosts if self.adjacency.is_exchange else BallCosts
+        kind = ExchangeCosts if isinstance(self.adjacency, Exchange) else BallCosts
         return kind(self.residuals, margins, a, self._listed(a, released), released)
 
     @cached_property
@@ -165,7 +165,7 @@ class ProductSpace(QuerySpace):
             blocks = Blocks.of(self.dataspace)
         except Refused:
             return {}
-        records = blocks.reach if self.adjacency.is_exchange else self.costs.a
+        records = blocks.reach if isinstance(self.adjacency, Exchange) else self.costs.a
         return {view: largest_residual(blocks, view, records) for view in self.measured}
 
     @cached_property
@@ -365,6 +365,10 @@ class ProductSpace(QuerySpace):
                 best, longest = vector, length
         return best
 
+    def difference(self, pair: Pair) -> str:
+        """Say in how many residuals two datasets differ."""
+        return f"{pair.entries} measured entries of all tables together"
+
     @cached_property
     def _kept(self) -> tuple[NDArray[np.bool_], ...]:
         """For each feature, the leaves that can hold a record."""
@@ -386,7 +390,7 @@ class ProductSpace(QuerySpace):
             return None
         found = []
         try:
-            if self.adjacency.is_exchange:
+            if isinstance(self.adjacency, Exchange):
                 moves = sensitivity_space(self.dataspace, self.adjacency, self.schema.named(released)).moves()
             elif (listing := Listing.of(self.dataspace, released)) is not None:
                 moves = listing.moves(a)
@@ -411,7 +415,7 @@ class ProductSpace(QuerySpace):
         sizes = [chain.leaves for chain in chains]
         for _ in range(_TRIES if math.prod(shape) <= 2**22 else 0):
             two = generator.integers(sizes, size=(2, len(sizes)))
-            draw = self._exchange if self.adjacency.is_exchange else self._ball
+            draw = self._exchange if isinstance(self.adjacency, Exchange) else self._ball
             before, after = draw(two, blocks, generator)
             move = np.zeros(shape, dtype=np.int64)
             for sign, records in ((1, after), (-1, before)):

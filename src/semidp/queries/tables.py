@@ -7,6 +7,7 @@ method finds the norms is in `norms`, the subspace of the noise in `projection`,
 import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +15,8 @@ from attrs import frozen
 from numpy.typing import ArrayLike
 
 from semidp.core.margins import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named
-from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.adjacency import Adjacency, Exchange
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
@@ -26,11 +27,12 @@ from semidp.queries.exchange import ExchangeTable
 from semidp.queries.moves import Listing, moves
 from semidp.queries.norms import Found, Question, find_norms
 from semidp.queries.projection import FixedTable, Patterns, Projector, projector
+from semidp.queries.worst_pairs import Pair, table_pair
+
+_MOST_MOVES = 500  # how many other moves an audit looks at where the worst is not known, or does not fit the totals
 
 
-def sensitivity_space(
-    dataspace: Dataspace, adjacency: Adjacency, released: Iterable[str] | None = None
-) -> "TableSpace":
+def sensitivity_space(dataspace: Datasets, adjacency: Adjacency, released: Iterable[str] | None = None) -> "TableSpace":
     """Return S_a of the table over the `released` features.
 
     ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1), or over the exchanges of one
@@ -48,17 +50,18 @@ def sensitivity_space(
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
     >>> table = Table(schema, [[1, 2, 3], [4, 5, 6]])
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
-    >>> space = sensitivity_space(public, Adjacency(3))
+    >>> space = sensitivity_space(public, Ball(3))
     >>> space.l1, space.l2_squared, space.linf, space.dimension, space.exact
     (4, 4, 1, 2, True)
     """
-    if dataspace.schema is None or dataspace.n is None:
+    if not isinstance(dataspace, Dataspace):
         raise InputError("a dataspace that is only described has no sensitivity space: give its schema and margins")
     names = dataspace.schema.names if released is None else tuple(released)
     if not names:
@@ -78,11 +81,12 @@ class TableSpace(QuerySpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
-    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Adjacency(3))
+    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3))
     >>> space.side_by_side()["S_Semi"], space.side_by_side()["S_Group"]
     (Norms(l1=4, l2_squared=4, linf=1), Norms(l1=6, l2_squared=18, linf=3))
     >>> len(list(space.moves())), space.matrix().cells.shape
@@ -147,6 +151,26 @@ class TableSpace(QuerySpace):
     def worst_move(self) -> Counts | None:
         """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
         return self._found.move
+
+    def worst_pair(self) -> Pair:
+        """Return two tables with the published totals: the worst move that they hold, and what is around it."""
+        self._refuse_fixed()
+        pair = table_pair(self._worst_first(), self.released_space(), self.fixed_part())
+        if pair is None:
+            raise Refused("no pair of tables with these totals was found: audit the mechanism with a pair of your own")
+        return pair
+
+    def _worst_first(self) -> Iterator[Counts]:
+        """Iterate over the worst move, then over the first of the others, the longest first."""
+        worst = self.worst_move()
+        if worst is not None:
+            yield worst
+        others = list(islice(self.moves(), _MOST_MOVES))
+        yield from sorted(others, key=lambda move: -int((move**2).sum()))
+
+    def difference(self, pair: Pair) -> str:
+        """Say in how many records and cells two tables differ."""
+        return f"{pair.records} records ({pair.entries} cells)"
 
     def listing(self) -> Listing | None:
         """Return every table of a small dataspace, or None where there are too many."""
@@ -231,7 +255,6 @@ class TableSpace(QuerySpace):
     @property
     def released(self) -> View:
         """The view of the released table in the schema of the dataspace."""
-        assert self.dataspace.schema is not None
         return self.dataspace.schema.view(self.schema.names)
 
     @cached_property
@@ -240,7 +263,9 @@ class TableSpace(QuerySpace):
 
     @cached_property
     def _exchange(self) -> ExchangeTable | None:
-        return ExchangeTable(Blocks.of(self.dataspace), self._question) if self.adjacency.is_exchange else None
+        if not isinstance(self.adjacency, Exchange):
+            return None
+        return ExchangeTable(Blocks.of(self.dataspace), self._question)
 
     @property
     def reach(self) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from semidp.core.exact import bisection
 from semidp.core.spaces.cell_bounds import whole_interval
 from semidp.core.tables.schema import Schema
 from semidp.questions.independence import simulated_bound
@@ -287,8 +288,5 @@ def _last(kept: Any, inside: float, end: float) -> float:
     """The last ratio on the way from one inside to an end that is kept."""
     if kept(end):
         return end
-    near, far = inside, end
-    for _ in range(40):
-        middle = (near + far) / 2
-        near, far = (middle, far) if kept(middle) else (near, middle)
+    _, far = bisection(kept, inside, end, halvings=40)
     return far

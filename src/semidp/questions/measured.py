@@ -33,7 +33,6 @@ from semidp.questions.answers import (
 )
 from semidp.questions.independence import Independence, blocks, independence_test, simulated_bound
 from semidp.statistics.odds_ratio.umpu import check_level
-from semidp.statistics.recalibration import mechanism_again
 from semidp.statistics.tables.published import PublishedProduct, PublishedTable
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
     noise = result.mechanism if isinstance(result, PublishedProduct) else result.residuals
     if noise is not None:
         return Measured(part.name, part.schema, part.estimate, noise, number)
-    mechanism = mechanism_again(request, result, release.scope)
+    mechanism = result.recalibrated(request, release.scope)
     if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
         raise Refused(
             f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "

@@ -103,7 +103,6 @@ def joined(dataspace: Dataspace, tables: Sequence[tuple[str, Totals]], randomnes
         How records are matched within a separator.
     """
     schema = dataspace.schema
-    assert schema is not None
     grid = schema.grid
     exact = [("the exact totals of " + " by ".join(schema.named(total.view)), total) for total in dataspace.published]
     every = [*tables, *exact]

@@ -22,7 +22,6 @@ from semidp.publishing.pipeline import Prepared
 from semidp.report.cells import MOST_CELLS
 from semidp.report.sentences import cell_errors, errors_text, forgotten, implied, name_of, table_errors, together_text
 from semidp.statistics.protocol import Request, advertised
-from semidp.statistics.tables.request import ProductRequest, TableRequest
 
 _SWEEPS = 60
 _CLOSE = 1e-6
@@ -45,8 +44,6 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
     [[3.6, 2.4], [2.4, 1.6]]
     """
     schema = dataspace.schema
-    assert schema is not None
-    assert dataspace.n is not None
     grid = schema.grid
     totals = {total.view: total for total in dataspace.published}
     order = junction_order(list(totals)) or list(totals)
@@ -86,7 +83,7 @@ def forecast(prepared: Prepared) -> dict[str, Any]:
         "n": scope.dataspace.n,
         "adjacency": {**scope.adjacency_json(), "text": together_text(scope)},
         "guarantee": _strength(prepared.guarantee.tradeoff, delta),
-        "otherwise": implied(prepared) if scope.adjacency.is_exchange else [],
+        "otherwise": [] if scope.adjacency.protects_groups else implied(prepared),
         "announced": None if announced is None else _strength(announced, delta),
         "report_delta": delta,
         "tables": [table for part in prepared.parts for table in _tables(prepared, *part)],
@@ -160,17 +157,16 @@ def _strength(tradeoff: Tradeoff, delta: Fraction) -> dict[str, Any]:
 def _tables(prepared: Prepared, request: Request, mechanism: Mechanism) -> list[dict[str, Any]]:
     """Return each table of a request with its errors beside the counts that are to be expected."""
     space = prepared.scope.dataspace
-    if isinstance(request, ProductRequest):
+    if len(request.tables) > 1:
         assert isinstance(mechanism, ResidualMechanism)
         parts = [(table, table_errors(mechanism, number)) for number, table in enumerate(request.tables)]
-    elif isinstance(request, TableRequest):
-        parts = [(request, cell_errors(mechanism))]
+    elif request.tables:
+        parts = [(request.tables[0], cell_errors(mechanism))]
     else:
         return []
     found = []
     for table, errors in parts:
         public = space.over(table.features)
-        assert public.schema is not None
         size = public.schema.size
         counts = expected_counts(public) if size <= MOST_CELLS else np.array([(public.n or 0) / size])
         low = counts < errors.get("half_width", 2 * errors["standard_error"])

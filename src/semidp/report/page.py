@@ -48,7 +48,7 @@ def html(release: Release, title: str | None = None) -> str:
     """
     scope, moved, explanation = release.scope, moves(release.scope), release.guarantee.explain()
     advertised = sentences.forgotten(scope.dataspace, (result.advertised for result in release.results))
-    curves = {f"this release ({_used(release)})": release.guarantee.tradeoff}
+    curves = {f"this release ({scope.adjacency.words.used})": release.guarantee.tradeoff}
     if advertised is not None:
         curves["if the totals were forgotten"] = advertised
     rendered: str = _template().render(
@@ -69,7 +69,7 @@ def html(release: Release, title: str | None = None) -> str:
         also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
-        tables=[_table(table, release.form) for table in release.tables],
+        tables=[_table(table, release.form) for table in release.alone],
         sections=[
             *([] if release.product is None else _product(release.product, release)),
             *_partitioned(release),
@@ -110,7 +110,7 @@ def _picture(figure: Any) -> Any:
 
 
 def _listed(release: Release) -> str:
-    names = [" by ".join(table.schema.names) for table in release.tables]
+    names = [" by ".join(table.schema.names) for table in release.alone]
     if release.product is not None:
         several = [" by ".join(table.schema.names) for table in release.product.tables]
         names += several if len(several) <= _NAMED_TABLES else [f"{len(several)} tables"]
@@ -124,7 +124,7 @@ def _listed(release: Release) -> str:
 def moves(scope: Scope) -> list[dict[str, Any]]:
     """Return the witness of a(t), one entry a record."""
     semi = scope.semi_adjacency
-    if scope.adjacency.is_exchange or semi is None or semi.witness is None or not semi.witness.others:
+    if not scope.adjacency.protects_groups or semi is None or semi.witness is None or not semi.witness.others:
         return []
     witness = semi.witness
     records = [(witness.record, witness.wants), *witness.others]
@@ -357,21 +357,16 @@ def _end(value: float) -> str:
     return "open" if math.isinf(value) else number_text(value)
 
 
-def _used(release: Release) -> str:
-    adjacency = release.scope.adjacency
-    return str(adjacency) if adjacency.is_exchange else f"a = {adjacency.a}"
-
-
 def _details(release: Release) -> list[tuple[str, str]]:
     scope = release.scope
     semi = scope.semi_adjacency
-    rows = [("Records (public)", f"{scope.dataspace.n:,}"), ("Adjacency used", _used(release))]
+    rows = [("Records (public)", f"{scope.dataspace.n:,}"), ("Adjacency used", scope.adjacency.words.used)]
     if semi is not None:
         worst = semi.worst_case if semi.worst_case is not None else f"at most {semi.bound}"
         rows.append(("a(t), worst case", f"{worst} ({semi.method})"))
         if semi.definition is not None:
             rows.append(("a(t), the paper's definition read literally", str(semi.definition)))
-    for table in release.tables:
+    for table in release.alone:
         how = f"scale {scale_text(table.noise.scale)}"
         rows += _mechanism(release, table, " by ".join(table.schema.names), how)
         rows.append(("Fit", f"{table.fitted.kind}: {table.fitted.method}"))

@@ -16,7 +16,7 @@ from semidp.core.exact import plain, rounded_up, sqrt_up
 from semidp.core.guarantee import Guarantee, detection
 from semidp.core.margins import View, maximal, meet
 from semidp.core.scope import Scope
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
@@ -24,7 +24,7 @@ from semidp.errors import SemidpError
 from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import METADATA
-from semidp.publishing.parts.partitions import PartitionedTables, tables_asked
+from semidp.publishing.parts.partitions import PartitionedTables
 from semidp.publishing.pipeline import Prepared, implied_guarantee
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
@@ -32,7 +32,6 @@ from semidp.report import outcome_sentences as outcomes
 from semidp.report.cells import MOST_CELLS, error_text, faint_cells, number_text, scale_text
 from semidp.statistics.protocol import Published, Request
 from semidp.statistics.tables.published import INTERVALS_BELOW, ProductTable, PublishedProduct, PublishedTable
-from semidp.statistics.tables.request import ProductRequest
 
 _SHOWN_MARGINS = 8
 _SHOWN_TABLES = 40
@@ -45,13 +44,13 @@ _CLAIMS = {
 _LEAST_MISSED = 0.0005  # of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
 
 
-def exact_part(dataspace: Dataspace) -> list[str]:
+def exact_part(dataspace: Datasets) -> list[str]:
     """Name what is published exactly.
 
     >>> exact_part(Dataspace.described("state totals"))
     ['state totals']
     """
-    if dataspace.schema is None:
+    if not isinstance(dataspace, Dataspace):
         return [dataspace.summary()]
     return [*(f"counts of {margin}" for margin in dataspace.margins), f"the number of records, {dataspace.n:,}"]
 
@@ -62,7 +61,7 @@ def noisy_part(release: Release) -> list[str]:
         f"{' by '.join(table.schema.names)}: {table.schema.size:,} cells"
         if not table.noise.absent
         else f"nothing of {' by '.join(table.schema.names)}: the exact totals fix the whole table"
-        for table in release.tables
+        for table in release.alone
     ]
     if release.product is not None:
         several = release.product.tables
@@ -88,26 +87,27 @@ def noisy_part(release: Release) -> list[str]:
 def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
 
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball, Exchange
     >>> from semidp.core.tradeoff.curves import gaussian
-    >>> for adjacency in (Adjacency(2), Adjacency(2, "exchange")):
+    >>> for adjacency in (Ball(2), Exchange(2)):
     ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
     The best attacker who accepts 5% false alarms finds out in at most 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP
     The best attacker ... 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person
     """
     if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
-    pairs = ", for exchanges of one person" if guarantee.adjacency.is_exchange else ""
+    adjacency = guarantee.adjacency
+    pairs = "" if adjacency.protects_groups else f", for {adjacency.words.pairs}"
     return [detection(guarantee.tradeoff), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
 
 
 def weakness(guarantee: Guarantee) -> tuple[str, ...]:
     """Warn of a guarantee that is none to speak of: the best attacker is all but certain.
 
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> known = Dataspace.described("states")
-    >>> [len(weakness(Guarantee(known, Adjacency(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
+    >>> [len(weakness(Guarantee(known, Ball(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
     [0, 0, 1]
     """
     missed = float(guarantee.tradeoff(0.95))  # by an attacker who accepts 5% false alarms, as in `detection`
@@ -148,25 +148,15 @@ def forgotten(dataspace: Dataspace, said: Iterable[Tradeoff | None]) -> Tradeoff
 
 def together_text(scope: Scope) -> str:
     """Say in a few words how many records change together in the guarantee."""
-    a = scope.adjacency.a
-    if scope.adjacency.is_exchange and a > 1:
-        others = "one other hands" if a == 2 else f"up to {a - 1} others hand"
-        return f"exchange: one person changes and {others} over published values (not any {a} records)"
-    if not scope.dataspace.margins:
-        return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
-    return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
+    return scope.adjacency.words.together(exact=bool(scope.dataspace.margins))
 
 
 def why_heading(scope: Scope) -> str:
     """Return the heading of the part on records that move together."""
-    a, semi = scope.adjacency.a, scope.semi_adjacency
+    semi = scope.semi_adjacency
     if semi is not None and semi.bound == 0:
         return "Why nothing is left to protect"
-    if scope.adjacency.is_exchange and scope.dataspace.margins:
-        return "Who changes with one person"
-    if not scope.dataspace.margins:
-        return "Why one record changes alone" if a == 1 else f"Why {a} records change together"
-    return "Why records move together" if a == 1 else f"Why {a} records move together"
+    return scope.adjacency.words.heading(exact=bool(scope.dataspace.margins))
 
 
 def why_together(scope: Scope) -> list[str]:
@@ -182,27 +172,8 @@ def why_together(scope: Scope) -> list[str]:
         return [first, f"How many is not known for these totals; a = {a} was given by whoever made the release."]
     if semi.bound == 0:
         return ["The published totals leave no other dataset: there is nothing left to protect."]
-    if scope.adjacency.is_exchange:
-        return [first, *_exchanged(scope)]
-    known = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
-    second = (
-        f"In the worst case {known} records have to change together, whoever the person is and whatever else they "
-        f"could have been. The guarantee compares datasets that differ in up to {a} record{'s' if a > 1 else ''} and "
-        "agree on every published total."
-    )
-    return [first, second]
-
-
-def _exchanged(scope: Scope) -> list[str]:
-    a = scope.adjacency.a
-    others = "at most one other record hands" if a == 2 else f"at most {a - 1} other records hand"
-    return [
-        f"The guarantee compares datasets in which one person's record is different and {others} over the published "
-        "values that the person takes, keeping everything else (exchange adjacency). Every person could have been "
-        "everybody that the published totals allow.",
-        f"This is not a guarantee for any {max(a, 2)} records that change at once; what the same noise guarantees for "
-        "those is stated apart.",
-    ]
+    most = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
+    return [first, *scope.adjacency.words.why(most)]
 
 
 def implied(release: Release | Prepared) -> list[str]:
@@ -211,12 +182,7 @@ def implied(release: Release | Prepared) -> list[str]:
     if other is None or other.tradeoff.is_trivial:
         return []
     numbers = _numbers(other.tradeoff, release.plan.report_delta)
-    if other.adjacency.is_exchange:
-        return [
-            f"For exchanges of one person alone (at most {other.adjacency.a} records, the others hand over published "
-            f"values) the same noise gives: {numbers}"
-        ]
-    return [f"For any {other.adjacency.a} records that change at once the same noise gives: {numbers}"]
+    return [f"{other.adjacency.words.same_noise}: {numbers}"]
 
 
 def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
@@ -231,7 +197,6 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
     ([('ill', 'any 3 records', '0.25-zCDP, which is (4.43669, 1e-9)-DP', 'stronger')], 0)
     """
     space = release.scope.dataspace
-    assert space.schema is not None
     open_names = [name for name in space.schema.names if not space.publishes(Margin(name))]
     rows = []
     for name in open_names[:_SHOWN_MARGINS]:
@@ -320,7 +285,7 @@ def claim(result: Published) -> str:
 def files(release: Release) -> list[tuple[str, str]]:
     """Name the files of a release and say what they hold."""
     found = []
-    for table in release.tables:
+    for table in release.alone:
         counts, measurements = table.files(release.form)
         what = " by ".join(table.schema.names)
         found.append((counts, f"the published counts of {what}, one row a cell"))
@@ -427,7 +392,7 @@ def product_errors(request: Request, mechanism: Mechanism) -> list[dict[str, Any
     """Return for each table whose residuals are measured its name, features and the standard errors of estimates."""
     assert isinstance(mechanism, ResidualMechanism)
     found: list[dict[str, Any]] = []
-    for number, table in enumerate(request.tables if isinstance(request, ProductRequest) else [request]):
+    for number, table in enumerate(request.tables):
         errors = table_errors(mechanism, number)
         widths: dict[str, Any] = {name: errors[name] for name in ("narrowest", "widest") if name in errors}
         found.append(
@@ -461,7 +426,7 @@ def part_errors(release: Release, result: PartitionedTables) -> list[PartErrors]
     assert release.partition is not None
     schema, found = result.mechanism.space.schema, []
     below = {table.name for table in result.below}
-    for table in tables_asked(result.request):
+    for table in result.request.tables:
         own = schema.restrict(table.features)
         if table.name in below:
             parts = [part for each in release.partition.parts for part in each.tables if part.name == table.name]
@@ -482,7 +447,7 @@ def product_lines(request: Request, mechanism: Mechanism) -> list[str]:
     assert isinstance(mechanism, ResidualMechanism)
     if not mechanism.sigma2:
         return ["no noise: the exact totals fix every table"]
-    several = isinstance(request, ProductRequest)
+    several = len(request.tables) > 1
     what = f"{len(mechanism.space.views)} tables from one budget" if several else " by ".join(request.features)
     lines = [f"{mechanism.name} for {what}, {mechanism.claim} claim"]
     if mechanism.saved:
@@ -534,11 +499,7 @@ def losses_caption(product: PublishedProduct, scope: Scope) -> str:
     """Name the promise of each number in the picture of losses."""
     a = scope.adjacency.a
     records = f"{a} record{'s' if a != 1 else ''}"
-    promise = (
-        "exchanges of one person (not any records that change at once)"
-        if scope.adjacency.is_exchange
-        else f"any {records} that keep the exact totals"
-    )
+    promise = scope.adjacency.words.promise
     alone = "" if product.one_by_one_l2 is None else "so do the tables measured one by one, with the best split; "
     return (
         "Root mean squared distance between all estimates and the true tables, known before any noise was drawn. This "
@@ -590,7 +551,7 @@ def budget_parts(plan: Plan) -> list[str]:
 
 
 def _part(request: Request) -> str:
-    return f"{len(request.tables)} tables together" if isinstance(request, ProductRequest) else request.name
+    return f"{len(request.tables)} tables together" if len(request.tables) > 1 else request.name
 
 
 def _stated(budget: Budget) -> str:
@@ -599,10 +560,10 @@ def _stated(budget: Budget) -> str:
 
 def apart(release: Release) -> list[str]:
     """Say that tables with budgets of their own were measured one by one."""
-    if len(release.tables) < 2:
+    if len(release.alone) < 2:
         return []
     return [
-        f"{len(release.tables)} tables were measured one by one, each with a budget of its own: what is not exact and "
+        f"{len(release.alone)} tables were measured one by one, each with a budget of its own: what is not exact and "
         "occurs in two of them is two numbers."
     ]
 
@@ -643,7 +604,7 @@ def summary(release: Release, where: str | None = None) -> str:
 
     say("exact", *exact_part(scope.dataspace))
     say("with noise", *noisy_part(release))
-    for table in release.tables:
+    for table in release.alone:
         loss = f"expected distance from the truth {table.noise.expected_l2:,.1f}"
         if table.noise.naive_l2:
             loss += f" (ordinary DP at the same guarantee: {table.noise.naive_l2:,.1f})"
@@ -669,11 +630,11 @@ def summary(release: Release, where: str | None = None) -> str:
         say_once("estimate", outcomes.quantile_lines(quantile))
     say("apart", *apart(release))
     say("budget", *budget_parts(release.plan))
-    exact = [result for result in (*release.tables, release.product) if result is not None and result.noise.absent]
+    exact = [result for result in (*release.alone, release.product) if result is not None and result.noise.absent]
     say("claim", *dict.fromkeys(claim(result) for result in release.results if result not in exact))
     say("adjacency", together_text(scope))
     say("strength", *strength(release.guarantee, release.plan.report_delta))
-    if scope.adjacency.is_exchange:
+    if not scope.adjacency.protects_groups:
         say("otherwise", *implied(release))
     if where:
         say("written", where)

@@ -4,8 +4,8 @@ The pipeline, the report, the explorer, the ledger and the auditor go through th
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from semidp.core.checks import only_keys, text
 from semidp.core.exact import plain
 from semidp.core.guarantee import Guarantee
-from semidp.core.progress import Progress
+from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import RECORD, Datasets, Margin
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, tradeoff_from_json
@@ -29,10 +29,15 @@ from semidp.errors import InputError
 from semidp.mechanisms.base import CLAIMS, Measurement, Mechanism, NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residuals import ResidualMechanism
-from semidp.mechanisms.selection import AUTO, NAMES, mechanism_for
-from semidp.output.cells import Columns, Form
+from semidp.mechanisms.selection import AUTO, FOR_RELEASES, NAMES, mechanism_for
+from semidp.noise.randomness import Randomness
+from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.queries.base import QuerySpace
+from semidp.queries.worst_pairs import Pair
 from semidp.sources.reader import Reader
+from semidp.statistics.findings import CLOSE, Findings, Trust, close, different_columns
+
+_SAME_SCALE = 1e-9  # relative: two calibrations of one budget differ by no more
 
 
 @dataclass(frozen=True)
@@ -76,15 +81,25 @@ class Published:
         What the same noise would be said to give for one record if the exact totals were forgotten.
     private
         Whether its randomness was secure.
+    noisy
+        What was measured, as drawn: everything else follows from it and from public values.
     """
 
     key: ClassVar[str]
+    """What release.json calls the list of results of this kind."""
+    noise_fields: ClassVar[tuple[str, ...]] = ("noise.mechanism", "noise.scale", "noise.claim", "noise.expected_l2")
+    """Fields of its entry in release.json that follow from the noise: said once where the noise is not right."""
+    compared_fields: ClassVar[tuple[str, ...]] = ()
+    """Further fields of its noise, which `stated_mechanism` compares: an earlier version may have used more noise."""
+    derived_fields: ClassVar[tuple[str, ...]] = ("advertised", "noise.naive_l2")
+    """Fields that an earlier version may have computed otherwise."""
 
     name: str
     noise: Noise
     guarantee: Guarantee
     advertised: Tradeoff | None
     private: bool
+    noisy: NDArray[Any] = field(repr=False)
 
     def space(self, request: "Request", scope: Scope) -> QuerySpace:
         """Return the query space in which it was measured."""
@@ -104,11 +119,179 @@ class Published:
             "private": self.private,
         }
 
+    # --- computed again
+
+    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+        """Return its mechanism, by the name that it states, calibrated anew as the request's budget asks.
+
+        What ``auto`` chooses may change from version to version; what was chosen is in the result.
+        """
+        budget = budget_of(request)
+        space = self.space(request, scope)
+        if space.is_zero:
+            return NoNoise.calibrate(space, budget)
+        for law in FOR_RELEASES:
+            if law.name == self.noise.mechanism:
+                return law.calibrate(space, budget)
+        return mechanism_for(space, budget, self.noise.mechanism)
+
+    def faults(self, mechanism: Mechanism) -> Iterator[str]:
+        """Say where it records another mechanism, or less noise, than the one that its plan gives."""
+        name = noise_name(mechanism)
+        if self.noise.mechanism != name:
+            yield f"it records the mechanism {self.noise.mechanism}, but its plan gives {name}"
+        elif self.noise.scale < mechanism.scale * (1 - _SAME_SCALE):
+            yield f"it records noise of scale {self.noise.scale:.6g}, but its plan needs {mechanism.scale:.6g}"
+
+    def stated_mechanism(self, check: "ResultCheck") -> Mechanism | None:
+        """Return the mechanism with the noise that it states; None, and say why, where its budget gives another."""
+        needed, stated = check.mechanism, self.noise.scale
+        if close(stated, needed.scale):
+            return needed
+        if check.findings.current or stated < needed.scale or not needed.scale:
+            if not check.told:
+                check.wrong(f"noise of scale {stated:.6g}, and its budget gives {needed.scale:.6g}")
+            return None
+        # An earlier version used more noise, and all else follows from that.
+        return needed.with_scale(stated)
+
+    def measurement(self, mechanism: Mechanism) -> Measurement:
+        """Return what was measured as the mechanism would have returned it."""
+        return mechanism.measured_again(self.noisy, self.private)
+
+    def published_again(self, check: "ResultCheck", mechanism: Mechanism) -> "Published":
+        """Return what the request publishes of the same measurement."""
+        return check.request.publish(mechanism, self.measurement(mechanism), check.scope, silent)
+
+    def recheck(self, check: "ResultCheck", mechanism: Mechanism) -> "Published":
+        """Compare its numbers with what follows from its noisy values; return it as it is computed again.
+
+        Parameters
+        ----------
+        check
+            What it is computed again from, and where it is noted what does not follow.
+        mechanism
+            The mechanism with the noise that it states.
+        """
+        again = self.published_again(check, mechanism)
+        check.compare_fixed(self, again, mechanism)
+        check.compare_columns(self, again, lambda column: f"a column {column!r} that does not follow from its noise")
+        return again
+
+    def holds_noise(self, column: str) -> bool:
+        """Whether a column of its files holds what was measured."""
+        return column == "noisy"
+
+    def noisy_columns(self, form: Form | None) -> Iterator[str]:
+        """Yield where its noisy values stand: a file, and a column of it."""
+        if self.noise.absent:
+            return
+        for name, columns in self.files(form).items():
+            for column in columns.numbers:
+                if self.holds_noise(column):
+                    yield f"{name} {column}"
+
+    def trusted(self, request: "Request") -> Iterator[Trust]:
+        """Yield what is believed of it besides its noisy values: nothing else that it states follows from the rest."""
+        yield from ()
+
+    def fitted_cells(self, request: "Request", scope: Scope) -> int:
+        """Return how many cells are fitted when it is computed again, which takes the time of a recheck."""
+        return 0
+
+
+def noise_name(mechanism: Mechanism) -> str:
+    """Return what a release calls the noise of a mechanism.
+
+    >>> from semidp.mechanisms.examples import two_way
+    >>> noise_name(mechanism_for(two_way()[0], Budget.gdp(1)))
+    'rounded gaussian'
+    """
+    return NoNoise.name if mechanism.space.is_zero else mechanism.name
+
+
+@dataclass(eq=False)
+class ResultCheck:
+    """What a published result is computed again from, and where it is noted what does not follow.
+
+    Parameters
+    ----------
+    findings
+        What the recheck has found so far.
+    name
+        What the result is called.
+    request, scope
+        What was asked for, and what is public.
+    mechanism
+        The mechanism that the budget gives.
+    form
+        How the cells of the release are written.
+    partition
+        The parts of a release that was carried out part by part; None for others.
+    """
+
+    findings: Findings
+    name: str
+    request: "Request"
+    scope: Scope
+    mechanism: Mechanism
+    form: Form | None
+    partition: Any = None
+
+    def __post_init__(self) -> None:
+        self._before = len(self.findings.wrong)
+
+    @property
+    def told(self) -> bool:
+        """Whether something of this result was found wrong already."""
+        return len(self.findings.wrong) > self._before
+
+    def wrong(self, said: str) -> None:
+        """Note something that this result states and that does not follow."""
+        self.findings.wrong.append(f"{self.name!r} states {said}")
+
+    def compare_fixed(self, result: Published, again: Published, mechanism: Mechanism) -> None:
+        """Compare a measurement that the exact totals fix with what they fix."""
+        if mechanism.space.is_zero and not np.array_equal(result.noisy, again.noisy):
+            self.wrong("a measurement that is not what its exact totals fix")
+
+    def compare_columns(
+        self,
+        result: Published,
+        again: Published,
+        firm: Callable[[str], str | None],
+        others: str = "",
+        tolerance: float = CLOSE,
+    ) -> None:
+        """Compare the columns of all files of a result.
+
+        Parameters
+        ----------
+        result, again
+            The result, and as it is computed again.
+        firm
+            What to say where a column differs; None for a column that an earlier version may have computed otherwise.
+        others
+            What to say of such a column where this version wrote it.
+        tolerance
+            By how much numbers may differ, relative to the largest.
+        """
+        stated = result.files()
+        for name, columns in again.files().items():
+            for column in different_columns(stated[name], columns, tolerance):
+                said = firm(column)
+                if said is not None:
+                    self.wrong(said)
+                elif self.findings.current:
+                    self.wrong(others)
+                else:
+                    self.findings.earlier(f"{name} {column}")
+
 
 def measured_by(name: str, mechanism: Mechanism, private: bool, expected_l2: float | None = None) -> dict[str, Any]:
     """The fields that all results take from a mechanism; its own expected loss unless another is given."""
     noise = Noise(
-        mechanism=NoNoise.name if mechanism.space.is_zero else mechanism.name,
+        mechanism=noise_name(mechanism),
         scale=mechanism.scale,
         claim=mechanism.claim,
         expected_l2=mechanism.expected_l2 if expected_l2 is None else expected_l2,
@@ -181,12 +364,20 @@ class Chargeable(Protocol):
 class Request(Protocol):
     """One thing to release with noise."""
 
-    key: ClassVar[str]
-    """What a plan calls requests of this kind."""
+    @property
+    def key(self) -> str:
+        """The word for requests of this kind in plan files and machine-readable output."""
+
+    counted: ClassVar[str]
+    """The kind of record that it counts: `Dataspace.about` knows what is public about those."""
 
     @property
     def name(self) -> str:
-        """What it is called, and its files."""
+        """Its name, and that of its files."""
+
+    @property
+    def share_name(self) -> str:
+        """Its name where one budget is divided among requests."""
 
     @property
     def budget(self) -> Budget | None:
@@ -199,6 +390,18 @@ class Request(Protocol):
     @property
     def features(self) -> tuple[str, ...]:
         """The features that it uses."""
+
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """The columns of outcomes that it reads, which nothing publishes."""
+
+    @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """The margins whose counts it needs to be exact."""
+
+    @property
+    def tables(self) -> tuple[Any, ...]:
+        """The tables of counts that it asks for, each with `name` and `features`; none for other statistics."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -216,11 +419,99 @@ class Request(Protocol):
     def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> Published:
         """Return what is published: post-processing of the measurement and of public values."""
 
-    def with_budget(self, budget: Budget) -> "Request":
-        """Return the request with another budget."""
+    def with_budget(self, budget: Budget | None) -> Self:
+        """Return the request with another budget, or with none."""
+
+    def with_mechanism(self, name: str) -> Self:
+        """Return the request with another mechanism; itself where it has no choice of one."""
+
+    def dividing(self, budget: Budget) -> "tuple[Request, ...]":
+        """Return requests that spend a budget together: this one, or several that it falls into."""
+
+    def apart(self) -> "tuple[Request, ...]":
+        """Return requests that measure one by one what this one measures together."""
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether it names errors instead of a budget."""
+
+    @property
+    def largest_target(self) -> Fraction:
+        """The largest error that it names."""
+
+    def without_targets(self) -> Self:
+        """Return the request ready to be given a budget."""
+
+    def excess(self, mechanism: Mechanism) -> float:
+        """Return how many times too large its worst error is beside the error that it names."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values."""
+
+
+class RequestDefaults:
+    """What most requests answer alike: one that names no error, asks for no table and reads no outcome."""
+
+    __slots__ = ()
+
+    counted: ClassVar[str] = RECORD
+    """The kind of record that it counts: `Dataspace.about` knows what is public about those."""
+
+    @property
+    def share_name(self: Request) -> str:
+        """Its own name."""
+        return self.name
+
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """No outcome is read."""
+        return ()
+
+    @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """No margin has to be exact."""
+        return ()
+
+    @property
+    def tables(self) -> tuple[Any, ...]:
+        """No table of counts is asked for."""
+        return ()
+
+    @property
+    def has_targets(self) -> bool:
+        """It names no error."""
+        return False
+
+    @property
+    def largest_target(self) -> Fraction:
+        """It names no error."""
+        return Fraction(0)
+
+    def with_budget(self, budget: Budget | None) -> Self:
+        """Return the request with another budget, or with none."""
+        changed: Self = evolve(cast(Any, self), budget=budget)
+        return changed
+
+    def with_mechanism(self, name: str) -> Self:
+        """Return the request with another mechanism."""
+        changed: Self = evolve(cast(Any, self), mechanism=name)
+        return changed
+
+    def dividing(self, budget: Budget) -> tuple[Request, ...]:
+        """Return the request with the whole budget."""
+        return (cast(Request, self.with_budget(budget)),)
+
+    def apart(self) -> tuple[Request, ...]:
+        """Return the request: it measures one thing."""
+        return (cast(Request, self),)
+
+    def without_targets(self) -> Self:
+        """Return the request, which names no error."""
+        return self
+
+    def excess(self, mechanism: Mechanism) -> float:
+        """Return 0: it names no error."""
+        return 0.0
 
 
 def budget_of(request: Request) -> Budget:
@@ -230,8 +521,8 @@ def budget_of(request: Request) -> Budget:
     return request.budget
 
 
-class OwnBudget:
-    """What requests with a budget of their own share: calibration, and an entry in a plan file, a key a field."""
+class PlanEntry:
+    """An entry of a plan file, a key a field."""
 
     __slots__ = ()
 
@@ -243,19 +534,12 @@ class OwnBudget:
     _several_keys: ClassVar[Mapping[str, Sequence[str]]] = {"budget": BUDGET_KEYS}
     """The keys of the fields that an entry spreads over several."""
 
-    def calibrate(self: Request, space: QuerySpace) -> Mechanism:
-        """Return the mechanism that was asked for, or the one with the least expected loss."""
-        return mechanism_for(space, budget_of(self), self.mechanism)
-
-    def with_budget(self, budget: Budget) -> Self:
-        """Return the request with another budget."""
-        changed: Self = evolve(cast(Any, self), budget=budget)
-        return changed
-
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values: what is not asked for is left out."""
-        fields = ((name, getattr(self, name)) for name in self._written)
-        return {key: part for name, value in fields for key, part in self._entry(name, value).items()}
+        entry: dict[str, Any] = {}
+        for name in self._written:
+            entry |= self._entry(name, getattr(self, name))
+        return entry
 
     def _entry(self, name: str, value: Any) -> dict[str, Any]:
         if isinstance(value, Budget):
@@ -266,7 +550,10 @@ class OwnBudget:
     @classmethod
     def _keys(cls) -> set[str]:
         """The keys that an entry may have."""
-        return {key for name in cls._written for key in cls._several_keys.get(name, (name,))}
+        keys: set[str] = set()
+        for name in cls._written:
+            keys.update(cls._several_keys.get(name, (name,)))
+        return keys
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -275,12 +562,30 @@ class OwnBudget:
         if any(name not in value for name in cls._needs) or not isinstance(value.get("by", ()), (list, tuple)):
             needs = " and ".join(f"{name} = {how}" for name, how in cls._needs.items())
             raise InputError(f"a {cls.key} of a plan needs {needs}")
-        found: Self = cast(Any, cls)(**cls._fields(value))
-        return found
+        request: Self = cast(Any, cls)(**cls._fields(value))
+        return request
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
         return {**{name: value[name] for name in cls._written if name in value}, "budget": Budget.stated(value)}
+
+
+class OwnBudget(PlanEntry, RequestDefaults):
+    """A request with a budget of its own and an entry in a plan file, a key a field."""
+
+    __slots__ = ()
+
+    def calibrate(self: Request, space: QuerySpace) -> Mechanism:
+        """Return the mechanism that was asked for, or the one with the least expected loss."""
+        return mechanism_for(space, budget_of(self), self.mechanism)
+
+
+def entries_of(document: Mapping[str, Any], key: str) -> list[Any]:
+    """Return a list of a plan file; refuse what is none."""
+    entries = document.get(key, [])
+    if not isinstance(entries, (list, tuple)):
+        raise InputError(f"{key} of a plan is a list, not {str(entries)[:40]!r}")
+    return list(entries)
 
 
 def checked_budget(value: Budget | None) -> Budget | None:
@@ -318,7 +623,25 @@ def member(kind: type[Choice], value: str, name: str) -> Choice:
     return kind(str(value))
 
 
-QueryReader = Callable[[Mapping[str, Any], Dataspace, Adjacency], QuerySpace]
+ResultReader = Callable[[Mapping[str, Any], Any, Scope, StoredFiles], Published]
+"""Reads what `Published.to_json` and `Published.files` wrote, of a request of the plan."""
+
+
+class Attackable(Protocol):
+    """A printed result that an audit can attack: it draws outputs again, from public values alone."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it claims."""
+
+    def worst_pair(self) -> Pair:
+        """Return two values of adjacent datasets."""
+
+    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[Any]:
+        """Return many independent outputs for one value."""
+
+
+QueryReader = Callable[[Mapping[str, Any], Datasets, Adjacency], QuerySpace]
 """Reads what `QuerySpace.query` wrote, under any exact statistics and adjacency."""
 
 
@@ -330,15 +653,57 @@ class Kind:
     ----------
     place
         Where its requests stand among those of a plan.
-    requests
-        What a plan may ask for, by the key of its list in a plan file.
+    key
+        The list of its requests in a plan file.
+    asked
+        The classes that a plan takes; the first reads an entry of a plan file.
     queries
         How a recorded query is read, by the kind that the record states.
     laws
         The mechanisms that measure it, where they are its own; additive noise otherwise.
+    results
+        How a published result is read, by the key of its list in release.json.
+    always_listed
+        The keys of lists that release.json has even where they are empty.
+    printed
+        How a result is read that a command printed as JSON, by a key that only such a document has.
+    plan_keys
+        What it may have at the top of a plan file beside its list.
+    gather
+        Turns what a plan was given into its requests.
+    read_plan, write_plan
+        How its requests are read from a plan file and written to it, where an entry each is not all.
     """
 
     place: int
-    requests: Mapping[str, type[OwnBudget]]
-    queries: Mapping[str, QueryReader]
+    key: str
+    asked: tuple[type[Any], ...] = ()
+    queries: Mapping[str, QueryReader] = field(default_factory=dict)
     laws: tuple[type[Mechanism], ...] = ()
+    results: Mapping[str, ResultReader] = field(default_factory=dict)
+    always_listed: tuple[str, ...] = ()
+    printed: Mapping[str, Callable[[Mapping[str, Any]], "Attackable"]] = field(default_factory=dict)
+    plan_keys: tuple[str, ...] = ()
+    gather: Callable[[Sequence[Any]], Sequence[Request]] = tuple
+    read_plan: Callable[[Mapping[str, Any]], Sequence[Request]] | None = None
+    write_plan: Callable[[Sequence[Any]], dict[str, Any]] | None = None
+
+    @property
+    def recorded_laws(self) -> tuple[type[Mechanism], ...]:
+        """The mechanisms that the record of a measurement may name: what measures it, or no noise at all."""
+        return (*(self.laws or (*FOR_RELEASES, ResidualMechanism)), NoNoise)
+
+    def read(self, document: Mapping[str, Any]) -> Sequence[Request]:
+        """Return its requests of a plan file."""
+        if self.read_plan is not None:
+            return self.read_plan(document)
+        if not self.asked:
+            return ()
+        reader: type[PlanEntry] = self.asked[0]
+        return [cast(Request, reader.from_json(entry)) for entry in entries_of(document, self.key)]
+
+    def write(self, requests: Sequence[Request]) -> dict[str, Any]:
+        """Return its requests as a plan file has them."""
+        if self.write_plan is not None:
+            return self.write_plan(requests)
+        return {self.key: [request.to_json() for request in requests]} if self.asked else {}

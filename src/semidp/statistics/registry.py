@@ -6,23 +6,18 @@ are read. Folders are imported when they are first asked for.
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from semidp.core.exact import positive
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets
 from semidp.errors import InputError, Refused, SemidpError
-from semidp.mechanisms.base import Mechanism, NoNoise
-from semidp.mechanisms.pure import KNormMechanism
-from semidp.mechanisms.residuals import ResidualMechanism
-from semidp.mechanisms.selection import FOR_RELEASES
+from semidp.mechanisms.base import Mechanism
 from semidp.queries.base import QuerySpace
-from semidp.queries.products import ProductSpace
-from semidp.statistics.protocol import Kind, OwnBudget
+from semidp.statistics.protocol import Attackable, Kind, Request, ResultReader
 
 _registered: list[Kind] = []
 
@@ -43,48 +38,112 @@ def _built_in() -> tuple[Kind, ...]:
 def kinds() -> tuple[Kind, ...]:
     """Return every kind of statistic, in the order of a plan's requests.
 
-    >>> [key for kind in kinds() for key in kind.requests]
+    >>> [kind.key for kind in kinds()]
     ['table', 'group', 'regression', 'quantile']
     """
     return tuple(sorted((*_built_in(), *_registered), key=lambda kind: kind.place))
 
 
-def request_types() -> dict[str, type[OwnBudget]]:
-    """Return what a plan may ask for, by the key of its list in a plan file."""
-    return {key: request for kind in kinds() for key, request in kind.requests.items()}
+def gathered(asked: Iterable[Any]) -> tuple[Request, ...]:
+    """Return the requests of a plan, kind by kind; refuse what no statistic knows."""
+    requests: list[Request] = []
+    left = list(asked)
+    for kind in kinds():
+        requests += kind.gather([item for item in left if isinstance(item, kind.asked)])
+        left = [item for item in left if not isinstance(item, kind.asked)]
+    if left:
+        raise InputError(f"ask for table(...), mean(...), median(...) or regression(...), not for {left[0]!r}")
+    return tuple(requests)
 
 
-def query_space(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> QuerySpace:
+def requests_from(document: Mapping[str, Any]) -> list[Request]:
+    """Return everything that a plan file asks for."""
+    requests: list[Request] = []
+    for kind in kinds():
+        requests += kind.read(document)
+    return requests
+
+
+def plan_entries(requests: Iterable[Request]) -> dict[str, Any]:
+    """Return requests as a plan file has them, kind by kind."""
+    every = list(requests)
+    entries: dict[str, Any] = {}
+    for kind in kinds():
+        entries |= kind.write([request for request in every if isinstance(request, kind.asked)])
+    return entries
+
+
+def plan_keys() -> set[str]:
+    """Return the keys at the top of a plan file that ask for statistics."""
+    keys: set[str] = set()
+    for kind in kinds():
+        if kind.asked:
+            keys.update((kind.key, *kind.plan_keys))
+    return keys
+
+
+def result_readers() -> dict[str, ResultReader]:
+    """Return how published results are read, by the keys of their lists in release.json.
+
+    >>> list(result_readers())
+    ['tables', 'products', 'groups', 'regressions', 'quantiles']
+    """
+    return {key: reader for kind in kinds() for key, reader in kind.results.items()}
+
+
+def always_listed() -> set[str]:
+    """Return the keys of lists that release.json has even where they are empty."""
+    return {key for kind in kinds() for key in kind.always_listed}
+
+
+def printed_result(document: Mapping[str, Any]) -> Attackable | None:
+    """Return the result that a command printed as JSON; None where the document is something else."""
+    for kind in kinds():
+        for key, reader in kind.printed.items():
+            if key in document:
+                return reader(document)
+    return None
+
+
+def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
     """Return the space of a query that `QuerySpace.query` wrote, under any exact statistics and adjacency.
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.spaces.dataspace import Margin, Dataspace
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.outcomes.spaces import sum_space
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
-    >>> query_space(space.query(), public, Adjacency(1)).l2
+    >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> query_space(space.query(), public, Ball(1)).l2
     100.0
-    >>> query_space({"kind": "opinion"}, public, Adjacency(1))
+    >>> query_space({"kind": "opinion"}, public, Ball(1))
     Traceback (most recent call last):
     semidp.errors.Refused: this version of semidp knows no query 'opinion': it cannot be recomputed
     """
-    kind = str(query.get("kind"))
-    reader = next((found.queries[kind] for found in kinds() if kind in found.queries), None)
-    if reader is None:
-        raise Refused(f"this version of semidp knows no query {kind!r}: it cannot be recomputed")
+    name = str(query.get("kind"))
+    reader = _kind_of(query).queries[name]
     try:
         return reader(query, dataspace, adjacency)
     except SemidpError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise InputError(f"the record of a query of {kind} is damaged: it cannot be recomputed") from None
+        raise InputError(f"the record of a query of {name} is damaged: it cannot be recomputed") from None
 
 
-def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> Mechanism:
+def _kind_of(query: Mapping[str, Any]) -> Kind:
+    """Return the statistic whose query was recorded."""
+    name = str(query.get("kind"))
+    for kind in kinds():
+        if name in kind.queries:
+            return kind
+    raise Refused(f"this version of semidp knows no query {name!r}: it cannot be recomputed")
+
+
+def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> Mechanism:
     """Return the mechanism of a record under any exact statistics and adjacency.
 
     The noise is added to the query whatever is exact, and its curve follows from its scale and from the norms of the
@@ -102,6 +161,7 @@ def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacen
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.mechanisms.pure import LaplaceMechanism
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.core.tradeoff.budget import Budget
@@ -109,30 +169,17 @@ def recorded(record: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacen
     >>> record = LaplaceMechanism.calibrate(space, Budget.pure(1)).record()
     >>> record["noise"]
     {'law': 'laplace', 'b': '4'}
-    >>> recorded(record, space.dataspace, Adjacency(2)).tradeoff.epsilon(0)
+    >>> recorded(record, space.dataspace, Ball(2)).tradeoff.epsilon(0)
     1.0
     """
     query, noise = record.get("query"), record.get("noise")
     if not isinstance(query, Mapping) or not isinstance(noise, Mapping):
         raise Refused("the query of this measurement was not recorded: it cannot be recomputed")
-    numbers = {str(name): value for name, value in noise.items() if name != "law"}
-    additive: tuple[type[Mechanism], ...] = (*FOR_RELEASES, ResidualMechanism)
-    laws: list[type[Mechanism]] = [*additive, *(law for statistic in kinds() for law in statistic.laws), NoNoise]
-    kind = next((law for law in laws if law.name == noise.get("law")), None)
-    if kind is None or kind is KNormMechanism:
-        raise Refused(f"noise of the law {noise.get('law')!r} is not known under other exact statistics")
+    name = noise.get("law")
+    if not any(law.name == name and law.known_elsewhere for kind in kinds() for law in kind.recorded_laws):
+        raise Refused(f"noise of the law {name!r} is not known under other exact statistics")
     space = query_space(query, dataspace, adjacency)
-    statistic = next(found for found in kinds() if query["kind"] in found.queries)
-    if kind is not NoNoise and kind not in (statistic.laws or additive):
-        raise InputError(f"the record of {kind.name} noise is damaged: it cannot be recomputed")
-    if isinstance(space, ProductSpace) and noise.get("law") == ResidualMechanism.name:
-        try:
-            return ResidualMechanism.from_record(space, noise)
-        except (KeyError, TypeError, AttributeError):
-            raise InputError("the record of noise on residuals is damaged: it cannot be recomputed") from None
-    if kind is NoNoise and not space.is_zero:
-        raise Refused("this table was published exactly because others fixed it, and here they do not fix it")
-    try:
-        return kind(space, **{name: positive(value, name) for name, value in numbers.items()})
-    except TypeError:
-        raise InputError(f"the record of {kind.name} noise is damaged: it cannot be recomputed") from None
+    for law in _kind_of(query).recorded_laws:
+        if law.name == name:
+            return law.from_record(space, noise)
+    raise InputError(f"the record of {name} noise is damaged: it cannot be recomputed")

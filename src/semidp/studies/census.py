@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp import Adjacency, Dataspace, Guarantee, zcdp
+from semidp import Adjacency, Ball, Dataspace, Guarantee, zcdp
 from semidp.accounting.conversions import zcdp_epsilon_paper
 from semidp.output.plots.style import BLUE, GREY, ORANGE, Figure, drawing, plain_numbers
 from semidp.studies.base import PAPER, Settings, Tidy
@@ -167,7 +167,7 @@ def guarantee(a: int = 2) -> Guarantee:
     >>> guarantee().tradeoff.rho
     Fraction(256, 25)
     """
-    return Guarantee(Dataspace.described(STATE_TOTALS), Adjacency(a), zcdp(ROUNDED["persons"]).group(a))
+    return Guarantee(Dataspace.described(STATE_TOTALS), Ball(a), zcdp(ROUNDED["persons"]).group(a))
 
 
 def exchange_guarantee() -> Guarantee:

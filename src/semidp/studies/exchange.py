@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp import Adjacency, Dataspace, Feature, Margin, Schema, Table, sensitivity_space
+from semidp import Ball, Dataspace, Exchange, Feature, Margin, Schema, Table, sensitivity_space
 from semidp.output.plots.style import BLUE, ORANGE, Figure, drawing
 from semidp.studies.base import PAPER, Settings, Tidy
 
@@ -43,7 +43,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     for q in range(1, MOST + 1):
         beside, alone = blocks(q, unpublished=True), blocks(q, unpublished=False)
         for name, public, released in zip(TITLES, (beside, beside, alone), (None, ("u",), None), strict=True):
-            for adjacency in (Adjacency(q + 1), Adjacency.exchange(public)):
+            for adjacency in (Ball(q + 1), Exchange.of(public)):
                 space = sensitivity_space(public, adjacency, released)
                 row: dict[str, Any] = {"table": name, "q": q, "adjacency": str(adjacency.kind)}
                 loss = math.sqrt(space.l2_squared * space.dimension)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp import Adjacency, Budget, Table, sensitivity_space
+from semidp import Ball, Budget, Table, sensitivity_space
 from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.gaussian import ContinuousGaussianMechanism
 from semidp.noise.randomness import SeededRandomness
@@ -20,7 +20,7 @@ from semidp.studies.naive import NaiveGaussian
 
 SIZES = range(2, 11)
 MU = Fraction(1, 10)
-VARIANTS = {"as-published": Adjacency(2), "correct": Adjacency(3)}
+VARIANTS = {"as-published": Ball(2), "correct": Ball(3)}
 """The adjacency that each variant's noise is scaled to; the claim is about A_3 in both."""
 
 SEMI, NAIVE = "semi", "naive"
@@ -66,7 +66,7 @@ def mechanisms(table: Table) -> Iterator[tuple[str, str, Mechanism]]:
     for variant, adjacency in VARIANTS.items():
         space = sensitivity_space(dataspace, adjacency)
         yield SEMI, variant, ContinuousGaussianMechanism.calibrate(space, budget)
-        yield NAIVE, variant, NaiveGaussian.calibrate(sensitivity_space(dataspace, Adjacency(3)), budget)
+        yield NAIVE, variant, NaiveGaussian.calibrate(sensitivity_space(dataspace, Ball(3)), budget)
 
 
 def expected_loss(mechanism: Mechanism) -> float:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp import (
-    Adjacency,
     Alternative,
+    Ball,
     Budget,
     Dataspace,
     Margin,
@@ -105,7 +105,7 @@ class World:
             within = ["stratum"] if strata > 1 else []
             table = table_of(self.counts if within else self.counts[..., 0])
             public = Dataspace.of(table, [Margin("row", *within), Margin("column", *within)])
-            space = sensitivity_space(public, Adjacency(semi_adjacency(public).bound))
+            space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
             if not space.is_zero:
                 break
         self.mechanism: Mechanism = calibrated(mechanism, space, budget)

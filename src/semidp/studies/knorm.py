@@ -12,7 +12,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from semidp import Adjacency, Budget, Table, sensitivity_space
+from semidp import Ball, Budget, Table, sensitivity_space
 from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.knorm.base import knorm_noise
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
@@ -79,7 +79,7 @@ def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple
     naive-linf as-published (5, 3, 3)
     """
     dataspace, budget = both_margins(table), Budget.pure(epsilon)
-    three = sensitivity_space(dataspace, Adjacency(3))
+    three = sensitivity_space(dataspace, Ball(3))
     randomness = SeededRandomness(int(source.integers(2**62)))
 
     def added(mechanism: Mechanism) -> Draw:
@@ -99,7 +99,7 @@ def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple
     yield "naive-linf", "correct", added(linf)
     if table.schema.shape[0] not in PUBLISHED_SIZES:
         return
-    four_cells = KNormMechanism.calibrate(sensitivity_space(dataspace, Adjacency(2)), budget).placed.ball
+    four_cells = KNormMechanism.calibrate(sensitivity_space(dataspace, Ball(2)), budget).placed.ball
     yield "knorm", "as-published", lambda size: published_noise(four_cells, epsilon, size, source)
     yield "naive-l1", "as-published", added(l1)
     yield "naive-l2", "as-published", added(l2)

@@ -19,7 +19,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, gaussian
 from semidp.errors import InputError
 from semidp.mechanisms.base import ClaimKind, Mechanism, cell_weights, check_request, epsilon_of, root_up
-from semidp.mechanisms.knorm.base import Ball
+from semidp.mechanisms.knorm.base import NormBall
 from semidp.noise.randomness import Randomness, generator
 from semidp.queries.base import QuerySpace
 
@@ -178,7 +178,7 @@ class NaiveGaussian(NaiveMechanism):
         return self.scale * generator(randomness).standard_normal(self.space.shape)
 
 
-def published_noise(ball: Ball, epsilon: Fraction, size: int, source: Generator) -> Floats:
+def published_noise(ball: NormBall, epsilon: Fraction, size: int, source: Generator) -> Floats:
     """Draw the noise behind the paper's K-norm figure, radius Gamma(s, rate ε): **not private for any ε**.
 
     With a uniform point of K this density is ``∝ ∫_{ε||v||}^∞ e^-x / x dx``, unbounded at 0: seeing a value that a

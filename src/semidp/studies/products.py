@@ -8,7 +8,7 @@ import itertools
 import math
 from typing import Any
 
-from semidp import Budget, Feature, Plan, Prepared, ProductRequest, TableRequest, prepare, sensitivity_space
+from semidp import Budget, Feature, Plan, Prepared, TableRequest, TablesRequest, prepare, sensitivity_space
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.plots.style import BLUE, GREY, ORANGE, Figure, drawing
 from semidp.studies.base import PAPER, Settings, Tidy
@@ -25,8 +25,8 @@ def workload(promise: str) -> Prepared:
     3
     """
     features = [Feature(name, [str(level) for level in range(size)]) for name, size in zip(NAMES, SIZES, strict=True)]
-    pairs = ProductRequest([TableRequest(pair) for pair in itertools.combinations(NAMES, 2)], Budget.gdp(1))
-    plan = Plan(invariants=NAMES[:2], features=features, product=pairs, adjacency=PROMISES[promise])
+    pairs = TablesRequest([TableRequest(pair) for pair in itertools.combinations(NAMES, 2)], Budget.gdp(1))
+    plan = Plan([pairs], NAMES[:2], features, adjacency=PROMISES[promise])
     cells = itertools.product(*(feature.levels for feature in features))
     return prepare(plan, dict(zip(NAMES, map(list, zip(*cells, strict=True)), strict=True)))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Adjacency, Budget, TableSpace, sensitivity_space
+from semidp import Ball, Budget, TableSpace, sensitivity_space
 from semidp.mechanisms.pure import KNormMechanism
 from semidp.output.plots.style import BLUE, GREY, ORANGE, Figure, drawing
 from semidp.studies.base import PAPER, Settings, Tidy, both_margins, table_of
@@ -28,7 +28,7 @@ def space(a: int, shape: tuple[int, int] = SHAPE) -> TableSpace:
     >>> [(space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf) for a in (2, 3)]
     [(4, 4, 1), (6, 6, 1)]
     """
-    return sensitivity_space(both_margins(table_of(np.full(shape, 3))), Adjacency(a))
+    return sensitivity_space(both_margins(table_of(np.full(shape, 3))), Ball(a))
 
 
 def compute(settings: Settings = PAPER) -> Tidy:

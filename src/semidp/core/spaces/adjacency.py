@@ -4,18 +4,20 @@ a(t) is how many records must move together so that one of them can be anything 
 exact where a closed form or a listing exists, with a worked witness; a function of the published t, never of the data.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import LARGEST_MASK, Totals, maximal
 from semidp.core.notebook import facts
+from semidp.core.spaces.adjacency_words import AdjacencyWords, BallWords, ExchangeWords
 from semidp.core.spaces.cover import worst_cover
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.spaces.graver import MOST_CELLS, graver_basis
 from semidp.core.spaces.listing import cells, datasets, fiber
@@ -31,81 +33,135 @@ _FEW_CELLS = 20  # where a closed form is known, a Graver basis is computed to i
 
 
 class AdjacencyKind(StrEnum):
-    """Which pairs of datasets an adjacency protects.
-
-    ``ball``: all that differ in at most `a` records. ``exchange``: one person and those who hand over the published
-    values that the person takes. Neither is the other: docs/exchange.md.
-    """
+    """How files name the pairs of datasets that an adjacency protects: `Ball` or `Exchange`."""
 
     ball = "ball"
     exchange = "exchange"
 
 
-@dataclass(frozen=True, repr=False)
-class Adjacency:
-    """Which datasets must be hard to tell apart: the ball A_a, or the exchanges of one person.
+@dataclass(frozen=True)
+class Adjacency(ABC):
+    """Which datasets must be hard to tell apart: a `Ball`, or an `Exchange`. Neither is the other (docs/exchange.md).
 
-    A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace one). Exchange: one
-    arises from the other when one person takes any possible value and others do no more than hand over the published
-    values for it (`spaces.exchange`); `a` is then the most records that one exchange changes, and every exchange
-    lies in A_a of the same dataspace.
+    Attributes
+    ----------
+    a
+        The most records in which two adjacent datasets differ.
+    kind
+        How files name the relation.
+    protects_groups
+        Whether any `a` records are protected that change at once.
 
-    >>> Adjacency(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
-    True
-    >>> from semidp.core.spaces.dataspace import Margin
-    >>> from semidp.core.tables.features import Feature
-    >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 1], [0, 1]])
-    >>> public = Dataspace.of(table, [Margin("sex")])
-    >>> exchange = Adjacency.exchange(public)
-    >>> exchange
-    Adjacency(a=2, kind='exchange')
-    >>> one, swapped = [("f", "y"), ("f", "n"), ("m", "n")], [("m", "y"), ("f", "n"), ("f", "n")]
-    >>> both_ill = [("f", "n"), ("f", "y"), ("m", "n")]  # two people change their illness: in A_2, and no exchange
-    >>> exchange.adjacent(one, swapped, public), exchange.adjacent(one, both_ill, public)
-    (True, False)
+    Examples
+    --------
+    >>> Adjacency.from_json({"metric": "hamming", "a": 3}), Adjacency.from_json({"kind": "exchange", "a": 3})
+    (Ball(a=3), Exchange(a=3))
     """
 
     a: int
-    kind: AdjacencyKind = AdjacencyKind.ball
+    kind: ClassVar[AdjacencyKind]
+    protects_groups: ClassVar[bool]
 
     def __post_init__(self) -> None:
         if isinstance(self.a, bool) or not isinstance(self.a, int) or self.a < 0:
             raise InputError(f"the adjacency parameter a must be a whole number of at least 0, not {self.a}")
-        if self.kind not in list(AdjacencyKind):
-            raise InputError(f"the kind of an adjacency is ball or exchange, not {str(self.kind)[:40]!r}")
-        object.__setattr__(self, "kind", AdjacencyKind(self.kind))
-
-    @classmethod
-    def exchange(cls, dataspace: Dataspace) -> "Adjacency":
-        """Return exchange adjacency for a dataspace; refuse one whose margins overlap or whose zeros tie a margin."""
-        return cls(Blocks.of(dataspace).reach, AdjacencyKind.exchange)
 
     @property
-    def is_exchange(self) -> bool:
-        """Whether exchanges are compared, and not all datasets that differ in at most `a` records."""
-        return self.kind is AdjacencyKind.exchange
-
-    def __repr__(self) -> str:
-        return f"Adjacency(a={self.a}, kind='exchange')" if self.is_exchange else f"Adjacency(a={self.a})"
+    @abstractmethod
+    def words(self) -> AdjacencyWords:
+        """What the relation is called in messages and reports."""
 
     def __str__(self) -> str:
-        if self.a == 0:
-            return "exchange (nobody can change)" if self.is_exchange else "no records"
-        records = "1 record" if self.a == 1 else f"{self.a} records"
-        return f"exchange (up to {records})" if self.is_exchange else f"any {records}"
+        return self.words.name
+
+    @abstractmethod
+    def adjacent(
+        self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
+    ) -> bool:
+        """Whether two small datasets, as lists of labelled records, are adjacent."""
+
+    @abstractmethod
+    def neighbours(self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace) -> list[tuple[tuple[str, ...], ...]]:
+        """Return the datasets of a small dataspace that are adjacent to one of them, without itself."""
+
+    @abstractmethod
+    def check(self, dataspace: Dataspace) -> None:
+        """Refuse a dataspace on which the relation is not defined."""
+
+    def covers(self, dataspace: Datasets, other: "Adjacency", other_space: Datasets) -> bool:
+        """Whether every pair of `other` in its dataspace is provably a pair of this relation: IND' ⊆ IND."""
+        return other.differ(other_space) <= self.a and other_space.is_within(dataspace)
+
+    def differ(self, dataspace: Datasets) -> int:
+        """Return the most records in which two adjacent datasets of a dataspace differ."""
+        return self.a if dataspace.n is None else min(self.a, dataspace.n)
+
+    @abstractmethod
+    def steps(self, other: "Adjacency") -> int | None:
+        """Return how many steps of this relation join the pairs of another one in D_t, None where that is not known."""
+
+    @abstractmethod
+    def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Return the largest change of the sums of an outcome between 0 and 1 by published groups.
+
+        Parameters
+        ----------
+        counts
+            The published counts of each set of groups; the change has the same shapes, flat.
+        """
+
+    @abstractmethod
+    def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
+        """Return how many values of an outcome are replaced in each group at most, groups without any left out."""
+
+    def mark(self) -> dict[str, str]:
+        """Return what tells the relation from a ball beside its number in a release's JSON."""
+        return {} if self.kind is AdjacencyKind.ball else {"kind": str(self.kind)}
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the relation as plain values."""
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "Adjacency":
+        """Read what `to_json` wrote; without a kind it is a ball, as before there were two kinds."""
+        return Adjacency.named(value.get("kind", AdjacencyKind.ball), value["a"])
+
+    @staticmethod
+    def named(kind: str, a: int) -> "Adjacency":
+        """Return the relation that files call `kind`.
+
+        >>> Adjacency.named("exchange", 2)
+        Exchange(a=2)
+        """
+        for relation in (Ball, Exchange):
+            if relation.kind == kind:
+                return relation(a)
+        raise InputError(f"the kind of an adjacency is ball or exchange, not {str(kind)[:40]!r}")
+
+
+@dataclass(frozen=True)
+class Ball(Adjacency):
+    """A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace one).
+
+    >>> Ball(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
+    True
+    >>> print(Ball(2))
+    any 2 records
+    """
+
+    kind: ClassVar[AdjacencyKind] = AdjacencyKind.ball
+    protects_groups: ClassVar[bool] = True
+
+    @property
+    def words(self) -> AdjacencyWords:
+        """What the relation is called in messages and reports."""
+        return BallWords(self.a)
 
     def adjacent(
         self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
     ) -> bool:
-        """Whether two small datasets, as lists of labelled records, are adjacent; exchange needs their dataspace."""
-        if self.is_exchange:
-            if dataspace is None:
-                raise InputError(
-                    "whether two datasets are exchanges depends on what is published: give their dataspace"
-                )
-            blocks = Blocks.of(dataspace)
-            return blocks.adjacent(blocks.coded(one), blocks.coded(other))
+        """Whether two datasets, as lists of labelled records, differ in at most `a` of them."""
         try:
             return sum(x != y for x, y in zip(one, other, strict=True)) <= self.a
         except ValueError:
@@ -120,32 +176,145 @@ class Adjacency:
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 0], [0, 1]])
         >>> public = Dataspace.of(table, [Margin("sex")])
         >>> records = [("f", "y"), ("m", "n")]
-        >>> len(Adjacency(2).neighbours(records, public)), len(Adjacency.exchange(public).neighbours(records, public))
+        >>> len(Ball(2).neighbours(records, public)), len(Exchange.of(public).neighbours(records, public))
         (7, 5)
         """
-        if self.is_exchange:
-            blocks = Blocks.of(dataspace)
-            records = blocks.coded(dataset)
-            if not blocks.contains(records):
-                raise InputError("the dataset does not have the published totals of the dataspace")
-            return sorted(map(blocks.labelled, blocks.neighbours(records)))
         mine = tuple(map(tuple, dataset))
         return [other for other in datasets(dataspace) if other != mine and self.adjacent(mine, other)]
 
+    def check(self, dataspace: Dataspace) -> None:
+        """Accept every dataspace: records can differ in all of them."""
+
+    def steps(self, other: Adjacency) -> int | None:
+        """Return None: what lies between two datasets of D_t need not agree with what is exact."""
+        return None
+
+    def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Return a records of the largest groups that go from 0 to 1.
+
+        >>> Ball(3).changed_sums([np.array([5, 2]), np.array([1, 4, 2])])
+        [array([3, 0]), array([0, 3, 0])]
+        """
+        moves = []
+        for sizes in counts:
+            flat = sizes.ravel()
+            order = np.argsort(-flat, kind="stable")
+            before = np.cumsum(flat[order]) - flat[order]
+            move = np.zeros(flat.shape, dtype=np.int64)
+            move[order] = np.clip(min(self.a, int(flat.sum())) - before, 0, flat[order])
+            moves.append(move)
+        return moves
+
+    def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
+        """Return the records of `changed_sums`: a records replace as many values."""
+        return [k for move in self.changed_sums(counts) for k in move[move > 0].tolist()]
+
     def to_json(self) -> dict[str, Any]:
-        """Return the relation as plain values; a ball is written as before there were two kinds."""
-        if self.is_exchange:
-            return {"kind": "exchange", "a": self.a}
+        """Return the relation as plain values, written as before there were two kinds."""
         return {"metric": "hamming", "a": self.a}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Adjacency":
-        """Read what `to_json` wrote; without a kind it is a ball.
 
-        >>> Adjacency.from_json(Adjacency(3).to_json()), Adjacency.from_json({"kind": "exchange", "a": 3})
-        (Adjacency(a=3), Adjacency(a=3, kind='exchange'))
+@dataclass(frozen=True)
+class Exchange(Adjacency):
+    """The exchanges of one person: others do no more than hand over the published values that the person takes.
+
+    One dataset arises from the other when one person takes any possible value, and for each published block that
+    changes one other record takes over the old value (`spaces.exchange`). `a` is the most records that one exchange
+    changes; every exchange lies in A_a of the same dataspace.
+
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.counts import Table
+    >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 1], [0, 1]])
+    >>> public = Dataspace.of(table, [Margin("sex")])
+    >>> exchange = Exchange.of(public)
+    >>> exchange
+    Exchange(a=2)
+    >>> one, swapped = [("f", "y"), ("f", "n"), ("m", "n")], [("m", "y"), ("f", "n"), ("f", "n")]
+    >>> both_ill = [("f", "n"), ("f", "y"), ("m", "n")]  # two people change their illness: in A_2, and no exchange
+    >>> exchange.adjacent(one, swapped, public), exchange.adjacent(one, both_ill, public)
+    (True, False)
+    """
+
+    kind: ClassVar[AdjacencyKind] = AdjacencyKind.exchange
+    protects_groups: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, dataspace: Datasets) -> "Exchange":
+        """Return the exchanges of a dataspace; refuse one whose margins overlap or whose zeros tie a margin."""
+        return cls(Blocks.of(dataspace).reach)
+
+    @property
+    def words(self) -> AdjacencyWords:
+        """What the relation is called in messages and reports."""
+        return ExchangeWords(self.a)
+
+    def adjacent(
+        self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
+    ) -> bool:
+        """Whether two small datasets, as lists of labelled records, are exchanges of each other in their dataspace."""
+        if dataspace is None:
+            raise InputError("whether two datasets are exchanges depends on what is published: give their dataspace")
+        blocks = Blocks.of(dataspace)
+        return blocks.adjacent(blocks.coded(one), blocks.coded(other))
+
+    def neighbours(self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace) -> list[tuple[tuple[str, ...], ...]]:
+        """Return the datasets of a small dataspace that are exchanges of one of them, without itself."""
+        blocks = Blocks.of(dataspace)
+        records = blocks.coded(dataset)
+        if not blocks.contains(records):
+            raise InputError("the dataset does not have the published totals of the dataspace")
+        return sorted(map(blocks.labelled, blocks.neighbours(records)))
+
+    def check(self, dataspace: Dataspace) -> None:
+        """Refuse margins that share a feature and structural zeros that tie one to anything else."""
+        Blocks.of(dataspace)
+
+    def covers(self, dataspace: Datasets, other: Adjacency, other_space: Datasets) -> bool:
+        """Whether `other` has the same exchanges, or what one record does alone; pairs of more are never covered."""
+        if other.differ(other_space) > 1:
+            return other.kind is self.kind and dataspace == other_space
+        return super().covers(dataspace, other, other_space)
+
+    def steps(self, other: Adjacency) -> int | None:
+        """Return a for A_a: datasets of D_t that differ in k records are joined by at most k exchanges.
+
+        Over the records that differ each block has the same published values in both, so that carriers can be found
+        among them, and each step mends one.
         """
-        return cls(value["a"], value.get("kind", AdjacencyKind.ball))
+        return other.a if isinstance(other, Ball) else None
+
+    def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Return a swap between two groups of each set that has two, or one outcome that changes alone.
+
+        >>> Exchange(2).changed_sums([np.array([5, 2]), np.array([7])])
+        [array([ 1, -1]), array([0])]
+        """
+        inhabited = [np.flatnonzero(sizes) for sizes in counts]
+        several = sum(len(groups) > 1 for groups in inhabited)
+        single = sum(len(groups) == 1 for groups in inhabited)
+        swaps = several >= single  # carriers bring the upper bound along; else the outcome changes in place
+        moves = []
+        for sizes, groups in zip(counts, inhabited, strict=True):
+            move = np.zeros(sizes.size, dtype=np.int64)
+            if not swaps:
+                move[groups[:1]] = 1
+            elif len(groups) > 1:
+                move[groups[:2]] = [1, -1]
+            moves.append(move)
+        return moves
+
+    def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
+        """Return one value in two groups of each set that has two, and in the only group of any other: 2p + p'.
+
+        >>> Exchange(2).replaced_values([np.array([5, 2]), np.array([7])])
+        [1, 1, 1]
+        """
+        return [1 for sizes in counts for _ in range(min(int((sizes > 0).sum()), 2))]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the relation as plain values."""
+        return {"kind": "exchange", "a": self.a}
 
 
 @dataclass(frozen=True)
@@ -193,7 +362,7 @@ class SemiAdjacency:
         }
 
 
-def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
+def semi_adjacency(dataspace: Datasets) -> SemiAdjacency:
     """Return the semi-adjacent parameter a(t) of a dataspace.
 
     Worst case: the maximum over X in D_t, records x of X and values y possible for it, of
@@ -218,7 +387,7 @@ def semi_adjacency(dataspace: Dataspace) -> SemiAdjacency:
     >>> print(found.witness)
     (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
     """
-    if dataspace.schema is None:
+    if not isinstance(dataspace, Dataspace):
         raise InputError("a(t) of a dataspace that is only described is not known: give its schema and margins")
     structure = Structure.of(dataspace)
     if structure.n == 0:
@@ -283,12 +452,12 @@ def _bound(structure: Structure) -> tuple[int | None, str]:
     return None if degree is None else max(2, 1 + degree), "bound by Graver elements"
 
 
-def exchange_bound(schema: Schema, margins: Iterable[Margin]) -> Adjacency:
+def exchange_bound(schema: Schema, margins: Iterable[Margin]) -> Exchange:
     """Return exchange adjacency with the most records that one exchange changes, over all published values t.
 
     q + 1 for q margins with a choice of two cells or more, nested ones dropped: levels that do not occur under some t
     leave fewer such margins. Margins that share a feature, and structural zeros that tie one to anything else, are
-    refused as by `Adjacency.exchange`: what a product of possible cells is, it is under every t.
+    refused as by `Exchange.of`: what a product of possible cells is, it is under every t.
 
     Examples
     --------
@@ -296,9 +465,9 @@ def exchange_bound(schema: Schema, margins: Iterable[Margin]) -> Adjacency:
     >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw"), Feature("ill", "yn")])
     >>> exchange_bound(schema, [Margin("sex"), Margin("region")])
-    Adjacency(a=3, kind='exchange')
+    Exchange(a=3)
     """
-    return Adjacency.exchange(even_space(schema, margins, 1))
+    return Exchange.of(even_space(schema, margins, 1))
 
 
 def graver_degree(structure: Structure) -> int | None:
@@ -451,7 +620,6 @@ def _listed_witness(dataspace: Dataspace, listed: NDArray[np.int64], i: int, x: 
     price = np.abs(change).sum(axis=1) + np.where(listed[:, y] > 0, 0, _NEVER)
     moved = change[price.argmin()]
     schema = dataspace.schema
-    assert schema is not None
     levels = np.transpose(np.unravel_index(cells(dataspace), schema.shape))
     records = [tuple(int(code) for code in cell) for cell in levels]
     before = [records[cell] for cell in np.flatnonzero(moved > 0) for _ in range(int(moved[cell]))]

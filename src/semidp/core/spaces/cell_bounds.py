@@ -60,7 +60,6 @@ class CellBounds:
     def of(cls, dataspace: Dataspace, names: Iterable[str]) -> "CellBounds":
         """Return the bounds of the table over some features."""
         schema = dataspace.schema
-        assert schema is not None
         grid = schema.grid
         everything = Totals(grid.nothing, np.array(dataspace.n or 0, dtype=np.int64))
         return cls(grid, schema.view(names), (everything, *dataspace.published), schema.possible)

@@ -1,13 +1,15 @@
 """What is published exactly, and the set of datasets that is left.
 
-`Margin` names a public statistic and `Dataspace` is the set D_t of datasets that agree with the published values t.
+`Margin` names a public statistic. `Dataspace` is the set D_t of datasets that agree with the published values t;
+`DescribedDatasets` is such a set known by its name alone; `Datasets` is what both answer.
 """
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
@@ -17,6 +19,9 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, SchemaError
+
+RECORD = "record"
+"""The kind of record that data of one row a record hold. Linked data hold several: units, and their members."""
 
 
 @frozen(init=False, repr=False)
@@ -104,22 +109,143 @@ def _ordered(total: Table, schema: Schema) -> Table:
     return Table(part, np.transpose(total.counts, [place[feature.name] for feature in part.features]))
 
 
+class Datasets(ABC):
+    """Datasets that agree with what is published exactly: what a guarantee is about.
+
+    A `Dataspace` knows the features of a record and the published values; `DescribedDatasets` are known by name.
+
+    Attributes
+    ----------
+    margins
+        What is published; empty where only the number of records is, or nothing is known.
+    totals
+        The published values, a `Table` for each margin.
+    n
+        The number of records, None where it is not known.
+
+    Examples
+    --------
+    >>> Dataspace.described("state totals").is_within(Dataspace.described("county totals"))
+    False
+    """
+
+    margins: tuple[Margin, ...]
+    totals: tuple[Table, ...]
+    n: int | None
+
+    @abstractmethod
+    def summary(self) -> str:
+        """Say in a few words what is published."""
+
+    @abstractmethod
+    def publishes(self, margin: Margin) -> bool:
+        """Whether a margin is published, by itself or as part of a finer one."""
+
+    def value(self, margin: Margin) -> Table:
+        """Return the published value of a margin, or refuse one that is not published."""
+        raise InputError(f"{margin} is not published; published are {self.summary()}")
+
+    def is_within(self, other: "Datasets") -> bool:
+        """Whether every dataset of this space is provably one of `other`: D_t ⊆ D_t'."""
+        return self == other
+
+    def union(self, other: "Datasets") -> "Datasets | None":
+        """Return the space where all that either publishes is published; None where that is not known."""
+        return self if self == other else None
+
+    def with_features(self, schema: Schema) -> "Dataspace | None":
+        """Return the same statistics about records with more features; None where the schema does not contain these."""
+        return None
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that is published: two spaces are equal when their digests are."""
+        return hashlib.sha256(json.dumps(self._document(), sort_keys=True).encode()).hexdigest()
+
+    def _document(self) -> dict[str, Any]:
+        """What the digest is taken of."""
+        return self.to_json()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Datasets) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as plain values: everything in it is public."""
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "Datasets":
+        """Read what `to_json` wrote.
+
+        >>> space = Dataspace.described("state totals")
+        >>> Datasets.from_json(space.to_json()) == space
+        True
+        """
+        if "description" in value:
+            return DescribedDatasets(value["description"])
+        schema = Schema.from_json(value["schema"])
+        values = {}
+        for entry in value["margins"]:
+            part = schema.restrict(entry["features"])
+            values[Margin(*entry["features"])] = Table(part, np.array(entry["counts"], np.int64).reshape(part.shape))
+        return Dataspace.known(schema, values, value["n"])
+
+
 @frozen(slots=False, eq=False, repr=False)
-class Dataspace:
+class DescribedDatasets(Datasets):
+    """Datasets known only by the name of what is published, comparable only with themselves.
+
+    >>> DescribedDatasets("state totals") == Dataspace.described("state totals")
+    True
+    """
+
+    description: str
+
+    margins = ()
+    totals = ()
+    n = None
+
+    def __attrs_post_init__(self) -> None:
+        if not self.description:
+            raise InputError("a dataspace without a schema needs a description")
+
+    def __repr__(self) -> str:
+        return f"DescribedDatasets({self.description!r})"
+
+    def summary(self) -> str:
+        """Return the description.
+
+        >>> Dataspace.described("state totals").summary()
+        'state totals'
+        """
+        return self.description
+
+    def publishes(self, margin: Margin) -> bool:
+        """Return False: which margins the description means is not known."""
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain values."""
+        return {"description": self.description}
+
+
+@frozen(slots=False, eq=False, repr=False)
+class Dataspace(Datasets):
     """D_t: the datasets of n records whose published margins have the published values t.
 
     Parameters
     ----------
     schema
-        The features of a record, or None for a space known only by its description.
+        The features of a record.
     margins
         What is published, nested margins dropped; empty where only n is public.
     totals
         The published values, a `Table` for each margin.
     n
         The number of records, always public.
-    description
-        The name of a space that is only described.
 
     Examples
     --------
@@ -133,17 +259,15 @@ class Dataspace:
     True
     """
 
-    schema: Schema | None
+    schema: Schema
     margins: tuple[Margin, ...]
     totals: tuple[Table, ...] = field(repr=False)
-    n: int | None
-    description: str | None = None
+    n: int
+
+    kinds: ClassVar[tuple[str, ...]] = (RECORD,)
+    """The kinds of records that the data hold."""
 
     def __attrs_post_init__(self) -> None:
-        if self.schema is None:
-            if not self.description:
-                raise InputError("a dataspace without a schema needs a description")
-            return
         if self.n is None or self.n < 0:
             raise InputError("a dataspace needs the number of records, at least 0")
         if normalised(self.schema, self.margins) != self.margins or len(self.totals) != len(self.margins):
@@ -184,27 +308,25 @@ class Dataspace:
             n = totals[0].n
         return cls(schema, kept, totals, n)
 
-    @classmethod
-    def described(cls, text: str) -> "Dataspace":
-        """Return a space known only by name, comparable only with itself.
+    @staticmethod
+    def described(text: str) -> DescribedDatasets:
+        """Return datasets known only by name, comparable only with themselves.
 
         >>> Dataspace.described("state totals") == Dataspace.described("state totals")
         True
         """
-        return cls(None, (), (), None, text)
+        return DescribedDatasets(text)
 
     def __repr__(self) -> str:
-        if self.schema is None:
-            return f"Dataspace({self.description!r})"
         return f"Dataspace({self.summary()} exact; {', '.join(self.schema.names)}; n={self.n})"
 
     def value(self, margin: Margin) -> Table:
         """Return the published value of a margin (or of one nested in it)."""
-        wanted = margin if self.schema is None else Margin(*self.schema.closed(margin.names))
-        for known, total in zip(self.margins, self.totals, strict=True):
-            if wanted.within(known):
-                return total if wanted == known else total.margin(wanted.names)
-        raise InputError(f"{margin} is not published; published are {self.summary()}")
+        closed = Margin(*self.schema.closed(margin.names))
+        for published, total in zip(self.margins, self.totals, strict=True):
+            if closed.within(published):
+                return total if closed == published else total.margin(closed.names)
+        return super().value(margin)
 
     def publishes(self, margin: Margin) -> bool:
         """Whether a margin is published, by itself or as part of a finer one.
@@ -214,15 +336,29 @@ class Dataspace:
         >>> Dataspace.of(table, [Margin("sex", "region")]).publishes(Margin("sex"))
         True
         """
-        if self.schema is None:
-            return False
         closed = Margin(*self.schema.closed(margin.names))
         return not closed.names or any(closed.within(known) for known in self.margins)
+
+    def about(self, kind: str) -> "Dataspace":
+        """Return what is public about the records of one kind: their features, their number, their margins.
+
+        A request names the kind of record that it counts, and asks for its datasets here.
+
+        >>> from semidp.core.tables.features import Feature
+        >>> space = Dataspace.of(Table(Schema([Feature("sex", "fm")]), [3, 4]), [Margin("sex")])
+        >>> space.about("record") is space
+        True
+        >>> space.about("household")
+        Traceback (most recent call last):
+        semidp.errors.InputError: the data hold no records of the kind 'household'; they hold record
+        """
+        if kind not in self.kinds:
+            raise InputError(f"the data hold no records of the kind {kind!r}; they hold {', '.join(self.kinds)}")
+        return self
 
     @cached_property
     def published(self) -> tuple[Totals, ...]:
         """The published margins as arrays with an axis for each feature that they name, for the geometry of margins."""
-        assert self.schema is not None
         views = [self.schema.view(margin.names) for margin in self.margins]
         return tuple(Totals(view, total.counts) for view, total in zip(views, self.totals, strict=True))
 
@@ -234,7 +370,6 @@ class Dataspace:
         >>> Dataspace.of(table, [Margin("sex", "region")]).over(["region"]).value(Margin("region")).counts
         array([4, 6])
         """
-        assert self.schema is not None
         part = self.schema.restrict(names)
         shared = [Margin(*(name for name in margin.names if name in part.names)) for margin in self.margins]
         return Dataspace.known(part, {margin: self.value(margin) for margin in normalised(part, shared)}, self.n)
@@ -257,25 +392,23 @@ class Dataspace:
         """
         from semidp.core.spaces.listing import tables
 
-        if self.schema is None:
-            raise InputError("a dataspace that is only described cannot be listed: give its schema and margins")
         return tables(self)
 
-    def is_within(self, other: "Dataspace") -> bool:
+    def is_within(self, other: Datasets) -> bool:
         """Whether every dataset of this space is provably one of `other`: D_t ⊆ D_t'.
 
         True where all that `other` publishes follows from what this space publishes.
         """
         if self == other:
             return True
-        if self.schema is None or self.schema != other.schema or self.n != other.n:
+        if not isinstance(other, Dataspace) or self.schema != other.schema or self.n != other.n:
             return False
         return all(
             self.publishes(margin) and self.value(margin) == total
             for margin, total in zip(other.margins, other.totals, strict=True)
         )
 
-    def union(self, other: "Dataspace") -> "Dataspace | None":
+    def union(self, other: Datasets) -> "Dataspace | None":
         """Return the space over the features of both where all that either publishes is published.
 
         Dropping features neither changes a published value nor moves two datasets further apart, so that every pair of
@@ -293,7 +426,7 @@ class Dataspace:
         """
         if self == other:
             return self
-        if self.schema is None or other.schema is None or self.n != other.n:
+        if not isinstance(other, Dataspace) or self.n != other.n:
             return None
         features = _merged((*self.schema.features, *other.schema.features))
         if features is None:
@@ -311,7 +444,7 @@ class Dataspace:
 
     def with_features(self, schema: Schema) -> "Dataspace | None":
         """Return the same statistics about records with more features; None where the schema does not contain these."""
-        if self.schema is None or (self.schema.structural_zeros or schema.structural_zeros):
+        if self.schema.structural_zeros or schema.structural_zeros:
             return self if self.schema == schema else None
         if _merged((*schema.features, *self.schema.features)) != schema.features:
             return None
@@ -322,13 +455,7 @@ class Dataspace:
         return tuple(zip(self.margins, self.totals, strict=True))
 
     def summary(self) -> str:
-        """Say in a few words what is published.
-
-        >>> Dataspace.described("state totals").summary()
-        'state totals'
-        """
-        if self.description is not None:
-            return self.description
+        """Say in a few words what is published."""
         return ", ".join(str(margin) for margin in self.margins) or "the number of records"
 
     @cached_property
@@ -342,30 +469,17 @@ class Dataspace:
             for margin, total in zip(self.margins, self.totals, strict=True)
         )
 
-    @cached_property
-    def digest(self) -> str:
-        """A hash of everything that is published: two spaces are equal when their digests are.
-
-        The order in which features and margins are listed does not matter: the datasets are the same.
-        """
+    def _document(self) -> dict[str, Any]:
+        """What the digest is taken of, whatever the order in which features and margins are listed."""
         document = self.to_json()
-        if self.schema is not None:
-            for feature in document["schema"]["feature"]:  # the order of leaves is that of the counts
-                feature |= {"tree": json.dumps(feature["tree"])} if "tree" in feature else {}
-            document["schema"] = {part: sorted(entries, key=json.dumps) for part, entries in document["schema"].items()}
-            document["margins"] = self._values
-        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Dataspace) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
+        for feature in document["schema"]["feature"]:  # the order of leaves is that of the counts
+            feature |= {"tree": json.dumps(feature["tree"])} if "tree" in feature else {}
+        document["schema"] = {part: sorted(entries, key=json.dumps) for part, entries in document["schema"].items()}
+        document["margins"] = self._values
+        return document
 
     def to_json(self) -> dict[str, Any]:
         """Return the space as plain values: everything in it is public."""
-        if self.schema is None:
-            return {"description": self.description}
         return {
             "schema": self.schema.to_json(),
             "n": self.n,
@@ -374,20 +488,3 @@ class Dataspace:
                 for margin, total in zip(self.margins, self.totals, strict=True)
             ],
         }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Dataspace":
-        """Read what `to_json` wrote.
-
-        >>> space = Dataspace.described("state totals")
-        >>> Dataspace.from_json(space.to_json()) == space
-        True
-        """
-        if "description" in value:
-            return cls.described(value["description"])
-        schema = Schema.from_json(value["schema"])
-        values = {}
-        for entry in value["margins"]:
-            part = schema.restrict(entry["features"])
-            values[Margin(*entry["features"])] = Table(part, np.array(entry["counts"], np.int64).reshape(part.shape))
-        return cls.known(schema, values, value["n"])

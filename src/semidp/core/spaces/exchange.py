@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from semidp.core.margins import LARGEST_MASK, Mask, Totals, View, named, within
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.listing import cells, labelled
 from semidp.core.spaces.structure import Structure
 from semidp.errors import InputError, Refused
@@ -50,9 +50,9 @@ class Blocks:
     structure: Structure
 
     @classmethod
-    def of(cls, dataspace: Dataspace) -> "Blocks":
+    def of(cls, dataspace: Datasets) -> "Blocks":
         """Return the blocks; refuse margins that overlap and structural zeros that tie a block to anything else."""
-        if dataspace.schema is None:
+        if not isinstance(dataspace, Dataspace):
             raise InputError("exchanges in a dataspace that is only described are not known: give schema and margins")
         found = cls(dataspace, Structure.of(dataspace))
         views = [margin.view for margin in found.margins]

@@ -31,7 +31,7 @@ def cells(dataspace: Dataspace) -> NDArray[np.intp]:
     >>> cells(Dataspace.of(table, [Margin("sex"), Margin("region")]))
     array([0, 2, 3, 5])
     """
-    if dataspace.schema is None:
+    if not isinstance(dataspace, Dataspace):
         raise InputError("a dataspace that is only described cannot be enumerated")
     schema = dataspace.schema
     mask = schema.grid.inhabited(schema.possible, dataspace.published)
@@ -52,8 +52,6 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
     array([[0, 2, 1, 0],
            [1, 1, 0, 1]])
     """
-    assert dataspace.schema is not None
-    assert dataspace.n is not None
     if not dataspace.schema.grid.holds(MOST_CELLS):
         return None
     where = cells(dataspace)
@@ -101,7 +99,6 @@ def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
         return False
     totals, sizes = [dataspace.n or 0], [len(where)]
     for margin in dataspace.published:
-        assert dataspace.schema is not None
         numbers = np.bincount(dataspace.schema.grid.labels(margin.view)[where], minlength=margin.counts.size)
         totals, sizes = margin.counts.ravel().tolist(), numbers.tolist()
     count = 1
@@ -117,7 +114,6 @@ def tables(dataspace: Dataspace) -> Iterator[Table]:
     listed = fiber(dataspace)
     if listed is None:
         raise InputError(f"this dataspace has too many tables to list: at most {MOST_TABLES:,} are")
-    assert dataspace.schema is not None
     where = cells(dataspace)
     for row in listed:
         full = np.zeros(dataspace.schema.size, dtype=np.int64)
@@ -136,7 +132,6 @@ def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
     >>> list(datasets(space))
     [(('f',), ('m',)), (('m',), ('f',))]
     """
-    assert dataspace.schema is not None
     for table in dataspace.tables():
         records = [
             labelled(dataspace.schema, cell)
@@ -154,7 +149,6 @@ def labelled(schema: Schema, record: Iterable[int]) -> tuple[str, ...]:
 def _constraints(dataspace: Dataspace, where: NDArray[np.intp]) -> tuple[list[list[int]], NDArray[np.int64]]:
     """For each cell the rows of the published margins that it adds to (the total among them), and their values."""
     schema = dataspace.schema
-    assert schema is not None
     rows: list[list[int]] = [[0] for _ in where]
     values = [np.array([dataspace.n], dtype=np.int64)]
     start = 1

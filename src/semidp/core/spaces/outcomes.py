@@ -1,10 +1,10 @@
 """Adjacency of records that also carry a private outcome, which nothing publishes."""
 
-from semidp.core.spaces.adjacency import Adjacency, AdjacencyKind, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace
 
 
-def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
+def outcome_adjacency(dataspace: Dataspace) -> Ball:
     """Return A_a(t) for records that carry an unpublished outcome.
 
     Changing only y needs one record, and a record that changes its features needs as many others as it would without
@@ -16,12 +16,12 @@ def outcome_adjacency(dataspace: Dataspace) -> Adjacency:
     >>> from semidp.core.tables.counts import Table
     >>> one_group = Table(Schema([Feature("ward", ["a"])]), [5])
     >>> outcome_adjacency(Dataspace.of(one_group, [Margin("ward")]))
-    Adjacency(a=1)
+    Ball(a=1)
     """
-    return Adjacency(max(semi_adjacency(dataspace).bound, 1 if dataspace.n else 0))
+    return Ball(max(semi_adjacency(dataspace).bound, 1 if dataspace.n else 0))
 
 
-def outcome_exchange(dataspace: Dataspace) -> Adjacency:
+def outcome_exchange(dataspace: Dataspace) -> Exchange:
     """Return exchange adjacency for records that carry an unpublished outcome: y can change alone.
 
     >>> from semidp import Margin
@@ -30,6 +30,6 @@ def outcome_exchange(dataspace: Dataspace) -> Adjacency:
     >>> from semidp.core.tables.counts import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [5, 4])
     >>> outcome_exchange(Dataspace.of(wards, [Margin("ward")]))
-    Adjacency(a=2, kind='exchange')
+    Exchange(a=2)
     """
-    return Adjacency(max(Adjacency.exchange(dataspace).a, 1 if dataspace.n else 0), AdjacencyKind.exchange)
+    return Exchange(max(Exchange.of(dataspace).a, 1 if dataspace.n else 0))

@@ -46,9 +46,7 @@ class Structure:
 
     @classmethod
     def of(cls, dataspace: Dataspace) -> "Structure":
-        """Analyse a dataspace that has a schema."""
-        assert dataspace.schema is not None
-        assert dataspace.n is not None
+        """Analyse a dataspace."""
         return cls(dataspace.schema, dataspace.n, dataspace.published)
 
     @property

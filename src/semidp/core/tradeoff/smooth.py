@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 
 from semidp.core.ball_arithmetic import RealBall, above, ball, sharp
-from semidp.core.exact import Number, down, plain, sqrt_up, up
+from semidp.core.exact import Number, bisection, down, plain, sqrt_up, up
 from semidp.core.tradeoff.base import (
     LARGEST,
     ROUNDOFF,
@@ -193,10 +193,11 @@ class ZCDP(OneNumber):
         It follows from the conversion whatever x is; the search only makes it the best one for smaller epsilons.
         """
         rho = up(self.rho)
-        low, high = 1.0, 2 + 30 / math.sqrt(rho)
-        for _ in range(60):
-            x = (low + high) / 2
-            low, high = (low, x) if math.exp(-rho * x * x) < -math.expm1(-rho * (x - 1) ** 2) else (x, high)
+
+        def before(x: float) -> bool:
+            return not math.exp(-rho * x * x) < -math.expm1(-rho * (x - 1) ** 2)
+
+        _, high = bisection(before, 1.0, 2 + 30 / math.sqrt(rho), halvings=60)
         epsilon = Fraction(max((2 * high - 1) * rho + math.log1p(-1 / high), 0.0)) if high > 1 else Fraction(0)
         return Approximate(epsilon, Fraction(self.conversion(epsilon)))
 
@@ -273,11 +274,10 @@ def _best_order(rho: float, epsilon: float) -> float:
     if rho == 0:
         return 1.0
     low, high = -700.0, math.log(epsilon / (2 * rho) + 1 / math.sqrt(rho)) + 1  # of ln(x - 1)
-    for _ in range(64):
-        middle = (low + high) / 2
-        y = math.exp(middle)
-        if (2 * y + 1) * rho + middle - math.log1p(y) < epsilon:
-            low = middle
-        else:
-            high = middle
+
+    def below(log: float) -> bool:
+        y = math.exp(log)
+        return (2 * y + 1) * rho + log - math.log1p(y) < epsilon
+
+    _, high = bisection(below, low, high, halvings=64)
     return math.exp(high)

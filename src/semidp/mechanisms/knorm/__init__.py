@@ -5,7 +5,7 @@ sides), `explicit` (any list of vectors); `placed_balls` finds the ball of a sen
 `mechanisms`.
 """
 
-from semidp.mechanisms.knorm.base import Ball, knorm_noise, noise_moment, second_moment
+from semidp.mechanisms.knorm.base import NormBall, knorm_noise, noise_moment, second_moment
 from semidp.mechanisms.knorm.closed import PairBall, RowsBall
 from semidp.mechanisms.knorm.explicit import ExplicitBall
 from semidp.mechanisms.knorm.placed_balls import PlacedBall, place_ball
@@ -13,9 +13,9 @@ from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBa
 
 __all__ = [
     "MOST_FREE_CELLS",
-    "Ball",
     "ExchangeBall",
     "ExplicitBall",
+    "NormBall",
     "PairBall",
     "PlacedBall",
     "RowsBall",

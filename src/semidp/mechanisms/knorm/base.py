@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 _PILOT_SEED = 20  # pilots draw from their own stream: they see neither the data nor the randomness of a release
 
 
-class Ball(Protocol):
+class NormBall(Protocol):
     """The unit ball K of a norm on the space of `shape` arrays that it spans."""
 
     @property
@@ -51,7 +51,7 @@ def pilot() -> Generator:
     return np.random.default_rng(_PILOT_SEED)
 
 
-def second_moment(ball: Ball) -> float:
+def second_moment(ball: NormBall) -> float:
     """Return ``E ||U||²`` for a uniform point U of the ball.
 
     >>> from semidp.mechanisms.knorm.closed import PairBall
@@ -61,7 +61,9 @@ def second_moment(ball: Ball) -> float:
     return float(ball.variances().sum())
 
 
-def knorm_noise(ball: Ball, epsilon: Fraction, size: int, generator: Generator, progress: Progress = silent) -> Floats:
+def knorm_noise(
+    ball: NormBall, epsilon: Fraction, size: int, generator: Generator, progress: Progress = silent
+) -> Floats:
     """Draw noise with density ``∝ exp(-ε ||v||_K)`` on the span of K.
 
     ``v = r U`` with U uniform in K and r ~ Gamma(s+1, rate ε), s the dimension of the span (Cho and Awan, Algorithm 3;
@@ -79,7 +81,7 @@ def knorm_noise(ball: Ball, epsilon: Fraction, size: int, generator: Generator, 
     return points * radii.reshape(-1, *[1] * (points.ndim - 1))
 
 
-def noise_moment(ball: Ball, epsilon: Fraction) -> float:
+def noise_moment(ball: NormBall, epsilon: Fraction) -> float:
     """Return ``E||v||² = (s+1)(s+2) E||U||² / ε²`` of K-norm noise.
 
     >>> from semidp.mechanisms.knorm.closed import PairBall

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.spaces.adjacency import Exchange
 from semidp.errors import Refused
-from semidp.mechanisms.knorm.base import Ball, Floats
+from semidp.mechanisms.knorm.base import Floats, NormBall
 from semidp.mechanisms.knorm.closed import PairBall, RowsBall
 from semidp.mechanisms.knorm.explicit import ExplicitBall
 from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
@@ -32,7 +33,7 @@ _LARGEST = 2.0**52  # beyond it floats are whole numbers anyway, and their sums 
 class PlacedBall(ABC):
     """A ball and the flat positions of its coordinates in the table."""
 
-    ball: Ball
+    ball: NormBall
     cells: NDArray[np.intp] = field(repr=False)
     shape: tuple[int, ...]
     stretch: int = field(default=1, kw_only=True)  # how many times the ball holds the space
@@ -154,7 +155,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
 
     Examples
     --------
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
     >>> from semidp.queries.tables import sensitivity_space
     >>> from semidp.core.tables.features import Feature
@@ -162,7 +163,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 3], [4, 0, 6]])
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
-    >>> place_ball(sensitivity_space(public, Adjacency(3))).ball
+    >>> place_ball(sensitivity_space(public, Ball(3))).ball
     PairBall(columns=2, reach=1)
     """
     a, form, rows = space.reach, space.matrix(), space.rows()
@@ -170,7 +171,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
         return _two_sided(space, form.cells, a)
     if rows is None:
         return _listed(space)
-    if space.adjacency.is_exchange:
+    if isinstance(space.adjacency, Exchange):
         sides = None if form is None else form.cells.shape
         if sides is None:
             a = space.norms.l1 // 2  # of the rows together, so that the ball contains the exchanges

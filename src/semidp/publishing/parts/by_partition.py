@@ -34,11 +34,9 @@ from semidp.output.files import Unfinished, durable, lasting_folder
 from semidp.publishing.needs import refuse_files
 from semidp.publishing.parts.cut_fits import CutFit, circles_met
 from semidp.publishing.parts.partitions import (
-    Asked,
     Part,
     Partition,
     PartitionedTables,
-    as_product,
     fitted_requests,
     fitted_views,
     overview_names,
@@ -69,6 +67,7 @@ from semidp.sources.reader import at_hand
 from semidp.statistics.protocol import budget_of, measured_by
 from semidp.statistics.tables.fitting import fitted_tables, totals_of
 from semidp.statistics.tables.published import FitKind, ProductTable, read_residuals, residual_columns
+from semidp.statistics.tables.request import TablesRequest
 
 _FORMAT = 2
 _LARGEST = 2**62
@@ -221,9 +220,9 @@ class Whole(Prepared):
     foreseen: tuple[str, ...] = ()
 
     @property
-    def requests(self) -> tuple[Asked, ...]:
+    def requests(self) -> tuple[TablesRequest, ...]:
         """The tables."""
-        return tuple(request for request in self.plan.requests if isinstance(request, Asked))
+        return tuple(request for request in self.plan.requests if isinstance(request, TablesRequest))
 
     @property
     def schema(self) -> Schema:
@@ -417,16 +416,14 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
         raise InputError(f"the number of worker processes is a whole number, at least 1, not {jobs!r}")
     scope, reader = survey(plan, source, memory, partition, jobs)
     schema = scope.dataspace.schema
-    assert schema is not None
     cut = Cut.at(schema, partition)
-    if not any(cut.reaches(schema.view(table.features)) for table in plan.all_tables):
+    if not any(cut.reaches(schema.view(table.features)) for table in plan.tables):
         raise InputError(f"no table is finer than {partition!r}, so that there is nothing to release part by part")
     mechanisms, expected, values = [], [], []
     for request in plan.requests:
-        assert isinstance(request, Asked)
+        assert isinstance(request, TablesRequest)
         budget_of(request)
-        product = as_product(request)
-        mechanisms.append(product.calibrate(product.space(scope)))
+        mechanisms.append(request.residual_mechanism(request.residual_space(scope)))
     for mechanism in mechanisms:
         for view in mechanism.space.measured:  # what a part would refuse when all is charged
             if (scope.dataspace.n or 0) * mechanism.space.residuals.largest_scale(view) >= _LARGEST:
@@ -451,7 +448,7 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
 def _foreseen(plan: Plan, mechanisms: Sequence[ResidualMechanism], cut: Cut) -> Iterator[str]:
     """Say for which tables the plan promises no whole numbers: their totals are not decomposable (THEORY §13)."""
     for request, mechanism in zip(plan.requests, mechanisms, strict=True):
-        assert isinstance(request, Asked)
+        assert isinstance(request, TablesRequest)
         schema = mechanism.space.schema
         exact = [total.view for total in totals_of(mechanism.space)]
         circles = circles_met(schema.grid, fitted_views(request, schema), exact, cut)

@@ -5,7 +5,7 @@ in them were fitted. How a part is carried out is in `tasks`, where tasks run in
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 import numpy as np
-from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.core.margins import View
@@ -21,15 +20,17 @@ from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
+from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.branches import BranchNoise, mechanism_above
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles, named_files
 from semidp.output.files import digest, regular_file
 from semidp.publishing.parts.cut_fits import CutFit, Fits, fit_at_cut, fit_views, fitted_together, whole_totals
 from semidp.queries.branches import Cut
-from semidp.statistics.protocol import Published, is_size, read_back
+from semidp.statistics.protocol import Published, Request, ResultCheck, is_size, read_back
 from semidp.statistics.tables.fitting import FIT_SECONDS, fit_product, totals_of
 from semidp.statistics.tables.published import (
+    RESIDUAL_FIELDS,
     FitKind,
     Fitted,
     ProductTable,
@@ -37,10 +38,11 @@ from semidp.statistics.tables.published import (
     PublishedTable,
     read_residuals,
     residual_columns,
+    residual_faults,
     residuals_from_json,
     residuals_json,
 )
-from semidp.statistics.tables.request import ProductRequest, TableRequest, called_after
+from semidp.statistics.tables.request import TableRequest, TablesRequest, called_after
 
 if TYPE_CHECKING:
     from semidp.publishing.plan import Plan
@@ -50,9 +52,6 @@ PARTS = "parts.json"
 
 _PARTS_NAMED = 5
 _NONE_FOUND = "No whole numbers with all totals were found for the table"
-
-Asked = TableRequest | ProductRequest
-"""What can be released part by part."""
 
 
 @dataclass(frozen=True)
@@ -194,12 +193,7 @@ def refuse_changed(folder: Path, digests: Mapping[str, str], since: str) -> None
             raise InputError(f"{folder / name} was changed after {since}")
 
 
-def tables_asked(request: Asked) -> tuple[TableRequest, ...]:
-    """Return the tables of a request."""
-    return request.tables if isinstance(request, ProductRequest) else (request,)
-
-
-def measurements_stem(request: Asked) -> str:
+def measurements_stem(request: TablesRequest) -> str:
     """Return what the file of a request's measurements is called, but for its ending."""
     return request.files[-1].removesuffix(".csv")
 
@@ -236,15 +230,46 @@ class PartitionedTables(Published):
     """
 
     key: ClassVar[str] = "partitioned"
+    compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
+    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "saved_by_joint_sensitivity")
 
-    request: Asked
+    request: TablesRequest
     mechanism: ResidualMechanism = field(repr=False)
     cut: Cut
     noisy: NDArray[np.int64] = field(repr=False)
     overview: tuple[ProductTable, ...]
 
     def __repr__(self) -> str:
-        return f"PartitionedTables({', '.join(table.name for table in tables_asked(self.request))})"
+        return f"PartitionedTables({', '.join(table.name for table in self.request.tables)})"
+
+    def recalibrated(self, request: Request, scope: Scope) -> ResidualMechanism:
+        """Return the noise of its residuals, placed anew."""
+        return self.request.residual_mechanism(self.request.residual_space(scope))
+
+    def faults(self, mechanism: Mechanism) -> Iterator[str]:
+        """Say where it records another mechanism, or less noise, than the one that its plan gives."""
+        yield from super().faults(mechanism)
+        if isinstance(mechanism, ResidualMechanism):
+            yield from residual_faults(self.mechanism, mechanism)
+
+    def stated_mechanism(self, check: ResultCheck) -> Mechanism | None:
+        """Return the noise of its residuals as it states it; None where its budget gives another."""
+        from semidp.statistics.tables.recheck import compare_residuals
+
+        assert isinstance(check.mechanism, ResidualMechanism)
+        return compare_residuals(check, self.mechanism, check.mechanism)
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PartitionedTables":
+        """Compare the tables at the cut, then every part; return them as they are computed again."""
+        from semidp.publishing.parts.parts_again import recheck_parts
+
+        assert isinstance(mechanism, ResidualMechanism)
+        return recheck_parts(self, check, mechanism)
+
+    def fitted_cells(self, request: Request, scope: Scope) -> int:
+        """Return how many cells the tables have in all parts together."""
+        schema = self.mechanism.space.schema
+        return sum(schema.restrict(table.features).size for table in self.request.tables)
 
     @cached_property
     def above(self) -> ResidualMechanism:
@@ -261,7 +286,7 @@ class PartitionedTables(Published):
         return {
             **super().to_json(),
             **residuals_json(self.mechanism),
-            "tables": [{"name": table.name, "features": list(table.features)} for table in tables_asked(self.request)],
+            "tables": [{"name": table.name, "features": list(table.features)} for table in self.request.tables],
             "overview": [table.to_json() for table in self.overview],
         }
 
@@ -270,9 +295,9 @@ class PartitionedTables(Published):
         cls, entry: Mapping[str, Any], request: Any, plan: "Plan", depth: str, scope: Scope, files: StoredFiles
     ) -> "PartitionedTables":
         """Read what `to_json` and `files` wrote of a request of a plan."""
-        if not isinstance(request, Asked):
+        if not isinstance(request, TablesRequest):
             raise ValueError("only tables are released part by part")
-        mechanism = residuals_from_json(entry, as_product(request).space(scope))
+        mechanism = residuals_from_json(entry, request.residual_space(scope))
         cut = Cut.at(mechanism.space.schema, depth)
         above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
         noisy = read_residuals(files, measurements_stem(request), above.space)
@@ -302,7 +327,7 @@ class PartitionedTables(Published):
 
     def expected_l2(self, below: Iterable[PartTable]) -> float:
         """Return the expected loss of the tables that were asked for, from how they came out in the parts."""
-        own = {table.name for table in tables_asked(self.request)}
+        own = {table.name for table in self.request.tables}
         every = (*map(PartTable.of, self.overview), *below)
         return math.sqrt(sum(table.variance for table in every if table.name in own))
 
@@ -310,7 +335,7 @@ class PartitionedTables(Published):
     def below(self) -> tuple[TableRequest, ...]:
         """The tables that reach below the cut."""
         view = self.mechanism.space.schema.view
-        return tuple(table for table in tables_asked(self.request) if self.cut.reaches(view(table.features)))
+        return tuple(table for table in self.request.tables if self.cut.reaches(view(table.features)))
 
     @property
     def estimates(self) -> dict[View, NDArray[np.float64]]:
@@ -351,7 +376,7 @@ class PartitionedTables(Published):
             space.views,
             totals_of(space),
             [estimates[view] for view in space.views],
-            [table.fit for table in tables_asked(self.request)],
+            [table.fit for table in self.request.tables],
             progress,
             time_limit=time_limit,
         )
@@ -469,20 +494,12 @@ def _escaped(text: str) -> str:
     return f"%{ord(kept[0]):02X}{kept[1:]}" if kept.startswith(".") else kept
 
 
-def as_product(request: Asked) -> ProductRequest:
-    """Return tables as a product, measured by its residuals: a table with a budget of its own as a product of one."""
-    if isinstance(request, ProductRequest):
-        return request
-    assert request.budget is not None
-    return ProductRequest([evolve(request, budget=None)], request.budget)
-
-
-def fitted_requests(request: Asked) -> list[TableRequest]:
+def fitted_requests(request: TablesRequest) -> list[TableRequest]:
     """Return the tables of a request that are published as whole numbers."""
-    return [table for table in tables_asked(request) if table.fit is FitKind.integer]
+    return [table for table in request.tables if table.fit is FitKind.integer]
 
 
-def fitted_views(request: Asked, schema: Schema) -> list[View]:
+def fitted_views(request: TablesRequest, schema: Schema) -> list[View]:
     """Return the views of the tables that are published as whole numbers, each once."""
     return list(dict.fromkeys(schema.view(table.features) for table in fitted_requests(request)))
 
@@ -519,12 +536,12 @@ def _unfitted(name: str, where: str) -> str:
 
 def overview_names(plan: "Plan", schema: Schema, cut: Cut) -> dict[str, list[tuple[str, View]]]:
     """Return each request's tables at a cut, by what their files are called: the plan's own by their names."""
-    requests = [request for request in plan.requests if isinstance(request, Asked)]
+    requests = [request for request in plan.requests if isinstance(request, TablesRequest)]
     taken = {name.casefold().removesuffix(".csv") for request in requests for name in request.files}
     every = {}
     for request in requests:
-        views = [schema.view(table.features) for table in tables_asked(request)]
-        own = dict(zip(views, (table.name for table in tables_asked(request)), strict=True))
+        views = [schema.view(table.features) for table in request.tables]
+        own = dict(zip(views, (table.name for table in request.tables), strict=True))
         found = []
         for view in dict.fromkeys(map(cut.above, views)):
             name = own.get(view)
@@ -547,7 +564,7 @@ def refuse_apart(plan: "Plan") -> None:
     semidp.errors.InputError: a pure epsilon budget cannot be released part by part: give rho, mu, or epsilon with delta
     """
     for request in plan.requests:
-        if not isinstance(request, Asked):
+        if not isinstance(request, TablesRequest):
             raise InputError(f"only tables are released part by part, and {request.name!r} is none: release it apart")
     if plan.structural_zeros:
         raise InputError("tables with structural zeros are not released part by part: release them whole")
@@ -556,9 +573,9 @@ def refuse_apart(plan: "Plan") -> None:
             raise InputError(
                 "a pure epsilon budget cannot be released part by part: give rho, mu, or epsilon with delta"
             )
-    if plan.product is not None and plan.product.objective != "total":
+    if any(request.objective != "total" for request in plan.requests if isinstance(request, TablesRequest)):
         raise InputError("part by part the noise is placed for the total variance: leave the objective out")
-    for table in plan.all_tables:
+    for table in plan.tables:
         if table.target_error is not None:
             raise InputError(f"the table {table.name!r} has a target error: part by part, give a budget")
         if table.mechanism not in ("auto", ResidualMechanism.name):

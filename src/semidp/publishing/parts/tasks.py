@@ -34,12 +34,13 @@ from semidp.output.cells import Form
 from semidp.output.columns import read_parquet
 from semidp.output.files import Unfinished, digest, durable
 from semidp.publishing.parts.cut_fits import PartFit, own_part
-from semidp.publishing.parts.partitions import Asked, AtCut, Part, PartTable, measurements_stem
+from semidp.publishing.parts.partitions import AtCut, Part, PartTable, measurements_stem
 from semidp.queries.branches import BranchSpace, Cut
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
 from semidp.statistics.tables.fitting import fit_product, nearest_whole
 from semidp.statistics.tables.published import INTERVALS_BELOW, FitKind, Fitted, ProductTable, residual_columns
+from semidp.statistics.tables.request import TablesRequest
 
 STATE = ".state"
 """The folder, in an unfinished release, of what is needed to finish it."""
@@ -56,7 +57,7 @@ class RequestTask:
     where nobody can be, and no fit while the part is only measured.
     """
 
-    request: Asked
+    request: TablesRequest
     tables: tuple[AtCut, ...] = field(repr=False)
     expected: tuple[NDArray[np.int64], ...] = field(repr=False)
     noise: BranchNoise | None = field(repr=False)
@@ -108,7 +109,7 @@ class PartTask:
         return stored_measurement(self.work, request.request, self.path)
 
 
-def stored_measurement(work: Path, request: Asked, path: Sequence[str]) -> Path:
+def stored_measurement(work: Path, request: TablesRequest, path: Sequence[str]) -> Path:
     """Return the file, in the folder of an unfinished release, of what was measured of a request in one part."""
     key = hashlib.sha256(json.dumps([request.name, *path]).encode()).hexdigest()
     return work / STATE / f"{key}.parquet"

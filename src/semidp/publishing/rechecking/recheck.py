@@ -18,30 +18,38 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import normalised
 from semidp.errors import InputError, SemidpError
-from semidp.output.cells import METADATA, Columns, Form, StoredFiles, csvw
+from semidp.output.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.output.files import document_at
 from semidp.publishing.parts.partitions import PARTS, measurements_stem
 from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.findings import Findings, Recheck, Trust, differences, same, short
-from semidp.publishing.rechecking.refit import MOST_CELLS
-from semidp.publishing.rechecking.results_again import ResultCheck
+from semidp.publishing.rechecking.results_again import compared
 from semidp.publishing.rechecking.stored import file_differences
-from semidp.publishing.release import REPORT, Release, release_files, release_title, versions
+from semidp.publishing.release import REPORT, Release, release_files, release_title, result_keys, versions
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import announced, schema_of
 from semidp.sources.opening import Source
+from semidp.statistics.findings import Findings, Trust, differences, same, short
 from semidp.statistics.protocol import Published
-from semidp.statistics.recalibration import mechanism_again
 
-_RESULTS = ("tables", "products", "partitioned", "groups", "regressions", "quantiles")
+MOST_CELLS = 2_000_000
+"""Tables of more cells in all are not fitted again unless asked for: their distances are computed."""
 _READING = ("plan.count", "plan.where", "plan.id", "plan.levels_from_data", "plan.feature", "plan.adjacency")
-_NOISE = ("noise.mechanism", "noise.scale", "noise.claim", "noise.expected_l2", "one_by_one_l2")
-_RESIDUALS = ("precision", "law", "residuals")
-_DERIVED = (
-    *("comparisons", "intervals", "about", "rank_error", "advertised", "noise.naive_l2", "one_by_one_l2"),
-    *("saved_by_joint_sensitivity", "decomposable", "whole_numbers"),
-)
-"""What an earlier version may have computed otherwise."""
+
+
+@dataclass(frozen=True)
+class Recheck:
+    """What came out when everything that a release states was computed again.
+
+    Parameters
+    ----------
+    disagreements
+        What does not follow, a sentence each.
+    trusted
+        What can only be believed, unless a signature says whose word it is.
+    """
+
+    disagreements: tuple[str, ...]
+    trusted: tuple[Trust, ...]
 
 
 def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -160,9 +168,9 @@ class _Check:
         rebuilt, needed = [], []
         for request, result in zip(release.plan.requests, release.results, strict=True):
             try:
-                mechanism = mechanism_again(request, result, release.scope)
+                mechanism = result.recalibrated(request, release.scope)
                 needed.append(mechanism.guarantee)
-                rebuilt.append(ResultCheck(self.findings, release, request, result, mechanism).compared())
+                rebuilt.append(compared(release, request, result, mechanism, self.findings))
             except SemidpError as error:
                 self.findings.wrong.append(f"{request.name!r} could not be computed again: {error}")
                 rebuilt.append(result)
@@ -173,16 +181,15 @@ class _Check:
         self._document(rebuilt)
 
     def _usual_trust(self) -> None:
+        """Note what nothing in a release confirms, whatever it holds."""
         release = self.release
-        measured = [name for result in release.results for name in _measured_columns(result, release.form)]
-        if release.partition is not None:
-            stems = [(measurements_stem(result.request), result) for result in release.partitioned]
-            measured += [
-                f"{part.folder}/{stem}.{release.form} noisy"
-                for part in release.partition.parts
-                for stem, result in stems
-                if not result.noise.absent
-            ]
+        measured: list[str] = []
+        for result in release.results:
+            measured += result.noisy_columns(release.form)
+        noisy_parts = [result for result in release.partitioned if not result.noise.absent]
+        for part in () if release.partition is None else release.partition.parts:
+            for tables in noisy_parts:
+                measured.append(f"{part.folder}/{measurements_stem(tables.request)}.{release.form} noisy")
         self.findings.trust(
             "the noisy values: that they were drawn from the records, by the mechanisms that are named", *measured
         )
@@ -195,13 +202,10 @@ class _Check:
             "which mechanism was asked for, where it is one that could have been",
             *dict.fromkeys(f"plan.{request.key}.mechanism" for request in release.plan.requests),
         )
-        outcomes = (*release.plan.groups, *release.plan.regressions, *release.plan.quantiles)
-        self.findings.trust(
-            "which column an outcome was read from", *dict.fromkeys(f"plan.{asked.key}.column" for asked in outcomes)
-        )
-        if release.plan.quantiles:
-            self.findings.trust("which ranks the choices of quantiles aimed at", "plan.quantile.level")
-        flags = [f"{key}.private" for key in _RESULTS if any(result.key == key for result in release.results)]
+        for request, result in zip(release.plan.requests, release.results, strict=True):
+            for trust in result.trusted(request):
+                self.findings.trust(trust.what, *trust.fields)
+        flags = dict.fromkeys(f"{result.key}.private" for result in release.results)
         self.findings.trust("that the random numbers were secret, where it says private", "private", *flags)
         self.findings.trust("when it was made, and with which software", "created", "versions")
         self.findings.trust("what a ledger was charged (semidp ledger FILE --check RELEASE compares it)", "ledger")
@@ -231,14 +235,15 @@ class _Check:
     def _warnings(self, again: Scope) -> None:
         """Compare warnings and disclosures: none may be missing, and others are only believed."""
         scope = self.release.scope
-        for key, kind, stated, found in (
+        for key, kind, stated, follows in (
             ("warnings", "a warning", scope.warnings, again.warnings),
             ("disclosures", "a disclosure", scope.disclosures, again.disclosures),
         ):
-            if self.findings.current:  # others may have said it otherwise
-                missing = [words for words in found if words not in stated]
+            # An earlier version may have said it in other words.
+            if self.findings.current:
+                missing = [words for words in follows if words not in stated]
                 self.findings.wrong += (f"it leaves out {kind}: {words}" for words in missing)
-            if any(words not in found for words in stated):
+            if any(words not in follows for words in stated):
                 self.findings.trust(f"{key} beyond those that follow from the plan and the totals", key)
 
     def _document(self, rebuilt: Sequence[Published]) -> None:
@@ -249,46 +254,56 @@ class _Check:
         for key in expected:
             if key in skipped or (key in ("plan", "dataspace") and set(document.get(key, ())) == {"file"}):
                 continue
-            if key in _RESULTS:
+            if key in result_keys():
+                if key not in document and self.findings.current:
+                    self.findings.wrong.append(f"it has no list of {key}")
                 self._entries(key, document.get(key, []), expected[key], rebuilt)
             elif key == "a" and not self.findings.current:
-                continue  # compared above: an earlier version may have known less of a(t)
+                # It was compared before: an earlier version may have known less of a(t).
+                continue
             else:
-                for path, stated, found in differences(document.get(key), expected[key], key):
-                    self._differs(path, "it states", path, stated, found)
-        others = [key for key in document if key not in expected and key != "files"]
-        if others and self.findings.current:
-            self.findings.wrong += [f"it states {key!r}, which no release has" for key in others]
+                for path, stated, follows in differences(document.get(key), expected[key], key):
+                    self._differs(path, "it states", path, stated, follows, derived=())
+        unknown = [key for key in document if key not in expected and key != "files"]
+        if unknown and self.findings.current:
+            self.findings.wrong += [f"it states {key!r}, which no release has" for key in unknown]
         else:
-            self.findings.trust("what another version of semidp states besides", *others)
+            self.findings.trust("what another version of semidp states besides", *unknown)
 
     def _entries(self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]) -> None:
         """Compare the entries of one kind of results."""
         results = [result for result in rebuilt if result.key == key]
-        for result, entry, found in zip(results, entries, expected, strict=True):
-            name = result.name
-            told = any(sentence.startswith(f"{name!r} ") for sentence in self.findings.wrong)
+        for result, entry, computed in zip(results, entries, expected, strict=True):
+            who = f"{result.name!r}"
+            told = any(sentence.startswith(f"{who} ") for sentence in self.findings.wrong)
+            # A result that was not computed again is as it was: what is wrong with it was said.
             if told and result in self.release.results:
-                continue  # it was not computed again, as was said
-            for path, stated, value in differences(entry, found):
-                if path.startswith("guarantee") or (told and path.startswith((*_NOISE, *_RESIDUALS))):
+                continue
+            noise_fields = (*result.noise_fields, *result.compared_fields)
+            for path, stated, follows in differences(entry, computed):
+                if path.startswith("guarantee") or (told and path.startswith(noise_fields)):
                     continue
-                if not self.findings.current and path.startswith(_RESIDUALS):
-                    continue  # no less noise than is needed, as was compared
-                self._differs(f"{key}.{path}", f"{name!r} states", path, stated, value)
+                # There is no less noise than is needed, as was compared: an earlier version may have had more.
+                if not self.findings.current and path.startswith(result.compared_fields):
+                    continue
+                self._differs(f"{key}.{path}", f"{who} states", path, stated, follows, result.derived_fields)
 
-    def _differs(self, place: str, who: str, path: str, stated: Any, found: Any) -> None:
-        if self.findings.current or not path.startswith(_DERIVED):
+    def _differs(self, place: str, who: str, path: str, stated: Any, follows: Any, derived: tuple[str, ...]) -> None:
+        """Note a field that differs; one that an earlier version may have derived otherwise is believed."""
+        if self.findings.current or not path.startswith(derived):
+            # An earlier version did not state everything.
             if stated is None and not self.findings.current:
-                return  # what an earlier version did not state
-            self.findings.wrong.append(f"{who} {path} {short(stated)}, and {short(found)} follows")
+                return
+            self.findings.wrong.append(f"{who} {path} {short(stated)}, and {short(follows)} follows")
         else:
             self.findings.earlier(place)
 
     def files(self, folder: Path) -> None:
         """Compare every file of the folder with the release."""
         release, digests = self.release, self.document.get("files", {})
-        files = {name: columns for result in release.results for name, columns in result.files(release.form).items()}
+        files: dict[str, Columns] = {}
+        for result in release.results:
+            files |= result.files(release.form)
         for name, columns in files.items():
             if name not in digests:
                 self.findings.wrong.append(f"it lists no {name}")
@@ -298,8 +313,9 @@ class _Check:
         for key in ("plan", "dataspace"):
             if set(self.document[key]) == {"file"}:
                 expected = json.loads(json.dumps(release.to_json()[key]))
-                for path, stated, found in differences(document_at(folder / self.document[key]["file"]), expected, key):
-                    self._differs(path, "it states", path, stated, found)
+                listed = document_at(folder / self.document[key]["file"])
+                for path, stated, follows in differences(listed, expected, key):
+                    self._differs(path, "it states", path, stated, follows, derived=())
         self._described(folder, files, digests)
         self._listed(folder, {*files}, digests)
         self._parts_listed()
@@ -331,14 +347,18 @@ class _Check:
 
     def _listed(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
         """Compare the list of files with those that a release writes, and with those that are there."""
-        document = self.document
-        others = {METADATA, *([PARTS] if self.release.partition is not None else [])}
-        others |= {document[key]["file"] for key in ("plan", "dataspace") if set(document[key]) == {"file"}}
-        more = sorted(set(digests) - files - others)
+        described = {METADATA}
+        if self.release.partition is not None:
+            described.add(PARTS)
+        # A long plan, or long totals, have files of their own.
+        for key in ("plan", "dataspace"):
+            if set(self.document[key]) == {"file"}:
+                described.add(self.document[key]["file"])
+        more = sorted(set(digests) - files - described)
         self.findings.wrong += [f"it lists {name!r}, which is no file of this release" for name in more]
-        ours = {*release_files(folder), SUMS, SIGNATURE, REPORT}
-        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-        self.findings.trust("files that release.json does not list", *sorted(there - ours))
+        written = {*release_files(folder), SUMS, SIGNATURE, REPORT}
+        present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+        self.findings.trust("files that release.json does not list", *sorted(present - written))
 
     def _parts_listed(self) -> None:
         """Compare the list of tables and files of every part with those that a part has."""
@@ -357,16 +377,16 @@ class _Check:
 
 def _cells(release: Release) -> int:
     """The cells of all tables of a release, parts included."""
-    schema = release.scope.dataspace.schema
-    assert schema is not None
-    return sum(schema.restrict(table.features).size for table in release.plan.all_tables)
+    cells = 0
+    for request, result in zip(release.plan.requests, release.results, strict=True):
+        cells += result.fitted_cells(request, release.scope)
+    return cells
 
 
 class _StatedLevels:
     """Levels as a release states them, in the place of the data that they were read from."""
 
     def __init__(self, plan: Plan, scope: Scope) -> None:
-        assert scope.dataspace.schema is not None
         self._features = {feature.names: feature for feature in scope.dataspace.schema.features}
         depths = [name for part in (*plan.chains, *self._features.values()) for name in part.names]
         self._columns = tuple(dict.fromkeys((*plan.columns, *depths)))
@@ -386,26 +406,19 @@ class _StatedLevels:
 
 def _stated(release: Release, document: Mapping[str, Any]) -> Iterator[str]:
     """Compare the numbers that are stated for readers with what follows from the rest."""
-    found = release.to_json()
+    follows = release.to_json()
     for key, source in (("epsilon", "guarantee"), ("report_delta", "plan"), ("budget", "plan")):
-        if not same(document.get(key), found[key]):
-            yield f"it states {key} {document.get(key)!r}, and its {source} gives {found[key]!r}"
+        if not same(document.get(key), follows[key]):
+            yield f"it states {key} {document.get(key)!r}, and its {source} gives {follows[key]!r}"
     stated = document.get("a")
     for key in ("worst_case", "definition", "bound"):
         value = stated.get(key) if isinstance(stated, Mapping) else None
-        known = found["a"][key]
-        if value is not None and known is not None and not (isinstance(value, int) and value >= known):
-            yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {known}"
-
-
-def _measured_columns(result: Published, form: Form | None) -> Iterator[str]:
-    """Yield where the noisy values of a result stand."""
-    if result.noise.absent:
-        return
-    for name, columns in result.files(form).items():
-        for column in columns.numbers:
-            if column in ("noisy_count", "noisy_steps", "noisy") or column.startswith("steps_"):
-                yield f"{name} {column}"
+        least = follows["a"][key]
+        if value is None or least is None:
+            continue
+        # A larger number than a(t) claims less, and is no fault.
+        if not isinstance(value, int) or value < least:
+            yield f"it states {value!r} for the {key.replace('_', ' ')} of a(t), which is {least}"
 
 
 def _markup(page: str) -> set[str]:

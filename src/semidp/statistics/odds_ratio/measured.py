@@ -15,21 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.guarantee import Guarantee
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import DataError, InputError, Refused, SchemaError
+from semidp.mechanisms.base import Measurement
 from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of
-from semidp.noise.randomness import Randomness, SystemRandomness
-from semidp.queries.tables import sensitivity_space
+from semidp.noise.randomness import Randomness
+from semidp.queries.worst_pairs import Pair
+from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace, ordered
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest, check_level
 from semidp.statistics.protocol import Chargeable
-
-_FINEST = 32  # bits after the point: rounding then moves a probability by less than 1e-9
-_SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step are floats
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,33 @@ class OddsRatioResult:
     @cached_property
     def test(self) -> UmpuTest:
         """The test as a function of u, on the grid."""
-        return _test(self.guarantee, (self.rows, self.columns), self.strata, 2.0**-self.grid_bits)
+        space = self._space
+        space.refuse_idle()
+        noise = canonical_noise(self.guarantee.tradeoff, space.linf)
+        return UmpuTest(space.margins, noise, 2.0**-self.grid_bits)
+
+    @property
+    def _space(self) -> CellSpace:
+        guarantee = self.guarantee
+        return CellSpace(guarantee.dataspace, guarantee.adjacency, self.rows, self.columns, self.strata)
+
+    @classmethod
+    def measured(
+        cls, mechanism: CanonicalMechanism, measurement: Measurement, alternative: Alternative
+    ) -> "OddsRatioResult":
+        """Return the result of a measured x11."""
+        cell = mechanism.cell
+        u = float(measurement.projected[0])
+        return cls(
+            cell.row,
+            cell.column,
+            u,
+            mechanism.bits,
+            mechanism.guarantee,
+            alternative,
+            measurement.private,
+            cell.strata,
+        )
 
     @property
     def x11(self) -> tuple[str, str]:
@@ -143,13 +168,22 @@ class OddsRatioResult:
         }
 
     def _levels(self, name: str) -> list[str]:
-        schema = self.guarantee.dataspace.schema
-        assert schema is not None
-        return list(schema.restrict([name]).features[0].levels)
+        (feature,) = self.guarantee.dataspace.value(Margin(name, *self.strata)).schema.restrict([name]).features
+        return list(feature.levels)
 
     def _margin(self, name: str) -> dict[str, Any]:
-        counts = _totals(self.guarantee.dataspace, name, self.strata)
+        counts = self._space.totals(name)
         return {"feature": name, "levels": self._levels(name), "counts": counts.tolist()}
+
+    def worst_pair(self) -> Pair:
+        """Return two values of x11 that adjacent datasets can have, from the margins alone: an audit compares them."""
+        return self._space.worst_pair()
+
+    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.float64]:
+        """Return `count` independent draws of U for a value of x11, along a new first axis: for audits."""
+        noise, bits = self.test.noise, self.grid_bits
+        steps = np.array([noise.grid_steps(bits, randomness) for _ in range(count)], dtype=np.float64)
+        return np.asarray(values + (steps / 2.0**bits)[:, None])
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "OddsRatioResult":
@@ -219,24 +253,15 @@ def odds_ratio_test(
     (('f', 'yes'), True, 3)
     """
     strata = tuple(strata)
-    features = _two_by_two(table, strata)
+    rows, columns = _two_by_two(table, strata)
     if dataspace is None:
-        dataspace = Dataspace.of(table, [Margin(name, *strata) for name in features])
-    _check_space(table, dataspace, features, strata)
-    guarantee = _guarantee(dataspace, adjacency, privacy)
-    noise = _test(guarantee, features, strata).noise
-    reach = table.n + math.ceil(64 * noise.standard_deviation)
-    bits = max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
-    randomness = SystemRandomness() if randomness is None else randomness
+        dataspace = Dataspace.of(table, [Margin(name, *strata) for name in (rows, columns)])
+    _check_space(table, dataspace, (rows, columns), strata)
+    mechanism = _mechanism(dataspace, adjacency, rows, columns, strata, privacy)
     if ledger is not None:
-        record = {
-            "query": {"kind": "cell", "features": list(features), "cell": [0, 0]},
-            "noise": {"law": "canonical", "curve": guarantee.tradeoff.to_json(), "moves": noise.sensitivity},
-        }
-        ledger.charge(guarantee, f"odds ratio of {features[0]} and {features[1]}", [record])
-    x11 = int(table.margin(features).counts[0, 0])
-    steps = (x11 << bits) + noise.grid_steps(bits, randomness)
-    return OddsRatioResult(*features, steps / (1 << bits), bits, guarantee, alternative, randomness.secure, strata)
+        ledger.charge(mechanism.guarantee, f"odds ratio of {rows} and {columns}", [mechanism.record()])
+    x11 = table.margin((rows, columns)).counts[:1, 0]
+    return OddsRatioResult.measured(mechanism, mechanism.measure(x11, randomness), alternative)
 
 
 def planned_test(
@@ -266,12 +291,23 @@ def planned_test(
     1 0.639
     2 0.498
     """
-    return _test(_guarantee(dataspace, adjacency, privacy), (rows, columns), tuple(strata))
+    mechanism = _mechanism(dataspace, adjacency, rows, columns, tuple(strata), privacy)
+    return UmpuTest(mechanism.cell.margins, mechanism.noise_law)
 
 
-def _guarantee(dataspace: Dataspace, adjacency: Adjacency | None, privacy: Tradeoff | Budget) -> Guarantee:
-    used = Adjacency(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
-    return Guarantee(dataspace, used, curve_of(privacy))
+def _mechanism(
+    dataspace: Dataspace,
+    adjacency: Adjacency | None,
+    rows: str,
+    columns: str,
+    strata: tuple[str, ...],
+    privacy: Tradeoff | Budget,
+) -> CanonicalMechanism:
+    """Return the canonical noise for a guarantee; the worst case a(t) of the dataspace unless an adjacency is given."""
+    used = Ball(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
+    space = CellSpace(dataspace, used, rows, columns, strata)
+    space.refuse_idle()
+    return CanonicalMechanism(space, curve_of(privacy), space.linf)
 
 
 def _two_by_two(table: Table, strata: tuple[str, ...]) -> tuple[str, str]:
@@ -299,41 +335,11 @@ def _two_by_two(table: Table, strata: tuple[str, ...]) -> tuple[str, str]:
 def _check_space(table: Table, dataspace: Dataspace, features: tuple[str, str], strata: tuple[str, ...]) -> None:
     """Both margins must be public and the table itself must not; the messages name features only."""
     for name in features:
-        own = table.margin([name, *strata])
-        if not np.array_equal(_totals(dataspace, name, strata), _ordered(own, (name, *strata))):
+        names = (name, *strata)
+        if not np.array_equal(ordered(dataspace.value(Margin(*names)), names), ordered(table.margin(names), names)):
             raise DataError(f"the published values of {name} are not those of the table")
     if any(set(features) <= set(margin.names) for margin in dataspace.margins):
         raise Refused(
             f"the table of {' and '.join(features)} is itself published exactly: test it without noise, or "
             "leave that invariant out"
         )
-
-
-def _ordered(table: Table, names: tuple[str, ...]) -> NDArray[np.int64]:
-    """The counts of a table with its axes in a given order."""
-    return table.counts.transpose([table.schema.names.index(name) for name in names])
-
-
-def _totals(dataspace: Dataspace, name: str, strata: tuple[str, ...]) -> NDArray[np.int64]:
-    """The public margin of a feature within strata, the feature first."""
-    return _ordered(dataspace.value(Margin(name, *strata)), (name, *strata))
-
-
-def _test(guarantee: Guarantee, names: tuple[str, str], strata: tuple[str, ...], grid: float = 0.0) -> UmpuTest:
-    """The test of two features within strata, with the noise that a guarantee asks for.
-
-    x11 can move between adjacent datasets by half of any a records, or by what one exchange does.
-    """
-    row, column = (_totals(guarantee.dataspace, name, strata).reshape(2, -1).tolist() for name in names)
-    tables = tuple(TwoByTwo(r, c, r + other) for r, other, c in zip(*row, column[0], strict=True))
-    margins = Strata(tables) if strata else tables[0]
-    if guarantee.adjacency.is_exchange:
-        moves = sensitivity_space(guarantee.dataspace, guarantee.adjacency, names).linf
-    else:
-        moves = min(guarantee.adjacency.a // 2, margins.high - margins.low)
-    if moves == 0 and not margins.degenerate:
-        raise Refused(
-            f"a = {guarantee.adjacency.a} protects nothing here, since no fewer than two records can change with both "
-            "margins fixed: leave the adjacency out, or give a number of at least 2"
-        )
-    return UmpuTest(margins, canonical_noise(guarantee.tradeoff, max(moves, 1)), grid)

@@ -14,7 +14,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.exact import whole_bisection
+from semidp.core.spaces.adjacency import Adjacency, Ball
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.polygons import Approximate
@@ -28,7 +29,7 @@ from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest, check_level
 
 _LARGEST = 10**8
 _LONGEST = 100
-_TWO_MARGINS = Adjacency(3)
+_TWO_MARGINS = Ball(3)
 _PRIVATE, _PUBLIC = "semi-private UMPU", "without privacy (UMPU)"
 _NAIVE, _CORRECTED = "naive, classical critical value", "naive, corrected to size alpha"
 
@@ -56,7 +57,7 @@ def power(
     --------
     >>> margins = TwoByTwo(200, 200, 400)
     >>> for a in (3, 4):
-    ...     print(round(power(margins, Budget.pure(1), 2.0, adjacency=Adjacency(a)), 4))
+    ...     print(round(power(margins, Budget.pure(1), 2.0, adjacency=Ball(a)), 4))
     0.9138
     0.8558
     """
@@ -116,9 +117,7 @@ def sample_size(
         if high > _LARGEST:
             raise Refused(f"more than {_LARGEST:,} records would be needed: ask for less power or a weaker guarantee")
     low = high // 2 if high > 4 else 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
+    low, high = whole_bisection(lambda n: not enough(n), low, high)
     period = math.lcm(*(Fraction(share).limit_denominator(_LONGEST).denominator for share in (row_share, column_share)))
     last, n = low, high
     while n - last <= min(2 * period, _LONGEST):  # python rounds halves to even: twice the period
@@ -128,7 +127,7 @@ def sample_size(
 
 def _moves(adjacency: Adjacency) -> int:
     """By how much x11 can change: half of the records."""
-    if adjacency.is_exchange or adjacency.a < 2:
+    if not isinstance(adjacency, Ball) or adjacency.a < 2:
         raise InputError("the power before any data needs how many records move together, at least 2: see planned_test")
     return adjacency.a // 2
 

@@ -64,7 +64,6 @@ class ByBlocks(FromNoise):
 
     def _public(self, block: Margin | None) -> tuple[Schema, Margin]:
         schema = self.space.dataspace.schema
-        assert schema is not None
         return schema, self.space.blocks[self._number(block)]
 
     def _number(self, block: Margin | None) -> int:

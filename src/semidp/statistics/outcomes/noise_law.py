@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.exact import bisection
 from semidp.mechanisms.base import CellByCell, Mechanism
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.noise.distributions import CountNoise, DiscreteGaussian, DiscreteLaplace, RoundedGaussian
@@ -247,7 +248,5 @@ def _solve(coverage: Callable[[float], float], level: float, start: float) -> fl
     low, high = 0.0, start
     while coverage(high) < level:
         low, high = high, 2 * high
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if coverage(middle) < level else (low, middle)
+    _, high = bisection(lambda h: coverage(h) < level, low, high, _HALVINGS)
     return high

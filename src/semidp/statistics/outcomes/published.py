@@ -3,25 +3,26 @@
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.exact import number
 from semidp.output.cells import Sheet
+from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import About, Intervals
-from semidp.statistics.protocol import Published
-
-if TYPE_CHECKING:
-    pass
+from semidp.statistics.protocol import Published, Request
 
 Read = TypeVar("Read", bound=Published)
 
 COLUMNS = {About.noise: ("lower", "upper"), About.sampling: ("population_lower", "population_upper")}
 """What the ends of an interval are called in a file."""
+
+GROUPS_OR_COUNTS = "groups or counts that its exact totals do not have"
+"""What a recheck says of groups, and of their exact counts."""
 
 
 def columns_of(intervals: Sequence[Intervals]) -> dict[str, NDArray[np.float64]]:
@@ -74,10 +75,19 @@ def _open(values: NDArray[np.float64], ends: NDArray[np.float64], infinite: floa
     return np.where(np.isnan(ends) & ~np.isnan(values), infinite, ends)
 
 
+def outcome_trust(request: Request) -> Iterator[Trust]:
+    """Yield what is believed of every statistic of an outcome: nothing published depends on the name of its column."""
+    yield Trust("which column an outcome was read from", (f"plan.{request.key}.column",))
+
+
 class PublishedBySets(Published):
     """What is published of several sets of groups: a file each."""
 
     columns: tuple[tuple[str, ...], ...]
+
+    def trusted(self, request: Request) -> Iterator[Trust]:
+        """Yield what is believed of it besides its noisy values: which column was read."""
+        yield from outcome_trust(request)
 
     def sheets(self) -> tuple[Sheet, ...]:
         """Return each set of groups for data frames, called after its file, and their differences where asked for."""
@@ -89,6 +99,14 @@ class PublishedBySets(Published):
 
     def _repr_html_(self) -> str:
         return "".join(part._repr_html_() for part in self.sheets())
+
+
+def columns_of_groups(result: PublishedBySets) -> set[str]:
+    """Return the columns of its files that hold levels of groups, or exact counts."""
+    names = {"count"}
+    for columns in result.files().values():
+        names |= {*columns.labels}
+    return names
 
 
 def _twice(names: Sequence[str]) -> list[str]:

@@ -49,6 +49,11 @@ class OutcomeRequest(OwnBudget):
         """Whether the outcome is zeros and ones by what is asked for."""
         return False
 
+    @property
+    def private_columns(self) -> tuple[str, ...]:
+        """The column of the outcome."""
+        return (self.outcome.column,)
+
     def _entry(self, name: str, value: Any) -> dict[str, Any]:
         if isinstance(value, Confidence):
             return value.to_json()
@@ -86,6 +91,11 @@ class GroupedRequest(OutcomeRequest):
 
     by: tuple[Margin, ...]
     name: str
+
+    @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """The groups: their counts are published exactly."""
+        return self.by
 
     def _check_groups(self, they_need: str, they_are: str) -> None:
         if not self.by or not all(group.names for group in self.by):

@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.core.exact import exact, plain
 from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.errors import InputError, Refused
 from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
+from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
 
 LARGEST_FACTOR = 10**300  # still a floating-point number
@@ -59,6 +59,10 @@ class OutcomeSpace(QuerySpace):
         """Return ones."""
         return np.ones(self.shape)
 
+    def difference(self, pair: Pair) -> str:
+        """Say by how many steps of the outcome's grid, and in how many sums, two datasets differ."""
+        return f"{pair.records} steps of the grid ({counted(pair.entries, 'sum')})"
+
     def _outcome_json(self) -> dict[str, Any]:
         bounds = [plain(self.outcome.lower), plain(self.outcome.upper)]
         return {"column": self.outcome.column, "bounds": bounds, "grid": self.outcome.steps}
@@ -86,12 +90,13 @@ class SumSpace(OutcomeSpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = sum_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> space = sum_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
     >>> space.l1, space.l2, space.linf, space.exact
     (200, 200.0, 200, True)
     """
@@ -135,21 +140,10 @@ class SumSpace(OutcomeSpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid."""
-        if self.adjacency.is_exchange:
-            steps, moved_cells = self.outcome.steps, self._exchanged
-            return Norms(steps * moved_cells, steps**2 * moved_cells, steps * min(moved_cells, 1))
-        steps, moved = self.outcome.steps, [_largest_first(counts, self.movable) for counts in self.counts]
-        return Norms(
-            steps * sum(sum(part) for part in moved),
-            steps**2 * sum(k * k for part in moved for k in part),
-            steps * max(max(part, default=0) for part in moved),
-        )
-
-    @cached_property
-    def _exchanged(self) -> int:
-        """How many sums one exchange changes at most, each by the width of the outcome."""
-        several = sum(cells > 1 for cells in self.inhabited)
-        return max(2 * several, several + self.inhabited.count(1))
+        move = np.concatenate(self.adjacency.changed_sums(self.counts))
+        changes = np.abs(move[move != 0]).tolist()
+        once = Norms(sum(changes), sum(k * k for k in changes), max(changes, default=0))
+        return once.scaled(self.outcome.steps)
 
     @property
     def exact(self) -> bool:
@@ -161,7 +155,7 @@ class SumSpace(OutcomeSpace):
             sum(not set(block.names).isdisjoint(margin.names) for block in self.blocks) > 1
             for margin in self.dataspace.margins
         )
-        zeros = self.dataspace.schema is not None and bool(self.dataspace.schema.structural_zeros)
+        zeros = bool(self.dataspace.schema.structural_zeros)
         return len(self.blocks) == 1 or (apart and not tied and not zeros)
 
     @property
@@ -197,22 +191,10 @@ class SumSpace(OutcomeSpace):
         return weights[number] * (1 - weights[number] / sum(weights))
 
     def worst_move(self) -> Counts | None:
-        """Return a change of the sums that attains Δ2: outcomes go from 0 to B in the largest cells."""
+        """Return a change of the sums that attains Δ2: outcomes go from 0 to B, or change their groups."""
         if not self.exact:
             return None
-        move = np.zeros(self.shape, dtype=np.int64)
-        if self.adjacency.is_exchange:
-            swaps = 2 * sum(cells > 1 for cells in self.inhabited) == self._exchanged
-            for part, counts in zip(self.slices, self.counts, strict=True):
-                cells = np.flatnonzero(counts)[:2]
-                if len(cells) == 2 or not swaps:  # carriers bring the upper bound along, or one outcome changes alone
-                    move[part][cells[:2] if swaps else cells[:1]] = [1, -1] if swaps else [1]
-            return move * self.outcome.steps
-        for part, counts in zip(self.slices, self.counts, strict=True):
-            order = np.argsort(-counts.ravel(), kind="stable")
-            filled = _largest_first(counts, self.movable)
-            move[part][order[: len(filled)]] = np.array(filled, dtype=np.int64) * self.outcome.steps
-        return move
+        return np.concatenate(self.adjacency.changed_sums(self.counts)) * self.outcome.steps
 
     @cached_property
     def _inhabited(self) -> NDArray[np.bool_]:
@@ -220,7 +202,7 @@ class SumSpace(OutcomeSpace):
 
 
 def sum_space(
-    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, blocks: Sequence[Margin] = (Margin(),)
+    dataspace: Datasets, adjacency: Adjacency, outcome: Outcome, blocks: Sequence[Margin] = (Margin(),)
 ) -> SumSpace:
     """Return the sensitivity space of the sums of an outcome by published groups.
 
@@ -237,49 +219,40 @@ def sum_space(
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("ward", ["a", "b"]), Feature("sex", ["f", "m"])]), [[5, 5], [5, 5]])
     >>> public = Dataspace.of(table, [Margin("ward"), Margin("sex")])
-    >>> sum_space(public, Adjacency(3), Outcome("score", 0, 1, steps=1), [Margin("ward"), Margin("sex")]).l2_squared
+    >>> sum_space(public, Ball(3), Outcome("score", 0, 1, steps=1), [Margin("ward"), Margin("sex")]).l2_squared
     18
-    >>> sum_space(public, Adjacency(3), Outcome("score", 0, 1, steps=1), [Margin("ward", "sex")])
+    >>> sum_space(public, Ball(3), Outcome("score", 0, 1, steps=1), [Margin("ward", "sex")])
     Traceback (most recent call last):
     semidp.errors.Refused: sums by group need exact group counts, and those of ward × sex are not published: publish
     them
     """
-    check_outcome_space(dataspace, adjacency)
+    public = outcome_datasets(dataspace, adjacency)
     if not blocks:
         raise InputError("sums need at least one group: name a published margin")
     for block in blocks:
-        if not dataspace.publishes(block):
+        if not public.publishes(block):
             raise Refused(
                 f"sums by group need exact group counts, and those of {block} are not published: publish them"
             )
-    return SumSpace(dataspace, adjacency, outcome, tuple(blocks))
+    return SumSpace(public, adjacency, outcome, tuple(blocks))
 
 
-def check_outcome_space(dataspace: Dataspace, adjacency: Adjacency) -> None:
-    if dataspace.schema is None:
+def outcome_datasets(dataspace: Datasets, adjacency: Adjacency) -> Dataspace:
+    """Return the datasets of a query of outcomes; refuse those without published counts, or without freedom."""
+    if not isinstance(dataspace, Dataspace):
         raise InputError("a dataspace that is only described has no group counts: give its schema and margins")
-    if adjacency.is_exchange:
-        Blocks.of(dataspace)
+    adjacency.check(dataspace)
     if dataspace.n and adjacency.a == 0:
         raise Refused(
             "an outcome that nothing publishes can change in one record alone: give an adjacency a of at least 1"
         )
-
-
-def _largest_first(counts: Counts, records: int) -> list[int]:
-    """Distribute records over cells, the largest cell first: the k_c that maximise Σ k_c² under k_c <= n_c."""
-    filled = []
-    for count in np.sort(counts, axis=None)[::-1].tolist():
-        if records == 0:
-            break
-        filled.append(min(count, records))
-        records -= filled[-1]
-    return [k for k in filled if k]
+    return dataspace
 
 
 def recorded_outcome(query: Mapping[str, Any]) -> Outcome:
@@ -288,7 +261,7 @@ def recorded_outcome(query: Mapping[str, Any]) -> Outcome:
     return Outcome(query["column"], lower, upper, query["grid"])
 
 
-def recorded_sums(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> SumSpace:
+def recorded_sums(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> SumSpace:
     """Return the space of sums that `SumSpace.query` wrote."""
     blocks = [Margin(*names) for names in query["by"]]
     return sum_space(dataspace, adjacency, recorded_outcome(query), blocks)

@@ -157,12 +157,13 @@ def square_mechanism(
 ) -> Mechanism:
     """Return the mechanism that measures the sums of squares of an outcome by groups.
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
     >>> score = Outcome("score", 0, 1, steps=10)
-    >>> square_mechanism(public, Adjacency(2), score, Budget.gdp(1), [Margin("ward")]).scale
+    >>> square_mechanism(public, Ball(2), score, Budget.gdp(1), [Margin("ward")]).scale
     200.0
     """
     squares = Outcome(outcome.column, Fraction(0), Fraction(1), outcome.steps**2)

@@ -2,9 +2,15 @@
 
 from semidp.statistics.protocol import Kind
 from semidp.statistics.quantiles.mechanism import EXPONENTIAL
+from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.quantiles.space import recorded_ranks
 
 KIND = Kind(
-    place=30, requests={"quantile": QuantileRequest}, queries={"quantiles": recorded_ranks}, laws=tuple(EXPONENTIAL)
+    place=30,
+    key="quantile",
+    asked=(QuantileRequest,),
+    queries={"quantiles": recorded_ranks},
+    laws=tuple(EXPONENTIAL),
+    results={PublishedQuantiles.key: PublishedQuantiles.from_json},
 )

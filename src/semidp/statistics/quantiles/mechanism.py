@@ -4,7 +4,8 @@ The exponential mechanism, for pure ε permute and flip, drawn exactly; `space` 
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -22,6 +23,7 @@ from semidp.mechanisms.gaussian import mu_within, rho_within
 from semidp.noise.choice import Choice, ExponentialChoice, FlippedChoice
 from semidp.noise.randomness import Randomness, Stream, SystemRandomness
 from semidp.queries.base import QuerySpace
+from semidp.queries.worst_pairs import Pair
 from semidp.statistics.quantiles.space import RankSpace, rank_scores
 
 _PI = Fraction(355, 113)  # a little more than π
@@ -45,13 +47,13 @@ class ExponentialMechanism(Mechanism):
     --------
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.quantiles.space import rank_space
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
-    >>> space = rank_space(public, Adjacency(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
+    >>> space = rank_space(public, Ball(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
     >>> for budget in (Budget.pure(1), Budget.zcdp("1/2"), Budget.gdp(1)):
     ...     mechanism = exponential_mechanism(space, budget)
     ...     print(mechanism.name, round(float(mechanism.rate), 4), mechanism.tradeoff.epsilon("1e-6") < 6)
@@ -62,6 +64,8 @@ class ExponentialMechanism(Mechanism):
 
     rate: Fraction
 
+    adds_noise: ClassVar[bool] = False
+    scale_powers: ClassVar[Mapping[str, int]] = {"rate": -1}
     kinds: ClassVar[tuple[str, ...]]
     law: ClassVar[type[Choice]] = ExponentialChoice
 
@@ -80,6 +84,34 @@ class ExponentialMechanism(Mechanism):
     def variance(self) -> float:
         """2/rate²: the squared error in ranks where each record has a value of its own and none lie between."""
         return 2 / float(self.rate) ** 2
+
+    def worst_pair(self, space: QuerySpace) -> Pair:
+        """Return the pair of datasets on which choices at this rate are as easily told apart as was found."""
+        from semidp.statistics.quantiles.rank_pairs import worst_histograms
+
+        attacked = replace(self, space=space)
+        return attacked.pair_of(*worst_histograms(attacked))
+
+    def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
+        """Return the pair of two sets of histograms by group: choices lie around the quantiles.
+
+        Where both have the same quantiles, the second is moved by a step: scores are sought between different values.
+        """
+        one, other = self._quantiles(first), self._quantiles(second)
+        if np.array_equal(one, other):
+            other[0] += 1 if other[0] < self.ranked.outcome.steps else -1
+        return Pair(one, other, inputs=(first, second))
+
+    def _quantiles(self, histograms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the value of the rank that each choice looks for, 0 or the last step where there is none."""
+        ranks = self.ranked.ranks(self.rate)
+        up_to = np.cumsum(histograms, axis=1)
+        below = (up_to[:, None, :] < ranks[:, :, None]).sum(axis=2)
+        return np.asarray(np.minimum(below, histograms.shape[1] - 1).ravel(), dtype=np.int64)
+
+    def with_less_noise(self, share: Fraction) -> "ExponentialMechanism":
+        """Return choices at a larger rate: chosen values cannot be drawn towards the quantiles."""
+        return replace(self, rate=self.rate / share)
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[Any]:
         """Refuse: nothing is added to anything."""

@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from semidp.core.exact import plain
 from semidp.core.scope import Scope
-from semidp.mechanisms.base import Measurement, NoNoise
+from semidp.mechanisms.base import Measurement, Mechanism, NoNoise
 from semidp.output.cells import Columns, Form
+from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
-from semidp.statistics.protocol import Noise, read_back
+from semidp.statistics.protocol import Noise, Published, ResultCheck, read_back
 from semidp.statistics.quantiles.estimates import GroupQuantiles, most_rank_error
 from semidp.statistics.quantiles.space import RankSpace
 
 if TYPE_CHECKING:
+    from semidp.statistics.protocol import Request
     from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.outcomes.published import PublishedBySets, as_written, rows_of, whole_numbers
 
@@ -52,6 +54,7 @@ class PublishedQuantiles(PublishedBySets):
     """
 
     key: ClassVar[str] = "quantiles"
+    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "about", "rank_error")
 
     request: "QuantileRequest"
     groups: tuple[tuple[tuple[str, ...], ...], ...]
@@ -61,6 +64,29 @@ class PublishedQuantiles(PublishedBySets):
     intervals: tuple[tuple[Intervals, ...], ...]
     noisy: NDArray[np.int64] = field(repr=False)
     rank_error: int | None
+
+    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+        """Return how its values were chosen, as its budget allows."""
+        return request.calibrate(request.space(scope))
+
+    def measurement(self, mechanism: Mechanism) -> Measurement:
+        """Return the choices: they are published as they are, and no totals fix them."""
+        return Measurement(self.noisy, self.noisy.astype(np.float64), mechanism.name, mechanism.claim, self.private)
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedQuantiles":
+        """Compare quantiles and intervals; return them as they are computed again."""
+        from semidp.statistics.quantiles.recheck import recheck_quantiles
+
+        return recheck_quantiles(self, check, mechanism)
+
+    def holds_noise(self, column: str) -> bool:
+        """Whether a column of its files holds steps as they were chosen."""
+        return column.startswith("steps_")
+
+    def trusted(self, request: "Request") -> Iterator[Trust]:
+        """Yield what is believed of it besides its choices: which column was read, and which ranks were meant."""
+        yield from super().trusted(request)
+        yield Trust("which ranks the choices of quantiles aimed at", ("plan.quantile.level",))
 
     def rows(self, number: int) -> Iterator[tuple[tuple[str, ...], int, list[float]]]:
         """Yield each group of a set with its exact count and its numbers: a quantile, its interval, the next."""

@@ -92,6 +92,10 @@ class QuantileRequest(GroupedRequest):
         if self.sampling and self.level is None:
             raise InputError("only intervals are about a population: give their level", needs="quantile level")
 
+    def with_mechanism(self, name: str) -> "QuantileRequest":
+        """Return the request: quantiles are chosen, and no noise is drawn for them."""
+        return self
+
     @property
     def files(self) -> tuple[str, ...]:
         """What its files are called: one for each set of groups."""
@@ -100,7 +104,7 @@ class QuantileRequest(GroupedRequest):
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the ranks; refuse groups whose counts are not published."""
         return rank_space(
-            scope.dataspace,
+            scope.dataspace.about(self.counted),
             scope.adjacency,
             self.outcome,
             self.by,

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from semidp.core.exact import Number, exact, plain
 from semidp.core.margins import Counts
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.errors import InputError
 from semidp.queries.bounds import Norms
+from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import OutcomeSpace, SumSpace, recorded_outcome, sum_space
 
@@ -70,12 +71,14 @@ class RankSpace(OutcomeSpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.dataspace import Dataspace
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = rank_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
+    >>> space = rank_space(public, Ball(2), Outcome("score", 0, 1, steps=100), [Margin("ward")])
     >>> space.l1, space.l2_squared, space.shape
     (2, 4, (2,))
     """
@@ -129,12 +132,10 @@ class RankSpace(OutcomeSpace):
     @property
     def _once(self) -> Norms:
         """The norms for one choice in each group."""
-        two_values = self.outcome.steps == 1
-        if two_values or not self.adjacency.is_exchange:
+        if self.outcome.steps == 1:  # a value that stays in its group and one that is swapped are the same change
             return self._sums.norms
-        several = sum(groups > 1 for groups in self._sums.inhabited)
-        replaced = 2 * several + self._sums.inhabited.count(1)
-        return Norms(replaced, replaced, min(replaced, 1))
+        replaced = self.adjacency.replaced_values(self.counts)
+        return Norms(sum(replaced), sum(k * k for k in replaced), max(replaced, default=0))
 
     @property
     def naive(self) -> Norms:
@@ -155,6 +156,12 @@ class RankSpace(OutcomeSpace):
     def worst_move(self) -> Counts | None:
         """Return None: ranks move, and chosen values do not move with them."""
         return None
+
+    def difference(self, pair: Pair) -> str:
+        """Say in how many values of how many groups two datasets differ."""
+        one, other = pair.inputs
+        groups = int((one != other).any(axis=1).sum())
+        return f"{counted(pair.records, 'value')} of {counted(groups, 'group')}"
 
     def ranks(self, rate: Fraction) -> NDArray[np.int64]:
         """Return the rank that each choice looks for, a row a group: 0 below, and n_g + 1 above all values.
@@ -195,7 +202,7 @@ class RankSpace(OutcomeSpace):
 
 
 def rank_space(
-    dataspace: Dataspace,
+    dataspace: Datasets,
     adjacency: Adjacency,
     outcome: Outcome,
     blocks: Sequence[Margin],
@@ -223,8 +230,8 @@ def rank_space(
     confidence = None if level is None else exact(level, "the level of an interval")
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"the level of an interval lies between 0 and 1, not {plain(confidence)}")
-    sum_space(dataspace, adjacency, outcome, blocks)
-    return RankSpace(dataspace, adjacency, outcome, tuple(blocks), wanted, confidence, sampling)
+    public = sum_space(dataspace, adjacency, outcome, blocks).dataspace
+    return RankSpace(public, adjacency, outcome, tuple(blocks), wanted, confidence, sampling)
 
 
 def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
@@ -237,7 +244,7 @@ def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
     return np.asarray(np.maximum(rank - up_to, up_to - histogram - rank + 1), dtype=np.int64)
 
 
-def recorded_ranks(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> RankSpace:
+def recorded_ranks(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> RankSpace:
     """Return the space of ranks that `RankSpace.query` wrote."""
     return rank_space(
         dataspace,

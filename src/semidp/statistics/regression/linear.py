@@ -126,13 +126,14 @@ def regression_mechanism(
     What is compared is the mean variance of the noise in the fitted values over the records, ``tr((X'X)^-1 N)`` with N
     the announced covariance of X'y: a function of the published counts and of the budget, and the same for any coding.
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp import Feature, Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("score", 0, 1, steps=100)
     >>> design = Design.of(table.schema, ["arm", "sex"])
     >>> for budget in (Budget.gdp(1), Budget.pure(1)):
-    ...     found = regression_mechanism(public, Adjacency(2), outcome, design, budget)
+    ...     found = regression_mechanism(public, Ball(2), outcome, design, budget)
     ...     print(found.name, found.space.query()["kind"], found.space.shape)
     rounded gaussian moments (3,)
     laplace sums (4,)

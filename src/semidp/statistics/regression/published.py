@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.scope import Scope
+from semidp.mechanisms.base import Mechanism
 from semidp.output.cells import Columns, Form, Framed
 from semidp.output.plots.figures import estimates_plot
 from semidp.queries.base import QuerySpace
+from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
-from semidp.statistics.protocol import Published, measured_by, read_back
+from semidp.statistics.protocol import Published, ResultCheck, measured_by, read_back
 from semidp.statistics.regression.linear import LinearFit
 from semidp.statistics.regression.logistic import LogisticFit
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 from semidp.statistics.outcomes.published import (
     as_written,
     columns_of,
+    outcome_trust,
     read_intervals,
     real_numbers,
     rows_of,
@@ -59,6 +62,7 @@ class PublishedRegression(Framed, Published):
     """
 
     key: ClassVar[str] = "regressions"
+    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "intervals")
 
     request: "RegressionRequest"
     terms: tuple[str, ...]
@@ -71,6 +75,20 @@ class PublishedRegression(Framed, Published):
     def space(self, request: "Request", scope: Scope) -> QuerySpace:
         """Return the space of what was measured; what is best for a regression may change from version to version."""
         return self.request.space_of(self.query, scope)
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedRegression":
+        """Compare coefficients, errors and intervals; return the regression as it is computed again."""
+        from semidp.statistics.regression.recheck import recheck_regression
+
+        return recheck_regression(self, check, mechanism)
+
+    def holds_noise(self, column: str) -> bool:
+        """Whether a column of its files holds what was measured."""
+        return column == "noisy_steps"
+
+    def trusted(self, request: "Request") -> Iterator[Trust]:
+        """Yield what is believed of it besides its noisy values: which column was read."""
+        yield from outcome_trust(request)
 
     def rows(self) -> Iterator[tuple[str, float, float]]:
         """Yield each term with its coefficient and standard error."""

@@ -135,6 +135,11 @@ class RegressionRequest(OutcomeRequest):
         return super()._keys() - {"differences"}
 
     @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """The joint counts of the factors."""
+        return (Margin(*self.factors),)
+
+    @property
     def features(self) -> tuple[str, ...]:
         """The factors."""
         return self.factors
@@ -146,8 +151,7 @@ class RegressionRequest(OutcomeRequest):
 
     def design(self, scope: Scope) -> Design:
         """Return the design on the schema of the data."""
-        schema = scope.dataspace.schema
-        assert schema is not None
+        schema = scope.dataspace.about(self.counted).schema
         pairs = [group.names for group in self.interactions]
         return Design.of(schema, self.factors, interactions=pairs, coding=self.coding)
 
@@ -156,13 +160,11 @@ class RegressionRequest(OutcomeRequest):
 
         Refuse a design whose moments are not public, or one that is collinear.
         """
-        design = self.design(scope)
+        design, public = self.design(scope), scope.dataspace.about(self.counted)
         if self.binary:
-            joint_counts(design, scope.dataspace)
+            joint_counts(design, public)
         budget = Budget.gdp(1) if self.budget is None else self.budget
-        return regression_mechanism(
-            scope.dataspace, scope.adjacency, self.outcome, design, budget, self.mechanism
-        ).space
+        return regression_mechanism(public, scope.adjacency, self.outcome, design, budget, self.mechanism).space
 
     def space_of(self, query: Mapping[str, Any] | None, scope: Scope) -> QuerySpace:
         """Return the space of a query that was measured for this regression; X'y itself, where none is told."""

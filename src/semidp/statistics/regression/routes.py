@@ -40,12 +40,13 @@ def regression_routes(
 
     The space that the columns span decides all three, and the coding of factors does not change it.
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("score", 0, 1, steps=1)
-    >>> routes = regression_routes(public, Adjacency(2), outcome, Design.of(table.schema, ["arm", "sex"]))
+    >>> routes = regression_routes(public, Ball(2), outcome, Design.of(table.schema, ["arm", "sex"]))
     >>> [route.shape for route in routes]
     [(4,), (4,), (3,)]
     """
@@ -68,12 +69,13 @@ def regression_routes(
 def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the confidential values of a route's query from the sums of the outcome by the cells of a design.
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 3], [2, 4]])
     >>> design, outcome = Design.of(table.schema, ["arm", "sex"]), Outcome("score", 0, 1, steps=1)
-    >>> routes = regression_routes(Dataspace.of(table, [Margin("arm", "sex")]), Adjacency(2), outcome, design)
+    >>> routes = regression_routes(Dataspace.of(table, [Margin("arm", "sex")]), Ball(2), outcome, design)
     >>> route_values(routes[1], design, np.array([[1, 2], [0, 3]])).tolist()
     [3, 3, 1, 5]
     """
@@ -92,12 +94,13 @@ def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> 
 def moment_map(space: RouteSpace, design: Design) -> Floats:
     """Return the matrix T with ``X'y = T q`` for the values q of a route's query, a row a column of the design.
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("arm", "cde")]), [5, 3, 4])
     >>> design, outcome = Design.of(table.schema, ["arm"]), Outcome("score", 0, 1, steps=1)
-    >>> (cells,) = regression_routes(Dataspace.of(table, [Margin("arm")]), Adjacency(2), outcome, design)
+    >>> (cells,) = regression_routes(Dataspace.of(table, [Margin("arm")]), Ball(2), outcome, design)
     >>> moment_map(cells, design).tolist()
     [[1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
@@ -129,6 +132,7 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     The columns are first replaced by those that are 1 in one cell of a fixed set and 0 in its others, which depend on
     their span alone, so that any coding gives the same rows. Nothing is returned for a design that is nearly collinear.
 
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.statistics.regression.designs import Coding
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
@@ -139,7 +143,7 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     >>> for coding in Coding:
     ...     design = Design.of(table.schema, ["arm", "sex"], coding=coding)
     ...     combination = best_combination(design, public)
-    ...     rows.append(moment_space(public, Adjacency(2), outcome, design, combination).rows_by_cell.tolist())
+    ...     rows.append(moment_space(public, Ball(2), outcome, design, combination).rows_by_cell.tolist())
     >>> rows[0] == rows[1]
     True
     """

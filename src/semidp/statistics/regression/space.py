@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from semidp.core.exact import Number, exact, plain
 from semidp.core.margins import Counts
-from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.adjacency import Adjacency, Exchange
+from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.structure import Structure
 from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
 from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import LARGEST_FACTOR, OutcomeSpace, check_outcome_space, recorded_outcome
+from semidp.statistics.outcomes.spaces import LARGEST_FACTOR, OutcomeSpace, outcome_datasets, recorded_outcome
 from semidp.statistics.regression.designs import Column, Design
 
 _MOST_ROWS = 512  # of a design, for which all pairs are compared
@@ -40,6 +40,7 @@ class MomentSpace(OutcomeSpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
@@ -47,7 +48,7 @@ class MomentSpace(OutcomeSpace):
     >>> arms = Table(Schema([Feature("arm", ["control", "treated"])]), [30, 20])
     >>> public = Dataspace.of(arms, [Margin("arm")])
     >>> design = Design.of(arms.schema, ["arm"])
-    >>> space = moment_space(public, Adjacency(2), Outcome("score", 0, 1, steps=100), design)
+    >>> space = moment_space(public, Ball(2), Outcome("score", 0, 1, steps=100), design)
     >>> space.l1, space.l2_squared == (2 * 100) ** 2 * 2
     (400, True)
 
@@ -90,14 +91,14 @@ class MomentSpace(OutcomeSpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid, times the design's multiplier."""
-        if self.adjacency.is_exchange:
+        if isinstance(self.adjacency, Exchange):
             return self.naive
         return Norms.of(self._rows).scaled(self.movable * self.outcome.steps)
 
     @property
     def exact(self) -> bool:
         """Whether the rows were compared, under exchange; else whether a longest rows exist is not looked into."""
-        return self.adjacency.is_exchange and len(self._rows) <= _MOST_ROWS
+        return isinstance(self.adjacency, Exchange) and len(self._rows) <= _MOST_ROWS
 
     @property
     def dimension(self) -> int:
@@ -107,9 +108,11 @@ class MomentSpace(OutcomeSpace):
     def worst_move(self) -> Counts | None:
         """Return as many of the longest rows as a cell can hold, and under exchange the longest difference of two."""
         rows, steps = self._rows, self.outcome.steps
-        if not len(rows) or (self.adjacency.is_exchange and not self.exact):
+        if not len(rows):
             return None
-        if self.adjacency.is_exchange:
+        if isinstance(self.adjacency, Exchange):
+            if not self.exact:
+                return None
             moves = np.concatenate([rows, *(rows - row for row in rows)])
         else:
             records = self._records
@@ -130,7 +133,6 @@ class MomentSpace(OutcomeSpace):
         if not features:
             return np.array([self.movable], dtype=object)
         space = self.dataspace.over(features)
-        assert space.schema is not None
         structure, inside = Structure.of(space), {*space.schema.names}
         ties = [margin for margin in self.dataspace.margins if {*margin.names} & inside and {*margin.names} - inside]
         if structure.zeros_matter or not structure.decomposable or (ties and len(space.margins) > 1):
@@ -163,7 +165,7 @@ class MomentSpace(OutcomeSpace):
 
 
 def moment_space(
-    dataspace: Dataspace,
+    dataspace: Datasets,
     adjacency: Adjacency,
     outcome: Outcome,
     design: Design,
@@ -180,8 +182,8 @@ def moment_space(
     combination
         A matrix C of which C X'y is measured instead; C z must be whole for every combination of levels.
     """
-    check_outcome_space(dataspace, adjacency)
-    design.check_public(dataspace)
+    public = outcome_datasets(dataspace, adjacency)
+    design.check_public(public)
     whole = tuple(tuple(exact(value) for value in row) for row in combination)
     if any(len(row) != len(design.columns) for row in whole):
         raise InputError("a combination of columns needs a number for each column of the design")
@@ -191,7 +193,7 @@ def moment_space(
         found, shared = _combined(design, whole)
         if (found % shared).any():
             raise InputError("a combination of columns must be whole for every combination of levels")
-    return MomentSpace(dataspace, adjacency, outcome, design, whole)
+    return MomentSpace(public, adjacency, outcome, design, whole)
 
 
 def _combined(design: Design, combination: Sequence[Sequence[Fraction]]) -> tuple[NDArray[np.object_], int]:
@@ -201,9 +203,9 @@ def _combined(design: Design, combination: Sequence[Sequence[Fraction]]) -> tupl
     return np.asarray(design.rows() @ whole.T), shared * design.multiplier
 
 
-def recorded_moments(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> MomentSpace:
+def recorded_moments(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> MomentSpace:
     """Return the space of moments that `MomentSpace.query` wrote."""
-    if dataspace.schema is None:
+    if not isinstance(dataspace, Dataspace):
         raise Refused("a dataspace that is only described has no design: it cannot be recomputed")
     columns = []
     for column in query["columns"]:

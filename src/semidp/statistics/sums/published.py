@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
+from semidp.mechanisms.base import Mechanism
 from semidp.output.cells import Columns, Form
 from semidp.output.plots.figures import estimates_plot
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.comparison import Comparison
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.intervals import About, Intervals
-from semidp.statistics.protocol import measured_by, read_back
+from semidp.statistics.protocol import Published, ResultCheck, measured_by, read_back
 
 if TYPE_CHECKING:
     from semidp.statistics.sums.request import GroupRequest
@@ -65,6 +66,7 @@ class PublishedGroups(PublishedBySets):
     """
 
     key: ClassVar[str] = "groups"
+    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "comparisons", "intervals")
 
     request: "GroupRequest"
     estimates: tuple[Estimates, ...]
@@ -78,6 +80,16 @@ class PublishedGroups(PublishedBySets):
     def outcome(self) -> Outcome:
         """The outcome with its bounds and grid."""
         return self.request.outcome
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedGroups":
+        """Compare estimates, errors and intervals; return them as they are computed again."""
+        from semidp.statistics.sums.recheck import recheck_groups
+
+        return recheck_groups(self, check, mechanism)
+
+    def holds_noise(self, column: str) -> bool:
+        """Whether a column of its files holds the noisy sums."""
+        return column == "noisy_steps"
 
     def plot(self, axes: Any = None, by: int = 0) -> Any:
         """Draw the estimates of one set of groups with two standard errors to each side; return the figure."""

@@ -114,7 +114,7 @@ class GroupRequest(GroupedRequest):
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
-        return sum_space(scope.dataspace, scope.adjacency, self.outcome, self.by)
+        return sum_space(scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums, set after set, in steps of the grid."""

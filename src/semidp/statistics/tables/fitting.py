@@ -25,7 +25,7 @@ from semidp.statistics.protocol import measured_by
 from semidp.statistics.tables.published import INTERVALS_BELOW, FitKind, Fitted, ProductTable, PublishedProduct
 
 if TYPE_CHECKING:
-    from semidp.statistics.tables.request import ProductRequest
+    from semidp.statistics.tables.request import TablesRequest
 
 
 _CELLS_TOGETHER = 100_000  # of tables that are fitted together
@@ -38,7 +38,7 @@ NOT_ALL = "No whole numbers with all its totals were found."
 
 
 def published_product(
-    request: "ProductRequest", mechanism: ResidualMechanism, measured: Measurement, scope: Scope, progress: Progress
+    request: "TablesRequest", mechanism: ResidualMechanism, measured: Measurement, scope: Scope, progress: Progress
 ) -> PublishedProduct:
     """Return what is published of a product: its tables, put together from the measured residuals."""
     names, kinds = [table.name for table in request.tables], [table.fit for table in request.tables]

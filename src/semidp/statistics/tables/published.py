@@ -4,9 +4,10 @@ A published table is a frozen value that knows its files and its JSON form, and 
 may be published: it is a measurement, or follows from measurements and public values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -27,11 +28,16 @@ from semidp.output.cells import TABLE_NUMBERS, Columns, Form, Framed, StoredFile
 from semidp.output.columns import Labels
 from semidp.output.plots.figures import heatmap
 from semidp.queries.products import ProductSpace, product_space
-from semidp.statistics.protocol import Published, is_size, measured_by, read_back
+from semidp.statistics.protocol import Published, ResultCheck, budget_of, is_size, measured_by, read_back
 
 if TYPE_CHECKING:
-    from semidp.statistics.tables.request import ProductRequest
+    from semidp.statistics.protocol import Request
+    from semidp.statistics.tables.request import TablesRequest
 
+
+RESIDUAL_FIELDS = ("precision", "law", "residuals")
+"""The fields of release.json that state the noise of residuals."""
+_ALIKE = Fraction(1, 10**6)  # of the noise of a residual: floats of another machine may place it a little differently
 
 LAWS = ("discrete", "rounded")
 """The laws of noise on residuals, as release.json names them."""
@@ -149,6 +155,8 @@ class PublishedTable(CellTable, Published):
     """
 
     key: ClassVar[str] = "tables"
+    compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
+    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "saved_by_joint_sensitivity")
 
     noisy: NDArray[Any] = field(repr=False)
     residuals: ResidualMechanism | None = field(default=None, repr=False)
@@ -161,6 +169,43 @@ class PublishedTable(CellTable, Published):
     def __repr__(self) -> str:
         what = f"{' × '.join(self.schema.names)}, {self.schema.size:,} cells"
         return f"PublishedTable({self.name!r}: {what}, {self.noise.mechanism})"
+
+    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+        """Return its mechanism, calibrated anew: on its residuals where those were measured."""
+        if self.noise.mechanism != ResidualMechanism.name:
+            return super().recalibrated(request, scope)
+        product = product_space(scope.dataspace, scope.adjacency, [request.features])
+        return ResidualMechanism.calibrate(product, budget_of(request))
+
+    def faults(self, mechanism: Mechanism) -> Iterator[str]:
+        """Say where it records another mechanism, or less noise, than the one that its plan gives."""
+        yield from super().faults(mechanism)
+        if self.residuals is not None and isinstance(mechanism, ResidualMechanism):
+            yield from residual_faults(self.residuals, mechanism)
+
+    def stated_mechanism(self, check: ResultCheck) -> Mechanism | None:
+        """Return the mechanism with the noise that it states; None where its budget gives another."""
+        from semidp.statistics.tables.recheck import compare_residuals
+
+        needed = check.mechanism
+        if not isinstance(needed, ResidualMechanism):
+            return super().stated_mechanism(check)
+        assert self.residuals is not None  # a table whose noise is on residuals says how much
+        return compare_residuals(check, self.residuals, needed)
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedTable":
+        """Compare estimates, errors and whole numbers; return the table as it is computed again."""
+        from semidp.statistics.tables.recheck import recheck_table
+
+        return recheck_table(self, check, mechanism)
+
+    def holds_noise(self, column: str) -> bool:
+        """Whether a column of its files holds what was measured: noisy counts, or residuals."""
+        return column in ("noisy_count", "noisy")
+
+    def fitted_cells(self, request: "Request", scope: Scope) -> int:
+        """Return how many cells the table has that was asked for."""
+        return scope.dataspace.schema.restrict(request.features).size
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the published counts with the estimates, and the measurements, one row a cell."""
@@ -179,7 +224,6 @@ class PublishedTable(CellTable, Published):
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: StoredFiles) -> "PublishedTable":
         """Read what `to_json` and `files` wrote."""
-        assert scope.dataspace.schema is not None
         schema = scope.dataspace.schema.restrict(entry["features"])
         published, measurements = table_stems(entry["name"])
         cells = read_cells(files, published, schema)
@@ -226,7 +270,6 @@ def published_table(
 ) -> PublishedTable:
     """Fit what is published to a measurement: from here on all is post-processing of public values."""
     public = scope.dataspace.over(features)
-    assert public.schema is not None
     residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
     measure, estimate = measured.noisy, measured.projected
     if residuals is not None:
@@ -311,6 +354,14 @@ def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
     }
 
 
+def residual_faults(recorded: ResidualMechanism, needed: ResidualMechanism) -> Iterator[str]:
+    """Say where less noise is recorded on a residual than is needed."""
+    for view, least in needed.sigma2.items():
+        if recorded.sigma2[view] < least * (1 - _ALIKE):
+            yield "it records less noise on some residual than its plan needs"
+            return
+
+
 def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> ResidualMechanism:
     """Read what `residuals_json` wrote; refuse residuals that are not those of the space."""
     squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in entry["residuals"]}
@@ -389,11 +440,11 @@ class PublishedProduct(Published):
 
     Examples
     --------
-    >>> from semidp import ProductRequest
+    >>> from semidp import TablesRequest
     >>> import semidp
     >>> wanted = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["sex", "region"])]
-    >>> asked = ProductRequest(wanted, semidp.Budget.gdp(1))
-    >>> plan = semidp.Plan(invariants=["sex"], product=asked, levels_from_data=True)
+    >>> asked = TablesRequest(wanted, semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([asked], ["sex"], levels_from_data=True)
     >>> people = {"sex": [*"ffmmf"], "age": [*"yoyoo"], "region": [*"nnsns"]}
     >>> product = semidp.run(plan, people).product
     >>> [table.counts.sum(axis=1).tolist() for table in product.tables]
@@ -401,8 +452,14 @@ class PublishedProduct(Published):
     """
 
     key: ClassVar[str] = "products"
+    noise_fields: ClassVar[tuple[str, ...]] = (*Published.noise_fields, "one_by_one_l2")
+    compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
+    derived_fields: ClassVar[tuple[str, ...]] = (
+        *Published.derived_fields,
+        *("one_by_one_l2", "saved_by_joint_sensitivity", "decomposable", "whole_numbers"),
+    )
 
-    request: "ProductRequest"
+    request: "TablesRequest"
     mechanism: ResidualMechanism = field(repr=False)
     noisy: NDArray[np.int64] = field(repr=False)
     tables: tuple[ProductTable, ...]
@@ -417,6 +474,33 @@ class PublishedProduct(Published):
 
     def __repr__(self) -> str:
         return f"PublishedProduct({', '.join(table.name for table in self.tables)})"
+
+    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+        """Return the noise of its residuals, placed anew."""
+        return request.calibrate(request.space(scope))
+
+    def faults(self, mechanism: Mechanism) -> Iterator[str]:
+        """Say where it records another mechanism, or less noise, than the one that its plan gives."""
+        yield from super().faults(mechanism)
+        if isinstance(mechanism, ResidualMechanism):
+            yield from residual_faults(self.mechanism, mechanism)
+
+    def stated_mechanism(self, check: ResultCheck) -> Mechanism | None:
+        """Return the noise of its residuals as it states it; None where its budget gives another."""
+        from semidp.statistics.tables.recheck import compare_residuals
+
+        assert isinstance(check.mechanism, ResidualMechanism)
+        return compare_residuals(check, self.mechanism, check.mechanism)
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedProduct":
+        """Compare estimates, errors and whole numbers; return the tables as they are computed again."""
+        from semidp.statistics.tables.recheck import recheck_product
+
+        return recheck_product(self, check, mechanism)
+
+    def fitted_cells(self, request: "Request", scope: Scope) -> int:
+        """Return how many cells the tables have."""
+        return sum(table.schema.size for table in self.tables)
 
     def table(self, name: str) -> ProductTable:
         """Return a table by its name."""
@@ -458,10 +542,10 @@ class PublishedProduct(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: "ProductRequest", scope: Scope, files: StoredFiles
+        cls, entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, files: StoredFiles
     ) -> "PublishedProduct":
         """Read what `to_json` and `files` wrote."""
-        space = request.space(scope)
+        space = request.residual_space(scope)
         mechanism = residuals_from_json(entry, space)
         noisy = read_residuals(files, MEASUREMENTS, space)
         alone = entry.get("one_by_one_l2")

@@ -1,14 +1,13 @@
-"""Requests for tables: one with a budget of its own, or several that share one."""
+"""Requests for tables of counts: one table, or several that share a budget and agree with each other."""
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
-from attrs.validators import instance_of
 from numpy.typing import NDArray
 
 from semidp.core.checks import texts
@@ -25,9 +24,11 @@ from semidp.queries.products import ProductSpace, product_space
 from semidp.queries.tables import sensitivity_space
 from semidp.sources.reader import Reader
 from semidp.statistics.protocol import (
-    OwnBudget,
+    PlanEntry,
+    RequestDefaults,
     budget_of,
     checked_budget,
+    entries_of,
     file_name,
     mechanism_name,
     member,
@@ -41,6 +42,10 @@ from semidp.statistics.tables.published import (
     published_table,
     table_stems,
 )
+
+SHARED_NAME = "product"
+"""The name of tables that share a budget: in a ledger, in release.json, and in the file of measurements."""
+_UNNAMED = "table"
 
 
 def _weight(value: Number) -> Fraction:
@@ -60,11 +65,12 @@ def _fit(value: FitKind | str) -> FitKind:
 
 
 @frozen
-class TableRequest(OwnBudget):
-    """One table to release: its features, its share of the privacy budget, how to measure and how to fit.
+class TableRequest(PlanEntry):
+    """One table of counts: its features, how to measure and how to fit it.
 
-    Instead of a budget a table may have a target: the largest standard error of its estimates. `prepare` finds the
-    least budget that meets it, together with the other tables that have none.
+    A table with a budget is measured alone. Tables without one share the budget of the plan. Instead of a budget a
+    table may have a target: the largest standard error of its estimates. `prepare` finds the least budget that meets
+    all targets together.
 
     >>> TableRequest(("sex", "region"), Budget.pure(1)).name
     'table'
@@ -81,7 +87,7 @@ class TableRequest(OwnBudget):
     budget: Budget | None = field(default=None, converter=checked_budget)
     mechanism: str = field(default=AUTO, converter=mechanism_name)
     fit: FitKind = field(default=FitKind.integer, converter=_fit)
-    name: str = field(default="table", converter=file_name)
+    name: str = field(default=_UNNAMED, converter=file_name)
     weight: Fraction = field(default=Fraction(1), converter=_weight)
     target_error: Fraction | None = field(default=None, converter=_target)
 
@@ -95,31 +101,14 @@ class TableRequest(OwnBudget):
         if self.budget is not None and self.target_error is not None:
             raise InputError(f"the table {self.name!r} has a budget and a target error: give one of them")
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Its published counts, and its measurements."""
-        return tuple(f"{stem}.csv" for stem in table_stems(self.name))
-
-    def space(self, scope: Scope) -> QuerySpace:
-        """Return the space of the table."""
-        return sensitivity_space(scope.dataspace, scope.adjacency, self.features)
-
-    def calibrate(self, space: QuerySpace) -> Mechanism:
-        """Return the mechanism that was asked for, or the one that announces the least variance."""
-        return table_mechanism(space, budget_of(self), self.mechanism)
-
-    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
-        """Return the counts of the table, or its residuals where those are measured."""
-        return space.values(reader.table(self.features))
-
-    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedTable:
-        """Fit the measurement to the exact totals."""
-        return published_table(self.name, self.features, self.fit, mechanism, measured, scope, progress)
-
 
 def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
-    """Return tables that share a budget, unnamed ones called after their features."""
-    return [evolve(table, name=called_after(table.features)) if table.name == "table" else table for table in tables]
+    """Return tables that share a budget; unnamed ones are called after their features."""
+    named = []
+    for table in tables:
+        unnamed = table.name == _UNNAMED
+        named.append(evolve(table, name=called_after(table.features)) if unnamed else table)
+    return named
 
 
 def called_after(features: Iterable[str]) -> str:
@@ -129,10 +118,10 @@ def called_after(features: Iterable[str]) -> str:
 
 
 def _tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
-    found = tuple(value)
-    if not all(isinstance(table, TableRequest) for table in found):
-        raise InputError("the tables of a product are a list of TableRequest")
-    return tuple(called_after_features(found))
+    tables = tuple(value)
+    if not all(isinstance(table, TableRequest) for table in tables):
+        raise InputError("the tables that share a budget are a list of TableRequest")
+    return tuple(called_after_features(tables)) if len(tables) > 1 else tables
 
 
 def _objective(value: Objective | str) -> Objective:
@@ -142,15 +131,15 @@ def _objective(value: Objective | str) -> Objective:
 
 
 @frozen
-class ProductRequest:
-    """Several tables from one budget that all add up.
+class TablesRequest(RequestDefaults):
+    """Tables from one budget: a single one, or several that are measured together and all add up.
 
     Parameters
     ----------
     tables
-        The tables, without budgets of their own; unnamed ones are called after their features.
+        The tables, without budgets of their own; unnamed ones of several are called after their features.
     budget
-        What all of them may spend together: zCDP, GDP or (ε, δ).
+        What all of them may spend together. Several tables share zCDP, GDP or (ε, δ); pure ε is divided among them.
     objective
         Whether the total variance of all tables is least (each table's times its weight), or the largest standard
         error.
@@ -158,26 +147,32 @@ class ProductRequest:
     Examples
     --------
     >>> tables = [TableRequest(["sex", "age"]), TableRequest(["sex", "region"], weight=4)]
-    >>> request = ProductRequest(tables, Budget.gdp(1))
+    >>> request = TablesRequest(tables, Budget.gdp(1))
     >>> [table.name for table in request.tables], request.files[:2]
     (['sex-age', 'sex-region'], ('sex-age.csv', 'sex-region.csv'))
     """
 
-    key: ClassVar[str] = "product"
-
     tables: tuple[TableRequest, ...] = field(converter=_tables)
-    budget: Budget = field(validator=instance_of(Budget))
+    budget: Budget | None = field(default=None, converter=checked_budget)
     objective: Objective = field(default=Objective.total, converter=_objective)
-
-    name: ClassVar[str] = "product"
-    mechanism: ClassVar[str] = AUTO
 
     def __attrs_post_init__(self) -> None:
         if not self.tables:
-            raise InputError("a product needs tables", needs="table")
+            raise InputError("tables that share a budget are at least one table", needs="table")
         for table in self.tables:
             if table.budget is not None:
-                raise InputError(f"the table {table.name!r} has a budget of its own: leave it out of the product")
+                raise InputError(f"the table {table.name!r} has a budget of its own: leave it out of those that share")
+        if self.budget is None:
+            return
+        if not self.alone:
+            self._refuse_several(self.budget)
+        elif self.only.weight != 1 or self.only.target_error is not None:
+            evolve(self.only, budget=self.budget)  # which says what does not go together
+        elif self.objective is not Objective.total:
+            raise InputError("an objective is for several tables that share a budget other than pure epsilon")
+
+    def _refuse_several(self, budget: Budget) -> None:
+        for table in self.tables:
             if table.target_error is not None:
                 raise InputError(f"the table {table.name!r} has a target error and a shared budget: give one of them")
             if table.mechanism != AUTO:
@@ -187,10 +182,46 @@ class ProductRequest:
                 )
             if table.fit is FitKind.real:
                 raise InputError("tables that share a budget are fitted in whole numbers, or not at all: integer, none")
-        if self.budget.kind == "pure":
+        if budget.kind == "pure":
             raise InputError(
                 "tables share a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each a budget of its own"
             )
+
+    @classmethod
+    def of(cls, table: TableRequest) -> "TablesRequest":
+        """Return the request for one table, with the budget that the table has."""
+        return cls((evolve(table, budget=None),), table.budget) if table.budget else cls((table,))
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is one table."""
+        return len(self.tables) == 1
+
+    @property
+    def only(self) -> TableRequest:
+        """The table of a request for one."""
+        (table,) = self.tables
+        return table
+
+    @property
+    def key(self) -> str:
+        """``table`` for one table, ``product`` for several, as in machine-readable output."""
+        return TableRequest.key if self.alone else SHARED_NAME
+
+    @property
+    def name(self) -> str:
+        """The name of the table, or of all tables together."""
+        return self.only.name if self.alone else SHARED_NAME
+
+    @property
+    def share_name(self) -> str:
+        """Its name where a budget is divided: all tables take one share together."""
+        return "tables"
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of a table alone; several are measured on their residuals."""
+        return self.only.mechanism if self.alone else AUTO
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -200,37 +231,166 @@ class ProductRequest:
     @property
     def files(self) -> tuple[str, ...]:
         """A file for each table, and the measurements."""
+        if self.alone:
+            return tuple(f"{stem}.csv" for stem in table_stems(self.only.name))
         return (*(f"{table.name}.csv" for table in self.tables), f"{MEASUREMENTS}.csv")
 
-    def space(self, scope: Scope) -> ProductSpace:
-        """Return the residuals of the tables."""
-        return product_space(scope.dataspace, scope.adjacency, [table.features for table in self.tables])
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the table, or the residuals of several."""
+        if self.alone:
+            return sensitivity_space(scope.dataspace.about(self.counted), scope.adjacency, self.only.features)
+        return self.residual_space(scope)
 
-    def calibrate(self, space: QuerySpace) -> ResidualMechanism:
+    def residual_space(self, scope: Scope) -> ProductSpace:
+        """Return the residuals of all tables, on which several are measured, and one that is released by parts."""
+        public = scope.dataspace.about(self.counted)
+        return product_space(public, scope.adjacency, [table.features for table in self.tables])
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the mechanism asked for, or the one of least announced variance; several have residual noise."""
+        if self.alone:
+            return table_mechanism(space, budget_of(self), self.mechanism)
+        return self.residual_mechanism(space)
+
+    def residual_mechanism(self, space: QuerySpace) -> ResidualMechanism:
         """Place the noise on the residuals."""
         weights = [float(table.weight) for table in self.tables]
-        return ResidualMechanism.calibrate(space, self.budget, weights, self.objective)
+        return ResidualMechanism.calibrate(space, budget_of(self), weights, self.objective)
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
-        """Return the residuals of the confidential tables."""
+        """Return the counts of the table, or residuals where those are measured."""
+        if self.alone:
+            return space.values(reader.table(self.only.features))
         assert isinstance(space, ProductSpace)
         return space.measure(reader.tables(table.features for table in self.tables))
 
     def publish(
         self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
-    ) -> "PublishedProduct":
-        """Put the tables together and fit whole numbers to them."""
+    ) -> PublishedTable | PublishedProduct:
+        """Fit whole numbers with the exact totals to the measurement."""
+        if self.alone:
+            only = self.only
+            return published_table(only.name, only.features, only.fit, mechanism, measured, scope, progress)
         assert isinstance(mechanism, ResidualMechanism)
         return published_product(self, mechanism, measured, scope, progress)
 
-    def with_budget(self, budget: Budget) -> "ProductRequest":
-        """Return the request with another budget."""
-        return evolve(self, budget=budget)
+    def with_mechanism(self, name: str) -> "TablesRequest":
+        """Return the request with another mechanism for its tables."""
+        return evolve(self, tables=[evolve(table, mechanism=name) for table in self.tables])
+
+    def dividing(self, budget: Budget) -> "tuple[TablesRequest, ...]":
+        """Return requests that spend a budget together: pure epsilon is split evenly, any other is shared."""
+        if self.alone or budget.kind != "pure":
+            return (evolve(self, budget=budget),)
+        return tuple(TablesRequest((table,), budget.shared(len(self.tables))) for table in self.tables)
+
+    def apart(self) -> "tuple[TablesRequest, ...]":
+        """Return a request for each table, with an even part of the budget; weights do not count then."""
+        part = budget_of(self).shared(len(self.tables))
+        return tuple(TablesRequest((evolve(table, weight=1),), part) for table in self.tables)
+
+    # Target errors --------------------------------------------------------------------------------------------------
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether a table has a target error instead of a budget."""
+        return any(table.target_error is not None for table in self.tables)
+
+    @property
+    def largest_target(self) -> Fraction:
+        """The largest target error of a table."""
+        return max(table.target_error for table in self.tables if table.target_error is not None)
+
+    def without_targets(self) -> "TablesRequest":
+        """Return the same tables, ready to be given a budget."""
+        return evolve(self, tables=[evolve(table, target_error=None) for table in self.tables])
+
+    def excess(self, mechanism: Mechanism) -> float:
+        """Return how many times too large the worst error of a table is beside its target."""
+        ratios = [0.0]
+        for number, table in enumerate(self.tables):
+            if table.target_error is None:
+                continue
+            if isinstance(mechanism, ResidualMechanism):
+                errors = mechanism.table_errors(number)
+            else:
+                errors = mechanism.standard_errors()
+            ratios.append(float(errors.max(initial=0.0)) / float(table.target_error))
+        return max(ratios)
+
+    # Plan files -----------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Return the request as plain values: what a plan has at its top, and its tables."""
-        own = {} if self.objective is Objective.total else {"objective": str(self.objective)}
-        return {**self.budget.keys(), **own, "table": [table.to_json() for table in self.tables]}
+        """Return the request as plain values: the entry of one table, or what a plan has at its top and its tables."""
+        if self.alone:
+            return evolve(self.only, budget=self.budget).to_json() if self.budget else self.only.to_json()
+        spent = {} if self.budget is None else self.budget.keys()
+        aim = {} if self.objective is Objective.total else {"objective": str(self.objective)}
+        return {**spent, **aim, "table": [table.to_json() for table in self.tables]}
+
+
+def gathered(asked: Sequence[TableRequest | TablesRequest]) -> tuple[TablesRequest, ...]:
+    """Return the requests for tables of a plan: those without a budget together, after those that have one.
+
+    >>> both = gathered([TableRequest(["sex"]), TableRequest(["age"]), TableRequest(["sex"], Budget.gdp(1))])
+    >>> [[table.name for table in request.tables] for request in both]
+    [['table'], ['sex', 'age']]
+    """
+    alone: list[TablesRequest] = []
+    shared: list[TablesRequest] = []
+    waiting: list[TableRequest] = []
+    objective = Objective.total
+    for item in asked:
+        request = TablesRequest.of(item) if isinstance(item, TableRequest) else item
+        if request.budget is None:
+            waiting += request.tables
+            objective = request.objective if request.objective is not Objective.total else objective
+        elif request.alone:
+            alone.append(request)
+        else:
+            shared.append(request)
+    if len(shared) > 1:
+        raise InputError("some tables of the plan share a budget already: give the others budgets of their own")
+    open_request = [TablesRequest(waiting, None, objective)] if waiting else []
+    return (*alone, *shared, *open_request)
+
+
+PLAN_KEYS = ("epsilon", "delta", "rho", "mu", "objective", "all_of", "order", "table")
+"""What a plan file has at its top for tables: the budget that they share, and how."""
+
+
+def read_tables(document: Mapping[str, Any]) -> list[TablesRequest]:
+    """Read the tables of a plan file: those with budgets of their own, and those that share the one at the top."""
+    tables = [TableRequest.from_json(entry) for entry in entries_of(document, "table")]
+    tables += all_of(entries_of(document, "all_of"), document.get("order"))
+    budget = Budget.stated(document)
+    objective = document.get("objective")
+    requests = [TablesRequest.of(table) for table in tables if table.budget]
+    without = [table for table in tables if not table.budget]
+    if budget is None:
+        if objective is not None:
+            raise InputError("an objective is for tables that share a budget: give epsilon, rho or mu beside it")
+        return [*requests, *([TablesRequest(without)] if without else [])]
+    if not without:
+        raise InputError("the plan has a budget for tables that share it, but each has its own: leave one of them out")
+    if objective is not None and (len(without) < 2 or budget.kind == "pure"):
+        raise InputError("an objective is for several tables that share a budget other than pure epsilon")
+    sharing = TablesRequest(without, None, Objective.total if objective is None else objective)
+    return [*requests, *sharing.dividing(budget)]
+
+
+def write_tables(requests: Sequence[TablesRequest]) -> dict[str, Any]:
+    """Return tables as a plan file has them: what they share at its top, then an entry for each."""
+    top: dict[str, Any] = {}
+    entries: list[dict[str, Any]] = []
+    for request in requests:
+        document = request.to_json()
+        if request.alone:
+            entries.append(document)
+        else:
+            entries += document.pop("table")
+            top |= document
+    return {**top, "table": entries}
 
 
 def all_of(features: Iterable[str], order: int | None = None) -> list[TableRequest]:
@@ -250,19 +410,3 @@ def all_of(features: Iterable[str], order: int | None = None) -> list[TableReque
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= len(names):
         raise InputError(f"the order of all tables of {len(names)} features is a whole number from 1 to {len(names)}")
     return [TableRequest(chosen, name=called_after(chosen)) for chosen in itertools.combinations(names, size)]
-
-
-def tables_for(
-    tables: Iterable[TableRequest], budget: Budget
-) -> tuple[tuple[TableRequest, ...], "ProductRequest | None"]:
-    """Return how tables share a budget: one has it alone, several make a product; pure epsilon is split evenly.
-
-    >>> tables_for([TableRequest(["sex"])], Budget.gdp(1))[0][0].name
-    'table'
-    """
-    wanted = tuple(tables)
-    if len(wanted) < 2:
-        return tuple(table.with_budget(budget) for table in wanted), None
-    if budget.kind == "pure":
-        return tuple(table.with_budget(budget.shared(len(wanted))) for table in _tables(wanted)), None
-    return (), ProductRequest(wanted, budget)

@@ -6,6 +6,7 @@ other values are placed so that every choice hangs in the balance, and then move
 """
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import Counts
+from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.errors import Refused, SemidpError
 from semidp.noise.choice import ExponentialChoice
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism
@@ -28,6 +30,7 @@ _TRIALS = 500_000  # outputs that a conviction may count
 _ROUNDS = 30
 _FINE = 1e-3  # losses are merged on this grid while a pair is sought
 _SECONDS = 10.0
+_LEAST = 1e-300  # a probability that underflowed
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +59,6 @@ class _Placed:
         space = mechanism.ranked
         public = space.dataspace
         schema = public.schema
-        assert schema is not None
         if not schema.grid.holds(_MOST_CELLS):
             raise _unknown()
         try:
@@ -66,12 +68,15 @@ class _Placed:
         if table is None:
             raise _unknown()
         grid = schema.grid
-        labels, start = [], 0
+        groups, start = [], 0
         for block, counts in zip(space.blocks, space.counts, strict=True):
-            one = grid.labels(schema.view(block.names), grid.full) if block.names else np.zeros(table.size, dtype=int)
-            labels.append(start + np.asarray(one).ravel())
+            # A set of groups without features is one group: all records.
+            within = np.zeros(table.size, dtype=int)
+            if block.names:
+                within = np.asarray(grid.labels(schema.view(block.names), grid.full)).ravel()
+            groups.append(start + within)
             start += counts.size
-        return cls(mechanism, table.ravel(), np.stack(labels))
+        return cls(mechanism, table.ravel(), np.stack(groups))
 
     @property
     def space(self) -> RankSpace:
@@ -85,7 +90,7 @@ class _Placed:
 
     def moves(self, sections: int) -> Iterator[list[_Move]]:
         """Iterate over the records that move, with values between 0 and `sections`."""
-        if not self.space.adjacency.is_exchange:
+        if isinstance(self.space.adjacency, Ball):
             yield self._ball(sections)
             return
         one, other = self._swapped()
@@ -125,24 +130,33 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.quantiles.mechanism import exponential_mechanism
     >>> from semidp.statistics.quantiles.space import rank_space
-    >>> from semidp.core.spaces.adjacency import Adjacency
+    >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> from semidp.core.tradeoff.budget import Budget
     >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
-    >>> space = rank_space(public, Adjacency(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
+    >>> space = rank_space(public, Ball(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
     >>> one, other = worst_histograms(exponential_mechanism(space, Budget.pure(1)))
     >>> one.sum(axis=1).tolist(), int(np.abs(one - other).sum()) // 2 == space.l1
     ([30, 20], True)
     """
     world = _Placed.of(mechanism)
-    searches = [_Search(world, places, moves) for places in _places(world) for moves in world.moves(len(places) - 1)]
-    climbed = [(search.climb(), search) for search in searches if search.possible]
-    if not climbed:
+    best: _Search | None = None
+    largest = -math.inf
+    for places in _places(world):
+        for moves in world.moves(len(places) - 1):
+            search = _Search(world, places, moves)
+            # The cells may hold fewer records than are to move.
+            if not search.possible:
+                continue
+            loss = search.climb()
+            if loss > largest:
+                best, largest = search, loss
+    if best is None:
         raise _unknown()
-    return max(climbed, key=lambda found: found[0])[1].datasets()
+    return best.datasets()
 
 
 def _places(world: _Placed) -> Iterator[NDArray[np.intp]]:
@@ -152,7 +166,7 @@ def _places(world: _Placed) -> Iterator[NDArray[np.intp]]:
     ranks = space.ranks(world.mechanism.rate)[largest]
     inside = len(np.unique(ranks[(ranks >= 1) & (ranks <= space.sizes[largest])]))
     sections = max(1, min(steps, inside, _MOST_SECTIONS))
-    if steps >= 2 and space.adjacency.is_exchange:
+    if steps >= 2 and isinstance(space.adjacency, Exchange):
         sections = max(sections, 2)
     low = np.arange(sections + 1)
     low[-1] = steps
@@ -167,18 +181,21 @@ class _Search:
     def __init__(self, world: _Placed, places: NDArray[np.intp], moves: list[_Move]) -> None:
         self.world, self.places, self.moves = world, places, moves
         self.rate = world.mechanism.rate
+        # The histograms that change, by the rows of their groups.
         cells = [cell for move in moves for cell in move.cells]
-        self.seen = np.unique(world.groups[:, cells])  # the histograms that change
+        self.seen = np.unique(world.groups[:, cells])
         taken = np.zeros(len(world.table), dtype=np.int64)
         for move in moves:
             taken[move.cells[0]] += 1
         self.left = world.table - taken
         self.possible = bool((self.left >= 0).all()) and bool(moves)
+        # Cells that are part of the same changing histograms make a pool: their records are placed together.
         inside = np.stack([(world.groups == group).any(axis=0) for group in self.seen])
-        patterns, self.pool = np.unique(inside, axis=1, return_inverse=True)
-        self.inside = patterns.T  # a row a pool of cells: which of the histograms it is part of
-        self.pool = self.pool.ravel()
-        self.sizes = np.bincount(self.pool, weights=np.maximum(self.left, 0), minlength=len(self.inside)).astype(int)
+        patterns, pool = np.unique(inside, axis=1, return_inverse=True)
+        self.inside = patterns.T
+        self.pool = pool.ravel()
+        records = np.maximum(self.left, 0)
+        self.sizes = np.bincount(self.pool, weights=records, minlength=len(self.inside)).astype(int)
         self.counts = np.stack([self._balanced(int(size)) for size in self.sizes])
 
     def _balanced(self, size: int) -> Counts:
@@ -188,21 +205,23 @@ class _Search:
         n = int(space.sizes[largest])
         ranks = np.unique(space.ranks(self.rate)[largest])
         shares = ranks[(ranks >= 1) & (ranks <= n)] / n
-        cuts = np.interp(np.linspace(0, 1, len(self.places) - 1), np.linspace(0, 1, max(len(shares), 1)), shares)
+        # As many cuts as there are places but one, spread evenly over the shares of the ranks.
+        even = np.linspace(0, 1, len(self.places) - 1)
+        at_ranks = np.linspace(0, 1, max(len(shares), 1))
+        cuts = np.interp(even, at_ranks, shares)
         up_to = np.append(np.rint(cuts * size), size).astype(np.int64)
         return np.diff(np.maximum.accumulate(up_to), prepend=0)
 
     def _histograms(self, counts: Counts) -> tuple[Counts, Counts]:
         """The histograms that change, on the places, before and after."""
         still = self.inside.T.astype(np.int64) @ counts
-        found = []
-        for when in (0, 1):
-            rows = still.copy()
+        before, after = still.copy(), still.copy()
+        for when, histograms in enumerate((before, after)):
             for move in self.moves:
                 for group in self.world.groups[:, move.cells[when]]:
-                    rows[int(np.searchsorted(self.seen, group)), move.values[when]] += 1
-            found.append(rows)
-        return found[0], found[1]
+                    row = int(np.searchsorted(self.seen, group))
+                    histograms[row, move.values[when]] += 1
+        return before, after
 
     def score(self, counts: Counts | None = None) -> float:
         """Return the loss that an audit would prove if it knew the law of the choices, about."""
@@ -210,15 +229,20 @@ class _Search:
         space, choice = self.world.space, ExponentialChoice(self.rate)
         losses, first, second = np.zeros(1), np.ones(1), np.ones(1)
         wide = np.zeros((2, space.outcome.steps + 1), dtype=np.int64)
+        ranks = space.ranks(self.rate)
         for row, group in enumerate(self.seen):
             wide[:] = 0
-            wide[0, self.places], wide[1, self.places] = one[row], other[row]
-            for rank in space.ranks(self.rate)[group].tolist():
+            wide[0, self.places] = one[row]
+            wide[1, self.places] = other[row]
+            for rank in ranks[group].tolist():
+                # Below and above all values nothing is chosen.
                 if not 1 <= rank <= space.sizes[group]:
                     continue
-                p, q = (choice.probabilities(rank_scores(histogram, rank)) for histogram in wide)
-                loss = np.log(np.maximum(q, 1e-300) / np.maximum(p, 1e-300))
+                p = choice.probabilities(rank_scores(wide[0], rank))
+                q = choice.probabilities(rank_scores(wide[1], rank))
+                loss = np.log(np.maximum(q, _LEAST) / np.maximum(p, _LEAST))
                 kinds, p, q = _merged(loss, p, q)
+                # Choices are independent: losses add, and probabilities multiply.
                 losses, first, second = _merged(
                     np.add.outer(losses, kinds).ravel(),
                     np.multiply.outer(first, p).ravel(),
@@ -228,35 +252,39 @@ class _Search:
 
     def _loss(self, null: Floats, alternative: Floats) -> float:
         """Return the loss that the best event of large losses would prove: epsilon for pure claims, else mu."""
-        size, power = (np.clip(np.cumsum(found[::-1])[:-1], 0, 1) for found in (null, alternative))
-        if not size.size:
-            return 0.0
-        high, low = (share + way * _sure(share) for share, way in ((size, 1), (power, -1)))
         from scipy.special import ndtri
 
+        size = np.clip(np.cumsum(null[::-1])[:-1], 0, 1)
+        power = np.clip(np.cumsum(alternative[::-1])[:-1], 0, 1)
+        if not size.size:
+            return 0.0
+        # What an audit could prove: the size at most, and the power at least.
+        high, low = size + _sure(size), power - _sure(power)
         if self.world.mechanism.tradeoff.implied_epsilon() is not None:
             return float(np.log(np.maximum(low, 1e-9) / high).max())
-        return float((ndtri(np.clip(low, 1e-9, 1)) - ndtri(np.clip(high, 0, 1 - 1e-9))).max())
+        shift = ndtri(np.clip(low, 1e-9, 1)) - ndtri(np.clip(high, 0, 1 - 1e-9))
+        return float(shift.max())
 
     def climb(self) -> float:
         """Move records from one place to the next while that helps, many at a time and then few; return the score."""
         best = self.score()
         step = max(1, int(4 / float(self.rate)))
+        pools, places = range(len(self.sizes)), range(len(self.places) - 1)
         for _ in range(_ROUNDS):
             improved = False
-            for pool, place, way in itertools.product(range(len(self.sizes)), range(len(self.places) - 1), (1, -1)):
+            for pool, place, way in itertools.product(pools, places, (1, -1)):
                 changed = self.counts.copy()
                 changed[pool, place] += way * step
                 changed[pool, place + 1] -= way * step
                 if changed[pool].min() < 0:
                     continue
-                found = self.score(changed)
-                if found > best + 1e-9:
-                    best, improved = found, True
+                loss = self.score(changed)
+                if loss > best + 1e-9:
+                    best, improved = loss, True
                     self.counts = changed
+            if not improved and step == 1:
+                break
             if not improved:
-                if step == 1:
-                    break
                 step = max(1, step // 2)
         return best
 
@@ -272,13 +300,12 @@ class _Search:
                 start += len(taken)
                 for group in world.groups[:, cell]:
                     still[group] += np.bincount(taken, minlength=steps + 1)
-        found = []
-        for when in (0, 1):
-            rows = still.copy()
+        before, after = still.copy(), still.copy()
+        for when, histograms in enumerate((before, after)):
             for move in self.moves:
-                rows[world.groups[:, move.cells[when]], self.places[move.values[when]]] += 1
-            found.append(rows)
-        return found[0], found[1]
+                step = self.places[move.values[when]]
+                histograms[world.groups[:, move.cells[when]], step] += 1
+        return before, after
 
 
 def _sure(share: Floats) -> Floats:
@@ -288,10 +315,11 @@ def _sure(share: Floats) -> Floats:
 
 def _merged(losses: Floats, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
     """Merge outcomes of about the same loss, in increasing order."""
-    keys, where = np.unique(np.rint(losses / _FINE), return_inverse=True)
-    where = where.ravel()
-    merged = [np.bincount(where, weights=part).astype(np.float64) for part in (first, second)]
-    return keys * _FINE, merged[0], merged[1]
+    keys, which = np.unique(np.rint(losses / _FINE), return_inverse=True)
+    which = which.ravel()
+    one = np.bincount(which, weights=first).astype(np.float64)
+    other = np.bincount(which, weights=second).astype(np.float64)
+    return keys * _FINE, one, other
 
 
 def _unknown() -> Refused:

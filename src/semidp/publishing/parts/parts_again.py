@@ -1,4 +1,4 @@
-"""One part of a release, computed again from what was measured in it and from the tables above it."""
+"""Tables that were carried out part by part, computed again: those at the cut, then each part under them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +12,7 @@ from semidp.core.progress import silent
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.mechanisms.branches import BranchNoise
+from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.publishing.parts.cut_fits import CutFit
 from semidp.publishing.parts.partitions import (
@@ -26,15 +27,119 @@ from semidp.publishing.parts.partitions import (
     part_path,
 )
 from semidp.publishing.parts.tasks import fitted_part, split_residuals
-from semidp.publishing.rechecking.findings import Findings, close
-from semidp.publishing.rechecking.refit import FittedTable, Refit, intervals_hold, note_fits, too_far
 from semidp.publishing.rechecking.stored import file_differences
+from semidp.statistics.findings import Findings, close
+from semidp.statistics.protocol import ResultCheck, measured_by
 from semidp.statistics.tables.fitting import NOT_ALL
 from semidp.statistics.tables.published import INTERVALS_BELOW, FitKind, Fitted, ProductTable, residual_columns
+from semidp.statistics.tables.refit import SECONDS, FittedTable, Refit, intervals_hold, note_fits, too_far
 
 Floats = NDArray[np.float64]
 
 _SECONDS = 0.3  # the time limit of a fit in one part
+
+
+def recheck_parts(result: PartitionedTables, check: ResultCheck, mechanism: ResidualMechanism) -> PartitionedTables:
+    """Compare the tables at the cut, then every part with what was measured in it and with the tables above.
+
+    Parameters
+    ----------
+    result
+        The tables.
+    check
+        What they are computed again from, and where it is noted what does not follow.
+    mechanism
+        The noise of every residual: what the budget gives, or what an earlier version stated.
+    """
+    before = len(check.findings.wrong)
+    _compare_cut(result, check)
+    fit = None
+    if check.findings.refits and len(check.findings.wrong) == before:
+        fit = _cut_fit(result, check.partition)
+    part_tables = _compare_parts(result, check, fit)
+    if part_tables is not None:
+        _compare_cut_fits(result, check, fit)
+    expected = result.noise.expected_l2
+    # What the parts were expected to lose is known only where all of them are sound.
+    if part_tables is not None and len(check.findings.wrong) == before:
+        expected = result.expected_l2(part_tables)
+        if not close(result.noise.expected_l2, expected):
+            check.wrong(f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {expected:.6g}")
+    measured = measured_by(result.name, mechanism, result.private, expected)
+    return replace(result, mechanism=mechanism, **measured)
+
+
+def _cut_fit(result: PartitionedTables, partition: Partition | None) -> CutFit | None:
+    """Fit again what the parts are fitted to, or the parts themselves; None where their files cannot be read."""
+    if not result.together:
+        return result.settled(silent)
+    if partition is None or partition.place is None:
+        return None
+    try:
+        return refitted_whole(result, partition, SECONDS)
+    except (ValueError, KeyError, OSError, IndexError):
+        return None  # what is damaged is told when the parts are compared
+
+
+def _compare_cut(result: PartitionedTables, check: ResultCheck) -> None:
+    """Compare the estimates and errors of the tables at the cut with what was measured there and above."""
+    above = result.above
+    estimates = above.space.estimates(above.publish(result.noisy))
+    for number, (table, estimate) in enumerate(zip(result.overview, estimates, strict=True)):
+        if not close(table.estimate, estimate):
+            check.wrong(f"estimates of {table.name} that do not follow from its measurements")
+        half_widths = None if table.half_widths is None else above.table_half_widths(number)
+        if not close(table.standard_errors, above.table_errors(number)):
+            check.wrong(f"standard errors of {table.name} that its noise does not have")
+        elif not intervals_hold(table, half_widths, check.findings.current):
+            check.wrong(f"intervals of {table.name} that its noise does not have")
+
+
+def _compare_cut_fits(result: PartitionedTables, check: ResultCheck, fit: CutFit | None) -> None:
+    """Compare the whole numbers at the cut with those that the cut and the parts give."""
+    partition: Partition | None = check.partition
+    fits = None
+    if fit is not None and partition is not None and partition.place is not None:
+        fits = result.overview_fits(fit, partition.parts, partition.place, silent)
+    tables = []
+    for table in result.overview:
+        file = f"{table.name}.{table.columns().form(check.form)}"
+        tables.append(FittedTable(table.name, file, table, table.estimate))
+    note_fits(check.findings, result.name, f"{result.key}.overview.fit", tables, fits)
+
+
+def _compare_parts(result: PartitionedTables, check: ResultCheck, fit: CutFit | None) -> list[PartTable] | None:
+    """Compare every part; return how its tables came out, or None where a part is not sound."""
+    partition: Partition | None = check.partition
+    if partition is None or partition.place is None:
+        check.wrong("parts that are not there")
+        return None
+    changed = partition.changed()
+    if changed is not None:
+        check.wrong(f"another {changed} than the folder has")
+        return None
+    schema = result.mechanism.space.schema
+    nodes = result.cut.chain(schema).size(result.cut.depth)
+    if len(partition.parts) != nodes:
+        check.wrong(f"{len(partition.parts)} parts, and there are {nodes}")
+        return None
+    tables: list[PartTable] = []
+    sound = True
+    farther: list[str] = []
+    if fit is not None and fit.together is not None:
+        same, farther = published_whole(check.findings, result, partition, fit)
+        fit = fit if same else None
+    for node, part in enumerate(partition.parts):
+        files = StoredFiles(partition.place / part.folder, tuple(part.files))
+        before = len(check.findings.wrong)
+        try:
+            tables += PartCheck(check.findings, result, check.form, node, part, files, fit).compared()
+        except (ValueError, KeyError, OSError, IndexError, StopIteration):
+            check.wrong(f"files that are damaged in {part.folder}")
+        sound = sound and len(check.findings.wrong) == before
+    if sound:
+        check.findings.wrong += farther
+    return tables if sound and not farther else None
 
 
 def refitted_whole(result: PartitionedTables, partition: Partition, seconds: float) -> CutFit:
@@ -137,27 +242,36 @@ class PartCheck:
     def compared(self) -> list[PartTable]:
         """Compare the part; return how its tables came out."""
         result, whole = self.result, self.result.mechanism.space.schema
-        place = part_path(whole, result.cut, self.node), part_folder(whole, result.cut, self.node)
-        if (self.part.path, self.part.folder) != place:
-            self.wrong(f"another place than {place[1]}")
+        path, place = part_path(whole, result.cut, self.node), part_folder(whole, result.cut, self.node)
+        if (self.part.path, self.part.folder) != (path, place):
+            self.wrong(f"another place than {place}")
         tables = result.part_tables(self.files, self.node, self.part)
         noise, rows = result.noise_of(self.node), result.rows(self.node)
-        exact = result.cut.exact(result.mechanism.space.dataspace, self.node)
         measured: Columns | None = None
-        found = [(np.zeros(table.counts.shape), np.zeros(table.counts.shape)) for table in tables]
-        if noise is not None:
+        half_widths: Sequence[Floats | None] = [None] * len(tables)
+        estimated: list[tuple[Floats, Floats]] = []
+        if noise is None:
+            # Nobody can be in this part, as the exact totals say: all its counts are 0.
+            for table in tables:
+                estimated.append((np.zeros(table.counts.shape), np.zeros(table.counts.shape)))
+        else:
             noisy = self.files.numbers(measurements_stem(result.request), 1)["noisy"]
-            found = noise.tables(split_residuals(noise.space, noisy), [(row.estimate, row.variance) for row in rows])
+            above = [(row.estimate, row.variance) for row in rows]
+            estimated = noise.tables(split_residuals(noise.space, noisy), above)
             measured = residual_columns(noise, noisy)
+            half_widths = noise.half_widths(INTERVALS_BELOW)
         sound = True
-        half_widths = [None] * len(tables) if noise is None else noise.half_widths(INTERVALS_BELOW)
-        for table, (estimate, variance), row, half in zip(tables, found, rows, half_widths, strict=True):
+        for table, (estimate, variance), row, half in zip(tables, estimated, rows, half_widths, strict=True):
             sound = self._table(table, estimate, np.sqrt(variance), row) and sound
             if not intervals_hold(table, half, self.findings.current):
                 self.wrong(f"intervals of {table.name} that its noise does not have")
+        # Fits are compared only where the tables add up to those above.
         if sound:
-            self._fits(tables, [estimate for estimate, _ in found], rows, exact, empty=noise is None)
-            self._contents([self._again(*pair) for pair in zip(tables, half_widths, strict=True)], measured)
+            exact = result.cut.exact(result.mechanism.space.dataspace, self.node)
+            estimates = [estimate for estimate, _ in estimated]
+            self._fits(tables, estimates, rows, exact, empty=noise is None)
+            again = [self._again(table, half) for table, half in zip(tables, half_widths, strict=True)]
+            self._contents(again, measured)
         return [self._told(table) for table in tables]
 
     def _again(self, table: ProductTable, half_widths: Floats | None) -> ProductTable:
@@ -217,8 +331,9 @@ class PartCheck:
 
     def _told(self, table: ProductTable) -> PartTable:
         """Compare what the list of parts says of a table; return how it came out."""
-        found = PartTable.of(table)
+        follows = PartTable.of(table)
         stated = next(told for told in self.part.tables if told.name == table.name)
-        if not close([stated.largest_standard_error, stated.variance], [found.largest_standard_error, found.variance]):
+        listed = [stated.largest_standard_error, stated.variance]
+        if not close(listed, [follows.largest_standard_error, follows.variance]):
             self.wrong(f"other errors of {table.name} than it has")
-        return found
+        return follows

@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.output.cells import Columns
-from semidp.publishing.side_information import CLOSE
+
+CLOSE = 1e-6
+"""Relative: what was rounded in print or by another version's arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +33,6 @@ class Trust:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {"what": self.what, "fields": list(self.fields)}
-
-
-@dataclass(frozen=True)
-class Recheck:
-    """What came out when everything that a release states was computed again.
-
-    Parameters
-    ----------
-    disagreements
-        What does not follow, a sentence each.
-    trusted
-        What can only be believed, unless a signature says whose word it is.
-    """
-
-    disagreements: tuple[str, ...]
-    trusted: tuple[Trust, ...]
 
 
 @dataclass(eq=False)
@@ -87,38 +73,50 @@ class Findings:
         return None
 
 
-def different_columns(stated: Columns, found: Columns, tolerance: float) -> Iterator[str]:
-    """Yield the columns of a file that are not as they are computed again."""
-    if list(stated.labels) != list(found.labels) or stated.rows != found.rows:
-        yield next(iter(found.labels), "entry")
+def different_columns(stated: Columns, again: Columns, tolerance: float) -> Iterator[str]:
+    """Yield the columns of a file that are not as they are computed again.
+
+    >>> import numpy as np
+    >>> stated, again = (Columns({}, {"entry": np.arange(2), "noisy": np.array(noisy)}) for noisy in ([3, 4], [3, 5]))
+    >>> list(different_columns(stated, again, tolerance=1e-6))
+    ['noisy']
+    """
+    if list(stated.labels) != list(again.labels) or stated.rows != again.rows:
+        yield next(iter(again.labels), "entry")
         return
-    for name, labels in found.labels.items():
-        if stated.labels[name].column(found.rows).tolist() != labels.column(found.rows).tolist():
+    for name, labels in again.labels.items():
+        if stated.labels[name].column(again.rows).tolist() != labels.column(again.rows).tolist():
             yield name
-    for name in dict.fromkeys((*stated.numbers, *found.numbers)):
-        both = stated.numbers.get(name), found.numbers.get(name)
-        if both[0] is None or both[1] is None or not close(_closed(both[0]), _closed(both[1]), tolerance):
+    for name in dict.fromkeys((*stated.numbers, *again.numbers)):
+        one, other = stated.numbers.get(name), again.numbers.get(name)
+        if one is None or other is None or not close(_without_open_ends(one), _without_open_ends(other), tolerance):
             yield name
 
 
-def differences(stated: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the fields in which plain values differ, with both values; numbers may differ by rounding."""
-    if isinstance(stated, Mapping) and isinstance(found, Mapping):
-        for key in dict.fromkeys((*found, *stated)):
-            yield from differences(stated.get(key), found.get(key), f"{path}.{key}" if path else str(key))
-    elif isinstance(stated, list) and isinstance(found, list) and len(stated) == len(found):
-        for one, other in zip(stated, found, strict=True):
+def differences(stated: Any, again: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield the fields in which plain values differ, with both values; numbers may differ by rounding.
+
+    >>> list(differences({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}}))
+    [('b.c', 2, 3)]
+    """
+    if isinstance(stated, Mapping) and isinstance(again, Mapping):
+        for key in dict.fromkeys((*again, *stated)):
+            yield from differences(stated.get(key), again.get(key), f"{path}.{key}" if path else str(key))
+    elif isinstance(stated, list) and isinstance(again, list) and len(stated) == len(again):
+        for one, other in zip(stated, again, strict=True):
             yield from differences(one, other, path)
-    elif not same(stated, found):
-        yield path, stated, found
+    elif not same(stated, again):
+        yield path, stated, again
 
 
 def short(value: Any) -> str:
+    """Return a value as a sentence quotes it, cut to sixty characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _closed(ends: ArrayLike) -> NDArray[np.float64]:
+def _without_open_ends(ends: ArrayLike) -> NDArray[np.float64]:
+    """Return the ends of intervals with those at infinity as missing: that is how files hold them."""
     numbers = np.asarray(ends, dtype=np.float64)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
@@ -129,6 +127,11 @@ def no_stronger(stated: Tradeoff, proven: Tradeoff) -> bool:
 
 
 def close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
+    """Whether two arrays agree but for rounding, relative to the largest number of the second.
+
+    >>> close([1.0, 1e6], [1.5, 1e6]), close([1.0, 2.0], [1.5, 2.0])
+    (True, False)
+    """
     left, right = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
     if left.shape != right.shape:
         return False
@@ -137,8 +140,14 @@ def close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
+    """Whether two plain values are the same, numbers but for rounding.
+
+    >>> same({"rho": 0.5}, {"rho": 0.5 + 1e-12}), same(True, 1)
+    (True, False)
+    """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    # Python takes True for 1, and a reader does not.
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):

@@ -16,14 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.core.progress import silent
 from semidp.core.scope import Scope
 from semidp.fitting.tables import fit_table
-from semidp.publishing.rechecking.findings import Findings
+from semidp.statistics.findings import Findings
 from semidp.statistics.tables.fitting import NOT_ALL
 from semidp.statistics.tables.published import CellTable, FitKind, Fitted
 
 SECONDS = 3.0
 """The time limit of a fit that is made again; all but searches for a proof are over long before."""
-MOST_CELLS = 2_000_000
-"""Tables of more cells in all are not fitted again unless asked for: their distances are computed."""
 _CLOSE = 1e-6
 _EARLIER_FACTORS = (1.959963984540054, math.log(20) / math.sqrt(2))
 """Standard errors to each side in the intervals of earlier versions: normal and Laplace ones."""
@@ -55,7 +53,9 @@ def intervals_hold(table: CellTable, half_widths: NDArray[np.float64] | None, cu
         return True
     allowed = [half_widths.reshape(table.half_widths.shape)]
     if not current:
-        allowed += [factor * table.standard_errors for factor in _EARLIER_FACTORS]
+        for factor in _EARLIER_FACTORS:
+            allowed.append(factor * table.standard_errors)
+    # Ends are written with six digits, so that half-widths are known to about three units of the last.
     return any(np.allclose(table.half_widths, expected, rtol=1e-6, atol=3e-6) for expected in allowed)
 
 
@@ -68,9 +68,9 @@ def fit_again(measure: NDArray[Any], features: Sequence[str], kind: FitKind, sco
         time_limit=SECONDS,
         progress=silent,
     )
-    found = fit.values if fit.counts is None else fit.counts
-    assert found is not None
-    return found, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
+    counts = fit.values if fit.counts is None else fit.counts
+    assert counts is not None
+    return counts, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +94,9 @@ class FittedTable:
 
     def is_same(self, again: Refit) -> bool:
         """Whether the fit that is made now has the same counts."""
-        counts, others = self.table.counts, again[0].reshape(self.table.counts.shape)
-        return counts.dtype.kind == others.dtype.kind and _same_numbers(counts, others)
+        counts = self.table.counts
+        refitted = again[0].reshape(counts.shape)
+        return counts.dtype.kind == refitted.dtype.kind and _same_numbers(counts, refitted)
 
 
 def note_fits(
@@ -115,26 +116,36 @@ def note_fits(
     tables, fits
         The tables, and the fits that are made now; None where the tables are too large for that.
     """
-    if fits is not None and any(
-        one.table.fitted.kind == FitKind.integer and again[1].note.startswith(NOT_ALL)
-        for one, again in zip(tables, fits, strict=True)
-    ):
-        fits = None  # whole numbers take longer to find than is spent here, and others depend on them
-    others = [] if fits is None else [one for one, again in zip(tables, fits, strict=True) if not one.is_same(again)]
-    for number, one in enumerate(tables):
-        again = None if fits is None else fits[number]
-        strict = findings.same_software or others == [one]
-        checked = compare_fit(one, again, strict)
-        _note(findings, name, place, one.file, checked)
+    if fits is None or _unfinished(tables, fits):
+        for table in tables:
+            _note(findings, name, place, table.file, compare_fit(table, None))
+        return
+    different = [table for table, again in zip(tables, fits, strict=True) if not table.is_same(again)]
+    for table, again in zip(tables, fits, strict=True):
+        # The only table that came out otherwise was fitted to the same totals as now.
+        strict = findings.same_software or different == [table]
+        _note(findings, name, place, table.file, compare_fit(table, again, strict))
+
+
+def _unfinished(tables: Sequence[FittedTable], fits: Sequence[Refit]) -> bool:
+    """Whether whole numbers take longer to find than is spent here: later tables depend on them."""
+    for table, (_, how) in zip(tables, fits, strict=True):
+        if table.table.fitted.kind == FitKind.integer and how.note.startswith(NOT_ALL):
+            return True
+    return False
 
 
 def _note(findings: Findings, name: str, place: str, file: str, checked: Checked) -> None:
+    """Note what a comparison of one table found."""
     for said in checked.wrong:
-        if findings.current or "distance (loss)" in said:  # which is no matter of versions
+        # How far counts lie from what was measured is no matter of versions.
+        if findings.current or "distance (loss)" in said:
             findings.wrong.append(f"{name!r} states {said}")
         else:
             findings.earlier(f"{file} count", place)
-    places = [f"{file} count" if key == "count" else f"{place}.{key}" for key in checked.unproved]
+    places = []
+    for key in checked.unproved:
+        places.append(f"{file} count" if key == "count" else f"{place}.{key}")
     findings.trust(
         "which of several close tables was published, where no quick proof singles one out; its totals and its "
         "distance from what was measured are right",
@@ -181,24 +192,27 @@ def _published_estimate(
 
 def _beside(one: FittedTable, loss: float, again: Refit, proved: bool) -> Checked:
     """Compare a table with the one that is found now, which may be proved to be the closest."""
-    name, counts, stated, (others, found) = one.called, one.table.counts, one.table.fitted, again
+    name, counts, stated = one.called, one.table.counts, one.table.fitted
+    refitted, how = again
     same = one.is_same(again)
-    if not same and (said := too_far(name, counts, loss, found, proved)) is not None:
+    if not same and (said := too_far(name, counts, loss, how, proved)) is not None:
         return Checked((said,))
-    if not same and counts.dtype.kind != "i" and others.dtype.kind == "i":
+    if not same and counts.dtype.kind != "i" and refitted.dtype.kind == "i":
         return Checked((f"real numbers in {name}, where whole numbers with the same totals exist",))
     wrong = list(_bounds(name, stated))
-    if not _near(stated.bound, min(found.bound, loss), 1e-4 if proved else 1e-2):
-        wrong.append(f"a bound of {stated.bound:.6g} for the distance of {name}, and {found.bound:.6g} is found")
+    tolerance = 1e-4 if proved else 1e-2
+    if not _near(stated.bound, min(how.bound, loss), tolerance):
+        wrong.append(f"a bound of {stated.bound:.6g} for the distance of {name}, and {how.bound:.6g} is found")
     # A proof may take longer than is spent here: then its claims are believed, within what is possible.
     unproved = [] if same else ["count"]
     for key in ("method", "optimal", "note"):
-        if getattr(stated, key) == getattr(found, key):
+        claimed, follows = getattr(stated, key), getattr(how, key)
+        if claimed == follows:
             continue
         if not proved and (key != "method" or not same):
             unproved.append(key)
         else:
-            wrong.append(f"the {key} {getattr(stated, key)!r} for the fit of {name}, and it is {getattr(found, key)!r}")
+            wrong.append(f"the {key} {claimed!r} for the fit of {name}, and it is {follows!r}")
     return Checked(tuple(wrong), tuple(unproved))
 
 
@@ -214,11 +228,13 @@ def too_far(name: str, counts: NDArray[Any], loss: float, found: Fitted, proved:
 
 
 def _bounds(name: str, stated: Fitted) -> Iterator[str]:
+    """Say where a lower bound of the distance lies above the distance."""
     if stated.bound > stated.loss * (1 + _CLOSE) + _CLOSE:
         yield f"a bound of {stated.bound:.6g} for the distance of {name}, which has a smaller one"
 
 
 def _same_numbers(one: ArrayLike, other: ArrayLike) -> bool:
+    """Whether two tables agree: whole numbers exactly, others but for the digits of a file."""
     left, right = np.asarray(one), np.asarray(other)
     if left.shape != right.shape:
         return False
@@ -227,5 +243,6 @@ def _same_numbers(one: ArrayLike, other: ArrayLike) -> bool:
     return bool(np.allclose(left.astype(float), right.astype(float), rtol=_CLOSE, atol=1e-4))
 
 
-def _near(stated: float, found: float, tolerance: float = _CLOSE) -> bool:
-    return abs(stated - found) <= tolerance * max(1.0, abs(found))
+def _near(stated: float, follows: float, tolerance: float = _CLOSE) -> bool:
+    """Whether two distances agree but for rounding."""
+    return abs(stated - follows) <= tolerance * max(1.0, abs(follows))

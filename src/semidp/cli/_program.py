@@ -1,0 +1,262 @@
+"""The program: its commands with their examples, and how it ends.
+
+A command raises `SemidpError` for everything a user can mend; here it becomes one sentence and exit code 2. Nothing
+else an exception says is printed, because messages of drivers and parsers quote data.
+"""
+
+import contextlib
+import functools
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from semidp._version import __version__
+from semidp.cli import analyze, audit, census, compare, explore, guarantee, intervals, ledger, release, reproduce
+from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, over, silence_stdout
+from semidp.cli.test import odds_ratio
+from semidp.errors import SemidpError
+from semidp.sources.contract import QUERY_THREAD
+
+app = typer.Typer(
+    name="semidp",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+INTERRUPTED = 130
+CLOSED_PIPE = 141
+_SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_PATIENCE = 1.5
+"""Seconds that an interrupted command is given to end by itself."""
+_interrupts: list[int] = []
+"""The interrupts that have arrived; a library may have turned one into an error of its own, such as a failed import."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        echo(f"semidp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def semidp(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Publish some statistics exactly and the rest with noise, with a guarantee that is honest about both."""
+
+
+COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
+    analyze.analyze: (
+        "what publishing these totals exactly would mean",
+        ("semidp analyze people.csv --table sex,region --invariant sex --invariant region",),
+    ),
+    release.release: (
+        "publish exact totals and a noisy table, with a report",
+        (
+            "semidp release people.csv --table sex,region --invariant sex --invariant region --mu 1 --out release",
+            "semidp release people.csv --group region --mean age --bounds age=0,100 --rho 0.5 --out means",
+        ),
+    ),
+    explore.explore: (
+        "a page that shows what a plan would publish",
+        ("semidp explore people.csv",),
+    ),
+    compare.compare: (
+        "plans side by side: errors and guarantees",
+        ("semidp compare plan1.toml plan2.toml --data people.csv",),
+    ),
+    odds_ratio: (
+        "a test of association: private in data, free in a release",
+        (
+            "semidp test people.csv --rows sex --columns smoker --epsilon 1",
+            "semidp test people.csv --rows sex --columns smoker --strata region --mu 1",
+            "semidp test release --rows sex --columns region",
+        ),
+    ),
+    intervals.intervals: (
+        "intervals for what a release published",
+        ("semidp intervals release", "semidp intervals release --of sex=f --among region=n --sampling"),
+    ),
+    guarantee.guarantee: (
+        "what an existing release really guarantees",
+        (
+            "semidp guarantee --rho 2.56 --a 2 --report-delta 1e-10",
+            "semidp guarantee --epsilon 1 --delta 1e-6 --invariant sex --levels sex=f,m",
+            "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
+            "semidp guarantee --noise-multiplier 1.1 --sampling 0.01 --steps 500 --a 2",
+            "semidp guarantee release --also-known smoker --levels smoker=y,n",
+        ),
+    ),
+    audit.audit: ("attack a release, and see whether its claim survives", ("semidp audit release --samples 20000",)),
+    ledger.ledger: (
+        "open a ledger, or see what one has spent",
+        ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
+    ),
+    release.show: ("what a release holds and guarantees", ("semidp show release",)),
+    release.synthesize: (
+        "records that have every published table of a release",
+        ("semidp synthesize release --out synthetic.csv",),
+    ),
+    census.census: (
+        "what the 2020 Census file P.L. 94-171 guarantees",
+        ("semidp census --out census",),
+    ),
+    reproduce.reproduce: (
+        "the paper's figures, as published and corrected",
+        ("semidp reproduce adjacency census --out studies",),
+    ),
+    release.demo: ("a full release of an embedded real table", ("semidp demo --out demo",)),
+}
+"""Each command, what it answers, and examples for its help; the tests run them."""
+
+for command, (answer, examples) in COMMANDS.items():
+    name = "test" if command is odds_ratio else None
+    # A paragraph that starts with \b keeps its lines, so that an example can be pasted.
+    epilog = "\b\n" + "\n".join(("For example:", *(f"  {example}" for example in examples)))
+    app.command(name, short_help=answer, epilog=epilog)(command)
+app.command("odds-ratio", hidden=True)(odds_ratio)
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code.
+
+    It is 0 once what was asked for is done, 1 where an audit convicts, or where a release or a ledger contradicts what
+    it should follow from, 2 for what the user can mend, 3 where an audit is inconclusive, 70 for an error of the
+    program, 130 after an interrupt, 143 after SIGTERM, and 141 where the reader of stdout has gone and nothing else was
+    asked for.
+    """
+    _open_closed_streams()
+    for number in _ENDING:
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            signal.signal(number, _interrupt)
+    _watch_interrupts()
+    code = run(sys.argv[1:])
+    if code:
+        silence_stdout()
+    given_up = any(thread.name == QUERY_THREAD for thread in threading.enumerate())  # it does not end by itself
+    if given_up or (code and _interrupts):  # then a solver may be at work in a thread, for which Python would wait
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Stand in for streams that were closed before the start: stdout then fails like a full one, stderr takes all.
+
+    Their numbers must not go to files that are opened later, which would receive what is printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY)  # takes the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  (for as long as we run)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  (for as long as we run)
+
+
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    _interrupts.append(number)
+    raise KeyboardInterrupt
+
+
+def _watch_interrupts() -> None:
+    """Leave in time, too, where an interrupt meets a computation that goes on for long.
+
+    Python runs `_interrupt` between two of its own steps, and one step may be a solver at work for a minute. Where a
+    thread runs the solver, Python waits for the thread. So the system also writes the signal to a socket, and a thread
+    of ours reads it. To leave as if killed is safe at any moment: what is unfinished is found by the next run.
+    """
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    try:
+        signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    except ValueError:  # not the main thread, which signals would go to
+        return
+    threading.Thread(target=_leave_in_time, args=(ours, theirs), daemon=True).start()
+
+
+def _leave_in_time(ours: socket.socket, _kept_open: socket.socket) -> None:
+    while number := int.from_bytes(ours.recv(1)):
+        if number not in _ENDING:
+            continue
+        time.sleep(_PATIENCE)
+        if not over.is_set() and signal.getsignal(number) is _interrupt:  # else a server has its own way to end
+            if sys.stderr is not None and sys.stderr.isatty():
+                sys.stderr.write("\x1b[?25h")  # a progress bar may have hidden the cursor
+            complain(interrupted_text())
+            os._exit(_SIGNALLED + number)
+
+
+_program = functools.cache(functools.partial(typer.main.get_command, app))
+"""The commands with their options, read off the functions once a process."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code.
+
+    >>> run(["--version"])
+    semidp ...
+    0
+    """
+    asides.clear()
+    over.clear()
+    try:
+        result = _program()(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
+        if result == INTERRUPTED:  # Typer turns the interrupt into its exit code
+            raise KeyboardInterrupt
+        over.set()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        if _interrupts or isinstance(error, (typer.Abort, KeyboardInterrupt)):
+            over.set()
+            complain(interrupted_text())
+            return _SIGNALLED + _interrupts[0] if _interrupts else INTERRUPTED
+        return _failure(error)
+
+
+def _failure(error: Exception | SystemExit) -> int:
+    """Say what went wrong in one sentence, and return the exit code for it."""
+    if isinstance(error, SemidpError):
+        return _complain(hinted(error))
+    if isinstance(error, typer.TyperException):
+        return _complain(_usage(error))
+    if isinstance(error, (BrokenPipeError, SystemExit)):  # the latter is what Typer makes of the former
+        return CLOSED_PIPE
+    if isinstance(error, OSError):  # what it says is about the system; a file name in it is not repeated
+        return _complain(f"the operating system refused: {(error.strerror or type(error).__name__).lower()}")
+    if isinstance(error, MemoryError):
+        return _complain("not enough memory for this table: use fewer features or coarser levels")
+    if os.environ.get("SEMIDP_DEBUG"):
+        raise error
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(place.filename)}:{place.lineno}"
+    # The message itself may quote data, so only its kind and place are shown.
+    return _complain(f"internal error ({type(error).__name__} at {where}); please report it") and 70
+
+
+def _complain(sentence: str) -> int:
+    complain(sentence)
+    return 2
+
+
+def _usage(error: typer.TyperException) -> str:
+    sentence = error.format_message() if hasattr(error, "format_message") else str(error)
+    sentence = sentence.rstrip(".").replace("Value error, ", "")
+    context = getattr(error, "ctx", None)
+    return f"{sentence}; see '{context.command_path} --help'" if context is not None else sentence

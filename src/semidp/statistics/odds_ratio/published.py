@@ -1,0 +1,109 @@
+"""What a release publishes of a test of an odds ratio."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from semidp.core.scope import Scope
+from semidp.mechanisms.base import Measurement
+from semidp.output.cells import Columns, Form, StoredFiles
+from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
+from semidp.statistics.odds_ratio.measured import OddsRatioResult
+from semidp.statistics.protocol import Published, Request, measured_by, read_back
+
+if TYPE_CHECKING:
+    from semidp.statistics.odds_ratio.request import OddsRatioRequest
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedOddsRatio(Published):
+    """One published test of an odds ratio.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    result
+        The test: U, its p-value and interval, and all that follows from them.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> from semidp.statistics.odds_ratio.request import OddsRatioRequest
+    >>> plan = semidp.Plan([OddsRatioRequest("sex", "vote", semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> release = semidp.run(plan, {"sex": [*"ffmm"] * 50, "vote": [*"yynn"] * 50})
+    >>> release.results[0].result.p_value < 0.001
+    True
+    """
+
+    key: ClassVar[str] = "odds_ratios"
+
+    request: "OddsRatioRequest"
+    result: OddsRatioResult
+
+    def __repr__(self) -> str:
+        return f"PublishedOddsRatio({self.name!r}: {self.request.rows} × {self.request.columns})"
+
+    def recalibrated(self, request: Request, scope: Scope) -> CanonicalMechanism:
+        """Return the canonical noise of the request's budget."""
+        space = request.space(scope)
+        mechanism = request.calibrate(space)
+        assert isinstance(mechanism, CanonicalMechanism)
+        return mechanism
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return one row: U, the p-value, the interval, and U in steps of its grid."""
+        interval = self.result.confidence_interval(float(self.request.level))
+        numbers = {
+            "u": np.array([self.result.u]),
+            "p_value": np.array([self.result.p_value]),
+            "lower": np.array([interval.low]),
+            "upper": np.array([interval.high]),
+            "noisy": self.noisy,
+        }
+        (file,) = self.request.files
+        return {file: Columns({}, numbers)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the test as plain values, with U and the grid that it was published on."""
+        told = self.result.to_json(float(self.request.level))
+        kept = ("u", "grid_bits", "p_value", "alternative", "interval", "x11")
+        return {**super().to_json(), **{name: told[name] for name in kept}}
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "OddsRatioRequest", scope: Scope, files: StoredFiles
+    ) -> "PublishedOddsRatio":
+        """Read what `to_json` and `files` wrote: U, from which the rest follows."""
+        noisy = files.numbers(request.name, 0)["noisy"]
+        fields = read_back(entry, scope)
+        space = request.space(scope)
+        assert isinstance(space, CellSpace)
+        bits = entry["grid_bits"]
+        if not isinstance(bits, int) or not 0 <= bits <= 64 or noisy.shape != (1,):
+            raise ValueError("a test has one U on a grid of so many bits")
+        result = OddsRatioResult(
+            request.rows,
+            request.columns,
+            float(noisy[0]) / 2.0**bits,
+            bits,
+            fields["guarantee"],
+            request.alternative,
+            fields["private"],
+            request.strata,
+        )
+        return cls(request=request, result=result, noisy=noisy, **fields)
+
+
+def published_odds_ratio(
+    request: "OddsRatioRequest", mechanism: CanonicalMechanism, measured: Measurement
+) -> PublishedOddsRatio:
+    """Return the test of a measured x11."""
+    return PublishedOddsRatio(
+        request=request,
+        result=OddsRatioResult.measured(mechanism, measured, request.alternative),
+        noisy=measured.noisy,
+        **measured_by(request.name, mechanism, measured.private),
+    )

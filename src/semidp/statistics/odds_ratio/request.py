@@ -1,0 +1,158 @@
+"""The request for a private test of an odds ratio."""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import Factory, field, frozen
+from numpy.typing import NDArray
+
+from semidp.core.checks import text, texts
+from semidp.core.exact import Number, exact
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.schema import Schema
+from semidp.core.tradeoff.budget import Budget
+from semidp.errors import InputError, Refused, SchemaError
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.selection import AUTO
+from semidp.queries.base import QuerySpace
+from semidp.sources.reader import Reader
+from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
+from semidp.statistics.odds_ratio.published import PublishedOddsRatio, published_odds_ratio
+from semidp.statistics.odds_ratio.umpu import Alternative, check_level
+from semidp.statistics.protocol import OwnBudget, budget_of, checked_budget, file_name, member
+
+
+def _feature(value: str) -> str:
+    return text(value, "a feature of an odds ratio")
+
+
+def _strata(value: Iterable[str]) -> tuple[str, ...]:
+    return texts(value, "the strata of an odds ratio")
+
+
+def _alternative(value: Alternative | str) -> Alternative:
+    return member(Alternative, value, "the alternative")
+
+
+def _level(value: Number) -> Fraction:
+    level = exact(value, "the level of an interval")
+    check_level(float(level), "the level of an interval")
+    return level
+
+
+def _name(request: "OddsRatioRequest") -> str:
+    return f"odds-ratio-{request.rows}-{request.columns}"
+
+
+@frozen
+class OddsRatioRequest(OwnBudget):
+    """A test of the odds ratio of two features of two levels each, whose margins are published exactly.
+
+    With strata it is the exact test of Cochran, Mantel and Haenszel, with both margins exact in every stratum.
+
+    Parameters
+    ----------
+    rows, columns
+        The two features. The first declared level of each is level 1.
+    budget, name
+        As for a table. The name is that of the features unless given.
+    strata
+        Features within whose combinations the odds ratio is common.
+    alternative
+        ``two-sided`` (other than 1), ``greater`` or ``less``.
+    level
+        The confidence level of the interval.
+
+    Examples
+    --------
+    >>> OddsRatioRequest("gender", "admit", Budget.gdp(1)).exact_margins
+    (Margin('gender'), Margin('admit'))
+    """
+
+    key: ClassVar[str] = "odds_ratio"
+    mechanism: ClassVar[str] = AUTO
+    _written: ClassVar[tuple[str, ...]] = ("name", "rows", "columns", "strata", "alternative", "level", "budget")
+    _needs: ClassVar[Mapping[str, str]] = {"rows": '"…"', "columns": '"…"'}
+
+    rows: str = field(converter=_feature)
+    columns: str = field(converter=_feature)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    strata: tuple[str, ...] = field(default=(), converter=_strata)
+    alternative: Alternative = field(default=Alternative.TWO_SIDED, converter=_alternative)
+    level: Fraction = field(default=Fraction(19, 20), converter=_level)
+    name: str = field(default=Factory(_name, takes_self=True), converter=file_name)
+
+    def __attrs_post_init__(self) -> None:
+        if len({self.rows, self.columns, *self.strata}) < 2 + len(self.strata):
+            raise InputError("rows, columns and strata of an odds ratio must be different features, each named once")
+
+    def with_mechanism(self, name: str) -> "OddsRatioRequest":
+        """Return the request: its noise is canonical."""
+        return self
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The two features and the strata."""
+        return (self.rows, self.columns, *self.strata)
+
+    @property
+    def exact_margins(self) -> tuple[Margin, ...]:
+        """Both margins, within the strata."""
+        return (Margin(self.rows, *self.strata), Margin(self.columns, *self.strata))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """One row: U, the p-value and the interval."""
+        return (f"{self.name}.csv",)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of x11; refuse features without two levels, and a table that is itself exact."""
+        schema = scope.dataspace.schema
+        for name in (self.rows, self.columns):
+            refuse_levels(schema, name)
+        if schema.possible is not None:
+            raise Refused("a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test")
+        if scope.dataspace.publishes(Margin(self.rows, self.columns)):
+            raise Refused(
+                f"the table of {self.rows} and {self.columns} is itself published exactly: test it without noise, or "
+                "leave that invariant out"
+            )
+        space = CellSpace(scope.dataspace, scope.adjacency, self.rows, self.columns, self.strata)
+        space.refuse_idle()
+        return space
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the canonical noise of the budget."""
+        return CanonicalMechanism.calibrate(space, budget_of(self))
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential x11."""
+        counts = reader.table((self.rows, self.columns)).margin((self.rows, self.columns)).counts
+        return counts[:1, 0]
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedOddsRatio:
+        """Return the test of the measured x11."""
+        assert isinstance(mechanism, CanonicalMechanism)
+        return published_odds_ratio(self, mechanism, measured)
+
+    @classmethod
+    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        fields = super()._fields(value)
+        return {name: part for name, part in fields.items() if name in cls._written}
+
+
+def refuse_levels(schema: Schema, name: str) -> None:
+    """Refuse a feature that has not two levels."""
+    levels = schema.feature(name).levels
+    if len(levels) != 2:
+        raise SchemaError(
+            f"an odds ratio needs two levels of {name!r}, not {len(levels)}: keep the records of two levels, merge "
+            "numbers into two bins, or declare two levels",
+            needs="two levels",
+        )

@@ -1,0 +1,163 @@
+"""Published tables, computed again from their noisy values: estimates, errors, intervals and whole numbers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from attrs import evolve
+from numpy.typing import NDArray
+
+from semidp.core.progress import silent
+from semidp.mechanisms.base import Mechanism, NoNoise
+from semidp.mechanisms.gaussian import LatticeGaussianMechanism
+from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.statistics.findings import CLOSE, close
+from semidp.statistics.protocol import ResultCheck
+from semidp.statistics.tables.fitting import fit_product, totals_of
+from semidp.statistics.tables.published import (
+    CellTable,
+    FitKind,
+    Fitted,
+    PublishedProduct,
+    PublishedTable,
+)
+from semidp.statistics.tables.refit import SECONDS, FittedTable, Refit, fit_again, intervals_hold, note_fits
+from semidp.statistics.tables.request import TableRequest, TablesRequest
+
+Floats = NDArray[np.float64]
+
+_LEAST_SECONDS = 0.3  # the time limit of a fit, however many tables are fitted one after the other
+
+
+def compare_residuals(
+    check: ResultCheck, stated: ResidualMechanism, needed: ResidualMechanism
+) -> ResidualMechanism | None:
+    """Compare the noise of each residual with what the budget needs; return the one that all else follows from.
+
+    An earlier version may have used more noise. None where the noise is not what the budget gives.
+    """
+    current, before = check.findings.current, len(check.findings.wrong)
+    squares = [(float(stated.sigma2[view]), float(least)) for view, least in needed.sigma2.items()]
+    if any(square < least * (1 - CLOSE) for square, least in squares):
+        check.wrong("less noise on a residual than its budget needs")
+    elif current and not all(close(square, least) for square, least in squares):
+        check.wrong("more noise on a residual than its budget gives")
+    looser = not current and stated.precision < needed.precision
+    if stated.law != needed.law or (stated.precision != needed.precision and not looser):
+        check.wrong("another guarantee for its residuals than its budget gives")
+    if len(check.findings.wrong) > before:
+        return None
+    return needed if current else stated
+
+
+def _unfitted(request: TablesRequest) -> TablesRequest:
+    """Return a request for the same tables whose estimates are published as they are: fits are compared apart."""
+    unfitted = [evolve(table, fit=FitKind.none) for table in request.tables]
+    return evolve(request, tables=unfitted)
+
+
+# --- one table with a budget of its own
+
+
+def recheck_table(result: PublishedTable, check: ResultCheck, mechanism: Mechanism) -> PublishedTable:
+    """Compare one table with what follows from its noisy counts, or residuals; return it as it is computed again.
+
+    How it was fitted is compared apart, by the distance from what was measured, and stays as it is.
+    """
+    request = check.request
+    assert isinstance(request, TablesRequest)
+    again = _unfitted(request).publish(mechanism, result.measurement(mechanism), check.scope, silent)
+    assert isinstance(again, PublishedTable)
+    if not check.findings.current and isinstance(mechanism, LatticeGaussianMechanism):
+        again = _with_earlier_errors(again, result, mechanism)
+    measured = "counts" if result.residuals is None else "residuals"
+    _compare_cells(check, result, again, f"estimates that do not follow from the noisy {measured}", "standard errors")
+    _compare_totals(check, result, mechanism)
+    fitted_to: NDArray[Any] = result.noisy if result.residuals is None else again.estimate
+    _compare_fit(check, result, request.only, fitted_to)
+    return replace(again, counts=result.counts, fitted=result.fitted)
+
+
+def _with_earlier_errors(
+    again: PublishedTable, result: PublishedTable, mechanism: LatticeGaussianMechanism
+) -> PublishedTable:
+    """Return a table with the errors that earlier versions stated for lattice noise, where it does: an upper bound."""
+    if not close(result.noise.expected_l2, mechanism.largest_l2):
+        return again
+    larger = again.standard_errors * (mechanism.largest_l2 / mechanism.expected_l2)
+    return replace(again, standard_errors=larger, noise=replace(again.noise, expected_l2=mechanism.largest_l2))
+
+
+def _compare_cells(check: ResultCheck, table: CellTable, again: CellTable, estimates: str, errors: str) -> None:
+    """Compare the estimates of a table, their standard errors and their intervals."""
+    if not close(table.estimate, again.estimate):
+        check.wrong(estimates)
+    # Intervals follow from the standard errors: where those are wrong, one sentence is enough.
+    if not close(table.standard_errors, again.standard_errors):
+        check.wrong(f"{errors} that its noise does not have")
+    elif not intervals_hold(table, again.half_widths, check.findings.current):
+        check.wrong(f"{errors.replace('standard errors', 'intervals')} that its noise does not have")
+
+
+def _compare_totals(check: ResultCheck, result: PublishedTable, mechanism: Mechanism) -> None:
+    """Compare a measurement with the totals that it has by itself: noise that keeps the totals, or none at all."""
+    if isinstance(mechanism, NoNoise):
+        if not np.array_equal(result.noisy, np.rint(mechanism.space.fixed_part())):
+            check.wrong("a measurement that is not what its exact totals fix")
+    elif mechanism.keeps_totals:
+        grid = result.schema.grid
+        for total in check.scope.dataspace.over(result.schema.names).published:
+            if not np.array_equal(grid.sum(result.noisy, total.view), total.counts):
+                check.wrong(f"a measurement without the exact totals, which {mechanism.name} noise keeps")
+                return
+
+
+def _compare_fit(check: ResultCheck, result: PublishedTable, request: TableRequest, fitted_to: NDArray[Any]) -> None:
+    """Compare the published counts of a table with what they were fitted to."""
+    again: Refit | None = None
+    if request.fit is FitKind.none:
+        note = "The measurement itself is published."
+        again = result.estimate, Fitted(str(request.fit), "none", 0.0, 0.0, True, note)
+        fitted_to = result.estimate
+    elif check.findings.refits:
+        again = fit_again(fitted_to, result.schema.names, request.fit, check.scope)
+    file = f"{result.name}.{result.columns().form(check.form)}"
+    table = FittedTable("the table", file, result, fitted_to)
+    note_fits(check.findings, result.name, f"{result.key}.fit", [table], None if again is None else [again])
+
+
+# --- tables that share a budget
+
+
+def recheck_product(result: PublishedProduct, check: ResultCheck, mechanism: Mechanism) -> PublishedProduct:
+    """Compare tables that share a budget with what follows from their residuals; return them as computed again."""
+    request = check.request
+    assert isinstance(request, TablesRequest)
+    again = _unfitted(request).publish(mechanism, result.measurement(mechanism), check.scope, silent)
+    assert isinstance(again, PublishedProduct)
+    for table, follows in zip(result.tables, again.tables, strict=True):
+        estimates = f"estimates of {table.name} that do not follow from its measurements"
+        _compare_cells(check, table, follows, estimates, f"standard errors of {table.name}")
+    _compare_fits(check, result, [table.estimate for table in again.tables])
+    kept = []
+    for table, follows in zip(result.tables, again.tables, strict=True):
+        kept.append(replace(follows, counts=table.counts, fitted=table.fitted))
+    return replace(again, tables=tuple(kept))
+
+
+def _compare_fits(check: ResultCheck, result: PublishedProduct, estimates: Sequence[Floats]) -> None:
+    """Compare the whole numbers of tables that were fitted one after the other."""
+    fits = None
+    if check.findings.refits:
+        space = result.mechanism.space
+        kinds = [table.fit for table in result.request.tables]
+        seconds = max(SECONDS / len(estimates), _LEAST_SECONDS)
+        fits = fit_product(
+            space.schema.grid, space.views, totals_of(space), list(estimates), kinds, silent, time_limit=seconds
+        )
+    tables = []
+    for table, estimate in zip(result.tables, estimates, strict=True):
+        file = f"{table.name}.{table.columns().form(check.form)}"
+        tables.append(FittedTable(table.name, file, table, estimate))
+    note_fits(check.findings, result.name, f"{result.key}.tables.fit", tables, fits)

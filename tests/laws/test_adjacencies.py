@@ -1,0 +1,130 @@
+"""The two adjacencies and the two kinds of datasets: what they answer, against lists of small cases."""
+
+import itertools
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from semidp import Adjacency, Ball, Dataspace, Exchange, Feature, InputError, Margin, Schema, Table
+from semidp.core.exact import bisection, whole_bisection
+from semidp.core.spaces.dataspace import Datasets, DescribedDatasets
+from semidp.core.spaces.listing import datasets
+
+SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "yn")])
+TABLES = [[[1, 0], [0, 1]], [[1, 1], [0, 1]]]
+MARGINS = [(), (Margin("sex"),), (Margin("sex"), Margin("ill"))]
+
+
+def small_spaces() -> Iterator[Dataspace]:
+    for counts, margins in itertools.product(TABLES, MARGINS):
+        yield Dataspace.of(Table(SCHEMA, counts), margins)
+
+
+def pairs(adjacency: Adjacency, space: Dataspace) -> set[tuple[object, object]]:
+    """Every pair of adjacent datasets of a small space."""
+    return {(one, other) for one in datasets(space) for other in adjacency.neighbours(one, space)}
+
+
+@pytest.mark.parametrize("adjacency", [Ball(0), Ball(3), Exchange(0), Exchange(2)], ids=repr)
+def test_what_is_written_is_read_back(adjacency: Adjacency) -> None:
+    assert Adjacency.from_json(adjacency.to_json()) == adjacency
+    assert Adjacency.named(adjacency.kind, adjacency.a) == adjacency
+    assert Adjacency.from_json({**adjacency.mark(), "a": adjacency.a}) == adjacency
+
+
+def test_a_ball_is_no_exchange() -> None:
+    assert Ball(2) != Exchange(2)
+    assert len({Ball(2), Exchange(2), Ball(2)}) == 2
+    assert Ball(2).to_json() == {"metric": "hamming", "a": 2}
+    with pytest.raises(InputError, match="ball or exchange"):
+        Adjacency.named("sphere", 2)
+    with pytest.raises(TypeError):
+        Adjacency(2)  # type: ignore[abstract]
+
+
+def test_what_is_covered_is_among_the_pairs() -> None:
+    """Where one relation covers another, every pair of the other is a pair of the first; never so by accident."""
+    covered = missed = 0
+    for space in small_spaces():
+        relations = {one: pairs(one, space) for one in (Ball(1), Ball(2), Ball(3), Exchange.of(space))}
+        for one, other in itertools.product(relations, repeat=2):
+            inside = relations[other] <= relations[one]
+            if one.covers(space, other, space):
+                covered += 1
+                assert inside, (space, one, other)
+            missed += not inside
+    assert covered > 40
+    assert missed > 2
+
+
+def test_steps_of_exchanges_join_any_records() -> None:
+    """Datasets of D_t that differ in a records are joined by at most a exchanges."""
+    joined = 0
+    for space in small_spaces():
+        exchange = Exchange.of(space)
+        near = {one: {*exchange.neighbours(one, space)} for one in datasets(space)}
+        for one in near:
+            reached = {one}
+            for a in (1, 2, 3):
+                reached |= {there for here in reached for there in near[here]}
+                assert exchange.steps(Ball(a)) == a
+                assert {*Ball(a).neighbours(one, space)} <= reached
+                joined += 1
+    assert joined > 100
+    assert Ball(2).steps(Ball(4)) is None
+    assert Exchange(2).steps(Exchange(3)) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_records_of_a_ball_change_sums_most(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = np.array([rng.randrange(4) for _ in range(rng.randint(1, 4))], dtype=np.int64)
+    a = rng.randrange(5)
+    choices = itertools.product(*(range(size + 1) for size in sizes))
+    best = max((sum(k * k for k in taken) for taken in choices if sum(taken) <= a), default=0)
+    (move,) = Ball(a).changed_sums([sizes])
+    assert (move <= sizes).all()
+    assert move.sum() == min(a, sizes.sum())
+    assert (move * move).sum() == best
+    assert sorted(Ball(a).replaced_values([sizes])) == sorted(move[move > 0].tolist())
+
+
+def test_described_datasets_know_themselves_alone() -> None:
+    named, same = Dataspace.described("state totals"), DescribedDatasets("state totals")
+    known = Dataspace.of(Table(SCHEMA, TABLES[0]), [Margin("sex")])
+    assert named == same
+    assert named.union(same) == named
+    assert Datasets.from_json(named.to_json()) == named
+    assert Datasets.from_json(known.to_json()) == known
+    assert known != named
+    assert known.union(named) is None
+    assert named.union(known) is None
+    assert named.with_features(SCHEMA) is None
+    assert not named.is_within(known)
+    assert not known.is_within(named)
+    with pytest.raises(InputError, match="sex is not published"):
+        named.value(Margin("sex"))
+    with pytest.raises(InputError, match="needs a description"):
+        DescribedDatasets("")
+
+
+@pytest.mark.parametrize("threshold", [Fraction(0), Fraction(1, 3), Fraction(5, 7), Fraction(1)])
+def test_bisection_closes_in_on_the_threshold(threshold: Fraction) -> None:
+    low, high = bisection(lambda x: x < threshold, Fraction(0), Fraction(1), halvings=20)
+    assert high - low == Fraction(1, 2**20)
+    assert low <= threshold <= high
+
+
+@pytest.mark.parametrize("threshold", range(1, 18))
+def test_bisection_of_whole_numbers_ends_at_neighbours(threshold: int) -> None:
+    asked: list[int] = []
+
+    def below(n: int) -> bool:
+        asked.append(n)
+        return n < threshold
+
+    assert whole_bisection(below, 0, 17) == (threshold - 1, threshold)
+    assert len(asked) <= 5

@@ -1,0 +1,60 @@
+"""The request for a level total."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from attrs import Factory, field, frozen
+from numpy.typing import NDArray
+
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.selection import AUTO
+from semidp.queries.base import QuerySpace
+from semidp.sources.reader import Reader
+from semidp.statistics.protocol import OwnBudget, checked_budget, file_name, mechanism_name
+from tests.toy.level_totals.published import LevelTotal, published_total
+from tests.toy.level_totals.space import LevelTotalSpace
+
+
+def _name(request: "LevelTotalRequest") -> str:
+    return f"total-{request.feature}"
+
+
+@frozen
+class LevelTotalRequest(OwnBudget):
+    """The sum over all records of the place of their level of a feature: 0 for the first level."""
+
+    key: ClassVar[str] = "level_total"
+    _written: ClassVar[tuple[str, ...]] = ("name", "feature", "budget", "mechanism")
+    _needs: ClassVar[Mapping[str, str]] = {"feature": '"…"'}
+
+    feature: str
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    mechanism: str = field(default=AUTO, converter=mechanism_name)
+    name: str = field(default=Factory(_name, takes_self=True), converter=file_name)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The feature whose levels are summed."""
+        return (self.feature,)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """One file."""
+        return (f"{self.name}.csv",)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return how far the total can move."""
+        return LevelTotalSpace(scope.dataspace, scope.adjacency, self.feature)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential total."""
+        counts = reader.table([self.feature]).counts
+        return np.array([int((counts * np.arange(counts.size)).sum())])
+
+    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> LevelTotal:
+        """Return the total with its standard error."""
+        return published_total(self, mechanism, measured)
