@@ -135,7 +135,19 @@ FACTORS = (
 )
 WIDE = {13: 13, 20: 20}
 WIDE_CASES = ((2_000, Budget.gdp(1)), (4_000, Budget.gdp(4)))
-MEDIANS = ((400, Budget.gdp(1)), (2_000, Budget.gdp(1)), (400, Budget.gdp(4)), (2_000, Budget.gdp(4)))
+SPREAD, SKEWED, TIED = "normal", "skewed", "six in ten at zero"
+MEDIANS = (
+    ((400,), SPREAD, 100, Budget.gdp(1)),
+    ((2_000,), SPREAD, 100, Budget.gdp(1)),
+    ((400,), SPREAD, 100, Budget.gdp(4)),
+    ((2_000,), SPREAD, 100, Budget.gdp(4)),
+    ((5, 40, 2_000), SPREAD, 100, Budget.gdp(1)),
+    ((5, 40, 2_000), SPREAD, 100, Budget.pure(1)),
+    ((5, 40, 2_000), SKEWED, 100, Budget.gdp(4)),
+    ((5, 40, 2_000), SKEWED, 10, Budget.gdp(20)),
+    ((5, 40, 2_000), SKEWED, 100, Budget.gdp(100)),
+    ((5, 40, 2_000), TIED, 10, Budget.pure(8)),
+)
 
 
 def main(replicates: int, tables: list[str]) -> None:
@@ -331,28 +343,34 @@ def _regression(
     fit: Callable[[Moments], tuple[Intervals, Intervals]],
     own: Callable[[Floats, Floats, Floats], Floats],
 ) -> Floats:
-    """Return the shares of coefficients that are held, of the records and of the population; open ends; the least."""
+    """Return the shares of coefficients that are held, of the records and of the population; open ends; the least.
+
+    Last come the standard errors of the first two: coefficients of one fit are held together, so that these are those
+    of the shares by fit.
+    """
     public, design, outcome = _public(counts), _design(counts), Outcome("y", 0, 1, 1)
     mechanism = regression_mechanism(public, Ball(2), outcome, design, budget)
     rows, n = design.rows().astype(np.float64), counts.ravel().astype(np.float64)
     source = np.random.default_rng(4)
-    total, each = np.zeros(3), np.zeros(len(beta))
-    for _ in range(replicates):
+    shares, each = np.zeros((replicates, 3)), np.zeros(len(beta))
+    for replicate in range(replicates):
         drawn = source.binomial(counts.ravel(), rates(rows))
         values = route_values(mechanism.space, design, drawn)  # type: ignore[arg-type]
         alone, both = fit(Moments(mechanism, _noisy(mechanism, values, source), design))
         ends = np.concatenate([both.lower, both.upper])
         held = _held(both, beta)
         each += held
-        total += [_held(alone, own(rows, drawn.astype(float), n)).mean(), held.mean(), np.isinf(ends).mean()]
-    return np.append(total, each.min()) / replicates
+        of_records = _held(alone, own(rows, drawn.astype(float), n))
+        shares[replicate] = of_records.mean(), held.mean(), np.isinf(ends).mean()
+    errors = shares.std(axis=0)[:2] / np.sqrt(replicates)
+    return np.concatenate([shares.mean(axis=0), [each.min() / replicates], errors])
 
 
 def regression_rows(replicates: int) -> Iterator[tuple[object, ...]]:
     """Yield the model, the cells, the budget, and the shares that are held."""
     for cells, budget in FACTORS:
         for name, simulate in (("linear", linear), ("logistic", logistic)):
-            held, population, open_, least = simulate(np.array(cells), budget, replicates)
+            held, population, open_, least, *_ = simulate(np.array(cells), budget, replicates)
             sizes = ", ".join(f"{n:,}" for n in np.ravel(cells))
             shares = f"{held:.3f}", f"{population:.3f}", f"{least:.3f}", f"{open_:.1%}"
             yield name, sizes, short(budget), *shares
@@ -361,10 +379,11 @@ def regression_rows(replicates: int) -> Iterator[tuple[object, ...]]:
 def wide_rows(replicates: int) -> Iterator[tuple[object, ...]]:
     """Yield the columns of a logistic regression with a rare baseline, the shares that are held, and by β ± 1.96 s."""
     for columns, (records, budget) in itertools.product(WIDE, WIDE_CASES):
-        held, population, open_, least = logistic(wide(columns, records), budget, max(replicates // 5, 1))
-        by_normal = logistic(wide(columns, records), budget, replicates, normal=True)[1]
-        shares = f"{held:.3f}", f"{population:.3f}", f"{least:.3f}", f"{open_:.1%}", f"{by_normal:.3f}"
-        yield columns, f"{records:,}", short(budget), *shares
+        cells = wide(columns, records)
+        held, population, open_, least, *errors = logistic(cells, budget, replicates)
+        by_normal = logistic(cells, budget, replicates, normal=True)[1]
+        shares = f"{held:.3f} ± {errors[0]:.3f}", f"{population:.3f} ± {errors[1]:.3f}", f"{least:.3f}"
+        yield columns, f"{records:,}", short(budget), *shares, f"{open_:.1%}", f"{by_normal:.3f}"
 
 
 def wide(columns: int, records: int) -> Counts:
@@ -376,26 +395,53 @@ def wide(columns: int, records: int) -> Counts:
 # --- medians ----------------------------------------------------------------------------------------------------------
 
 
-def medians(records: int, budget: Budget, sampling: bool, replicates: int) -> tuple[float, float]:
-    """Return how often the interval of a median holds that of the records or the population, and its mean width."""
-    schema = Schema((Feature("ward", ["a"]),))
-    public, outcome = Dataspace.of(Table(schema, np.array([records])), [Margin("ward")]), Outcome("y", 0, 100, 100)
+def drawn(kind: str, count: int, steps: int, source: np.random.Generator) -> Counts:
+    """Return values between 0 and 100 in steps of the grid."""
+    if kind == SPREAD:
+        values = source.normal(50, 15, count)
+    elif kind == SKEWED:
+        values = source.gamma(1.0, 12.0, count)
+    else:
+        values = np.where(source.random(count) < 0.6, 0.0, source.normal(50, 15, count))
+    return np.clip(np.rint(values * steps / 100), 0, steps).astype(np.int64)
+
+
+def population_median(kind: str, steps: int) -> float:
+    """Return the median of what `drawn` returns, in steps: 0.6 of all are at zero, or it is rounded."""
+    median = {SPREAD: 50.0, SKEWED: 12.0 * np.log(2), TIED: 0.0}[kind]
+    return float(np.rint(median * steps / 100))
+
+
+def medians(
+    sizes: tuple[int, ...], kind: str, steps: int, budget: Budget, sampling: bool, replicates: int
+) -> tuple[Floats, Floats]:
+    """Return how often intervals of medians hold those of the records or the population, and their mean widths."""
+    feature = Feature("ward", [f"{level:02}" for level in range(len(sizes))])
+    public = Dataspace.of(Table(Schema((feature,)), np.array(sizes)), [Margin("ward")])
+    outcome = Outcome("y", 0, 100, steps)
     space = rank_space(public, Ball(2), outcome, [Margin("ward")], level="0.95", sampling=sampling)
-    mechanism, source, held, width = exponential_mechanism(space, budget), np.random.default_rng(4), 0.0, 0.0
+    mechanism, source = exponential_mechanism(space, budget), np.random.default_rng(4)
+    held, width = np.zeros(len(sizes)), np.zeros(len(sizes))
+    unit = 100 / steps
     for seed in range(replicates):
-        values = np.sort(np.clip(np.rint(source.normal(50, 15, records)), 0, 100).astype(np.int64))
-        histogram = np.bincount(values, minlength=101)[None]
-        (found,) = GroupQuantiles(mechanism, mechanism.measure(histogram, SeededRandomness(seed))).intervals()
-        held += float(found.lower[0] <= (50 if sampling else values[(records + 1) // 2 - 1]) <= found.upper[0])
-        width += float(found.upper[0] - found.lower[0])
+        values = [np.sort(drawn(kind, size, steps, source)) for size in sizes]
+        histograms = np.stack([np.bincount(part, minlength=steps + 1) for part in values])
+        (found,) = GroupQuantiles(mechanism, mechanism.measure(histograms, SeededRandomness(seed))).intervals()
+        truth = np.array([part[(len(part) + 1) // 2 - 1] for part in values], dtype=np.float64)
+        if sampling:
+            truth[:] = population_median(kind, steps)
+        held += _held(found, truth * unit)
+        width += found.upper - found.lower
     return held / replicates, width / replicates
 
 
 def median_rows(replicates: int) -> Iterator[tuple[object, ...]]:
-    """Yield records, budget, and the shares and mean widths for the records and the population."""
-    for records, budget in MEDIANS:
-        found = [medians(records, budget, sampling, 200) for sampling in (False, True)]
-        yield f"{records:,}", short(budget), *(f"{held:.2f} | {width:.1f}" for held, width in found)
+    """Yield records, what they are drawn from, budget, and the shares and mean widths: the records, the population."""
+    for sizes, kind, steps, budget in MEDIANS:
+        found = [medians(sizes, kind, steps, budget, sampling, replicates) for sampling in (False, True)]
+        records = ", ".join(f"{size:,}" for size in sizes)
+        shares = (f"{_list(held)} | {', '.join(f'{each:.1f}' for each in width)}" for held, width in found)
+        yield records, f"{kind}, {steps} steps", short(budget), *shares
 
 
 TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {

@@ -8,6 +8,7 @@ import pytest
 
 from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest
 from semidp.output.files import Unfinished
+from semidp.publishing.parts import cut_fits
 
 PATHS = [
     *(("01", "01a", tract) for tract in ("01a1", "01a2", "01a3")),
@@ -48,6 +49,12 @@ def no_report(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Reports take longer than releases of this size: tests that look at them ask for `reported`."""
     if "reported" not in request.fixturenames:
         monkeypatch.setattr(Release, "report_html", lambda self, title=None: "")
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every part is fitted by itself, as those of large tables are, also where totals cross parts."""
+    monkeypatch.setattr(cut_fits, "MOST_TOGETHER", 0)
 
 
 @pytest.fixture

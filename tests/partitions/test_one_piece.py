@@ -18,14 +18,25 @@ from semidp.core.margins import Chain, Grid, Totals, View, junction_order, meet,
 from semidp.core.progress import silent
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import document_at
+from semidp.publishing.parts import partitions
 from semidp.publishing.parts import tasks as part_tasks
-from semidp.publishing.parts.by_partition import run_partitioned
-from semidp.publishing.parts.cut_fits import fit_order, shares
+from semidp.publishing.parts.by_partition import prepare_parts, run_partitioned
+from semidp.publishing.parts.cut_fits import (
+    TOGETHER,
+    fit_at_cut,
+    fit_order,
+    fit_views,
+    fitted_together,
+    shares,
+    whole_totals,
+)
 from semidp.publishing.rechecking.recheck import disagreements
 from semidp.queries.branches import Cut
+from semidp.sources.opening import open_source
 from semidp.statistics.tables.fitting import SettledViews, by_size, fit_product, nearest_whole, totals_of
 from semidp.statistics.tables.published import FitKind
-from tests.partitions.conftest import FEATURES, plan
+from tests.partitions.conftest import FEATURES, plan, unfinished
+from tests.partitions.test_unfinished import Fails
 
 DEPTHS = ("state", "county", "tract")
 
@@ -281,8 +292,25 @@ def test_three_tables_by_tract_are_as_close_to_their_estimates_as_in_one_piece(t
     assert found.apart == pytest.approx(found.together, rel=1e-3)  # nothing crosses parts: the same fits but for ties
 
 
+WORST = (9, 42, 52, 15, 58, 27)
+"""Random plans whose parts, fitted one by one, are 10 to 21% farther from their estimates; three have a circle."""
 FEW = (8, 12, 18, 39, 54, 61)
 """Random plans that are quick and of several kinds; the others are compared by the long test."""
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("seed", WORST)
+def test_totals_that_cross_parts_are_divided_as_in_one_piece(seed: int, tmp_path: Path) -> None:
+    found = compare(random_plan(seed), tmp_path / "release")
+    assert found is not None
+    assert found.apart == pytest.approx(found.together, rel=1e-9)
+
+
+def test_shares_by_the_estimates_at_the_cut_alone_are_worse(apart, tmp_path: Path) -> None:
+    """The twin: parts one by one are what large tables still have."""
+    found = compare(random_plan(52), tmp_path / "release")
+    assert found is not None
+    assert 1.05 * found.together < found.apart <= 1.25 * found.together
 
 
 @pytest.mark.few(2)
@@ -290,22 +318,138 @@ FEW = (8, 12, 18, 39, 54, 61)
 def test_random_plans_are_fitted_as_in_one_piece(seed: int, tmp_path: Path) -> None:
     found = compare(random_plan(seed), tmp_path / "release")
     assert found is not None
-    assert found.apart <= 1.25 * found.together + 1.0
+    assert found.apart <= 1.1 * found.together + 1e-9
 
 
 @pytest.mark.long
 def test_many_random_plans_are_fitted_as_in_one_piece(tmp_path: Path) -> None:
-    """Distances over all plans within 10% of one piece, and so are those of most plans.
-
-    A total that crosses parts is divided before their cells are known: that may cost more in a plan of a few cells.
-    """
+    """Distances within 10% of one piece in every plan, with a circle of totals or without."""
     results = [compare(random_plan(seed), tmp_path / str(seed)) for seed in range(92)]
     compared = [found for found in results if found is not None]
-    free = [found for found in compared if not found.circle]
-    assert len(free) >= 60
-    apart_squared = sum(found.apart**2 for found in free)
-    assert apart_squared <= 1.1**2 * sum(found.together**2 for found in free)
-    assert np.mean([found.apart <= 1.1 * found.together + 1e-9 for found in free]) >= 0.8
+    assert len(compared) >= 80
+    assert sum(found.circle for found in compared) >= 5
+    for found in compared:
+        assert found.apart <= 1.1 * found.together + 1e-9
+
+
+@pytest.mark.long
+def test_several_hundred_random_plans_are_fitted_as_in_one_piece() -> None:
+    """The fits alone, of estimates that need no release: what is fitted in one piece, and what part by part."""
+    together, one_by_one = 0, 0
+    for seed in range(400):
+        estimated = estimated_plan(random_plan(seed))
+        if estimated is None:
+            continue
+        grid, views, exact, cut, estimates = estimated
+        if fitted_together(grid, views, [total.view for total in exact], cut):
+            together += 1  # by the same function as one piece
+            continue
+        one_by_one += 1
+        kinds = [FitKind.integer] * len(views)
+        whole = fit_product(grid, views, exact, [estimates[view] for view in views], kinds, silent)
+        parts = fitted_parts(*estimated)
+        whole_distance = distance([counts for counts, _ in whole], [estimates[view] for view in views])
+        parts_distance = distance([parts[view] for view in views], [estimates[view] for view in views])
+        assert parts_distance <= 1.1 * whole_distance + 1e-9
+    assert together > 150
+    assert one_by_one > 50
+
+
+Estimated = tuple[Grid, tuple[View, ...], list[Totals], Cut, dict[View, np.ndarray]]
+
+
+def estimated_plan(asked: Asked) -> Estimated | None:
+    """Return the cells, tables, exact totals and cut of a plan, and seeded estimates; None where it is refused."""
+    try:
+        with open_source(asked.data) as source:
+            whole = prepare_parts(asked.plan, source, asked.depth)
+    except SemidpError:
+        return None
+    (mechanism,) = whole.mechanisms
+    space = mechanism.space
+    truth = Table.from_frame(asked.data, space.schema)
+    values = space.measure([truth.margin(space.schema.named(view)) for view in space.views])
+    noisy = values + mechanism.noise_by_residual(SeededRandomness(1))
+    estimates = {}
+    for view, estimate in zip(space.views, space.estimates(mechanism.publish(noisy)), strict=True):
+        estimates[view] = np.reshape(estimate, space.schema.grid.shape_of(view))
+    return space.schema.grid, space.views, totals_of(space), whole.cut, estimates
+
+
+def fitted_parts(grid: Grid, views, exact, cut: Cut, estimates) -> dict[View, np.ndarray]:
+    """Return the tables fitted part by part, and those at the cut, from estimates alone."""
+    at_cut = {cut.above(view): grid.sum(estimate, cut.above(view), view) for view, estimate in estimates.items()}
+    fit = fit_at_cut(grid, views, exact, cut, at_cut, silent)
+    below = [view for view in views if cut.reaches(view)]
+    counts = {view: np.zeros(grid.shape_of(view), dtype=np.int64) for view in below}
+    chain = grid.chains[cut.axis]
+    for node in range(chain.size(cut.depth)):
+        chains = [chain.branch(cut.depth, node) if axis == cut.axis else own for axis, own in enumerate(grid.chains)]
+        part = fit.part(grid, cut, node, below)
+        finer = [total for total in exact if cut.reaches(total.view)]
+        own_totals = [Totals(total.view, cut.row(grid, total.view, total.counts, node)) for total in finer]
+        own_estimates = [cut.row(grid, view, estimates[view], node) for view in below]
+        kinds = [FitKind.integer] * len(below)
+        totals = [*part.totals, *own_totals]
+        made = fit_product(Grid(tuple(chains)), below, totals, own_estimates, kinds, silent, order=part.order)
+        for view, (own, _) in zip(below, made, strict=True):
+            cut.row(grid, view, counts[view], node)[...] = own
+    sums = [Totals(cut.above(view), grid.sum(counts[view], cut.above(view), view)) for view in below]
+    early = whole_totals(fit.fits)
+    late = fit_views(grid, fit.order.late, [*exact, *sums, *early], at_cut, silent)
+    counts |= {view: own for view, (own, _) in {**fit.fits, **late}.items()}
+    return counts
+
+
+# --- fitted together: unfinished, damaged, changed --------------------------------------------------------------------
+
+
+def test_a_release_that_is_resumed_keeps_the_fit_of_all_parts(
+    people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search with a time limit may end elsewhere the second time: parts of two fits would not add up."""
+    fails = Fails(monkeypatch, 2)
+    with pytest.raises(SemidpError, match="no space left"):
+        run_partitioned(plan(), people, tmp_path / "release", "state")
+    stored = unfinished(tmp_path / "release") / part_tasks.STATE / "fit-0.npz"
+    content = stored.read_bytes()
+    fails.left = -1
+    stored.write_bytes(content[: len(content) // 2])
+    with pytest.raises(SemidpError, match="damaged: discard it"):
+        run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
+    stored.write_bytes(content)
+
+    def never(*words: object, **named: object) -> None:
+        raise AssertionError("fitted a second time")
+
+    with monkeypatch.context() as watched:
+        watched.setattr(partitions.PartitionedTables, "fitted_whole", never)
+        release = run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
+    assert not (tmp_path / "release" / part_tasks.STATE).exists()
+    assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
+
+
+def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(people, tmp_path: Path) -> None:
+    """Two parts hand records to each other: every total stays, and only the distance of both together grows."""
+    release = run_partitioned(plan(), people, tmp_path / "release", "state", form="csv")
+    assert all(TOGETHER in part.fitted("tract-sex").note for part in release.partition.parts[:3])
+    moved = 5
+
+    def handed(self, *words, **named):
+        fits = original(self, *words, **named)
+        counts, how = fits[(3, 1, 0)]
+        for node, sign in ((0, 1), (1, -1)):
+            cells = self.cut.row(self.mechanism.space.schema.grid, (3, 1, 0), counts, node)
+            cells[0] += sign * moved * np.array([1, -1])
+        return {**fits, (3, 1, 0): (counts, how)}
+
+    original = partitions.PartitionedTables.fitted_whole
+    with pytest.MonkeyPatch.context() as forged:
+        forged.setattr(partitions.PartitionedTables, "fitted_whole", handed)
+        wrong = run_partitioned(plan(), people, tmp_path / "wrong", "state")
+    said = disagreements(wrong, document_at(tmp_path / "wrong" / "release.json"))
+    assert any("'product' states counts of tract-sex at a distance" in sentence for sentence in said)
+    assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------
@@ -330,7 +474,7 @@ def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path:
 
 
 def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
-    people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fit = part_tasks.fit_product
 

@@ -178,8 +178,11 @@ def test_sizes_and_coverages_have_their_twins(tables: dict[str, Tidy]) -> None:
     table = tables["inference"]
     assert set(table.distinct("kind")) == {"size", "coverage"}
     assert set(table.where(kind="size")["nominal"]) == {0.05, 0.01}
-    assert len(table.distinct("experiment")) == 20
-    sizes, coverages = (table.where(kind=kind, nominal=level) for kind, level in (("size", 0.05), ("coverage", 0.95)))
+    assert set(table.distinct("drawn")) == {"usual", "hard"}
+    assert len(table.where(drawn="usual").distinct("experiment")) == 20
+    assert len(table.where(drawn="hard").distinct("experiment")) == 20
+    usual = table.where(drawn="usual")
+    sizes, coverages = (usual.where(kind=kind, nominal=level) for kind, level in (("size", 0.05), ("coverage", 0.95)))
     assert np.mean(sizes["mean"]) == pytest.approx(0.05, abs=0.02)
     assert np.mean(sizes["twin"]) > 0.2
     assert np.mean(coverages["mean"]) == pytest.approx(0.95, abs=0.07)

@@ -7,7 +7,8 @@ sample of; a normal approximation. Which cells were measured how is the business
 
 import itertools
 import math
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -188,18 +189,76 @@ def sampled_rate(parts: tuple[float, float], noise: tuple[float, float, float], 
     (0.309, 0.498)
     """
     (top, bottom), (v1, v12, v2) = parts, noise
-    z2 = _normal(level) ** 2
-    square = bottom**2 - z2 * (v2 - bottom)
-    linear = -2 * top * bottom + z2 * (2 * v12 - bottom)
-    constant = top**2 - z2 * v1
-    if bottom <= 0 or bottom**2 <= z2 * v2:
+    roots = _score_roots(parts, noise, level)
+    if roots is None:
         return IntervalEstimate(top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.both, False)
     value = top / bottom
     rate = min(max(value, 0.0), 1.0)
     error = math.sqrt(v1 - 2 * rate * v12 + rate**2 * v2 + bottom * rate * (1 - rate)) / bottom
+    return IntervalEstimate(value, error, *cut(*roots, (0.0, 1.0)), level, Covers.both, False)
+
+
+def _score_roots(
+    parts: tuple[float, float], noise: tuple[float, float, float], level: float
+) -> tuple[float, float] | None:
+    """Return the ends of `sampled_rate` before they are cut; None where the records could be none."""
+    (top, bottom), (v1, v12, v2) = parts, noise
+    z2 = _normal(level) ** 2
+    if bottom <= 0 or bottom**2 <= z2 * v2:
+        return None
+    square = bottom**2 - z2 * (v2 - bottom)
+    linear = -2 * top * bottom + z2 * (2 * v12 - bottom)
+    constant = top**2 - z2 * v1
     root = math.sqrt(max(linear**2 - 4 * square * constant, 0.0))
-    ends = sorted(((-linear - root) / (2 * square), (-linear + root) / (2 * square)))
-    return IntervalEstimate(value, error, *cut(ends[0], ends[1], (0.0, 1.0)), level, Covers.both, False)
+    low, high = sorted(((-linear - root) / (2 * square), (-linear + root) / (2 * square)))
+    return low, high
+
+
+def sampled_difference(
+    parts: Sequence[tuple[float, float]],
+    noise: Sequence[tuple[float, float, float]],
+    covariance: float,
+    errors: tuple[float, float],
+    level: float,
+) -> IntervalEstimate:
+    """Return the interval of the difference of two population rates in groups without a common record.
+
+    Each rate R_i has the distances to the ends l_i, u_i of its score interval. Their squares add up like variances
+    (MOVER; Newcombe, 1998), less what the noise of the two has in common: the lower end is
+    ``d - sqrt((R1 - l1)² + (u2 - R2)² - 2 z² c)``. The ends of the rates are cut only in the result: a normal interval
+    with the rates' own variances covers 0.88 where one group has 8 to 40 records.
+
+    Parameters
+    ----------
+    parts, noise
+        For each group what `sampled_rate` takes.
+    covariance
+        That of the noise of the two rates.
+    errors
+        The standard error of the difference, and that which it has where the rates are equal.
+    level
+        The confidence level.
+
+    Examples
+    --------
+    >>> groups, quiet = [(9.0, 10.0), (300.0, 1000.0)], [(0.0, 0.0, 0.0)] * 2
+    >>> answer = sampled_difference(groups, quiet, 0.0, (0.0954, 0.1456), 0.95)
+    >>> round(answer.low, 3), round(answer.high, 3)
+    (0.294, 0.687)
+    """
+    error, null_error = errors
+    values = [top / bottom for top, bottom in parts]
+    value = values[0] - values[1]
+    first, second = (_score_roots(part, own, level) for part, own in zip(parts, noise, strict=True))
+    if first is None or second is None:
+        return normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
+    (low, high), (less, most) = first, second
+    common = 2 * _normal(level) ** 2 * covariance
+    below = math.sqrt(max((values[0] - low) ** 2 + (most - values[1]) ** 2 - common, 0.0))
+    above = math.sqrt(max((high - values[0]) ** 2 + (values[1] - less) ** 2 - common, 0.0))
+    by_error = normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
+    ends = cut(value - below, value + above, (-1.0, 1.0))
+    return replace(by_error, low=ends[0], high=ends[1])
 
 
 def normal_interval(

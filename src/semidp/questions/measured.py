@@ -28,6 +28,7 @@ from semidp.questions.answers import (
     linear_interval,
     normal_interval,
     ratio_interval,
+    sampled_difference,
     sampled_rate,
 )
 from semidp.questions.independence import Independence, blocks, independence_test, simulated_bound
@@ -310,9 +311,9 @@ class TableQuestion:
 
     def _rate(self, top: Floats, bottom: Floats) -> IntervalEstimate:
         cases, records = self.measured.of(np.stack([top, bottom])).tolist()
-        v1, v2, v = (self.measured.errors(np.stack([top, bottom, top - bottom])) ** 2).tolist()
+        v1, v12, v2 = self._noise_of_rate(top, bottom)
         if self.sampling:
-            return sampled_rate((cases, records), (v1, (v1 + v2 - v) / 2, v2), self.level)
+            return sampled_rate((cases, records), (v1, v12, v2), self.level)
         if v2 == 0 and records > 0:
             drawn, span = self._simulated(top)[0] / records, self._rate_span(top, bottom)
             value, error = cases / records, math.sqrt(v1) / records
@@ -321,6 +322,11 @@ class TableQuestion:
         error = self._error(top - rate * bottom) / abs(records) if records else math.inf
         first, second = self._simulated(top, bottom)
         return ratio_interval((cases, records), (first, second), error, self.level, self._rate_span(top, bottom))
+
+    def _noise_of_rate(self, top: Floats, bottom: Floats) -> tuple[float, float, float]:
+        """Return the variance of the noise of the cases, its covariance with that of the records, and theirs."""
+        cases, records, others = (self.measured.errors(np.stack([top, bottom, top - bottom])) ** 2).tolist()
+        return cases, (cases + records - others) / 2, records
 
     def _difference_span(self, weights: Floats) -> tuple[float, float]:
         """What the exact totals allow the sum of some cells less that of others to be."""
@@ -356,6 +362,11 @@ class TableQuestion:
             return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
         own, null = self._sampling_variances([bottom for _, bottom in parts], sums)
         full, equal = math.sqrt(noise**2 + own), math.sqrt(noise**2 + null)
+        if not (parts[0][1] * parts[1][1]).any():
+            covariance = (self._error(lines[0]) ** 2 + self._error(lines[1]) ** 2 - noise**2) / 2
+            noises = [self._noise_of_rate(*part) for part in parts]
+            counted = [(cases, records) for cases, records in sums]
+            return sampled_difference(counted, noises, covariance, (full, equal), self.level)
         return normal_interval(value, full, equal, (-1.0, 1.0), self.level, covers)
 
     def _sampling_variances(self, groups: list[Floats], sums: list[list[float]]) -> tuple[float, float]:

@@ -1,14 +1,15 @@
 """How often tests reject what is true, and intervals hold what is true: by simulation, on fifty random margins each.
 
-Beside each stands its twin, the same procedure with the noise ignored (for simultaneous intervals: cell by cell).
+Beside each stands its twin, the same procedure with the noise ignored (for simultaneous intervals: cell by cell). Every
+experiment is made twice: with usual margins, and with few records in unequal groups beside coarse noise.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from semidp import (
@@ -28,7 +29,13 @@ from semidp.mechanisms.selection import calibrated
 from semidp.noise.canonical import Recursive
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.style import BLUE, ORANGE, Figure, drawing
-from semidp.questions.answers import Covers, linear_interval, normal_interval, ratio_interval, sampled_rate
+from semidp.questions.answers import (
+    IntervalEstimate,
+    linear_interval,
+    ratio_interval,
+    sampled_difference,
+    sampled_rate,
+)
 from semidp.questions.independence import random_tables, simulated_bound
 from semidp.statistics.odds_ratio.hypergeometric import Strata
 from semidp.studies.base import PAPER, Settings, Tidy, table_of
@@ -45,19 +52,55 @@ LEVEL = 0.95
 MOST_MARGINS = 50
 
 
+@dataclass(frozen=True)
+class RandomMargins:
+    """What the random margins of an experiment look like.
+
+    Parameters
+    ----------
+    records
+        The least and the largest number of records in a table, or in a stratum.
+    evenness
+        The parameter of the Dirichlet law of its cells: below 1 some are empty and others large.
+    fourfold
+        The least and the largest number of records in a 2 × 2 table.
+    groups
+        For each of two groups of exact size the least and the largest number of records.
+    rates
+        The least and the largest rate in them.
+    """
+
+    records: tuple[int, int]
+    evenness: float
+    fourfold: tuple[int, int]
+    groups: tuple[tuple[int, int], tuple[int, int]]
+    rates: tuple[float, float]
+
+
+USUAL = RandomMargins((60, 1000), 3.0, (20, 800), ((60, 600), (60, 600)), (0.1, 0.6))
+HARD = RandomMargins((8, 60), 0.7, (8, 50), ((8, 40), (100, 2000)), (0.02, 0.5))
+
+
 class World:
     """A random table with exact margins (within strata) and a mechanism for it."""
 
     def __init__(
-        self, mechanism: str, budget: Budget, seed: int, strata: int = 1, fixed: tuple[int, int] | None = None
+        self,
+        mechanism: str,
+        budget: Budget,
+        seed: int,
+        strata: int = 1,
+        fixed: tuple[int, int] | None = None,
+        draws: RandomMargins = USUAL,
     ) -> None:
         self.source = np.random.default_rng([seed, strata, len(mechanism)])
         self.seed = seed
         while True:
             sides = fixed or (int(self.source.integers(2, 5)), int(self.source.integers(3, 6)))
             shape = (*sides, strata)
-            n = int(np.exp(self.source.uniform(math.log(60), math.log(1000)))) * strata
-            shares = self.source.dirichlet(np.ones(math.prod(shape)) * 3)
+            least, most = map(math.log, draws.records)
+            n = int(np.exp(self.source.uniform(least, most))) * strata
+            shares = self.source.dirichlet(np.ones(math.prod(shape)) * draws.evenness)
             self.counts = self.source.multinomial(n, shares).reshape(shape)
             within = ["stratum"] if strata > 1 else []
             table = table_of(self.counts if within else self.counts[..., 0])
@@ -96,12 +139,16 @@ def _ranked(seen: Floats, reference: Floats) -> Floats:
 
 
 def independence(
-    mechanism: str, budget: Budget, strata: int = 1, fixed: tuple[int, int] | None = None
+    mechanism: str,
+    budget: Budget,
+    strata: int = 1,
+    fixed: tuple[int, int] | None = None,
+    draws_of: RandomMargins = USUAL,
 ) -> Callable[..., Shares]:
     """Return the experiment of independence on a release; the twin simulates tables without noise."""
 
     def run(seed: int, runs: int, draws: int) -> Shares:
-        world = World(mechanism, budget, seed, strata, fixed)
+        world = World(mechanism, budget, seed, strata, fixed, draws_of)
         rows, columns = world.counts.sum(axis=1), world.counts.sum(axis=0)
         n = np.maximum(rows.sum(axis=0), 1)
         mean = rows[:, None] * columns[None] / n
@@ -121,7 +168,9 @@ def independence(
     return run
 
 
-def odds_ratio(budget: Budget, alternative: Alternative, strata: int = 0, odds: float = 1.0) -> Callable[..., Shares]:
+def odds_ratio(
+    budget: Budget, alternative: Alternative, strata: int = 0, odds: float = 1.0, draws_of: RandomMargins = USUAL
+) -> Callable[..., Shares]:
     """Return the experiment of the private test; the twin takes U for the count itself.
 
     At another odds ratio than 1, the share of intervals that hold it is one less the share of rejections.
@@ -133,7 +182,8 @@ def odds_ratio(budget: Budget, alternative: Alternative, strata: int = 0, odds: 
         while True:
             tables = []
             for _ in range(max(strata, 1)):
-                n = int(np.exp(source.uniform(math.log(20), math.log(800))))
+                least, most = map(math.log, draws_of.fourfold)
+                n = int(np.exp(source.uniform(least, most)))
                 tables.append(TwoByTwo(int(source.integers(1, n)), int(source.integers(1, n)), n))
             margins = Strata(tuple(tables)) if strata else tables[0]
             if margins.high - margins.low > 3:
@@ -147,77 +197,118 @@ def odds_ratio(budget: Budget, alternative: Alternative, strata: int = 0, odds: 
     return run
 
 
-def difference(seed: int, runs: int, draws: int) -> Shares:
-    """Two cells with equal counts, from the noise alone; without noise every difference would be real."""
-    world = World("gaussian", Budget.gdp("0.5"), seed)
-    seen, reference = (np.abs(errors[:, 0] - errors[:, 1]) for errors in (world.errors(runs), world.errors(draws)))
-    return _sizes(_ranked(seen, reference), np.where(seen > 0, 0.0, 1.0), draws)
+def difference(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
+    """Return the experiment of two cells with equal counts, from the noise alone; the twin takes any difference."""
+
+    def run(seed: int, runs: int, draws: int) -> Shares:
+        world = World("gaussian", budget, seed, draws=draws_of)
+        seen, reference = (np.abs(errors[:, 0] - errors[:, 1]) for errors in (world.errors(runs), world.errors(draws)))
+        return _sizes(_ranked(seen, reference), np.where(seen > 0, 0.0, 1.0), draws)
+
+    return run
 
 
-def _groups(seed: int) -> tuple[World, NDArray[np.int64], float]:
+def _groups(seed: int, budget: Budget, draws_of: RandomMargins) -> tuple[World, NDArray[np.int64], float]:
     """Noise of two cells of a table, two groups of exact size, and a rate."""
-    world = World("gaussian", Budget.gdp("0.15"), seed)
-    return world, world.source.integers(60, 600, 2), float(world.source.uniform(0.1, 0.6))
+    world = World("gaussian", budget, seed, draws=draws_of)
+    least, most = np.transpose(draws_of.groups)
+    return world, world.source.integers(least, most), float(world.source.uniform(*draws_of.rates))
 
 
-def rates(seed: int, runs: int, draws: int) -> Shares:
-    """Equal population rates in two groups of exact size, with noise and sampling; the twin knows sampling alone."""
-    world, sizes, rate = _groups(seed)
-    error = world.errors(runs)[:, [0, -1]]
-    cases = world.source.binomial(sizes, rate, (runs, 2)) + error
-    value = cases[:, 0] / sizes[0] - cases[:, 1] / sizes[1]
-    pooled = np.clip(cases.sum(axis=1) / sizes.sum(), 0.0, 1.0)
-    sampling = pooled * (1 - pooled) * (1 / sizes).sum()
-    noise = np.var(world.errors(draws)[:, [0, -1]] / sizes @ [1, -1])
-    answers = [
-        normal_interval(float(v), 0.0, math.sqrt(s + noise), (-1.0, 1.0), LEVEL, Covers.both).p_value or 0.0
-        for v, s in zip(value, sampling, strict=True)
-    ]
-    twin = 2 * scipy.special.ndtr(-np.abs(value) / np.sqrt(np.maximum(sampling, 1e-12)))
-    return _sizes(np.array(answers), np.asarray(twin))
+def rates(budget: Budget, draws_of: RandomMargins = USUAL, gap: float = 0.0) -> Callable[..., Shares]:
+    """Return the experiment of two population rates in groups of exact size; the twin knows sampling alone.
+
+    Without a gap it is the size of the test that they are equal, else the coverage of the interval of the difference.
+    """
+
+    def run(seed: int, runs: int, draws: int) -> Shares:
+        world, sizes, rate = _groups(seed, budget, draws_of)
+        error = world.errors(runs)[:, [0, -1]]
+        cases = world.source.binomial(sizes, [rate, rate + gap], (runs, 2)) + error
+        noise = np.cov(world.errors(draws)[:, [0, -1]].T / sizes[:, None])
+        pooled = np.clip(cases.sum(axis=1) / sizes.sum(), 0.0, 1.0)
+        each = np.clip(cases / sizes, 0.0, 1.0)
+        null = pooled * (1 - pooled) * (1 / sizes).sum()
+        own = (each * (1 - each) / sizes).sum(axis=1)
+
+        def answers(noise: Floats) -> list[IntervalEstimate]:
+            variance = noise[0, 0] + noise[1, 1] - 2 * noise[0, 1]
+            errors = np.sqrt(np.maximum(np.transpose([own, null]) + variance, 1e-12))
+            quiet = [(float(v * n * n), 0.0, 0.0) for v, n in zip(np.diag(noise), sizes, strict=True)]
+            found = []
+            for seen, (error, null_error) in zip(cases, errors.tolist(), strict=True):
+                parts = [(float(count), float(size)) for count, size in zip(seen, sizes, strict=True)]
+                found.append(sampled_difference(parts, quiet, float(noise[0, 1]), (error, null_error), LEVEL))
+            return found
+
+        both = answers(noise), answers(np.zeros((2, 2)))
+        if gap:
+            return _covered([[-gap in answer for answer in part] for part in both])
+        right, twin = (np.array([answer.p_value for answer in part], dtype=np.float64) for part in both)
+        return _sizes(right, twin)
+
+    return run
 
 
-def one_cell(seed: int, runs: int, draws: int) -> Shares:
-    """Intervals for the count of a cell from the noise alone; the twin knows half of the noise."""
-    world = World("laplace", Budget.pure(1), seed)
-    seen, drawn = world.errors(runs // 10)[:, 0], world.errors(draws)[:, 0]
-    truth, most = 100.0, (0.0, 200.0)
-    held = [[truth in linear_interval(truth + e, 1.0, drawn * k, most, LEVEL) for e in seen] for k in (1.0, 0.5)]
-    return _covered(held, draws)
+def one_cell(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
+    """Return the experiment of intervals for a count from the noise alone; the twin knows half of the noise."""
+
+    def run(seed: int, runs: int, draws: int) -> Shares:
+        world = World("laplace", budget, seed, draws=draws_of)
+        seen, drawn = world.errors(runs // 10)[:, 0], world.errors(draws)[:, 0]
+        truth, most = 100.0, (0.0, 200.0)
+        held = [[truth in linear_interval(truth + e, 1.0, drawn * k, most, LEVEL) for e in seen] for k in (1.0, 0.5)]
+        return _covered(held, draws)
+
+    return run
 
 
-def all_cells(seed: int, runs: int, draws: int) -> Shares:
-    """Intervals for all cells at once, from the noise alone; the twin takes each cell by itself."""
-    world = World("gaussian", Budget.gdp(1), seed)
-    errors = world.mechanism.standard_errors().ravel()
-    noisy = errors > 1e-9
-    seen, drawn = (np.abs(world.errors(count)[:, noisy]) / errors[noisy] for count in (runs, draws))
-    held = [seen.max(axis=1) <= simulated_bound(sizes, LEVEL) for sizes in (drawn.max(axis=1), drawn[:, 0])]
-    return _covered(held, draws)
+def all_cells(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
+    """Return the experiment of intervals for all cells at once; the twin takes each cell by itself."""
+
+    def run(seed: int, runs: int, draws: int) -> Shares:
+        world = World("gaussian", budget, seed, draws=draws_of)
+        errors = world.mechanism.standard_errors().ravel()
+        noisy = errors > 1e-9
+        seen, drawn = (np.abs(world.errors(count)[:, noisy]) / errors[noisy] for count in (runs, draws))
+        bounds = (simulated_bound(sizes, LEVEL) for sizes in (drawn.max(axis=1), drawn[:, 0]))
+        return _covered([seen.max(axis=1) <= bound * (1 + 1e-9) for bound in bounds], draws)
+
+    return run
 
 
-def noisy_ratio(seed: int, runs: int, draws: int) -> Shares:
-    """Intervals for a ratio of two noisy counts, from the noise alone; the twin knows half of the noise."""
-    world = World("gaussian", Budget.gdp(1), seed)
-    parts = np.array([[1.0, 1.0], [0.0, 1.0]])  # cases are part of the records
-    seen, drawn = (world.errors(count)[:, [0, -1]] @ parts for count in (max(runs // 100, 2), draws))
-    top, bottom = 40.0, 100.0
+def noisy_ratio(
+    budget: Budget, draws_of: RandomMargins = USUAL, counts: tuple[float, float] = (40, 100)
+) -> Callable[..., Shares]:
+    """Return the experiment of a ratio of two noisy counts, from the noise alone; the twin knows half of the noise."""
 
-    def held(noise: Floats) -> list[bool]:
-        known = (noise[:, 0], noise[:, 1])
-        return [top / bottom in ratio_interval((top + e1, bottom + e2), known, 0.0, LEVEL) for e1, e2 in seen]
+    def run(seed: int, runs: int, draws: int) -> Shares:
+        world = World("gaussian", budget, seed, draws=draws_of)
+        parts = np.array([[1.0, 1.0], [0.0, 1.0]])  # cases are part of the records
+        seen, drawn = (world.errors(count)[:, [0, -1]] @ parts for count in (max(runs // 100, 2), draws))
+        top, bottom = counts
 
-    return _covered([held(drawn), held(drawn / 2)], draws)
+        def held(noise: Floats) -> list[bool]:
+            known = (noise[:, 0], noise[:, 1])
+            return [top / bottom in ratio_interval((top + e1, bottom + e2), known, 0.0, LEVEL) for e1, e2 in seen]
+
+        return _covered([held(drawn), held(drawn / 2)], draws)
+
+    return run
 
 
-def population_rate(seed: int, runs: int, draws: int) -> Shares:
-    """Intervals for a population rate in a group of exact size, with noise and sampling; the twin ignores the noise."""
-    world, sizes, rate = _groups(seed)
-    noise = float(np.var(world.errors(draws)[:, 0]))
-    size = float(sizes[0])
-    cases = world.source.binomial(sizes[0], rate, runs) + world.errors(runs)[:, 0]
-    held = [[rate in sampled_rate((float(y), size), (v, 0.0, 0.0), LEVEL) for y in cases] for v in (noise, 0.0)]
-    return _covered(held)
+def population_rate(budget: Budget, draws_of: RandomMargins = USUAL, group: int = 0) -> Callable[..., Shares]:
+    """Return the experiment of a population rate in a group of exact size; the twin ignores the noise."""
+
+    def run(seed: int, runs: int, draws: int) -> Shares:
+        world, sizes, rate = _groups(seed, budget, draws_of)
+        noise = float(np.var(world.errors(draws)[:, 0]))
+        size = float(sizes[group])
+        cases = world.source.binomial(sizes[group], rate, runs) + world.errors(runs)[:, 0]
+        held = [[rate in sampled_rate((float(y), size), (v, 0.0, 0.0), LEVEL) for y in cases] for v in (noise, 0.0)]
+        return _covered(held)
+
+    return run
 
 
 TWO_SIDED = Alternative.TWO_SIDED
@@ -234,20 +325,53 @@ EXPERIMENTS: dict[str, tuple[str, str, Callable[..., Shares]]] = {
         independence("lattice", Budget.zcdp("0.1"), fixed=(2, 2)),
     ),
     "conditional independence, 3 strata": ("size", "release", independence("gaussian", Budget.gdp("0.5"), 3)),
-    "difference of two cells, noise": ("size", "release", difference),
-    "difference of two rates, noise and sampling": ("size", "release, normal approximation", rates),
+    "difference of two cells, noise": ("size", "release", difference(Budget.gdp("0.5"))),
+    "difference of two rates, noise and sampling": ("size", "release, normal approximation", rates(Budget.gdp("0.15"))),
     "odds ratio, one-sided": ("size", "data", odds_ratio(Budget.pure("0.5"), Alternative.GREATER)),
     "odds ratio, two-sided": ("size", "data", odds_ratio(Budget.pure("0.5"), TWO_SIDED)),
     "common odds ratio of 3 strata, one-sided": ("size", "data", odds_ratio(Budget.gdp("0.3"), Alternative.LESS, 3)),
     "common odds ratio of 3 strata, two-sided": ("size", "data", odds_ratio(Budget.gdp("0.3"), TWO_SIDED, 3)),
-    "count of a cell, noise": ("coverage", "release", one_cell),
-    "all cells at once, noise": ("coverage", "release", all_cells),
-    "ratio of two noisy counts, noise": ("coverage", "release", noisy_ratio),
-    "population rate, noise and sampling": ("coverage", "release, normal approximation", population_rate),
+    "count of a cell, noise": ("coverage", "release", one_cell(Budget.pure(1))),
+    "all cells at once, noise": ("coverage", "release", all_cells(Budget.gdp(1))),
+    "ratio of two noisy counts, noise": ("coverage", "release", noisy_ratio(Budget.gdp(1))),
+    "population rate, noise and sampling": (
+        "coverage",
+        "release, normal approximation",
+        population_rate(Budget.gdp("0.15")),
+    ),
     "odds ratio of 3": ("coverage", "data", odds_ratio(Budget.pure("0.5"), TWO_SIDED, odds=3.0)),
     "common odds ratio of 3, 3 strata": ("coverage", "data", odds_ratio(Budget.gdp("0.3"), TWO_SIDED, 3, odds=3.0)),
 }
 """Each experiment: whether it shows a size or a coverage, what is asked, and how it runs."""
+
+_COARSE, _NORMAL = Budget.gdp(4), "release, normal approximation"
+HARD_EXPERIMENTS: dict[str, tuple[str, str, Callable[..., Shares]]] = {
+    "independence, rounded Gaussian": ("size", "release", independence("gaussian", _COARSE, draws_of=HARD)),
+    "independence, discrete Gaussian": ("size", "release", independence("gaussian", Budget.zcdp(8), draws_of=HARD)),
+    "independence, lattice Gaussian": ("size", "release", independence("lattice", Budget.zcdp(8), draws_of=HARD)),
+    "independence, Laplace": ("size", "release", independence("laplace", Budget.pure(5), draws_of=HARD)),
+    "independence, l2": ("size", "release", independence("l2", Budget.pure(5), draws_of=HARD)),
+    "conditional independence, 3 strata": ("size", "release", independence("gaussian", _COARSE, 3, draws_of=HARD)),
+    "difference of two cells, noise": ("size", "release", difference(_COARSE, HARD)),
+    "difference of two rates, noise and sampling": ("size", _NORMAL, rates(_COARSE, HARD)),
+    "odds ratio, one-sided": ("size", "data", odds_ratio(Budget.pure(4), Alternative.GREATER, draws_of=HARD)),
+    "odds ratio, two-sided": ("size", "data", odds_ratio(Budget.pure(4), TWO_SIDED, draws_of=HARD)),
+    "common odds ratio of 3 strata, one-sided": (
+        "size",
+        "data",
+        odds_ratio(_COARSE, Alternative.LESS, 3, draws_of=HARD),
+    ),
+    "common odds ratio of 3 strata, two-sided": ("size", "data", odds_ratio(_COARSE, TWO_SIDED, 3, draws_of=HARD)),
+    "count of a cell, noise": ("coverage", "release", one_cell(Budget.pure(5), HARD)),
+    "all cells at once, noise": ("coverage", "release", all_cells(_COARSE, HARD)),
+    "ratio of two noisy counts, noise": ("coverage", "release", noisy_ratio(_COARSE, HARD, (3, 9))),
+    "population rate, the small group": ("coverage", _NORMAL, population_rate(_COARSE, HARD)),
+    "population rate, the large group": ("coverage", _NORMAL, population_rate(_COARSE, HARD, 1)),
+    "difference of population rates, noise and sampling": ("coverage", _NORMAL, rates(_COARSE, HARD, 0.2)),
+    "odds ratio of 3": ("coverage", "data", odds_ratio(Budget.pure(4), TWO_SIDED, odds=3.0, draws_of=HARD)),
+    "common odds ratio of 3, 3 strata": ("coverage", "data", odds_ratio(_COARSE, TWO_SIDED, 3, 3.0, HARD)),
+}
+"""The same with few records, unequal groups and noise of about a record."""
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
@@ -258,19 +382,24 @@ def compute(settings: Settings = PAPER) -> Tidy:
     simulated tables for each replicate (the two-sided tests of data a quarter, ratios a hundredth of the runs).
 
     >>> table = compute(Settings(replicates=2))
-    >>> table.columns
-    ('experiment', 'kind', 'asked', 'nominal', 'margins', 'runs', 'mean', 'least', 'largest', 'worst', 'twin')
+    >>> table.columns[:5]
+    ('experiment', 'drawn', 'kind', 'asked', 'nominal')
+    >>> table.columns[5:]
+    ('margins', 'runs', 'mean', 'least', 'largest', 'worst', 'twin')
     """
     margins, runs = min(MOST_MARGINS, 2 * settings.replicates), 100 * settings.replicates
+    every = [("usual", *entry) for entry in EXPERIMENTS.items()]
+    every += [("hard", *entry) for entry in HARD_EXPERIMENTS.items()]
     rows = []
-    for name, (kind, asked, experiment) in settings.each("sizes and coverages", EXPERIMENTS.items()):
+    for drawn, name, (kind, asked, experiment) in settings.each("sizes and coverages", every):
         found = [experiment(settings.seed + 1 + number, runs, runs - 1) for number in range(margins)]
         for nominal in found[0]:
             shares, twins, ones = (np.array(part) for part in zip(*(each[nominal] for each in found), strict=True))
             worst = np.abs(shares - nominal) / np.sqrt(nominal * (1 - nominal) * ones)
-            row = {"experiment": name, "kind": kind, "asked": asked, "nominal": nominal, "margins": margins}
+            row = {"experiment": name, "drawn": drawn, "kind": kind, "asked": asked, "nominal": nominal}
+            row |= {"margins": margins, "runs": runs}
             spread = {"mean": shares.mean(), "least": shares.min(), "largest": shares.max(), "worst": worst.max()}
-            rows.append(row | {"runs": runs} | spread | {"twin": twins.mean()})
+            rows.append(row | spread | {"twin": twins.mean()})
     return Tidy.of(rows)
 
 
@@ -278,7 +407,7 @@ def plot(table: Tidy) -> Figure:
     """Draw the shares at 0.05 (and coverages at 0.95) with their range over the margins, and the twins."""
     with drawing(9.5, 5.8, columns=2) as (figure, panels):
         for axes, kind, nominal in zip(panels, ("size", "coverage"), (0.05, LEVEL), strict=True):
-            part = table.where(kind=kind, nominal=nominal)
+            part = table.where(drawn="usual", kind=kind, nominal=nominal)
             places = np.arange(len(part))[::-1]
             mean = np.array(part["mean"])
             reach = [mean - np.array(part["least"]), np.array(part["largest"]) - mean]

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,13 @@ from semidp.core.progress import Progress, silent
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused, SemidpError
-from semidp.mechanisms.branches import mechanism_above
+from semidp.mechanisms.branches import BranchNoise, mechanism_above
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.output.cells import Form, StoredFiles, form_named
 from semidp.output.files import Unfinished, durable, lasting_folder
 from semidp.publishing.needs import refuse_files
-from semidp.publishing.parts.cut_fits import CutFit, fit_order
+from semidp.publishing.parts.cut_fits import CutFit, circles_met
 from semidp.publishing.parts.partitions import (
     Part,
     Partition,
@@ -45,7 +45,18 @@ from semidp.publishing.parts.partitions import (
     refuse_apart,
 )
 from semidp.publishing.parts.runners import Runner, runner_for
-from semidp.publishing.parts.tasks import PART_DONE, STATE, PartTask, RequestTask, done_before
+from semidp.publishing.parts.stored_fits import read_fits, store_fits
+from semidp.publishing.parts.tasks import (
+    PART_DONE,
+    STATE,
+    PartTask,
+    RequestTask,
+    done_before,
+    measured_before,
+    read_measurement,
+    split_residuals,
+    stored_measurement,
+)
 from semidp.publishing.pipeline import Prepared, charge_told, charged, put_together, records_of
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release, release_files
@@ -165,7 +176,15 @@ def run_partitioned(
             else:
                 noisy = whole.measured(unfinished, randomness)
                 results = whole.at_cut(noisy, randomness.secure)
-                fits = [one.settled(progress) for one in results]
+                # Where parts are fitted together, all of them are measured before any is fitted.
+                together = [one.together for one in results]
+                if any(together):
+                    measuring = whole.tasks(results, None, unfinished, written, randomness, source)
+                    _all_measured(measuring, runner, progress)
+                fits = [
+                    whole.fitted_whole(number, one, work, progress) if together[number] else one.settled(progress)
+                    for number, one in enumerate(results)
+                ]
                 tasks = whole.tasks(results, fits, unfinished, written, randomness, source)
                 parts = _carried_out(tasks, runner, progress)
                 below = [table for part in parts for table in part.tables]
@@ -289,19 +308,41 @@ class Whole(Prepared):
             tables.append(replace(table, counts=counts.reshape(table.schema.shape), fitted=how))
         return tuple(tables)
 
+    def fitted_whole(self, number: int, result: PartitionedTables, work: Path, progress: Progress) -> CutFit:
+        """Fit the tables of a request in one piece, from what all parts have measured; or read the fit made before.
+
+        A search with a time limit may end elsewhere when a run is resumed. So the fit is stored, and all parts of a
+        release are of the same one.
+        """
+        stored = work / STATE / f"fit-{number}.npz"
+        try:
+            fits = read_fits(stored)
+        except FileNotFoundError:
+            fits = result.fitted_whole(result.estimates_below(partial(self._stored_part, work, result)), progress)
+            store_fits(stored, fits)
+        return CutFit.in_one_piece(fits, self.cut)
+
+    def _stored_part(
+        self, work: Path, result: PartitionedTables, node: int, noise: BranchNoise
+    ) -> dict[View, NDArray[np.int64]]:
+        """Read what was measured of a request below one node."""
+        file = stored_measurement(work, result.request, part_path(self.schema, self.cut, node))
+        return split_residuals(noise.space, read_measurement(file, noise.space))
+
     def tasks(
         self,
         results: Sequence[PartitionedTables],
-        fits: Sequence[CutFit],
+        fits: Sequence[CutFit] | None,
         unfinished: Unfinished,
         form: Form,
         randomness: Randomness,
         source: Source,
     ) -> Iterator[PartTask]:
-        """Yield the task of each part."""
+        """Yield the task of each part; without fits it only measures."""
         feature = next((known for known in self.plan.features if self.partition in known.names), None)
         owner = self.schema.features[self.cut.axis] if feature is None else feature
         where = source.branches(at_hand(owner, self.partition, source.columns()), self.cut.depth)
+        how: Sequence[CutFit | None] = [None] * len(results) if fits is None else fits
         for node in range(self.nodes):
             declared = tuple(
                 known.branch(self.cut.depth, node) if known is feature else known for known in self.plan.features
@@ -317,19 +358,22 @@ class Whole(Prepared):
                 exact=self.cut.exact(self.scope.dataspace, node),
                 requests=tuple(
                     self._task(result, fit, tables, node)
-                    for result, fit, tables in zip(results, fits, self.expected, strict=True)
+                    for result, fit, tables in zip(results, how, self.expected, strict=True)
                 ),
                 values=where.get(node),
                 form=form,
                 randomness=randomness,
+                only_measured=fits is None,
             )
 
-    def _task(self, result: PartitionedTables, fit: CutFit, expected: Mapping[View, Table], node: int) -> RequestTask:
+    def _task(
+        self, result: PartitionedTables, fit: CutFit | None, expected: Mapping[View, Table], node: int
+    ) -> RequestTask:
         rows, wanted = result.rows(node), []
         views = [self.schema.view(row.asked.features) for row in rows]
         for view in map(self.cut.above, views):
             wanted.append(result.row(view, expected[view].counts, node))
-        how = fit.part(self.schema.grid, self.cut, node, views)
+        how = None if fit is None else fit.part(self.schema.grid, self.cut, node, views)
         return RequestTask(result.request, tuple(rows), tuple(wanted), result.noise_of(node), how)
 
     @property
@@ -408,7 +452,7 @@ def _foreseen(plan: Plan, mechanisms: Sequence[ResidualMechanism], cut: Cut) -> 
         assert isinstance(request, TablesRequest)
         schema = mechanism.space.schema
         exact = [total.view for total in totals_of(mechanism.space)]
-        circles = fit_order(schema.grid, fitted_views(request, schema), exact, cut).circles
+        circles = circles_met(schema.grid, fitted_views(request, schema), exact, cut)
         for table in fitted_requests(request):
             if schema.view(table.features) in circles:
                 yield (
@@ -483,6 +527,22 @@ def _clear(work: Path) -> None:
     for name in _passing(work):
         (work / name).unlink()
     shutil.rmtree(work / STATE, ignore_errors=True)
+
+
+def _all_measured(tasks: Iterable[PartTask], runner: Runner, progress: Progress) -> None:
+    """Measure every part that is not measured yet."""
+    every = list(tasks)
+    left = [task for task in every if not measured_before(task)]
+    done = len(every) - len(left)
+    progress("measuring the parts", done, len(every))
+    with contextlib.closing(runner(left)) as parts:
+        for _ in parts:
+            done += 1
+            progress("measuring the parts", done, len(every))
+    if not all(map(measured_before, left)):
+        raise InputError(
+            "a part was measured elsewhere: whoever carries out parts must share the folder that is written"
+        )
 
 
 def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) -> list[Part]:

@@ -1,14 +1,18 @@
 """Whole numbers of tables that are cut at a depth: what is settled before the parts, in each part, and after them.
 
-A part must meet no circle of totals that one piece does not have. So nothing is settled at the cut but what one piece
-settles too: exact totals, tables that do not reach below the cut, and of totals that cross parts their share of each
-part. The tables of the parts are fitted under these in the order of one piece; at the cut they are the sums of parts.
+A total that crosses parts is best divided with the cells of all parts in view. So where one does, or where totals hang
+together in a circle, all parts are measured first and then fitted in one piece, up to `MOST_TOGETHER` cells.
+
+Elsewhere each part is fitted by itself, and must meet no circle of totals that one piece does not have. So nothing is
+settled at the cut but what one piece settles too: exact totals, tables that do not reach below the cut, and of totals
+that cross parts their share of each part. The tables of the parts are fitted under these in the order of one piece; at
+the cut they are the sums of parts.
 """
 
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +28,10 @@ from semidp.statistics.tables.published import FitKind, Fitted
 
 MOST_CHOSEN = 7
 """Up to so many tables at the cut or above, every choice of those that come before the parts is tried."""
+MOST_TOGETHER = 10_000_000
+"""Up to so many cells in all, tables with totals that cross parts are fitted in one piece: less than 1 GB of memory."""
+TOGETHER = "Fitted in one piece with the other parts."
+"""How the note of a table ends whose parts were fitted together."""
 LEAST_SECONDS = 2.0
 """How long the search for one table of a part may take, however many parts there are."""
 
@@ -84,7 +92,7 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     >>> fit_order(grid, [(2, 1, 1), (2, 0, 1), (2, 1, 0)], [(1, 1, 0)], Cut(0, 1))
     FitOrder(early=(), below=((2, 1, 0), (2, 0, 1), (2, 1, 1)), late=(), circles=())
     """
-    in_turn = list(dict.fromkeys(views[number] for number in by_size(grid, views)))
+    in_turn = _from_small_to_large(grid, views)
     inevitable = _circles(in_turn, exact)
     below = [view for view in in_turn if cut.reaches(view)]
     others = [view for view in in_turn if not cut.reaches(view)]
@@ -108,6 +116,49 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
             break
     assert best is not None
     return best
+
+
+def fitted_together(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> bool:
+    """Whether the parts are fitted in one piece, after all of them have been measured.
+
+    They are where a part alone would be fitted otherwise than in one piece: a total crosses parts, and the best share
+    of each part depends on cells below the cut; or totals hang together in a circle, and what is fitted first matters.
+
+    Parameters
+    ----------
+    grid, views, exact, cut
+        As for `fit_order`.
+
+    Examples
+    --------
+    >>> from semidp.core.margins import Chain
+    >>> grid = Grid((Chain(4, ((0, 2), (0, 1, 2, 3))), Chain.flat(2)))
+    >>> fitted_together(grid, [(2, 1)], [(0, 1)], Cut(0, 1)), fitted_together(grid, [(2, 1)], [(1, 1)], Cut(0, 1))
+    (True, False)
+    """
+    if sum(map(grid.size_of, views)) > MOST_TOGETHER:
+        return False
+    order = fit_order(grid, views, exact, cut)
+    if order.circles or _circles(_from_small_to_large(grid, views), exact):
+        return True
+    settled = SettledViews(*exact, *order.early)
+    for view in order.below:
+        if shares(view, settled.fixed(view), cut):
+            return True
+        settled.add(view)
+    return False
+
+
+def circles_met(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> tuple[View, ...]:
+    """Return the tables whose settled totals hang together in a circle, in the order in which they are fitted."""
+    if fitted_together(grid, views, exact, cut):
+        return _circles(_from_small_to_large(grid, views), exact)
+    return fit_order(grid, views, exact, cut).circles
+
+
+def _from_small_to_large(grid: Grid, views: Sequence[View]) -> list[View]:
+    """Return each table once, in the order of one piece."""
+    return list(dict.fromkeys(views[number] for number in by_size(grid, views)))
 
 
 def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]:
@@ -183,6 +234,8 @@ class CutFit:
         The early tables.
     totals
         Whatever is settled at the cut: exact totals, early tables, shares of what crosses parts.
+    together
+        The tables of all parts, fitted in one piece; None where each part is fitted by itself.
     """
 
     order: FitOrder
@@ -190,9 +243,24 @@ class CutFit:
     unfitted: frozenset[View]
     fits: Fits = field(repr=False)
     totals: tuple[Totals, ...] = field(repr=False)
+    together: Fits | None = field(default=None, repr=False)
+
+    @classmethod
+    def in_one_piece(cls, fits: Fits, cut: Cut) -> "CutFit":
+        """Return what is settled when the tables of all parts, and those above, were fitted together."""
+        below = {view: fit for view, fit in fits.items() if cut.reaches(view)}
+        others = {view: fit for view, fit in fits.items() if not cut.reaches(view)}
+        order = FitOrder(tuple(others), tuple(below), (), ())
+        return cls(order, (), frozenset(), others, (), below)
 
     def part(self, grid: Grid, cut: Cut, node: int, views: Sequence[View]) -> "PartFit":
         """Return how the tables of one part, given by their views, are fitted."""
+        if self.together is not None:
+            made = []
+            for view in views:
+                counts, how = self.together[view]
+                made.append((cut.row(grid, view, counts, node), how))
+            return PartFit((), tuple(range(len(views))), (), frozenset(), LEAST_SECONDS, tuple(made))
         totals = [
             Totals(total.view, cut.row(grid, total.view, total.counts, node))
             for total in self.totals
@@ -225,6 +293,9 @@ class PartFit:
         Tables that have no whole numbers at the cut with all totals, and so in no part.
     seconds
         How long the search for one table may take: all parts together about as long as one piece.
+    made
+        The tables of this part, where all parts were fitted together, each with how the whole table was; None where
+        this part is fitted by itself.
     """
 
     totals: tuple[Totals, ...] = field(repr=False)
@@ -232,6 +303,20 @@ class PartFit:
     first: tuple[int, ...]
     unfitted: frozenset[int]
     seconds: float
+    made: tuple[tuple[NDArray[Any], Fitted], ...] | None = field(default=None, repr=False)
+
+
+def own_part(counts: NDArray[Any], how: Fitted, estimate: Floats) -> tuple[NDArray[Any], Fitted]:
+    """Return a table of one part that was fitted together with the others, and how: its own distance, without a bound.
+
+    >>> how = Fitted("integer", "flow", 9.0, 8.5, True, "")
+    >>> own_part(np.array([2, 3]), how, np.array([2.0, 4.0]))[1].loss
+    1.0
+    """
+    if how.method == "none":
+        return estimate, how
+    loss = float(np.square(counts - estimate).sum())
+    return counts, replace(how, loss=loss, bound=0.0, note=f"{how.note} {TOGETHER}".strip())
 
 
 def fit_at_cut(

@@ -5,7 +5,7 @@ in them were fitted. How a part is carried out is in `tasks`, where tasks run in
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,10 +27,10 @@ from semidp.output.cells import Columns, Form, StoredFiles, named_files
 from semidp.output.files import digest, regular_file
 from semidp.output.sections import Details, Section
 from semidp.publishing.parts import part_words
-from semidp.publishing.parts.cut_fits import CutFit, Fits, fit_at_cut, fit_views, whole_totals
+from semidp.publishing.parts.cut_fits import CutFit, Fits, fit_at_cut, fit_views, fitted_together, whole_totals
 from semidp.queries.branches import Cut
 from semidp.statistics.protocol import Published, Request, ResultCheck, is_size, read_back
-from semidp.statistics.tables.fitting import totals_of
+from semidp.statistics.tables.fitting import FIT_SECONDS, fit_product, totals_of
 from semidp.statistics.tables.published import (
     RESIDUAL_FIELDS,
     FitKind,
@@ -387,11 +387,68 @@ class PartitionedTables(Published):
         """The estimates of all tables at the cut."""
         return {view: table.estimate for view, table in zip(self.above.space.views, self.overview, strict=True)}
 
+    @property
+    def together(self) -> bool:
+        """Whether all parts are fitted in one piece, when they have been measured."""
+        space = self.mechanism.space
+        exact = [total.view for total in totals_of(space)]
+        return fitted_together(space.schema.grid, fitted_views(self.request, space.schema), exact, self.cut)
+
     def settled(self, progress: Progress) -> CutFit:
-        """Settle the whole numbers that the parts need from above."""
+        """Settle the whole numbers that the parts need from above, where each is fitted by itself."""
         space = self.mechanism.space
         views = fitted_views(self.request, space.schema)
         return fit_at_cut(space.schema.grid, views, totals_of(space), self.cut, self.estimates, progress)
+
+    def fitted_whole(
+        self, below: Mapping[View, NDArray[np.float64]], progress: Progress, time_limit: float = FIT_SECONDS
+    ) -> Fits:
+        """Fit all tables in one piece, as they are where nothing is taken apart.
+
+        Parameters
+        ----------
+        below
+            The estimates of the tables that reach below the cut, those of all parts.
+        progress
+            Told what is going on.
+        time_limit
+            Seconds that the search for one table may take.
+        """
+        space = self.mechanism.space
+        estimates = {**self.estimates, **below}
+        fits = fit_product(
+            space.schema.grid,
+            space.views,
+            totals_of(space),
+            [estimates[view] for view in space.views],
+            [table.fit for table in self.request.tables],
+            progress,
+            time_limit=time_limit,
+        )
+        return dict(zip(space.views, fits, strict=True))
+
+    def estimates_below(
+        self, measured: Callable[[int, BranchNoise], Mapping[View, NDArray[np.int64]]]
+    ) -> dict[View, NDArray[np.float64]]:
+        """Return the estimates of the tables that reach below the cut, put together from those of all parts.
+
+        Parameters
+        ----------
+        measured
+            Returns what was measured below a node, given its noise.
+        """
+        schema = self.mechanism.space.schema
+        views = [schema.view(table.features) for table in self.below]
+        estimates = {view: np.zeros(schema.grid.shape_of(view)) for view in views}
+        for node in range(self.cut.chain(schema).size(self.cut.depth)):
+            noise = self.noise_of(node)
+            if noise is None:  # nobody is there: zeros
+                continue
+            above = [(row.estimate, row.variance) for row in self.rows(node)]
+            for view, (estimate, _) in zip(views, noise.tables(measured(node, noise), above), strict=True):
+                part = self.row(view, estimates[view], node)
+                part[...] = estimate.reshape(part.shape)
+        return estimates
 
     def overview_fits(
         self, fit: CutFit, parts: Sequence[Part], folder: Path, progress: Progress

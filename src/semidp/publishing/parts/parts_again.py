@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.margins import View
 from semidp.core.progress import silent
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
+from semidp.mechanisms.branches import BranchNoise
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.publishing.parts.cut_fits import CutFit
@@ -29,8 +31,9 @@ from semidp.publishing.parts.tasks import fitted_part, split_residuals
 from semidp.publishing.rechecking.stored import file_differences
 from semidp.statistics.findings import Findings, close
 from semidp.statistics.protocol import ResultCheck, measured_by
-from semidp.statistics.tables.published import Fitted, ProductTable, residual_columns
-from semidp.statistics.tables.refit import FittedTable, Refit, intervals_hold, note_fits
+from semidp.statistics.tables.fitting import NOT_ALL
+from semidp.statistics.tables.published import FitKind, Fitted, ProductTable, residual_columns
+from semidp.statistics.tables.refit import SECONDS, FittedTable, Refit, intervals_hold, note_fits, too_far
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +56,7 @@ def recheck_parts(result: PartitionedTables, check: ResultCheck, mechanism: Resi
     _compare_cut(result, check)
     fit = None
     if check.findings.refits and len(check.findings.wrong) == before:
-        fit = result.settled(silent)
+        fit = _cut_fit(result, check.partition)
     part_tables = _compare_parts(result, check, fit)
     if part_tables is not None:
         _compare_cut_fits(result, check, fit)
@@ -65,6 +68,18 @@ def recheck_parts(result: PartitionedTables, check: ResultCheck, mechanism: Resi
             check.wrong(f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {expected:.6g}")
     measured = measured_by(result.name, mechanism, result.private, expected)
     return replace(result, mechanism=mechanism, **measured)
+
+
+def _cut_fit(result: PartitionedTables, partition: Partition | None) -> CutFit | None:
+    """Fit again what the parts are fitted to, or the parts themselves; None where their files cannot be read."""
+    if not result.together:
+        return result.settled(silent)
+    if partition is None or partition.place is None:
+        return None
+    try:
+        return refitted_whole(result, partition, SECONDS)
+    except (ValueError, KeyError, OSError, IndexError):
+        return None  # what is damaged is told when the parts are compared
 
 
 def _compare_cut(result: PartitionedTables, check: ResultCheck) -> None:
@@ -111,6 +126,10 @@ def _compare_parts(result: PartitionedTables, check: ResultCheck, fit: CutFit | 
         return None
     tables: list[PartTable] = []
     sound = True
+    farther: list[str] = []
+    if fit is not None and fit.together is not None:
+        same, farther = published_whole(check.findings, result, partition, fit)
+        fit = fit if same else None
     for node, part in enumerate(partition.parts):
         files = StoredFiles(partition.place / part.folder, tuple(part.files))
         before = len(check.findings.wrong)
@@ -119,7 +138,85 @@ def _compare_parts(result: PartitionedTables, check: ResultCheck, fit: CutFit | 
         except (ValueError, KeyError, OSError, IndexError, StopIteration):
             check.wrong(f"files that are damaged in {part.folder}")
         sound = sound and len(check.findings.wrong) == before
-    return tables if sound else None
+    if sound:
+        check.findings.wrong += farther
+    return tables if sound and not farther else None
+
+
+def refitted_whole(result: PartitionedTables, partition: Partition, seconds: float) -> CutFit:
+    """Fit the tables of all parts in one piece again, from the measurements in the folders of the parts.
+
+    Parameters
+    ----------
+    result, partition
+        The tables, and the parts with the folder of the release.
+    seconds
+        How long all searches for whole numbers may take.
+    """
+
+    def measured(node: int, noise: BranchNoise) -> dict[View, NDArray[np.int64]]:
+        noisy = _files(partition, node).numbers(measurements_stem(result.request), 1)["noisy"]
+        return split_residuals(noise.space, noisy)
+
+    estimates = result.estimates_below(measured)
+    limit = max(seconds / len(result.mechanism.space.views), _SECONDS)
+    return CutFit.in_one_piece(result.fitted_whole(estimates, silent, limit), result.cut)
+
+
+def published_whole(
+    findings: Findings, result: PartitionedTables, partition: Partition, fit: CutFit
+) -> tuple[bool, list[str]]:
+    """Return whether the parts, put together, hold the whole numbers that are found now, and which tables are too far.
+
+    Where they do not, because of a tie or of a search that ended elsewhere, tables are compared by their distance from
+    what was measured, the parts of each together. A sentence on one that is farther holds if the parts add up.
+
+    Parameters
+    ----------
+    findings
+        What is known of the software that made the release.
+    result, partition
+        The tables, and the parts with the folder of the release.
+    fit
+        The tables as they are fitted now, in one piece.
+    """
+    assert fit.together is not None
+    schema, cut = result.mechanism.space.schema, result.cut
+    different = []
+    for asked in result.below:
+        view = schema.view(asked.features)
+        expected, how = fit.together[view]
+        loss = 0.0
+        whole = np.zeros(schema.grid.shape_of(view), dtype=expected.dtype)
+        try:
+            for node, part in enumerate(partition.parts):
+                own = cut.branch(schema, node)
+                table = ProductTable.read(
+                    _files(partition, node), asked.name, own.restrict(asked.features), part.fitted(asked.name)
+                )
+                cells = cut.row(schema.grid, view, whole, node)
+                cells[...] = table.counts.reshape(cells.shape)
+                loss += float(np.square(table.counts - table.estimate).sum())
+        except (ValueError, KeyError, OSError, IndexError, StopIteration):
+            return False, []  # what is damaged is told when the part is compared
+        if not np.allclose(whole, expected, rtol=0, atol=1e-4):
+            different.append((asked, whole, loss, how))
+    if any(asked.fit is FitKind.integer and how.note.startswith(NOT_ALL) for asked, _, _, how in different):
+        return False, []  # whole numbers take longer to find than is spent here, and others depend on them
+    farther = []
+    for asked, whole, loss, how in different:
+        strict = findings.same_software or len(different) == 1
+        said = too_far(asked.name, whole, loss, how, how.optimal and strict)
+        if said is not None and findings.current:
+            farther.append(f"{result.name!r} states {said}")
+    return not different, farther
+
+
+def _files(partition: Partition, node: int) -> StoredFiles:
+    """Return the files of one part of a release whose folder is known."""
+    assert partition.place is not None
+    part = partition.parts[node]
+    return StoredFiles(partition.place / part.folder, tuple(part.files))
 
 
 @dataclass(eq=False)

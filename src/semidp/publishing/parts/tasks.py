@@ -34,7 +34,7 @@ from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
 from semidp.output.columns import read_parquet
 from semidp.output.files import Unfinished, digest, durable
-from semidp.publishing.parts.cut_fits import PartFit
+from semidp.publishing.parts.cut_fits import PartFit, own_part
 from semidp.publishing.parts.partitions import AtCut, Part, PartTable, measurements_stem
 from semidp.queries.branches import BranchSpace, Cut
 from semidp.sources.opening import Source
@@ -55,14 +55,14 @@ class RequestTask:
     """What one request has in this part: its tables at the cut, the noise of its residuals below, how it is fitted.
 
     The confidential counts at the cut, as they were read first, are what its records must add up to. There is no noise
-    where nobody can be.
+    where nobody can be, and no fit while the part is only measured.
     """
 
     request: TablesRequest
     tables: tuple[AtCut, ...] = field(repr=False)
     expected: tuple[NDArray[np.int64], ...] = field(repr=False)
     noise: BranchNoise | None = field(repr=False)
-    fit: PartFit = field(repr=False)
+    fit: PartFit | None = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +87,8 @@ class PartTask:
         The values of columns that tell the part's records from others; None where there are no such records.
     randomness
         Where its random words come from.
+    only_measured
+        Whether the task ends when its measurement is stored; another one fits and writes the part.
     """
 
     path: tuple[str, ...]
@@ -101,6 +103,22 @@ class PartTask:
     values: Mapping[str, Sequence[Any]] | None = field(repr=False)
     form: Form
     randomness: Randomness
+    only_measured: bool = False
+
+    def stored(self, request: RequestTask) -> Path:
+        """Return the file of what is measured of a request in this part."""
+        return stored_measurement(self.work, request.request, self.path)
+
+
+def stored_measurement(work: Path, request: TablesRequest, path: Sequence[str]) -> Path:
+    """Return the file, in the folder of an unfinished release, of what was measured of a request in one part."""
+    key = hashlib.sha256(json.dumps([request.name, *path]).encode()).hexdigest()
+    return work / STATE / f"{key}.parquet"
+
+
+def measured_before(task: PartTask) -> bool:
+    """Whether all that a part measures is stored."""
+    return all(request.noise is None or task.stored(request).exists() for request in task.requests)
 
 
 def done_before(task: PartTask) -> Part | None:
@@ -122,6 +140,10 @@ def carry_out(task: PartTask, source: Source | None) -> Part:
     attempt = task.work / STATE / f"attempt-{secrets.token_hex(8)}"
     try:
         attempt.mkdir()  # and no folder above it: where those are gone, the run is over
+        if task.only_measured:
+            for request in task.requests:
+                _measure(task, request, source, attempt)
+            return Part(task.path, task.folder, {}, ())
         part = _written(task, source, attempt)
         (attempt / PART_DONE).write_text(json.dumps(part.to_json()), encoding="utf-8")
         durable(attempt)
@@ -144,8 +166,8 @@ def carry_out(task: PartTask, source: Source | None) -> Part:
 def _written(task: PartTask, source: Source | None, attempt: Path) -> Part:
     tables: list[PartTable] = []
     for request in task.requests:
-        counted = _counted(task, request, source)
-        results = _tables(task, request, counted, attempt)
+        _measure(task, request, source, attempt)
+        results = _tables(task, request, attempt)
         for table in results:
             table.columns().write(attempt / f"{table.name}.{task.form}")
         tables += map(PartTable.of, results)
@@ -172,26 +194,47 @@ def _counted(task: PartTask, request: RequestTask, source: Source | None) -> lis
     return found
 
 
-def _tables(task: PartTask, request: RequestTask, counted: Sequence[Table], attempt: Path) -> list[ProductTable]:
-    """Measure, or read what was measured before, and fit."""
+def _measure(task: PartTask, request: RequestTask, source: Source | None, attempt: Path) -> None:
+    """Count the records of a part and store them with noise, unless an attempt did so before."""
+    stored = task.stored(request)
+    if request.noise is not None and stored.exists():
+        return
+    counted = _counted(task, request, source)
+    if request.noise is None:
+        return
+    randomness = task.randomness.part(request.request.name, *task.path)
+    drawn = [part.ravel() for part in request.noise.measure(counted, randomness).values()]
+    fresh = attempt / stored.name
+    residual_columns(request.noise, np.concatenate([np.zeros(0, np.int64), *drawn])).write(fresh)
+    durable(attempt)
+    Unfinished(task.work, task.run).check()
+    with contextlib.suppress(FileExistsError):  # another attempt was first: what this one drew is dropped
+        os.link(fresh, stored)
+    fresh.unlink()
+
+
+def _tables(task: PartTask, request: RequestTask, attempt: Path) -> list[ProductTable]:
+    """Return the tables of a part, fitted to what was measured."""
+    schemas = [task.schema.restrict(row.asked.features) for row in request.tables]
     if request.noise is None:
         how = Fitted("integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say.")
-        zeros = [np.zeros(table.counts.shape) for table in counted]
+        zeros = [np.zeros(schema.shape) for schema in schemas]
         return [
-            ProductTable(row.asked.name, table.schema, zero.astype(np.int64), zero, zero, how, zero)
-            for row, table, zero in zip(request.tables, counted, zeros, strict=True)
+            ProductTable(row.asked.name, schema, zero.astype(np.int64), zero, zero, how, zero)
+            for row, schema, zero in zip(request.tables, schemas, zeros, strict=True)
         ]
-    noisy = _measured(task, request, request.noise, counted, attempt)
+    assert request.fit is not None
+    noisy = _measured(task, request, request.noise, attempt)
     estimated = request.noise.tables(noisy, [(table.estimate, table.variance) for table in request.tables])
     estimates = [estimate for estimate, _ in estimated]
     fitted = fitted_part(task.schema, task.exact, request.tables, request.fit, estimates)
     tables = []
     half_widths = request.noise.half_widths(INTERVALS_BELOW)
-    for row, own, (estimate, variance), (counts, made), half in zip(
-        request.tables, counted, estimated, fitted, half_widths, strict=True
+    for row, schema, (estimate, variance), (counts, made), half in zip(
+        request.tables, schemas, estimated, fitted, half_widths, strict=True
     ):
-        whole, errors = counts.reshape(own.schema.shape), np.sqrt(variance)
-        tables.append(ProductTable(row.asked.name, own.schema, whole, estimate, errors, made, half))
+        whole, errors = counts.reshape(schema.shape), np.sqrt(variance)
+        tables.append(ProductTable(row.asked.name, schema, whole, estimate, errors, made, half))
     return tables
 
 
@@ -218,6 +261,9 @@ def fitted_part(
     time_limit
         Seconds after which no further improvement of one table is started; those of the fit unless given.
     """
+    if fit.made is not None:
+        parts = zip(fit.made, estimates, strict=True)
+        return [own_part(counts.reshape(estimate.shape), how, estimate) for (counts, how), estimate in parts]
     kinds = [FitKind.none if number in fit.unfitted else row.asked.fit for number, row in enumerate(rows)]
     fitted = fit_product(
         schema.grid,
@@ -235,33 +281,26 @@ def fitted_part(
     return fitted
 
 
-def _measured(
-    task: PartTask, request: RequestTask, noise: BranchNoise, counted: Sequence[Table], attempt: Path
-) -> dict[View, NDArray[np.int64]]:
-    """Return the noisy residuals of a part: those that the first attempt stored, which may be this one."""
-    key = hashlib.sha256(json.dumps([request.request.name, *task.path]).encode()).hexdigest()
-    stored = task.work / STATE / f"{key}.parquet"
-    if not stored.exists():
-        source = task.randomness.part(request.request.name, *task.path)
-        drawn = [part.ravel() for part in noise.measure(counted, source).values()]
-        fresh = attempt / f"{key}.parquet"
-        residual_columns(noise, np.concatenate([np.zeros(0, np.int64), *drawn])).write(fresh)
-        durable(attempt)
-        Unfinished(task.work, task.run).check()
-        with contextlib.suppress(FileExistsError):  # another attempt was first: what this one drew is dropped
-            os.link(fresh, stored)
-        fresh.unlink()
-    try:
-        noisy = read_parquet(stored, ["noisy"])["noisy"]
-        found = split_residuals(noise.space, noisy)
-    except ValueError:
-        raise DataError("what was measured of a part is damaged: discard the unfinished release") from None
+def _measured(task: PartTask, request: RequestTask, noise: BranchNoise, attempt: Path) -> dict[View, NDArray[np.int64]]:
+    """Return the noisy residuals of a part that the first attempt stored, and put them among the files of the part."""
+    stored = task.stored(request)
+    noisy = read_measurement(stored, noise.space)
     name, form = measurements_stem(request.request), task.form
     if form is Form.parquet:
         os.link(stored, attempt / f"{name}.{form}")
     else:
         residual_columns(noise, noisy).write(attempt / f"{name}.{form}")
-    return found
+    return split_residuals(noise.space, noisy)
+
+
+def read_measurement(stored: Path, space: BranchSpace) -> NDArray[np.int64]:
+    """Read what was measured of a request in one part of an unfinished release; refuse what is not of its space."""
+    try:
+        noisy = read_parquet(stored, ["noisy"])["noisy"]
+        split_residuals(space, noisy)
+        return noisy
+    except ValueError:
+        raise DataError("what was measured of a part is damaged: discard the unfinished release") from None
 
 
 def split_residuals(space: BranchSpace, vector: NDArray[np.int64]) -> dict[View, NDArray[np.int64]]:

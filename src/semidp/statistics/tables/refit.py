@@ -195,11 +195,8 @@ def _beside(one: FittedTable, loss: float, again: Refit, proved: bool) -> Checke
     name, counts, stated = one.called, one.table.counts, one.table.fitted
     refitted, how = again
     same = one.is_same(again)
-    slack = _CLOSE if proved else _SEARCHED
-    allowed = how.loss * (1 + slack) + _CLOSE * counts.size
-    if not same and loss > allowed:
-        said = f"counts of {name} at a distance (loss) of {loss:.6g} from what was measured, where {how.loss:.6g} is"
-        return Checked((f"{said} possible with the same totals",))
+    if not same and (said := too_far(name, counts, loss, how, proved)) is not None:
+        return Checked((said,))
     if not same and counts.dtype.kind != "i" and refitted.dtype.kind == "i":
         return Checked((f"real numbers in {name}, where whole numbers with the same totals exist",))
     wrong = list(_bounds(name, stated))
@@ -217,6 +214,17 @@ def _beside(one: FittedTable, loss: float, again: Refit, proved: bool) -> Checke
         else:
             wrong.append(f"the {key} {claimed!r} for the fit of {name}, and it is {follows!r}")
     return Checked(tuple(wrong), tuple(unproved))
+
+
+def too_far(name: str, counts: NDArray[Any], loss: float, found: Fitted, proved: bool) -> str | None:
+    """Say that counts are farther from what was measured than those that are found now, if they are."""
+    allowed = found.loss * (1 + (_CLOSE if proved else _SEARCHED)) + _CLOSE * counts.size
+    if loss <= allowed:
+        return None
+    return (
+        f"counts of {name} at a distance (loss) of {loss:.6g} from what was measured, where {found.loss:.6g} is "
+        "possible with the same totals"
+    )
 
 
 def _bounds(name: str, stated: Fitted) -> Iterator[str]:
