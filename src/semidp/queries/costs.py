@@ -1,13 +1,13 @@
 """What residuals cost: how far adjacent datasets can move one residual, and all of them together.
 
-``k_d = sup |H_d M_d m|²`` over the moves m of an adjacency. Small dataspaces are listed; otherwise a move is a pattern:
-which of its records agree on which features. `Family` holds patterns whatever the adjacency they come from; `BallCosts`
-is the adjacency A_a. Beyond patterns there are certified closed forms.
+``k_d = sup |H_d M_d m|²`` over the moves m of an adjacency. Small dataspaces are listed; otherwise a move is a pattern
+of agreement (`agreement`, `families`); beyond patterns there are certified closed forms. `BallCosts` is the adjacency
+A_a, `ExchangeCosts` the exchanges of one person.
 """
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property
@@ -15,266 +15,21 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Floats, View, join, meet, named, variables
+from semidp.core.exact import up
+from semidp.core.margins import Floats, View, join, maximal, meet, named, variables
 from semidp.core.spaces.exchange import servings
 from semidp.errors import Refused
+from semidp.queries.agreement import BallMove, ExchangeMove, Tree
 from semidp.queries.bounds import certified_norms
+from semidp.queries.families import MOST_WORK, Family, fits
+from semidp.queries.joint import Group, JointBound, Listed, Part, Patterns, Singles, precisions
 from semidp.queries.residuals import Residuals
 
-MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one feature
-_MOST_RECORDS = 8  # a = 4: 4,140 patterns a feature
 _MOST_CARRIERS = 3  # blocks of a residual whose exchanges are enumerated
-_MOST_WORK = 400_000_000  # entries of products of kernels: some seconds
+_MOST_SINGLE = 2**22  # values of single moves
 _MOST_OPTIONS = 20_000
+_MOST_FEATURES = 24  # of residuals whose moves are looked at together
 _EXACT_DENOMINATOR = 10**8  # kernels are multiples of one over this, if not more: then floats are rounded to them
-
-
-Path = tuple[int, ...]
-"""The nodes of a record along one feature, from the root down, numbered below each node as they are met."""
-
-
-@dataclass(frozen=True)
-class Tree:
-    """One feature as far as moves are looked at: all its depths, or a *slot*, the nodes of one depth and their parents.
-
-    Parameters
-    ----------
-    counts
-        For each depth the distinct numbers of children of a node above, in order; of a slot, how many parents there
-        are, and then the numbers of siblings.
-    published
-        Down to which of these depths moves keep the count of every node.
-    above
-        Whether only something coarser than these depths is published, in which x and y of an exchange may differ.
-    """
-
-    counts: tuple[tuple[int, ...], ...]
-    published: int
-    above: bool = False
-
-    @property
-    def is_public(self) -> bool:
-        """Whether anything is published of the feature, however coarse."""
-        return self.above or self.published > 0
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """Which records of a move are siblings and which are the same node along one feature, as kernels, one a depth.
-
-    A kernel has ``1[same parent] (1[same node] - 1/c)`` for records x and y with c siblings; patterns that differ by an
-    exchange of records with the same sign have the same `kind`.
-    """
-
-    kind: object
-    kernels: Floats = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Family:
-    """Moves of records that appear (+1) and vanish (-1), with the patterns that each feature may have.
-
-    ``|H_d M_d m|² = s' (∘_i K_i) s``: the entrywise product of the kernels of the features that d names.
-    """
-
-    signs: NDArray[np.int64] = field(repr=False)
-    patterns: tuple[tuple[Pattern, ...], ...] = field(repr=False)
-
-    @property
-    def work(self) -> int:
-        """How many entries of products of kernels there are."""
-        return math.prod(map(len, self.patterns)) * len(self.signs) ** 2
-
-    @property
-    def _outer(self) -> NDArray[np.int64]:
-        return np.outer(self.signs, self.signs).ravel()
-
-    def _kernels(self) -> list[Floats]:
-        """For each feature an array: pattern, depth, and the entries of the kernel."""
-        stacked = (np.stack([pattern.kernels for pattern in options]) for options in self.patterns)
-        return [kernels.reshape(*kernels.shape[:2], -1) for kernels in stacked]
-
-    def largest(self) -> float | None:
-        """Return the largest value at the last depth over all combinations; None where these are too many."""
-        if not self.work:
-            return 0.0
-        if self.work > _MOST_WORK:
-            return None
-        *others, last = sorted((kernels[:, -1] for kernels in self._kernels()), key=len)
-        current = self._outer[None].astype(np.float64)
-        for kernels in others:
-            current = (current[:, None] * kernels[None]).reshape(-1, current.shape[1])
-        step = max(1, 2**22 // len(last))
-        return max(float((current[start : start + step] @ last.T).max()) for start in range(0, len(current), step))
-
-    def largest_sum(self, axes: Sequence[int], sigma2: Mapping[View, Fraction]) -> float:
-        """Return ``max Σ_d s' (∘ K) s / σ_d²``, the kernels those of the depths that d names."""
-        if not self.work:
-            return 0.0
-        kernels, outer = self._kernels(), self._outer
-        last = max(range(len(axes)), key=lambda place: len(kernels[place]))
-        others = [place for place in range(len(axes)) if place != last]
-        deepest = kernels[last].shape[1]
-        best = 0.0
-        for chosen in itertools.product(*(range(len(kernels[place])) for place in others)):
-            by_depth = np.zeros((deepest + 1, outer.size))  # what stands beside each depth of the last feature
-            for view, square in sigma2.items():
-                product = outer / float(square)
-                for place, pattern in zip(others, chosen, strict=True):
-                    if view[axes[place]]:
-                        product = product * kernels[place][pattern, view[axes[place]] - 1]
-                by_depth[view[axes[last]]] += product
-            found = kernels[last].reshape(len(kernels[last]), -1) @ by_depth[1:].ravel()
-            best = max(best, float(found.max()) + float(by_depth[0].sum()))
-        return best
-
-
-@dataclass(frozen=True)
-class BallMove:
-    """Moves of a records that become a others, where every published node keeps its count."""
-
-    a: int
-
-    @property
-    def records(self) -> int:
-        """How many places are chosen."""
-        return 2 * self.a
-
-    def leads_on(self, paths: list[Path], tree: Tree) -> bool:
-        """Whether the places chosen so far may be those of a move: none loses more of a published node than it has."""
-        known = tree.published
-        own = [place < self.a for place, path in enumerate(paths) if path[:known] == paths[-1][:known]]
-        return not known or 2 * sum(own) >= len(own)
-
-    def every(self, paths: list[Path], tree: Tree) -> list[Path] | None:
-        """Return the places of all records of a move, those that appear first; None where it is none."""
-        balance: dict[Path, int] = {}
-        for place, path in enumerate(paths):
-            node = path[: tree.published]
-            balance[node] = balance.get(node, 0) + (1 if place < self.a else -1)
-        return None if any(balance.values()) else paths
-
-
-@dataclass(frozen=True)
-class ExchangeMove:
-    """One exchange: x, y and the carriers before it are chosen; `server` is who serves the feature, if x and y differ.
-
-    The server has y's published node and takes x's leaf; other carriers keep their own.
-    """
-
-    carriers: int
-    server: int | None
-
-    @property
-    def records(self) -> int:
-        """How many places are chosen."""
-        return self.carriers + 2
-
-    def leads_on(self, paths: list[Path], tree: Tree) -> bool:
-        """Whether the places chosen so far may be those of a move: `every` sees the rest."""
-        return True
-
-    def every(self, paths: list[Path], tree: Tree) -> list[Path] | None:
-        """Return y, x, then each carrier after and before; None where the feature cannot be served so."""
-        x, y, *before = paths
-        known = tree.published
-        if known and (x[:known] == y[:known]) != (self.server is None):
-            return None
-        if self.server is not None:
-            carrier = before[self.server]
-            if carrier[:known] != y[:known] or (tree.above and x[0] in (y[0], carrier[0])):
-                return None
-        found = [y, x]
-        for number, path in enumerate(before):
-            found += [x if number == self.server else path, path]
-        return found
-
-
-@cache
-def patterns(tree: Tree, move: BallMove | ExchangeMove, first: int = 0) -> tuple[Pattern, ...] | None:
-    """Return the kernels of a feature from a depth on, for every way in which the records of a move may agree.
-
-    Of all numbers of children only the smallest that fits and the largest matter: a sum of products of kernels is
-    affine in each 1/c. None where there are too many.
-
-    >>> free, held = Tree(((1,), (5,)), 0), Tree(((1,), (5,)), 2)
-    >>> len(patterns(free, BallMove(1), 1)), len(patterns(held, BallMove(2), 1))
-    (2, 3)
-    >>> len(patterns(free, ExchangeMove(0, None), 1)), len(patterns(held, ExchangeMove(1, 0), 1))
-    (2, 1)
-    """
-    if move.records > _MOST_RECORDS:
-        return None
-    found: dict[bytes, Pattern] = {}
-    for paths in _paths(tree, move):
-        every = move.every(paths, tree)
-        if every is None:
-            continue
-        depths = [list(_kernels(tree.counts[depth], every, depth)) for depth in range(first, len(tree.counts))]
-        for chosen in itertools.product(*depths):
-            kernels = np.stack([kernel for _, kernel in chosen])
-            key = kernels.tobytes()
-            if key not in found:
-                counts = {node: count for part, _ in chosen for node, count in part.items()}
-                found[key] = Pattern(_occupied(every, counts) if isinstance(move, BallMove) else key, kernels)
-        if len(found) > MOST_PATTERNS:
-            return None
-    return tuple(found.values())
-
-
-def _paths(tree: Tree, move: BallMove | ExchangeMove) -> Iterator[list[Path]]:
-    """Iterate over the places of the records of a move in a tree, nodes numbered as they are met."""
-
-    def below(known: list[Path], prefix: Path) -> Iterator[Path]:
-        if len(prefix) == len(tree.counts):
-            yield prefix
-            return
-        used = len({path[len(prefix)] for path in known if path[: len(prefix)] == prefix})
-        for node in range(min(used + 1, tree.counts[len(prefix)][-1])):
-            yield from below(known, (*prefix, node))
-
-    def grow(known: list[Path]) -> Iterator[list[Path]]:
-        if len(known) == move.records:
-            yield known
-            return
-        for path in below(known, ()):
-            longer = [*known, path]
-            if move.leads_on(longer, tree):
-                yield from grow(longer)
-
-    return grow([])
-
-
-def _kernels(counts: tuple[int, ...], paths: Sequence[Path], depth: int) -> Iterator[tuple[dict[Path, int], Floats]]:
-    """Iterate over the kernels of records at a depth: parents have as few or as many children as there are."""
-    parents: dict[Path, set[int]] = {}
-    for path in paths:
-        parents.setdefault(path[:depth], set()).add(path[depth])
-    choices = []
-    for used in parents.values():
-        fitting = [count for count in counts if count >= len(used)]
-        choices.append(sorted({fitting[0], fitting[-1]}))
-    numbers = dict(zip(parents, range(len(parents)), strict=True))
-    places = np.array([(numbers[path[:depth]], path[depth]) for path in paths])
-    siblings = places[:, None, 0] == places[None, :, 0]
-    same = siblings & (places[:, None, 1] == places[None, :, 1])
-    for chosen in itertools.product(*choices):
-        share = 1 / np.array(chosen)[places[:, 0]]
-        yield dict(zip(parents, chosen, strict=True)), np.where(siblings, same - share[:, None], 0.0)
-
-
-def _occupied(paths: Sequence[Path], counts: Mapping[Path, int]) -> object:
-    """What does not change when records of the same sign change places: occupied nodes, from the root down."""
-    half = len(paths) // 2
-
-    def node(prefix: Path) -> object:
-        signs = [place < half for place, path in enumerate(paths) if path[: len(prefix)] == prefix]
-        if len(prefix) == len(paths[0]):
-            return sum(signs), len(signs)
-        children = {path[: len(prefix) + 1] for path in paths if path[: len(prefix)] == prefix}
-        return counts.get(prefix), tuple(sorted(map(repr, map(node, children))))
-
-    return node(())
 
 
 @cache
@@ -341,6 +96,7 @@ class BallCosts:
     released: View | None = None
     _costs: dict[object, Fraction] = field(default_factory=dict, init=False, repr=False)
     _seen: dict[View, Floats] = field(default_factory=dict, init=False, repr=False)
+    _bounds: dict[tuple[View, ...], tuple[JointBound, ...]] = field(default_factory=dict, init=False, repr=False)
 
     def cost(self, view: View) -> Fraction:
         """Return k_d, or a certified upper bound; refuse a residual that no adjacent datasets differ in."""
@@ -374,42 +130,128 @@ class BallCosts:
         return [sorted(margin[axis] for margin in self.margins if margin[axis]) for axis in axes]
 
     def _found(self, view: View) -> Fraction:
-        slots = tuple(self.slot(view, axis) for axis in named(view))
-        found = min(self._closed(slots, self._held(view)), self._certified(view))
-        values = [family.largest() for family in self._families(slots, 1) or ()]
-        if values and None not in values:
-            found = min(found, self._upwards(max(value for value in values if value is not None), view))
-        if found == 0:
+        """Return the least of the closed forms, and the cost by patterns where these are few enough."""
+        axes = named(view)
+        slots = tuple(self.slot(view, axis) for axis in axes)
+        least = min(self._closed(slots, self._held(view)), self._certified(view))
+        margins = [tuple(_depth_in_slot(margin[axis], view[axis]) for axis in axes) for margin in self.margins]
+        families = self._families(axes, slots, margins, 1)
+        only = (tuple(1 for _ in axes),)
+        if families and all(family.work <= MOST_WORK for family in families):
+            values = [family.most(only, np.ones(1))[0] for family in families]
+            least = min(least, self._upwards(max(values), view))
+        if least == 0:
             raise Refused(
                 f"with a = {self.a} the adjacent datasets agree on something that the published statistics do not fix, "
                 "so that it would be released exactly: give a larger a"
             )
-        return found
+        return least
 
     def slot(self, view: View, axis: int, margin: View | None = None) -> Tree:
         """Return the slot of one feature of a residual under all published margins, or under one of them."""
         depth = view[axis]
-        known = max((other[axis] for other in (self.margins if margin is None else (margin,))), default=0)
-        held = 2 if known >= depth else 1 if known == depth - 1 > 0 else 0
+        margins = self.margins if margin is None else (margin,)
+        published = max((other[axis] for other in margins), default=0)
+        held = _depth_in_slot(published, depth)
         parents = self.residuals.grid.chains[axis].size(depth - 1)
-        return Tree(((parents,), self._children(axis, depth)), held, known > 0 and not held)
+        return Tree(((parents,), self._children(axis, depth)), held, published > 0 and not held)
 
     def _children(self, axis: int, depth: int) -> tuple[int, ...]:
         """The distinct numbers of nodes of a depth below one node above, in order."""
         return tuple(np.unique(self.residuals.grid.chains[axis].children(depth - 1, depth)).tolist())
 
-    def joint(self, sigma2: Mapping[View, Fraction]) -> float | None:
-        """Return ``sup_m Σ_d |H_d M_d m|² / σ_d²``, or an upper bound of it, where the moves can be enumerated."""
+    def joint(self, sigma2: Mapping[View, Fraction]) -> float:
+        """Return an upper bound of ``sup_m Σ_d |H_d M_d m|² / σ_d²``: the least that is found."""
+        views = tuple(sigma2)
+        tau = precisions(views, sigma2)
+        return min(bound.upper(tau) for bound in self.bounds(views))
+
+    def bounds(self, views: tuple[View, ...]) -> tuple[JointBound, ...]:
+        """Return bounds of what residuals cost together: each holds, and none is always the least."""
+        if views not in self._bounds:
+            self._bounds[views] = tuple(self._found_bounds(views))
+        return self._bounds[views]
+
+    def _found_bounds(self, views: tuple[View, ...]) -> list[JointBound]:
+        everything = tuple(range(len(views)))
         if self.moves is not None:
-            total = np.zeros(len(self.moves))
-            for view, square in sigma2.items():
-                total += self._squares(view) / float(square)
-            return float(total.max(initial=0.0)) * (1 + 1e-9)
-        axes, deepest = sorted({axis for view in sigma2 for axis in named(view)}), join(*sigma2)
-        families = self._families([self._tree(deepest, axis) for axis in axes], 0) if axes else None
-        if families is None or sum(family.work for family in families) * (len(sigma2) + 1) > _MOST_WORK:
-            return None
-        return max(family.largest_sum(axes, sigma2) for family in families) * (1 + 1e-9)
+            squares = np.stack([self._squares(view) for view in views], axis=1)
+            return [JointBound((Group(everything, (Listed(squares, 2 * self.a),)),))]
+        bounds = []
+        for division in self._divisions(views):
+            groups = [self._group(views, numbers) for numbers in division]
+            bounds.append(JointBound(tuple(groups)))
+        return bounds
+
+    def _divisions(self, views: tuple[View, ...]) -> list[tuple[tuple[int, ...], ...]]:
+        """Ways to put residuals, by their numbers, into groups: all together, by margin, by what they touch."""
+        together = [0] * len(views)
+        by_margin = [self._best_margin(view) for view in views]
+        by_blocks = [tuple(any(meet(margin, view)) for margin in self.margins) for view in views]
+        divisions: dict[tuple[tuple[int, ...], ...], None] = {}
+        for labels in (together, by_margin, by_blocks):
+            groups: dict[object, list[int]] = {}
+            for number, label in enumerate(labels):
+                groups.setdefault(label, []).append(number)
+            divisions[tuple(map(tuple, groups.values()))] = None
+        return list(divisions)
+
+    def _best_margin(self, view: View) -> View | None:
+        """The margin by which the records of a move are best paired off for one residual; None for no margin."""
+        slots = tuple(self.slot(view, axis) for axis in named(view))
+        best, least = None, single_move(tuple(slot.free for slot in slots))
+        for margin in self._touching([view]):
+            cost = single_move(tuple(self.slot(view, axis, margin) for axis in named(view)))
+            if cost < least:
+                best, least = margin, cost
+        return best
+
+    def _touching(self, views: Iterable[View]) -> list[View]:
+        """The published margins, without those inside another, that share a feature with some residuals."""
+        finest = join(*views)
+        return [margin for margin in maximal(self.margins) if any(meet(margin, finest))]
+
+    def _group(self, views: tuple[View, ...], numbers: tuple[int, ...]) -> Group:
+        """A group of residuals with every bound that is found of what they cost together."""
+        mine = [views[number] for number in numbers]
+        singles = np.array([up(self.cost(view)) for view in mine])
+        parts: list[Part] = [Singles(singles)]
+        axes = sorted({axis for view in mine for axis in named(view)})
+        local = tuple(tuple(view[axis] for axis in axes) for view in mine)
+        if len(mine) > 1 and len(axes) <= _MOST_FEATURES:
+            deepest = join(*mine)
+            parts += self._patterned(axes, deepest, local)
+            parts += self._paired(mine, axes, deepest, local)
+        return Group(numbers, tuple(parts))
+
+    def _patterned(self, axes: Sequence[int], deepest: View, local: tuple[View, ...]) -> list[Part]:
+        """All moves as patterns of the features named, if these are few enough."""
+        trees = [self._tree(deepest, axis) for axis in axes]
+        margins = [tuple(min(margin[axis], deepest[axis]) for axis in axes) for margin in self.margins]
+        families = self._families(axes, trees, margins, 0)
+        if not families or not all(fits(family, local) for family in families):
+            return []
+        part = Patterns(tuple(families), local)
+        return [part] if part.work <= MOST_WORK else []
+
+    def _paired(self, views: Sequence[View], axes: Sequence[int], deepest: View, local: tuple[View, ...]) -> list[Part]:
+        """Moves of single records that keep one margin, or none, times the number of records squared.
+
+        The records that appear and those that vanish are paired off by a margin B: a move is a sum of a moves of
+        single records that keep B, so that ``N(m) <= a max N(e_y - e_x)`` for the norm N² = Σ τ_d |H_d M_d m|².
+        """
+        scale = self._visible(views) ** 2
+        parts: list[Part] = []
+        for margin in (self.residuals.grid.nothing, *self._touching(views)):
+            trees = [Tree(self._tree(deepest, axis).counts, min(margin[axis], deepest[axis])) for axis in axes]
+            family = Family.of(trees, BallMove(1), [], scale=scale)
+            if family is not None and fits(family, local, _MOST_SINGLE):
+                parts.append(Patterns((family,), local))
+        return parts
+
+    def _visible(self, views: Sequence[View]) -> int:
+        """How many records of a move some residuals can see change."""
+        return self.a
 
     def _squares(self, view: View) -> Floats:
         """|H_d M_d m|² of every listed move."""
@@ -439,16 +281,12 @@ class BallCosts:
         shared = [margin for margin in self.margins if any(meet(margin, view))]
         return tuple(tuple(self.slot(view, axis, margin) for axis in named(view)) for margin in shared)
 
-    def _families(self, trees: Sequence[Tree], first: int) -> list[Family] | None:
+    def _families(
+        self, axes: Sequence[int], trees: Sequence[Tree], margins: Sequence[View], first: int
+    ) -> list[Family] | None:
         """All moves as patterns of trees at all their depths, or of slots from the first on; None where too many."""
-        found = [patterns(tree, BallMove(self.a), first) for tree in trees]
-        options = [option for option in found if option is not None]
-        if len(options) < len(found):
-            return None
-        fewer = [tuple({pattern.kind: pattern for pattern in option}.values()) for option in options]
-        widest = max(range(len(options)), key=lambda place: len(options[place]) / max(1, len(fewer[place])))
-        options[widest] = fewer[widest]  # records of the same sign change places: one feature may be taken in order
-        return [Family(np.array([1] * self.a + [-1] * self.a), tuple(options))]
+        family = Family.of(trees, BallMove(self.a), margins, first)
+        return None if family is None else [family]
 
     def _closed(self, slots: tuple[Tree, ...], held: tuple[tuple[Tree, ...], ...]) -> Fraction:
         """Return a² times what one record can do.
@@ -456,7 +294,7 @@ class BallCosts:
         The records that appear have the published levels of those that vanish, margin by margin: paired off by one
         margin, a move is a sum of a moves of single records that keep that margin.
         """
-        free = tuple(Tree(slot.counts, 0) for slot in slots)
+        free = tuple(slot.free for slot in slots)
         return self.a**2 * min(single_move(kept) for kept in (free, *held))
 
     def _certified(self, view: View) -> Fraction:
@@ -481,8 +319,9 @@ class BallCosts:
 class ExchangeCosts(BallCosts):
     """Costs under exchanges of one person: carriers hand over published values, and nobody else changes.
 
-    A joint margin is taken as margins of its features alone, which only adds exchanges. Every exchange lies in A_a with
-    a one more than the number of blocks, so that what bounds the ball bounds exchanges too.
+    One carrier serves a whole joint margin; where margins overlap, each feature is taken as a margin of its own, which
+    only adds exchanges. Every exchange lies in A_a with a one more than the number of blocks, so that what bounds the
+    ball bounds exchanges too.
 
     >>> from semidp.core.margins import Grid
     >>> costs = ExchangeCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2)
@@ -490,26 +329,58 @@ class ExchangeCosts(BallCosts):
     (Fraction(2, 1), Fraction(4, 1), Fraction(12, 7))
     """
 
-    def _families(self, trees: Sequence[Tree], first: int) -> list[Family] | None:
-        public = [place for place, tree in enumerate(trees) if tree.is_public]
-        if len(public) > _MOST_CARRIERS:
+    @cached_property
+    def _blocks(self) -> dict[int, int]:
+        """For each published feature the number of its block: its margin, or itself where margins overlap."""
+        margins = maximal(self.margins)
+        pairs = [(axis, number) for number, margin in enumerate(margins) for axis in named(margin)]
+        blocks = dict(pairs)
+        if len(blocks) < len(pairs):
+            return {axis: axis for axis in blocks}
+        return blocks
+
+    def _visible(self, views: Sequence[View]) -> int:
+        """How many records of an exchange some residuals can see change: one, and a carrier for each block in sight."""
+        axes = {axis for view in views for axis in named(view)}
+        in_sight = {block for axis, block in self._blocks.items() if axis in axes}
+        return min(self.a, len(in_sight) + 1)
+
+    def _families(
+        self, axes: Sequence[int], trees: Sequence[Tree], margins: Sequence[View], first: int
+    ) -> list[Family] | None:
+        """One family for each way in which carriers serve the blocks; None where these are too many."""
+        members: dict[int, list[int]] = {}
+        for axis in axes:
+            if axis in self._blocks:
+                members.setdefault(self._blocks[axis], []).append(axis)
+        if len(members) > _MOST_CARRIERS:
             return None
         families = []
-        for servers, carriers in servings(len(public)):
-            served = dict(zip(public, servers, strict=True))
-            found = []
-            for place, tree in enumerate(trees):
-                server = served.get(place)
+        for servers, carriers in servings(len(members)):
+            served = dict(zip(members, servers, strict=True))
+            chosen, moves = [], []
+            for axis, tree in zip(axes, trees, strict=True):
+                block = self._blocks.get(axis)
+                server = None if block is None else served[block]
+                joint = block is not None and len(members[block]) > 1
                 if first and server is None and tree.published == 1:
-                    tree = Tree(tree.counts, 0)  # parents are not compared where x and y agree: that adds exchanges
-                found.append(patterns(tree, ExchangeMove(carriers, server), first))
-            options = [option for option in found if option is not None]
-            if len(options) < len(found):
+                    tree = tree.free  # parents are not compared where x and y agree: that adds exchanges
+                chosen.append(tree)
+                moves.append(ExchangeMove(carriers, server, joint and server is not None))
+            family = Family.exchanges(chosen, moves, first)
+            if family is None:
                 return None
-            families.append(Family(np.array([1, -1] * (carriers + 1)), tuple(options)))
+            families.append(family)
         return families
 
     def _certified(self, view: View) -> Fraction:
         """Return q² + q + 2 for a table that touches q blocks."""
         q = sum(any(meet(margin, view)) for margin in self.margins)
         return Fraction(q * q + q + 2)
+
+
+def _depth_in_slot(published: int, depth: int) -> int:
+    """Return how deep a margin at a depth holds the slot of another: its nodes (2), their parents (1), or neither."""
+    if published >= depth:
+        return 2
+    return 1 if published == depth - 1 > 0 else 0

@@ -1,0 +1,421 @@
+"""Families of moves: every combination of patterns of agreement, a choice for each feature.
+
+For records with signs s a residual has ``|H_d M_d m|² = s' (∘_i K_i) s``, the entrywise product of the kernels of the
+features that d names. So the cost ``Σ_d τ_d |H_d M_d m|²`` of all combinations at once is a product of small matrices
+with the table of the τ_d, one entry of the kernels after the other. Which patterns there are is in `agreement`.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.margins import Floats, View
+from semidp.queries.agreement import BallMove, ExchangeMove, Pattern, Tree, patterns
+
+MOST_WORK = 320_000_000  # values of combinations times entries of kernels: some seconds
+_MOST_HELD = 2**20  # combinations whose values are held at once
+_MOST_OPTIONS = 6_000  # of features that one margin ties together
+_MOST_KEYS = 2**20  # ways in which residuals may name the features
+_UNIT = 2.0**-52
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """Some features whose patterns are chosen together: one alone, or those that margins tie.
+
+    Parameters
+    ----------
+    places
+        Which features, by their places among those looked at.
+    kernels
+        For each of them an array: option, depth, and the entries of the kernel.
+    """
+
+    places: tuple[int, ...]
+    kernels: tuple[Floats, ...] = field(repr=False)
+
+    @property
+    def options(self) -> int:
+        """How many choices there are."""
+        return len(self.kernels[0])
+
+    def product(self, depths: Sequence[int]) -> Floats:
+        """Return the product of the kernels at some depths, 0 for none: option, entry."""
+        result = np.ones((self.options, self.kernels[0].shape[2]))
+        for kernels, depth in zip(self.kernels, depths, strict=True):
+            if depth:
+                result = result * kernels[:, depth - 1]
+        return result
+
+    def only(self, kept: Sequence[int]) -> "Factor":
+        """Return the factor with some of its options."""
+        rows = list(kept)
+        return Factor(self.places, tuple(kernels[rows] for kernels in self.kernels))
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Moves of records that appear (+1) and vanish (-1), with the choices that features have.
+
+    Parameters
+    ----------
+    signs
+        The signs of the records.
+    factors
+        The features, each in one of them.
+    scale
+        By what the square of a move is multiplied: a² where a move is a sum of a moves of these.
+
+    Examples
+    --------
+    >>> two = Tree(((2,),), 0)
+    >>> family = Family.of([two], BallMove(1), [])
+    >>> family.most([(1,)], np.array([1.0]))[0]  # one record, two levels
+    2.0
+    """
+
+    signs: NDArray[np.int64] = field(repr=False)
+    factors: tuple[Factor, ...] = field(repr=False)
+    scale: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        trees: Sequence[Tree],
+        move: BallMove,
+        margins: Sequence[View],
+        first: int = 0,
+        scale: int = 1,
+    ) -> "Family | None":
+        """Return the moves of the ball that keep margins; None where a feature has too many patterns.
+
+        A margin over several features is kept as a whole where its combinations are few, else
+        feature by feature, which only adds moves.
+
+        Parameters
+        ----------
+        trees
+            The features; what is published of each alone is kept.
+        move
+            How many records there are.
+        margins
+            Further margins, as depths in the trees.
+        first
+            The depth from which on there are kernels.
+        scale
+            As for the family.
+        """
+        tied = [margin for margin in margins if sum(depth > 0 for depth in margin) > 1]
+        if tied and any(patterns(tree, move, first, True) is None for tree in trees):
+            tied = []
+        parts = _components(len(trees), tied)
+        options: list[tuple[Pattern, ...]] = []
+        for place, tree in enumerate(trees):
+            apart = any(place in part and len(part) > 1 for part in parts)
+            choices = patterns(tree, move, first, apart)
+            if choices is None:
+                return None
+            options.append(choices)
+        signs = np.array(move.signs)
+        reduced = _most_alike(options)
+        factors = []
+        for part in parts:
+            inside = [margin for margin in tied if any(margin[place] for place in part)]
+            factors += _factors(part, options, inside, signs, reduced)
+        return cls(signs, tuple(factors), scale)
+
+    @classmethod
+    def exchanges(
+        cls, trees: Sequence[Tree], moves: Sequence[ExchangeMove], first: int = 0
+    ) -> "Family | None":
+        """Return exchanges in which each feature is served in its own way; None where too many."""
+        factors = []
+        for place, (tree, move) in enumerate(zip(trees, moves, strict=True)):
+            options = patterns(tree, move, first)
+            if options is None:
+                return None
+            factors.append(Factor((place,), (_stacked(options),)))
+        return cls(np.array(moves[0].signs), tuple(factors))
+
+    @cached_property
+    def _entries(self) -> tuple[NDArray[np.intp], Floats]:
+        """Entries of the kernels that differ somewhere, and the weight of each in the sum."""
+        size = len(self.signs)
+        rows, columns = np.triu_indices(size)
+        weights = self.signs[rows] * self.signs[columns] * np.where(rows == columns, 1, 2)
+        flat = rows * size + columns
+        stacked = [
+            kernels[:, :, flat].reshape(-1, len(flat))
+            for factor in self.factors
+            for kernels in factor.kernels
+        ]
+        columns_of = np.vstack(stacked)
+        _, chosen, group = np.unique(columns_of, axis=1, return_index=True, return_inverse=True)
+        total = np.zeros(len(chosen))
+        np.add.at(total, group.ravel(), weights)
+        kept = total != 0
+        return flat[chosen[kept]], total[kept]
+
+    @property
+    def combinations(self) -> int:
+        """How many combinations of options there are."""
+        return math.prod(factor.options for factor in self.factors)
+
+    @property
+    def work(self) -> int:
+        """How many values are computed to find the most costly combination."""
+        return self.combinations * len(self._entries[0]) if self.combinations else 0
+
+    def slack(self, views: Sequence[View], tau: Floats) -> float:
+        """Return what floating point can be off by: terms are at most τ, and each is summed once."""
+        terms = len(self.signs) ** 2 * float(tau.sum())
+        steps = len(views) + 4 * len(self.factors) + len(self.signs) ** 2 + 16
+        return self.scale * terms * steps * _UNIT
+
+    def most(self, views: Sequence[View], tau: Floats) -> tuple[float, Floats]:
+        """Return ``max Σ_d τ_d |H_d M_d m|²`` over the family, and the squares of that move.
+
+        The views are depths in the features looked at. The value is that of floating point; it is
+        off by at most `slack`.
+        """
+        if not self.combinations:
+            return 0.0, np.zeros(len(views))
+        table = _Table.of(self, views, tau)
+        best, chosen = -math.inf, [0] * len(self.factors)
+        for outer, values in table.values():
+            place = int(values.argmax())
+            value = float(values.flat[place])
+            if value > best:
+                best = value
+                inner = np.unravel_index(place, values.shape)
+                chosen = table.order(outer, [int(option) for option in inner])
+        return best * self.scale, self.squares(views, chosen)
+
+    def squares(self, views: Sequence[View], chosen: Sequence[int]) -> Floats:
+        """Return ``|H_d M_d m|²`` of the move with chosen options, times the scale, for each view."""
+        entries, weights = self._entries
+        result = []
+        for view in views:
+            product = np.ones(len(entries))
+            for factor, option in zip(self.factors, chosen, strict=True):
+                for place, kernels in zip(factor.places, factor.kernels, strict=True):
+                    if view[place]:
+                        product = product * kernels[option, view[place] - 1, entries]
+            result.append(float(product @ weights))
+        return self.scale * np.array(result)
+
+    def climb(
+        self, views: Sequence[View], tau: Floats, generator: np.random.Generator, starts: int
+    ) -> tuple[float, Floats]:
+        """Return a costly move and its squares: one feature after the other at its best, many starts.
+
+        What is found is a move of the family, so that its cost is a lower bound of `most`.
+        """
+        table = _Table.of(self, views, tau)
+        best, squares = -math.inf, np.zeros(len(views))
+        for _ in range(starts):
+            chosen = [int(generator.integers(factor.options)) for factor in self.factors]
+            value, chosen = table.climb(chosen)
+            if value > best:
+                best, squares = value, self.squares(views, chosen)
+        return best * self.scale, squares
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The τ of the residuals as an array with an axis a factor, and the matrices of the factors.
+
+    A matrix has a row an option, a column for each way in which residuals name the features of
+    the factor, and a layer an entry of the kernels.
+    """
+
+    values_of_tau: Floats = field(repr=False)
+    matrices: list[Floats] = field(repr=False)
+    weights: Floats = field(repr=False)
+    sequence: list[int]
+    outside: int
+
+    @classmethod
+    def of(cls, family: Family, views: Sequence[View], tau: Floats) -> "_Table":
+        """Arrange the residuals for a family; the factor with most options comes last."""
+        entries, weights = family._entries
+        sizes = [factor.options for factor in family.factors]
+        sequence = sorted(range(len(sizes)), key=sizes.__getitem__)
+        matrices, positions, shape = [], [], []
+        for number in sequence:
+            factor = family.factors[number]
+            names = [tuple(view[place] for place in factor.places) for view in views]
+            different = sorted(set(names))
+            layers = [factor.product(depths)[:, entries] for depths in different]
+            matrices.append(np.stack(layers, axis=1))
+            positions.append([different.index(name) for name in names])
+            shape.append(len(different))
+        table = np.zeros(shape)
+        np.add.at(table, tuple(np.array(position) for position in positions), tau)
+        # the first factors are walked through one option at a time, so that memory stays small
+        outside, held = 0, math.prod(sizes)
+        while held > _MOST_HELD and outside < len(sequence) - 1:
+            held //= sizes[sequence[outside]]
+            outside += 1
+        return cls(table, matrices, weights, sequence, outside)
+
+    def order(self, outer: Sequence[int], inner: Sequence[int]) -> list[int]:
+        """Return options in the order of the family's factors."""
+        chosen = [0] * len(self.sequence)
+        for number, option in zip(self.sequence, [*outer, *inner], strict=True):
+            chosen[number] = option
+        return chosen
+
+    def values(self) -> Iterator[tuple[tuple[int, ...], Floats]]:
+        """Iterate over options of the first factors, with the values of all others beside them."""
+        first, inner = self.matrices[: self.outside], self.matrices[self.outside :]
+        for outer in itertools.product(*(range(len(matrix)) for matrix in first)):
+            shape = tuple(len(matrix) for matrix in inner)
+            total = np.zeros(shape)
+            for layer, weight in enumerate(self.weights):
+                part = self.values_of_tau
+                for matrix, option in zip(first, outer, strict=True):
+                    part = np.tensordot(matrix[option, :, layer], part, axes=(0, 0))
+                for matrix in inner:
+                    part = np.tensordot(part, matrix[:, :, layer], axes=(0, 1))
+                total += weight * part
+            yield outer, total
+
+    def climb(self, options: list[int]) -> tuple[float, list[int]]:
+        """Improve options, given in the order of the family, one factor at a time."""
+        chosen = [options[number] for number in self.sequence]
+        best = -math.inf
+        while True:
+            before = best
+            for place, matrix in enumerate(self.matrices):
+                beside = self._beside(place, chosen)
+                values = np.einsum("okl,kl,l->o", matrix, beside, self.weights)
+                chosen[place] = int(values.argmax())
+                best = float(values[chosen[place]])
+            if best <= before * (1 + 1e-9) + 1e-12:
+                return best, self.order((), chosen)
+
+    def _beside(self, free: int, chosen: Sequence[int]) -> Floats:
+        """What stands beside the columns of one factor where the others are chosen: column, layer."""
+        layers = len(self.weights)
+        part = np.broadcast_to(self.values_of_tau[..., None], (*self.values_of_tau.shape, layers))
+        axis = 0
+        for place, matrix in enumerate(self.matrices):
+            if place == free:
+                axis = 1
+                continue
+            rows = matrix[chosen[place]]
+            moved = np.moveaxis(part, axis, 0)
+            sides = (len(rows),) + (1,) * (moved.ndim - 2) + (layers,)
+            part = (moved * rows.reshape(sides)).sum(axis=0)
+        return np.asarray(part)
+
+
+def fits(family: Family, views: Sequence[View], most: int = MOST_WORK) -> bool:
+    """Whether the most costly move of a family is found within some work."""
+    keys = 1
+    for factor in family.factors:
+        keys *= len({tuple(view[place] for place in factor.places) for view in views})
+    return keys <= _MOST_KEYS and family.work <= most
+
+
+def _stacked(options: Sequence[Pattern]) -> Floats:
+    """The kernels of patterns as an array: pattern, depth, entry."""
+    if not options:
+        return np.zeros((0, 1, 1))
+    kernels = np.stack([pattern.kernels for pattern in options])
+    return kernels.reshape(*kernels.shape[:2], -1)
+
+
+def _components(features: int, margins: Sequence[View]) -> list[tuple[int, ...]]:
+    """The features in groups: those that margins tie together, directly or through others."""
+    group = list(range(features))
+    for margin in margins:
+        joined = {group[place] for place, depth in enumerate(margin) if depth}
+        group = [min(joined) if number in joined else number for number in group]
+    return [
+        tuple(place for place in range(features) if group[place] == number)
+        for number in sorted(set(group))
+    ]
+
+
+def _most_alike(options: Sequence[tuple[Pattern, ...]]) -> tuple[int, set[int]]:
+    """Return the feature with most patterns of one kind, and one pattern of each kind.
+
+    Records of the same sign may change places, so that one feature may be taken in order.
+    """
+    best, share, kept = -1, 0.0, set[int]()
+    for place, choices in enumerate(options):
+        firsts: dict[object, int] = {}
+        for number, pattern in enumerate(choices):
+            firsts.setdefault(pattern.kind, number)
+        if choices and len(choices) / len(firsts) > share:
+            best, share, kept = place, len(choices) / len(firsts), {*firsts.values()}
+    return best, kept
+
+
+def _factors(
+    part: tuple[int, ...],
+    options: Sequence[tuple[Pattern, ...]],
+    margins: Sequence[View],
+    signs: NDArray[np.int64],
+    reduced: tuple[int, set[int]],
+) -> list[Factor]:
+    """The factor of features that margins tie; one factor each where that has too many options."""
+    place, kept = reduced
+    numbers = [
+        np.array([n for n in range(len(options[p])) if p != place or n in kept], dtype=np.intp)
+        for p in part
+    ]
+    stacked = [_stacked(options[p]) for p in part]
+    rows = _balanced(part, options, numbers, margins, signs) if len(part) > 1 else numbers[:1]
+    if rows is None:
+        return [
+            Factor((p,), (kernels[n],)) for p, kernels, n in zip(part, stacked, numbers, strict=True)
+        ]
+    chosen = tuple(kernels[row] for kernels, row in zip(stacked, rows, strict=True))
+    return [Factor(part, chosen)]
+
+
+def _balanced(
+    part: tuple[int, ...],
+    options: Sequence[tuple[Pattern, ...]],
+    numbers: Sequence[NDArray[np.intp]],
+    margins: Sequence[View],
+    signs: NDArray[np.int64],
+) -> list[NDArray[np.intp]] | None:
+    """Combinations of patterns that keep every margin, a row of numbers a feature; None if too many.
+
+    The records at the joint node of a record are those that have its node on every feature of the
+    margin; their signs sum to zero.
+    """
+    rows = [np.zeros(1, dtype=np.intp)]
+    for position, place in enumerate(part):
+        if len(rows[0]) * len(numbers[position]) > 50 * _MOST_OPTIONS:
+            return None
+        repeats = len(numbers[position])
+        longer = [np.repeat(row, repeats) for row in rows]
+        longer.append(np.tile(numbers[position], len(rows[0])))
+        # the first row is a placeholder; a margin is looked at once its last feature is there
+        complete = [
+            margin
+            for margin in margins
+            if margin[place] and not any(margin[later] for later in part[position + 1 :])
+        ]
+        kept = np.ones(len(longer[0]), dtype=bool)
+        for margin in complete:
+            same: NDArray[np.bool_] | None = None
+            for row, earlier in zip(longer[1:], part, strict=False):
+                if margin[earlier]:
+                    nodes = np.stack([p.same[margin[earlier] - 1] for p in options[earlier]])[row]
+                    same = nodes if same is None else same & nodes
+            assert same is not None
+            kept &= ~((same @ signs).any(axis=1))
+        rows = [row[kept] for row in longer]
+    chosen = rows[1:]
+    return chosen if len(chosen[0]) <= _MOST_OPTIONS else None

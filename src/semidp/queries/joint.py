@@ -1,0 +1,167 @@
+"""Bounds of what all residuals of a product cost together, ``sup_m Σ_d τ_d |H_d M_d m|²`` with τ = 1/σ².
+
+A bound divides the residuals into groups and adds up what the groups cost. A group costs what the worst of its listed
+moves, of its patterns, or of its single moves costs, or the sum of its residuals. Every such value is convex in τ; its
+slope is the vector of squares of the worst moves, which the allocation of noise uses as a cut. What the moves of an
+adjacency are is in `costs`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from semidp.core.exact import up
+from semidp.core.margins import Floats, View
+from semidp.queries.families import Family
+
+_UNIT = 2.0**-40  # listed squares are off by less than this times (2a)² τ
+_ROUND = 2.0**-50
+
+
+class Part(Protocol):
+    """What a group of residuals costs at most."""
+
+    def worst(self, tau: Floats) -> tuple[float, Floats]:
+        """Return the cost at τ, and its slope: the squares of the worst move."""
+        ...
+
+    def slack(self, tau: Floats) -> float:
+        """Return by how much floating point may have missed the cost."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Singles:
+    """The sum of the costs of single residuals."""
+
+    costs: Floats = field(repr=False)
+
+    def worst(self, tau: Floats) -> tuple[float, Floats]:
+        """Return ``Σ k τ`` and k."""
+        return float(self.costs @ tau), self.costs
+
+    def slack(self, tau: Floats) -> float:
+        """Return a bound of the error of one sum of positive numbers."""
+        return float(self.costs @ tau) * (len(tau) + 2) * _ROUND
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """Every move, by the squares of its residuals.
+
+    Parameters
+    ----------
+    squares
+        A row a move, a column a residual.
+    records
+        How many records a move has, those that appear and those that vanish.
+    """
+
+    squares: Floats = field(repr=False)
+    records: int
+
+    def worst(self, tau: Floats) -> tuple[float, Floats]:
+        """Return the largest cost of a move, and its squares."""
+        values = self.squares @ tau
+        place = int(values.argmax())
+        return float(values[place]), self.squares[place]
+
+    def slack(self, tau: Floats) -> float:
+        """Return a bound of the error: a residual of a move is at most as long as the move."""
+        return self.records**2 * float(tau.sum()) * _UNIT
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """The moves of some families, at most one of which is made.
+
+    Parameters
+    ----------
+    families
+        The families.
+    views
+        The residuals, as depths in the features that the families look at.
+    """
+
+    families: tuple[Family, ...] = field(repr=False)
+    views: tuple[View, ...] = field(repr=False)
+
+    def worst(self, tau: Floats) -> tuple[float, Floats]:
+        """Return the largest cost of a move of any family, and its squares."""
+        best, squares = 0.0, np.zeros(len(tau))
+        for family in self.families:
+            value, found = family.most(self.views, tau)
+            if value > best:
+                best, squares = value, found
+        return best, squares
+
+    def slack(self, tau: Floats) -> float:
+        """Return the largest error of a family."""
+        return max(family.slack(self.views, tau) for family in self.families)
+
+    @property
+    def work(self) -> int:
+        """How many values are computed to find the worst move."""
+        return sum(family.work for family in self.families)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Some residuals, by their numbers, and several bounds of what they cost together."""
+
+    numbers: tuple[int, ...]
+    parts: tuple[Part, ...] = field(repr=False)
+
+    def least(self, tau: Floats) -> tuple[float, Part]:
+        """Return the least bound at τ, floating point included, and which it is."""
+        mine = tau[list(self.numbers)]
+        values = []
+        for part in self.parts:
+            value = part.worst(mine)[0] + part.slack(mine)
+            values.append((value, part))
+        return min(values, key=lambda pair: pair[0])
+
+
+@dataclass(frozen=True, eq=False)
+class JointBound:
+    """Residuals in groups; what the groups cost is added up."""
+
+    groups: tuple[Group, ...]
+
+    def upper(self, tau: Floats) -> float:
+        """Return a bound of the cost at τ that floating point has not made too small."""
+        total = sum(group.least(tau)[0] for group in self.groups)
+        return total * (1 + (len(self.groups) + 4) * _ROUND)
+
+    def settled(self, tau: Floats) -> "JointBound":
+        """Return the bound with the one part a group that is least at τ: convex in τ."""
+        groups = [Group(group.numbers, (group.least(tau)[1],)) for group in self.groups]
+        return JointBound(tuple(groups))
+
+    def worst(self, tau: Floats) -> tuple[float, Floats]:
+        """Return the cost of a settled bound at τ, and its slope."""
+        total, slope = 0.0, np.zeros(len(tau))
+        for group in self.groups:
+            places = list(group.numbers)
+            value, squares = group.parts[0].worst(tau[places])
+            total += value
+            slope[places] = squares
+        return total, slope
+
+    @property
+    def work(self) -> int:
+        """How many values a settled bound computes."""
+        parts = [part for group in self.groups for part in group.parts]
+        return sum(part.work for part in parts if isinstance(part, Patterns))
+
+
+def precisions(views: Sequence[View], sigma2: Mapping[View, Fraction]) -> Floats:
+    """Return τ = 1/σ² of residuals, rounded up.
+
+    >>> precisions([(1,)], {(1,): Fraction(4)})
+    array([0.25])
+    """
+    return np.array([up(1 / sigma2[view]) for view in views])
