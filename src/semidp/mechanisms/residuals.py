@@ -1,16 +1,15 @@
 """The mechanism of a product of tables: noise on residuals, as much on each as serves the tables best.
 
-The allocation is a closed form of costs and gains, then tightened by the exact joint sensitivity where the moves can
-be enumerated. The measurement is one vector with one guarantee.
+How much noise is proposed in `placement`, from costs and gains; here it is made exact and certified to stay within
+the budget. The measurement is one vector with one guarantee.
 """
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,6 +26,7 @@ from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
 from semidp.mechanisms.gaussian import mu_within, rho_within
+from semidp.mechanisms.placement import Asked, Objective, closed_form, least_total, placed
 from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian, sample_each
 from semidp.noise.randomness import Randomness
 from semidp.noise.sums import LEVEL, Weighted, half_widths
@@ -40,61 +40,11 @@ from semidp.queries.worst_pairs import Pair
 
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
 _DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
-_ROUNDS = 400
-_CLOSE = 1e-3
 _NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
+_WORTH = 1e-5  # the share of the variance from which on the joint cost is used
 _MOST_COMPARED = 64  # tables that are compared with measuring each by itself
 _Law = DiscreteGaussian | RoundedGaussian
 _LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
-
-
-class Objective(StrEnum):
-    """What the noise of a product is placed for.
-
-    >>> [str(objective) for objective in Objective]
-    ['total', 'largest']
-    """
-
-    total = "total"
-    largest = "largest"
-
-
-def allocate(costs: Sequence[float], gains: Sequence[float], precision: float) -> list[float]:
-    """Return the σ² that minimise ``Σ v σ²`` among those with ``Σ k/σ² <= precision`` (μ² for GDP, 2ρ for zCDP).
-
-    ``σ_d² = sqrt(k_d/v_d) Σ sqrt(v k) / precision``, by the inequality of Cauchy and Schwarz; the minimum is
-    ``(Σ sqrt(v k))² / precision``. With the costs of add/remove adjacency it is the allocation of ResidualPlanner
-    (xiao2023optimal).
-
-    >>> [round(x, 9) for x in allocate([2.0, 8.0], [1.0, 1.0], 1.0)]
-    [6.0, 12.0]
-    """
-    total = sum(math.sqrt(k * v) for k, v in zip(costs, gains, strict=True))
-    return [math.sqrt(k / v) * total / precision for k, v in zip(costs, gains, strict=True)]
-
-
-def allocate_largest(costs: Sequence[float], gains: NDArray[np.float64], precision: float) -> list[float]:
-    """Return σ² whose largest ``Σ_d V_wd σ_d²`` over the tables w is within a thousandth of the least possible.
-
-    The dual weighs the tables: for each weighting the best noise is `allocate`; weights grow where the error is largest
-    until the largest error and the weighted one agree.
-
-    >>> [round(x, 2) for x in allocate_largest([2.0, 2.0], np.array([[1.0, 0.0], [0.0, 1.0]]), 1.0)]
-    [4.0, 4.0]
-    """
-    weights = np.full(len(gains), 1 / len(gains))
-    best, found = math.inf, [0.0] * len(costs)
-    for _ in range(_ROUNDS):
-        pulled = np.maximum(weights @ gains, 1e-12 * gains.max())
-        sigma2 = allocate(costs, pulled.tolist(), precision)
-        errors = gains @ np.array(sigma2)
-        if errors.max() < best:
-            best, found = float(errors.max()), sigma2
-        if best <= (1 + _CLOSE) * float(weights @ errors):
-            break
-        weights = weights * errors
-        weights = weights / weights.sum()
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +66,9 @@ class ResidualMechanism(Mechanism):
     law
         ``discrete`` or ``rounded``.
     saved
-        The share of the noise's variance that the joint sensitivity saved against residual by residual; 0 where the
-        moves could not be enumerated.
+        The share of the noise's variance that the joint cost of all residuals saved against the sum of their costs.
+    asked
+        What the noise was placed for; None where it is the noise of a record.
 
     Examples
     --------
@@ -138,6 +89,7 @@ class ResidualMechanism(Mechanism):
     precision: Fraction
     law: str
     saved: float = field(default=0.0)
+    asked: Asked | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.law not in _LAWS:
@@ -176,17 +128,28 @@ class ResidualMechanism(Mechanism):
             )
         law = "discrete" if budget.kind == "zcdp" else "rounded"
         precision = 2 * rho_within(budget) if law == "discrete" else mu_within(budget) ** 2
-        wanted = _noise(space, float(precision), _checked(weights, space), objective)
-        sigma2 = _within_precision(space, wanted, precision)
+        asked = Asked.of(space, weights, objective)
+        sigma2 = _within(closed_form(asked), precision, partial(_spent, space))
         saved = 0.0
-        found = space.costs.joint(sigma2) if joint and sigma2 else None
-        if found is not None and found < (1 - 1e-5) * float(precision):
-            factor = Fraction(found) * (1 + Fraction(1, 2**20)) / precision
-            sigma2 = {view: _coarse(square * factor) for view, square in sigma2.items()}
-            saved = max(0.0, 1 - float(factor))
+        if joint and sigma2:
+            tighter = _within(placed(asked), precision, partial(_together, space))
+            share = asked.total(tighter) / asked.total(sigma2)
+            if share < 1 - _WORTH:
+                sigma2, saved = tighter, 1 - share
         for view, square in sigma2.items():
             check_scale(square * space.residuals.largest_scale(view) ** 2)
-        return cls(space, sigma2, precision, law, saved)
+        return cls(space, sigma2, precision, law, saved, asked)
+
+    @cached_property
+    def above_least(self) -> float | None:
+        """How much more total variance there is than any additive Gaussian mechanism needs: 0.02 for two percent.
+
+        None where no lower bound is proved (`placement.least_total`), and where the noise was not placed for the total.
+        """
+        if self.asked is None or not self.sigma2:
+            return None
+        least = least_total(self.asked, self.sigma2)
+        return None if least is None else self.asked.total(self.sigma2) * float(self.precision) / least - 1
 
     @property
     def tradeoff(self) -> Tradeoff:
@@ -234,7 +197,7 @@ class ResidualMechanism(Mechanism):
         """
         space = self.space.under(adjacency)
         assert isinstance(space, ProductSpace)
-        return replace(self, space=space, precision=_cost(space, self.sigma2)).guarantee
+        return replace(self, space=space, precision=_cost(space, self.sigma2), asked=None).guarantee
 
     def worst_pair(self, space: QuerySpace) -> Pair:
         """Return the pair whose move costs most of the noise that is drawn."""
@@ -544,43 +507,20 @@ def _draws(laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness
     return result
 
 
-def _checked(weights: Sequence[float] | None, space: ProductSpace) -> list[float]:
-    given = [1.0] * len(space.views) if weights is None else [float(weight) for weight in weights]
-    if len(given) != len(space.views) or not all(math.isfinite(weight) and weight > 0 for weight in given):
-        raise InputError("every table of a product has one weight, a positive number")
-    return given
+def _within(
+    noise: Mapping[View, float], precision: Fraction, cost: Callable[[Mapping[View, Fraction]], Fraction]
+) -> dict[View, Fraction]:
+    """Return exact σ² that cost at most the precision, from σ² that cost about one.
 
-
-def _noise(space: ProductSpace, precision: float, weights: list[float], objective: Objective) -> dict[View, float]:
-    """Return the σ² of every residual, before they are rounded."""
-    costs = [float(space.cost[view]) for view in space.measured]
-    if not costs:
-        return {}
-    gain = space.residuals.gain
-    if objective is Objective.total:
-        gains = [
-            sum(weights[number] * gain(view, space.views[number]) for number in space.holders[view])
-            for view in space.measured
-        ]
-        return dict(zip(space.measured, allocate(costs, gains, precision), strict=True))
-    place = {view: number for number, view in enumerate(space.measured)}
-    rows = np.zeros((len(space.views), len(space.measured)))
-    for number, weight in enumerate(weights):
-        for view in space.inside[number]:
-            unit, part = np.zeros(space.shape), space.parts[view]
-            unit[part] = space.scales[part].astype(float) ** 2
-            rows[number, place[view]] = weight * float(space.cell_variances(unit, number).max())
-    return dict(zip(space.measured, allocate_largest(costs, rows[rows.any(axis=1)], precision), strict=True))
-
-
-def _within_precision(space: ProductSpace, wanted: Mapping[View, float], precision: Fraction) -> dict[View, Fraction]:
-    """Return exact σ² with ``Σ k/σ² <= precision``: rounded up, and a little more where that is not enough."""
-    factor = Fraction(1)
+    They are rounded up, and multiplied by what is missing until a certified bound of the cost is within the precision.
+    """
+    factor = 1 / precision
     while True:
-        sigma2 = {view: _coarse(Fraction(square) * factor) for view, square in wanted.items()}
-        if _spent(space, sigma2) <= precision:
+        sigma2 = {view: _coarse(Fraction(square) * factor) for view, square in noise.items()}
+        spent = cost(sigma2)
+        if spent <= precision:
             return sigma2
-        factor *= 1 + Fraction(1, 2**22)
+        factor *= max(spent / precision, Fraction(1)) + Fraction(1, 2**22)
 
 
 def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
@@ -591,11 +531,16 @@ def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
     return Fraction(sum(math.ceil(cost * 2**bits) for cost in costs), 2**bits)
 
 
+def _together(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
+    """Return the certified joint cost and a millionth, so that another computer's floating point confirms it too."""
+    return Fraction(space.costs.joint(sigma2)) * (1 + Fraction(1, 2**20))
+
+
 def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
-    """Return what a move costs at most: the sum over residuals, or the joint sensitivity where that is known."""
-    found = space.costs.joint(sigma2) if sigma2 else None
-    spent = _spent(space, sigma2)
-    return spent if found is None else min(spent, Fraction(found))
+    """Return what a move costs at most: the sum over residuals, or their joint cost where that is less."""
+    if not sigma2:
+        return Fraction(0)
+    return min(_spent(space, sigma2), Fraction(space.costs.joint(sigma2)))
 
 
 def _coarse(square: Fraction) -> Fraction:

@@ -215,20 +215,25 @@ class BallCosts:
         """A group of residuals with every bound that is found of what they cost together."""
         mine = [views[number] for number in numbers]
         singles = np.array([up(self.cost(view)) for view in mine])
-        parts: list[Part] = [Singles(singles)]
+        parts: list[Part] = []
         axes = sorted({axis for view in mine for axis in named(view)})
         local = tuple(tuple(view[axis] for axis in axes) for view in mine)
         if len(mine) > 1 and len(axes) <= _MOST_FEATURES:
             deepest = join(*mine)
             parts += self._patterned(axes, deepest, local)
             parts += self._paired(mine, axes, deepest, local)
-        return Group(numbers, tuple(parts))
+        # the sharpest kind comes first
+        return Group(numbers, (*parts, Singles(singles)))
+
+    def families(self, axes: Sequence[int], deepest: View) -> list[Family] | None:
+        """Return all moves as patterns of some features down to a depth; None where a feature has too many."""
+        trees = [self._tree(deepest, axis) for axis in axes]
+        margins = [tuple(min(margin[axis], deepest[axis]) for axis in axes) for margin in self.margins]
+        return self._families(axes, trees, margins, 0)
 
     def _patterned(self, axes: Sequence[int], deepest: View, local: tuple[View, ...]) -> list[Part]:
         """All moves as patterns of the features named, if these are few enough."""
-        trees = [self._tree(deepest, axis) for axis in axes]
-        margins = [tuple(min(margin[axis], deepest[axis]) for axis in axes) for margin in self.margins]
-        families = self._families(axes, trees, margins, 0)
+        families = self.families(axes, deepest)
         if not families or not all(fits(family, local) for family in families):
             return []
         part = Patterns(tuple(families), local)

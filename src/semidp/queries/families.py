@@ -8,7 +8,7 @@ with the table of the τ_d, one entry of the kernels after the other. Which patt
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -70,6 +70,8 @@ class Family:
         The features, each in one of them.
     scale
         By what the square of a move is multiplied: a² where a move is a sum of a moves of these.
+    kept_margins
+        Whether every move keeps every margin; otherwise there are more moves than need be hidden.
 
     Examples
     --------
@@ -82,6 +84,7 @@ class Family:
     signs: NDArray[np.int64] = field(repr=False)
     factors: tuple[Factor, ...] = field(repr=False)
     scale: int = 1
+    kept_margins: bool = True
 
     @classmethod
     def of(
@@ -112,7 +115,7 @@ class Family:
         """
         tied = [margin for margin in margins if sum(depth > 0 for depth in margin) > 1]
         if tied and any(patterns(tree, move, first, True) is None for tree in trees):
-            tied = []
+            return cls._untied(Family.of(trees, move, [], first, scale))
         parts = _components(len(trees), tied)
         options: list[tuple[Pattern, ...]] = []
         for place, tree in enumerate(trees):
@@ -123,11 +126,16 @@ class Family:
             options.append(choices)
         signs = np.array(move.signs)
         reduced = _most_alike(options)
-        factors = []
+        factors: list[Factor] = []
         for part in parts:
             inside = [margin for margin in tied if any(margin[place] for place in part)]
             factors += _factors(part, options, inside, signs, reduced)
-        return cls(signs, tuple(factors), scale)
+        return cls(signs, tuple(factors), scale, len(factors) == len(parts))
+
+    @staticmethod
+    def _untied(family: "Family | None") -> "Family | None":
+        """The family that keeps margins feature by feature only."""
+        return None if family is None else replace(family, kept_margins=False)
 
     @classmethod
     def exchanges(

@@ -19,6 +19,7 @@ from semidp.queries.families import Family
 
 _UNIT = 2.0**-40  # listed squares are off by less than this times (2a)² τ
 _ROUND = 2.0**-50
+_ALIKE = 1e-6  # bounds this close at one τ are as good there
 
 
 class Part(Protocol):
@@ -115,14 +116,16 @@ class Group:
     numbers: tuple[int, ...]
     parts: tuple[Part, ...] = field(repr=False)
 
-    def least(self, tau: Floats) -> tuple[float, Part]:
-        """Return the least bound at τ, floating point included, and which it is."""
+    def values(self, tau: Floats) -> list[float]:
+        """Return every bound at τ, floating point included."""
         mine = tau[list(self.numbers)]
-        values = []
-        for part in self.parts:
-            value = part.worst(mine)[0] + part.slack(mine)
-            values.append((value, part))
-        return min(values, key=lambda pair: pair[0])
+        return [part.worst(mine)[0] + part.slack(mine) for part in self.parts]
+
+    def preferred(self, tau: Floats) -> Part:
+        """Return the bound that is least at τ; of those that are as good, the first."""
+        values = self.values(tau)
+        limit = min(values) * (1 + _ALIKE)
+        return next(part for part, value in zip(self.parts, values, strict=True) if value <= limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,13 +136,19 @@ class JointBound:
 
     def upper(self, tau: Floats) -> float:
         """Return a bound of the cost at τ that floating point has not made too small."""
-        total = sum(group.least(tau)[0] for group in self.groups)
+        total = sum(min(group.values(tau)) for group in self.groups)
         return total * (1 + (len(self.groups) + 4) * _ROUND)
 
     def settled(self, tau: Floats) -> "JointBound":
         """Return the bound with the one part a group that is least at τ: convex in τ."""
-        groups = [Group(group.numbers, (group.least(tau)[1],)) for group in self.groups]
+        groups = [Group(group.numbers, (group.preferred(tau),)) for group in self.groups]
         return JointBound(tuple(groups))
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether every group is a sum of single residuals, for which the closed form is best."""
+        parts = [part for group in self.groups for part in group.parts]
+        return all(isinstance(part, Singles) for part in parts)
 
     def worst(self, tau: Floats) -> tuple[float, Floats]:
         """Return the cost of a settled bound at τ, and its slope."""

@@ -169,6 +169,11 @@ class ProductSpace(QuerySpace):
         return {view: largest_residual(blocks, view, records) for view in self.measured}
 
     @cached_property
+    def remembered(self) -> dict[object, Any]:
+        """What others have computed for this space, by keys of their own."""
+        return {}
+
+    @cached_property
     def parts(self) -> Mapping[View, slice]:
         """Where each measured residual stands in the vector."""
         found, start = {}, 0

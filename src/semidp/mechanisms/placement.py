@@ -1,0 +1,216 @@
+"""Where the noise of a product is placed: how much each residual gets for the tables to be as good as they can be.
+
+The proposals are σ² in floating point that cost one; `residuals` scales them to a budget and certifies them. The closed
+form knows the cost of each residual; the joint cost of all of them allows less noise, and the convex program of
+`allocation` places it better still where that gains half a hundredth. `least_total` says what no mechanism can go below.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from semidp.core.margins import Floats, View, join, junction_order, named
+from semidp.errors import InputError
+from semidp.mechanisms.allocation import allocate, allocate_largest, solve
+from semidp.queries.costs import ExchangeCosts
+from semidp.queries.joint import JointBound
+from semidp.queries.products import ProductSpace
+
+_WORTH = 0.995  # the share of the variance from which on the program takes the closed form's place
+_CLOSE = 1e-3  # how near the program comes to its own lower bound
+_ROUNDS = 80
+_MOST_RESIDUALS = 400
+_MOST_WORK = 4_000_000_000  # values of combinations over all moves that the program asks for
+_MOST_AXES = 12  # features whose moves are searched for a lower bound
+_STARTS = 6  # of every search for a costly move
+
+
+class Objective(StrEnum):
+    """What the noise of a product is placed for.
+
+    >>> [str(objective) for objective in Objective]
+    ['total', 'largest']
+    """
+
+    total = "total"
+    largest = "largest"
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What the noise of a product is to make small.
+
+    Parameters
+    ----------
+    space
+        The residuals of the product.
+    weights
+        How much the variance of each table counts.
+    objective
+        The total variance of all tables, or the largest standard error.
+    """
+
+    space: ProductSpace
+    weights: tuple[float, ...]
+    objective: Objective = Objective.total
+
+    @classmethod
+    def of(
+        cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective
+    ) -> "Asked":
+        """Check the weights, one a table; all tables count alike where there are none."""
+        tables = len(space.views)
+        chosen = [1.0] * tables if weights is None else [float(weight) for weight in weights]
+        positive = all(math.isfinite(weight) and weight > 0 for weight in chosen)
+        if len(chosen) != tables or not positive:
+            raise InputError("every table of a product has one weight, a positive number")
+        return cls(space, tuple(chosen), objective)
+
+    @cached_property
+    def gains(self) -> Floats:
+        """What unit noise in each residual adds: to the weighted total, or to each table's largest."""
+        if self.objective is Objective.largest:
+            return self._largest_gains()
+        gains = []
+        for view in self.space.measured:
+            tables = self.space.holders[view]
+            gain = self.space.residuals.gain
+            gains.append(sum(self.weights[n] * gain(view, self.space.views[n]) for n in tables))
+        return np.array(gains)
+
+    def _largest_gains(self) -> Floats:
+        """For each table the largest variance of a cell for unit noise in each residual."""
+        space = self.space
+        place = {view: number for number, view in enumerate(space.measured)}
+        rows = np.zeros((len(space.views), len(space.measured)))
+        for number, weight in enumerate(self.weights):
+            for view in space.inside[number]:
+                unit, part = np.zeros(space.shape), space.parts[view]
+                unit[part] = space.scales[part].astype(float) ** 2
+                largest = float(space.cell_variances(unit, number).max())
+                rows[number, place[view]] = weight * largest
+        return np.asarray(rows[rows.any(axis=1)])
+
+    def total(self, sigma2: Mapping[View, Fraction] | Mapping[View, float]) -> float:
+        """Return what is to be small, for some noise: rounding to whole numbers is left apart.
+
+        >>> from semidp.mechanisms.examples import two_way
+        >>> from semidp.queries.products import product_space
+        >>> both, table = two_way()
+        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+        >>> Asked.of(space, None, Objective.total).total({(1, 1): 4.0})  # two degrees of freedom
+        8.0
+        """
+        squares = np.array([float(sigma2[view]) for view in self.space.measured])
+        return float(np.max(self.gains @ squares)) if len(squares) else 0.0
+
+
+def closed_form(asked: Asked) -> dict[View, float]:
+    """Return the best σ² whose costs, residual by residual, sum to one (`allocate`)."""
+    measured = asked.space.measured
+    costs = [float(asked.space.cost[view]) for view in measured]
+    if not costs:
+        return {}
+    if asked.objective is Objective.total:
+        squares = allocate(costs, asked.gains.tolist(), 1.0)
+    else:
+        squares = allocate_largest(costs, asked.gains, 1.0)
+    return dict(zip(measured, squares, strict=True))
+
+
+def placed(asked: Asked) -> dict[View, float]:
+    """Return the best σ² that is found whose joint cost is about one.
+
+    The closed form scaled down by what the joint cost saves; or the solution of the convex program
+    ``min Σ v/τ`` with ``Σ τ_d |H_d M_d m|² <= 1`` for every move m (THEORY §18), where that needs at
+    most 99.5% of it.
+    """
+    key = ("placed", asked.weights, asked.objective)
+    if key not in asked.space.remembered:
+        asked.space.remembered[key] = _placed(asked)
+    noise: dict[View, float] = asked.space.remembered[key]
+    return noise
+
+
+def _placed(asked: Asked) -> dict[View, float]:
+    measured = asked.space.measured
+    start = 1 / np.array(list(closed_form(asked).values()))
+    bounds = asked.space.costs.bounds(measured)
+    costs = [bound.upper(start) for bound in bounds]
+    best = start / min(costs)
+    if asked.objective is Objective.total:
+        limit = _WORTH * float((asked.gains / best).sum())
+        for bound in bounds:
+            tau = _solved(asked, bound.settled(start), start)
+            total = float((asked.gains / tau).sum())
+            if total <= limit:
+                best, limit = tau, total
+    return dict(zip(measured, (1 / best).tolist(), strict=True))
+
+
+def _solved(asked: Asked, bound: JointBound, start: Floats) -> Floats:
+    """Return τ of the convex program under one bound, or the start scaled where it is too much work."""
+    calls = len(start) + _ROUNDS
+    cost = bound.worst(start)[0]
+    too_long = len(start) > _MOST_RESIDUALS or bound.work * calls > _MOST_WORK
+    if bound.is_sum or len(start) < 2 or too_long:
+        return start / cost
+    return solve(asked.gains, bound.worst, start / cost, _ROUNDS, _CLOSE).tau
+
+
+def least_total(asked: Asked, sigma2: Mapping[View, Fraction]) -> float | None:
+    """Return a lower bound of the total variance of any additive Gaussian mechanism, at a cost of one.
+
+    It holds for linear unbiased estimates of the tables under the same promise. If all levels can
+    be exchanged, averaging a mechanism over their permutations leaves one of independent residuals
+    (THEORY §18), and moves that exist bound the noise of those from below. So features are flat or
+    have equal branching, margins are decomposable, no joint cell is impossible, and every published
+    count is at least the number of records that move. None elsewhere, and where no finite bound was
+    found.
+    """
+    space = asked.space
+    if asked.objective is not Objective.total or not _all_levels_alike(space):
+        return None
+    measured = space.measured
+    axes = sorted({axis for view in measured for axis in named(view)})
+    if len(measured) > _MOST_RESIDUALS or len(axes) > _MOST_AXES:
+        return None
+    families = space.costs.families(axes, join(*measured))
+    if not families or not all(family.kept_margins for family in families):
+        return None
+    local = tuple(tuple(view[axis] for axis in axes) for view in measured)
+    generator = np.random.default_rng(0)  # public values only
+
+    def costly(tau: Floats) -> tuple[float, Floats]:
+        climbs = [family.climb(local, tau, generator, _STARTS) for family in families]
+        return max(climbs, key=lambda climb: climb[0])
+
+    tau = np.array([1 / float(sigma2[view]) for view in measured])
+    least = solve(asked.gains, costly, tau, _ROUNDS // 2, _CLOSE).least
+    return least if least > 0 else None
+
+
+
+def _all_levels_alike(space: ProductSpace) -> bool:
+    """Whether every permutation of levels keeps the moves: nothing but the published depths tells them apart."""
+    dataspace = space.dataspace
+    for chain in space.residuals.grid.chains:
+        for depth in range(chain.depth):
+            children = chain.children(depth, depth + 1)
+            if (children != children[0]).any():
+                return False
+    views = [margin.view for margin in dataspace.published]
+    if space.schema.structural_zeros or (views and junction_order(views) is None):
+        return False
+    records = space.costs.a
+    if isinstance(space.costs, ExchangeCosts):
+        records = len(views) + 1
+    for margin in dataspace.published:
+        if (space.trim(margin.counts, margin.view) < records).any():
+            return False
+    return bool(dataspace.n is not None and dataspace.n >= records)
