@@ -177,19 +177,22 @@ class BallCosts:
         if self.moves is not None:
             squares = np.stack([self._squares(view) for view in views], axis=1)
             return [JointBound((Group(everything, (Listed(squares, 2 * self.a),)),))]
-        bounds = []
+        together = self._group(views, everything, MOST_WORK)
+        if any(isinstance(part, Patterns) and part.exact for part in together.parts):
+            return [JointBound((together,))]  # no division does better than all moves themselves
+        bounds = [JointBound((together,))]
         for division in self._divisions(views):
-            groups = [self._group(views, numbers) for numbers in division]
-            bounds.append(JointBound(tuple(groups)))
+            if len(division) > 1:
+                groups = [self._group(views, numbers, _MOST_SINGLE) for numbers in division]
+                bounds.append(JointBound(tuple(groups)))
         return bounds
 
     def _divisions(self, views: tuple[View, ...]) -> list[tuple[tuple[int, ...], ...]]:
-        """Ways to put residuals, by their numbers, into groups: all together, by margin, by what they touch."""
-        together = [0] * len(views)
+        """Ways to put residuals, by their numbers, into groups: by margin, and by the margins that they touch."""
         by_margin = [self._best_margin(view) for view in views]
         by_blocks = [tuple(any(meet(margin, view)) for margin in self.margins) for view in views]
         divisions: dict[tuple[tuple[int, ...], ...], None] = {}
-        for labels in (together, by_margin, by_blocks):
+        for labels in (by_margin, by_blocks):
             groups: dict[object, list[int]] = {}
             for number, label in enumerate(labels):
                 groups.setdefault(label, []).append(number)
@@ -211,8 +214,8 @@ class BallCosts:
         finest = join(*views)
         return [margin for margin in maximal(self.margins) if any(meet(margin, finest))]
 
-    def _group(self, views: tuple[View, ...], numbers: tuple[int, ...]) -> Group:
-        """A group of residuals with every bound that is found of what they cost together."""
+    def _group(self, views: tuple[View, ...], numbers: tuple[int, ...], work: int) -> Group:
+        """A group of residuals with every bound of what they cost together that is found with so much work."""
         mine = [views[number] for number in numbers]
         singles = np.array([up(self.cost(view)) for view in mine])
         parts: list[Part] = []
@@ -220,7 +223,7 @@ class BallCosts:
         local = tuple(tuple(view[axis] for axis in axes) for view in mine)
         if len(mine) > 1 and len(axes) <= _MOST_FEATURES:
             deepest = join(*mine)
-            parts += self._patterned(axes, deepest, local)
+            parts += self._patterned(axes, deepest, local, work)
             parts += self._paired(mine, axes, deepest, local)
         # the sharpest kind comes first
         return Group(numbers, (*parts, Singles(singles)))
@@ -231,13 +234,15 @@ class BallCosts:
         margins = [tuple(min(margin[axis], deepest[axis]) for axis in axes) for margin in self.margins]
         return self._families(axes, trees, margins, 0)
 
-    def _patterned(self, axes: Sequence[int], deepest: View, local: tuple[View, ...]) -> list[Part]:
+    def _patterned(self, axes: Sequence[int], deepest: View, local: tuple[View, ...], work: int) -> list[Part]:
         """All moves as patterns of the features named, if these are few enough."""
         families = self.families(axes, deepest)
-        if not families or not all(fits(family, local) for family in families):
+        if not families or not all(fits(family, local, work) for family in families):
             return []
-        part = Patterns(tuple(families), local)
-        return [part] if part.work <= MOST_WORK else []
+        equal = all(len(self._children(axis, depth)) == 1 for axis in axes for depth in range(1, deepest[axis] + 1))
+        exact = equal and all(family.kept_margins for family in families)
+        part = Patterns(tuple(families), local, exact)
+        return [part] if part.work <= work else []
 
     def _paired(self, views: Sequence[View], axes: Sequence[int], deepest: View, local: tuple[View, ...]) -> list[Part]:
         """Moves of single records that keep one margin, or none, times the number of records squared.

@@ -85,10 +85,13 @@ class Patterns:
         The families.
     views
         The residuals, as depths in the features that the families look at.
+    exact
+        Whether each of these moves exists where counts are large enough.
     """
 
     families: tuple[Family, ...] = field(repr=False)
     views: tuple[View, ...] = field(repr=False)
+    exact: bool = False
 
     def worst(self, tau: Floats) -> tuple[float, Floats]:
         """Return the largest cost of a move of any family, and its squares."""
