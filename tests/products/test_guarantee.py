@@ -16,7 +16,8 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.allocation import allocate, allocate_largest
-from semidp.mechanisms.residuals import Objective, ResidualMechanism
+from semidp.mechanisms.placement import Objective
+from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.queries.costs import BallCosts, ExchangeCosts, single_move
 from semidp.queries.products import ProductSpace, product_space
 from semidp.queries.residuals import Residuals, below, named

@@ -12,8 +12,9 @@ from semidp.mechanisms.gaussian import (
     RoundedGaussianMechanism,
 )
 from semidp.mechanisms.knorm.base import knorm_noise
+from semidp.mechanisms.placement import Objective
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
-from semidp.mechanisms.residuals import Objective, ResidualMechanism
+from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.mechanisms.selection import (
     AUTO,
     NAMES,

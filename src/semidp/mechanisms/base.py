@@ -119,6 +119,8 @@ class Mechanism(ABC):
     """Whether outputs are the query plus noise; else they are chosen, and say nothing of a standard error."""
     keeps_totals: ClassVar[bool] = False
     """Whether the noise has zero published margins, so that what is measured has every exact total."""
+    has_one_scale: ClassVar[bool] = True
+    """Whether its scale alone says how much noise there is; else noise may be placed in several ways."""
     scale_powers: ClassVar[Mapping[str, int]] = {}
     """By which power of the scale each exact parameter grows: 2 for a variance, -1 for a rate."""
 

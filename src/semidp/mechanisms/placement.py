@@ -2,7 +2,7 @@
 
 The proposals are σ² in floating point that cost one; `residuals` scales them to a budget and certifies them. The closed
 form knows the cost of each residual; the joint cost of all of them allows less noise, and the convex program of
-`allocation` places it better still where that gains half a hundredth. `least_total` says what no mechanism can go below.
+`allocation` places it better still where that gains half a hundredth. `least_total` bounds every mechanism from below.
 """
 
 import math
@@ -60,9 +60,7 @@ class Asked:
     objective: Objective = Objective.total
 
     @classmethod
-    def of(
-        cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective
-    ) -> "Asked":
+    def of(cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective) -> "Asked":
         """Check the weights, one a table; all tables count alike where there are none."""
         tables = len(space.views)
         chosen = [1.0] * tables if weights is None else [float(weight) for weight in weights]
@@ -195,7 +193,6 @@ def least_total(asked: Asked, sigma2: Mapping[View, Fraction]) -> float | None:
     return least if least > 0 else None
 
 
-
 def _all_levels_alike(space: ProductSpace) -> bool:
     """Whether every permutation of levels keeps the moves: nothing but the published depths tells them apart."""
     dataspace = space.dataspace
@@ -211,6 +208,7 @@ def _all_levels_alike(space: ProductSpace) -> bool:
     if isinstance(space.costs, ExchangeCosts):
         records = len(views) + 1
     for margin in dataspace.published:
-        if (space.trim(margin.counts, margin.view) < records).any():
+        counts = space.trim(margin.counts, margin.view).astype(np.int64)
+        if (counts < records).any():
             return False
     return bool(dataspace.n is not None and dataspace.n >= records)

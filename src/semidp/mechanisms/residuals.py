@@ -42,6 +42,7 @@ _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals th
 _DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 _NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
 _WORTH = 1e-5  # the share of the variance from which on the joint cost is used
+_FAR = 0.25  # by how much the logarithms of σ² may differ in placements that are as good
 _MOST_COMPARED = 64  # tables that are compared with measuring each by itself
 _Law = DiscreteGaussian | RoundedGaussian
 _LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
@@ -83,6 +84,7 @@ class ResidualMechanism(Mechanism):
 
     name: ClassVar[str] = "residuals"
     kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "approximate")
+    has_one_scale: ClassVar[bool] = False
 
     space: ProductSpace
     sigma2: Mapping[View, Fraction]
@@ -139,6 +141,31 @@ class ResidualMechanism(Mechanism):
         for view, square in sigma2.items():
             check_scale(square * space.residuals.largest_scale(view) ** 2)
         return cls(space, sigma2, precision, law, saved, asked)
+
+    @cached_property
+    def spent(self) -> Fraction:
+        """What the noise costs at most by today's bounds: no more than the precision, unless a claim is false.
+
+        >>> from semidp.queries.products import product_space
+        >>> from semidp.mechanisms.examples import two_way
+        >>> both, table = two_way()
+        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+        >>> mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
+        >>> mechanism.spent <= mechanism.precision
+        True
+        """
+        return _cost(self.space, self.sigma2)
+
+    def like(self, other: "ResidualMechanism") -> bool:
+        """Whether two placements of noise for the same tables are about as good, residual by residual and together.
+
+        The convex program ends near its optimum, where another computer may end a little elsewhere.
+        """
+        squares = [(float(self.sigma2[view]), float(square)) for view, square in other.sigma2.items()]
+        if any(abs(math.log(one / two)) > _FAR for one, two in squares):
+            return False
+        asked = self.asked or other.asked
+        return asked is not None and asked.total(self.sigma2) <= (1 + _NEAR) * asked.total(other.sigma2)
 
     @cached_property
     def above_least(self) -> float | None:

@@ -213,9 +213,7 @@ def patterns(
     return tuple(by_key.values())
 
 
-def _patterns_of(
-    tree: Tree, move: BallMove | ExchangeMove, first: int, places: list[Path]
-) -> Iterator[Pattern]:
+def _patterns_of(tree: Tree, move: BallMove | ExchangeMove, first: int, places: list[Path]) -> Iterator[Pattern]:
     """The patterns of records at given places: one for each choice of the numbers of children."""
     depths = range(first, len(tree.counts))
     by_depth = [list(_kernels(tree.counts[depth], places, depth)) for depth in depths]
@@ -262,9 +260,7 @@ def _paths(tree: Tree, move: BallMove | ExchangeMove) -> Iterator[list[Path]]:
     return grow([])
 
 
-def _kernels(
-    counts: tuple[int, ...], paths: Sequence[Path], depth: int
-) -> Iterator[tuple[dict[Path, int], Floats]]:
+def _kernels(counts: tuple[int, ...], paths: Sequence[Path], depth: int) -> Iterator[tuple[dict[Path, int], Floats]]:
     """Iterate over the kernels at a depth: parents have as few or as many children as there are."""
     parents: dict[Path, set[int]] = {}
     for path in paths:

@@ -138,9 +138,7 @@ class Family:
         return None if family is None else replace(family, kept_margins=False)
 
     @classmethod
-    def exchanges(
-        cls, trees: Sequence[Tree], moves: Sequence[ExchangeMove], first: int = 0
-    ) -> "Family | None":
+    def exchanges(cls, trees: Sequence[Tree], moves: Sequence[ExchangeMove], first: int = 0) -> "Family | None":
         """Return exchanges in which each feature is served in its own way; None where too many."""
         factors = []
         for place, (tree, move) in enumerate(zip(trees, moves, strict=True)):
@@ -157,11 +155,7 @@ class Family:
         rows, columns = np.triu_indices(size)
         weights = self.signs[rows] * self.signs[columns] * np.where(rows == columns, 1, 2)
         flat = rows * size + columns
-        stacked = [
-            kernels[:, :, flat].reshape(-1, len(flat))
-            for factor in self.factors
-            for kernels in factor.kernels
-        ]
+        stacked = [kernels[:, :, flat].reshape(-1, len(flat)) for factor in self.factors for kernels in factor.kernels]
         columns_of = np.vstack(stacked)
         _, chosen, group = np.unique(columns_of, axis=1, return_index=True, return_inverse=True)
         total = np.zeros(len(chosen))
@@ -346,10 +340,7 @@ def _components(features: int, margins: Sequence[View]) -> list[tuple[int, ...]]
     for margin in margins:
         joined = {group[place] for place, depth in enumerate(margin) if depth}
         group = [min(joined) if number in joined else number for number in group]
-    return [
-        tuple(place for place in range(features) if group[place] == number)
-        for number in sorted(set(group))
-    ]
+    return [tuple(place for place in range(features) if group[place] == number) for number in sorted(set(group))]
 
 
 def _most_alike(options: Sequence[tuple[Pattern, ...]]) -> tuple[int, set[int]]:
@@ -376,16 +367,11 @@ def _factors(
 ) -> list[Factor]:
     """The factor of features that margins tie; one factor each where that has too many options."""
     place, kept = reduced
-    numbers = [
-        np.array([n for n in range(len(options[p])) if p != place or n in kept], dtype=np.intp)
-        for p in part
-    ]
+    numbers = [np.array([n for n in range(len(options[p])) if p != place or n in kept], dtype=np.intp) for p in part]
     stacked = [_stacked(options[p]) for p in part]
     rows = _balanced(part, options, numbers, margins, signs) if len(part) > 1 else numbers[:1]
     if rows is None:
-        return [
-            Factor((p,), (kernels[n],)) for p, kernels, n in zip(part, stacked, numbers, strict=True)
-        ]
+        return [Factor((p,), (kernels[n],)) for p, kernels, n in zip(part, stacked, numbers, strict=True)]
     chosen = tuple(kernels[row] for kernels, row in zip(stacked, rows, strict=True))
     return [Factor(part, chosen)]
 
@@ -411,9 +397,7 @@ def _balanced(
         longer.append(np.tile(numbers[position], len(rows[0])))
         # the first row is a placeholder; a margin is looked at once its last feature is there
         complete = [
-            margin
-            for margin in margins
-            if margin[place] and not any(margin[later] for later in part[position + 1 :])
+            margin for margin in margins if margin[place] and not any(margin[later] for later in part[position + 1 :])
         ]
         kept = np.ones(len(longer[0]), dtype=bool)
         for margin in complete:

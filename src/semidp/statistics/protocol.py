@@ -194,7 +194,7 @@ class Published:
         name = noise_name(mechanism)
         if self.noise.mechanism != name:
             yield f"it records the mechanism {self.noise.mechanism}, but its plan gives {name}"
-        elif self.noise.scale < mechanism.scale * (1 - _SAME_SCALE):
+        elif mechanism.has_one_scale and self.noise.scale < mechanism.scale * (1 - _SAME_SCALE):
             yield f"it records noise of scale {self.noise.scale:.6g}, but its plan needs {mechanism.scale:.6g}"
 
     def stated_mechanism(self, check: "ResultCheck") -> Mechanism | None:

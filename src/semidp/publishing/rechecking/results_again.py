@@ -47,7 +47,7 @@ def _compare_noise(check: ResultCheck, result: Published) -> None:
     served = [law.name for law in NAMES.get(asked, ())]
     if asked != AUTO and not mechanism.space.is_zero and noise.mechanism not in served:
         check.wrong(f"{noise.mechanism} noise, and its plan asks for {asked}")
-    if not noise.scale >= mechanism.scale * (1 - CLOSE):
+    if mechanism.has_one_scale and not noise.scale >= mechanism.scale * (1 - CLOSE):
         check.wrong(f"noise of scale {noise.scale:.6g}, and its budget needs {mechanism.scale:.6g}")
     if noise.claim != mechanism.claim:
         check.wrong(f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one")

@@ -17,7 +17,8 @@ from semidp.core.scope import Scope
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.mechanisms.base import Measurement, Mechanism
-from semidp.mechanisms.residuals import Objective, ResidualMechanism
+from semidp.mechanisms.placement import Objective
+from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, table_mechanism
 from semidp.queries.base import QuerySpace
 from semidp.queries.products import ProductSpace, product_space
