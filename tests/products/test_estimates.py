@@ -94,7 +94,7 @@ def test_a_linear_combination_across_tables_has_the_announced_standard_error(dra
     error = mechanism.combination_error(weights)
     square = RUNS * sums.var() / error**2
     assert ALARM < stats.chi2.cdf(square, RUNS - 1) < 1 - ALARM
-    for wrong in (1.1, 1 / 1.1):
+    for wrong in (1.15, 1 / 1.15):
         assert not 1e-3 < stats.chi2.cdf(square * wrong, RUNS - 1) < 1 - 1e-3
     one = np.zeros(estimates[1].shape[1:])
     one[2, 1] = 1

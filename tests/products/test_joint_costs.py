@@ -15,7 +15,7 @@ import pytest
 from semidp.core.margins import Chain, Grid, maximal, named, within
 from semidp.mechanisms.allocation import allocate, lower_bound, solve
 from semidp.queries.costs import BallCosts, ExchangeCosts
-from semidp.queries.joint import Patterns, Singles, precisions
+from semidp.queries.joint import PatternMoves, SumOfCosts, precisions
 from semidp.queries.residuals import Residuals, below
 
 FLAT = [Chain.flat(2), Chain.flat(3), Chain.flat(4)]
@@ -163,8 +163,8 @@ def held_against(costs, views, squares, generator, ratios):
                     assert sup <= value + part.slack(tau[some])
                     assert value == pytest.approx(float(slope @ tau[some]), rel=1e-9)
                     checked += 1
-                    exact = isinstance(part, Patterns) and part.exact
-                    name = "all patterns" if exact else "sum" if isinstance(part, Singles) else "paired or wider"
+                    exact = isinstance(part, PatternMoves) and part.exact
+                    name = "all patterns" if exact else "sum" if isinstance(part, SumOfCosts) else "paired or wider"
                     ratios.setdefault(name, []).append(sup / value)
         ratios.setdefault("joint cost", []).append(true / costs.joint(sigma2))
     return checked

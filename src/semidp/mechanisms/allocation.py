@@ -113,6 +113,8 @@ def solve(gains: Floats, oracle: Oracle, start: Floats, rounds: int, close: floa
     cost, squares = oracle(start)
     cuts.append(squares)
     best = Solution(start / cost, float((gains / start).sum()) * cost, 0.0)
+    if not (np.array(cuts).max(axis=0) > 0).all():
+        return best  # some residual is touched by no move: the program would take its noise away
     weights = np.ones(len(cuts))
     for _ in range(rounds):
         rows = np.array(cuts)

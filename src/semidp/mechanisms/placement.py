@@ -42,7 +42,7 @@ class Objective(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Workload:
     """What the noise of a product is to make small.
 
     Parameters
@@ -60,7 +60,7 @@ class Asked:
     objective: Objective = Objective.total
 
     @classmethod
-    def of(cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective) -> "Asked":
+    def of(cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective) -> "Workload":
         """Check the weights, one a table; all tables count alike where there are none."""
         tables = len(space.views)
         chosen = [1.0] * tables if weights is None else [float(weight) for weight in weights]
@@ -101,67 +101,67 @@ class Asked:
         >>> from semidp.queries.products import product_space
         >>> both, table = two_way()
         >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> Asked.of(space, None, Objective.total).total({(1, 1): 4.0})  # two degrees of freedom
+        >>> Workload.of(space, None, Objective.total).total({(1, 1): 4.0})  # two degrees of freedom
         8.0
         """
         squares = np.array([float(sigma2[view]) for view in self.space.measured])
         return float(np.max(self.gains @ squares)) if len(squares) else 0.0
 
 
-def closed_form(asked: Asked) -> dict[View, float]:
+def closed_form(workload: Workload) -> dict[View, float]:
     """Return the best σ² whose costs, residual by residual, sum to one (`allocate`)."""
-    measured = asked.space.measured
-    costs = [float(asked.space.cost[view]) for view in measured]
+    measured = workload.space.measured
+    costs = [float(workload.space.cost[view]) for view in measured]
     if not costs:
         return {}
-    if asked.objective is Objective.total:
-        squares = allocate(costs, asked.gains.tolist(), 1.0)
+    if workload.objective is Objective.total:
+        squares = allocate(costs, workload.gains.tolist(), 1.0)
     else:
-        squares = allocate_largest(costs, asked.gains, 1.0)
+        squares = allocate_largest(costs, workload.gains, 1.0)
     return dict(zip(measured, squares, strict=True))
 
 
-def placed(asked: Asked) -> dict[View, float]:
+def placed(workload: Workload) -> dict[View, float]:
     """Return the best σ² that is found whose joint cost is about one.
 
     The closed form scaled down by what the joint cost saves; or the solution of the convex program
     ``min Σ v/τ`` with ``Σ τ_d |H_d M_d m|² <= 1`` for every move m (THEORY §18), where that needs at
     most 99.5% of it.
     """
-    key = ("placed", asked.weights, asked.objective)
-    if key not in asked.space.remembered:
-        asked.space.remembered[key] = _placed(asked)
-    noise: dict[View, float] = asked.space.remembered[key]
+    key = ("placed", workload.weights, workload.objective)
+    if key not in workload.space.remembered:
+        workload.space.remembered[key] = _placed(workload)
+    noise: dict[View, float] = workload.space.remembered[key]
     return noise
 
 
-def _placed(asked: Asked) -> dict[View, float]:
-    measured = asked.space.measured
-    start = 1 / np.array(list(closed_form(asked).values()))
-    bounds = asked.space.costs.bounds(measured)
+def _placed(workload: Workload) -> dict[View, float]:
+    measured = workload.space.measured
+    start = 1 / np.array(list(closed_form(workload).values()))
+    bounds = workload.space.costs.bounds(measured)
     costs = [bound.upper(start) for bound in bounds]
     best = start / min(costs)
-    if asked.objective is Objective.total:
-        limit = _WORTH * float((asked.gains / best).sum())
+    if workload.objective is Objective.total:
+        limit = _WORTH * float((workload.gains / best).sum())
         for bound in bounds:
-            tau = _solved(asked, bound.settled(start), start)
-            total = float((asked.gains / tau).sum())
+            tau = _solved(workload, bound.settled(start), start)
+            total = float((workload.gains / tau).sum())
             if total <= limit:
                 best, limit = tau, total
     return dict(zip(measured, (1 / best).tolist(), strict=True))
 
 
-def _solved(asked: Asked, bound: JointBound, start: Floats) -> Floats:
+def _solved(workload: Workload, bound: JointBound, start: Floats) -> Floats:
     """Return τ of the convex program under one bound, or the start scaled where it is too much work."""
     calls = len(start) + _ROUNDS
     cost = bound.worst(start)[0]
     too_long = len(start) > _MOST_RESIDUALS or bound.work * calls > _MOST_WORK
     if bound.is_sum or len(start) < 2 or too_long:
         return start / cost
-    return solve(asked.gains, bound.worst, start / cost, _ROUNDS, _CLOSE).tau
+    return solve(workload.gains, bound.worst, start / cost, _ROUNDS, _CLOSE).tau
 
 
-def least_total(asked: Asked, sigma2: Mapping[View, Fraction]) -> float | None:
+def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | None:
     """Return a lower bound of the total variance of any additive Gaussian mechanism, at a cost of one.
 
     It holds for linear unbiased estimates of the tables under the same promise. If all levels can
@@ -171,8 +171,8 @@ def least_total(asked: Asked, sigma2: Mapping[View, Fraction]) -> float | None:
     count is at least the number of records that move. None elsewhere, and where no finite bound was
     found.
     """
-    space = asked.space
-    if asked.objective is not Objective.total or not _all_levels_alike(space):
+    space = workload.space
+    if workload.objective is not Objective.total or not _all_levels_alike(space):
         return None
     measured = space.measured
     axes = sorted({axis for view in measured for axis in named(view)})
@@ -189,7 +189,7 @@ def least_total(asked: Asked, sigma2: Mapping[View, Fraction]) -> float | None:
         return max(climbs, key=lambda climb: climb[0])
 
     tau = np.array([1 / float(sigma2[view]) for view in measured])
-    least = solve(asked.gains, costly, tau, _ROUNDS // 2, _CLOSE).least
+    least = solve(workload.gains, costly, tau, _ROUNDS // 2, _CLOSE).least
     return least if least > 0 else None
 
 

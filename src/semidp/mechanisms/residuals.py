@@ -25,8 +25,9 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
+from semidp.mechanisms.conditioning import Conditioning, combined
 from semidp.mechanisms.gaussian import mu_within, rho_within
-from semidp.mechanisms.placement import Asked, Objective, closed_form, least_total, placed
+from semidp.mechanisms.placement import Objective, Workload, closed_form, least_total, placed
 from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian, sample_each
 from semidp.noise.randomness import Randomness
 from semidp.noise.sums import LEVEL, Weighted, half_widths
@@ -68,7 +69,7 @@ class ResidualMechanism(Mechanism):
         ``discrete`` or ``rounded``.
     saved
         The share of the noise's variance that the joint cost of all residuals saved against the sum of their costs.
-    asked
+    workload
         What the noise was placed for; None where it is the noise of a record.
 
     Examples
@@ -91,7 +92,7 @@ class ResidualMechanism(Mechanism):
     precision: Fraction
     law: str
     saved: float = field(default=0.0)
-    asked: Asked | None = field(default=None, repr=False)
+    workload: Workload | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.law not in _LAWS:
@@ -130,17 +131,17 @@ class ResidualMechanism(Mechanism):
             )
         law = "discrete" if budget.kind == "zcdp" else "rounded"
         precision = 2 * rho_within(budget) if law == "discrete" else mu_within(budget) ** 2
-        asked = Asked.of(space, weights, objective)
-        sigma2 = _within(closed_form(asked), precision, partial(_spent, space))
+        workload = Workload.of(space, weights, objective)
+        sigma2 = _within(closed_form(workload), precision, partial(_spent, space))
         saved = 0.0
         if joint and sigma2:
-            tighter = _within(placed(asked), precision, partial(_together, space))
-            share = asked.total(tighter) / asked.total(sigma2)
+            tighter = _within(placed(workload), precision, partial(_together, space))
+            share = workload.total(tighter) / workload.total(sigma2)
             if share < 1 - _WORTH:
                 sigma2, saved = tighter, 1 - share
         for view, square in sigma2.items():
             check_scale(square * space.residuals.largest_scale(view) ** 2)
-        return cls(space, sigma2, precision, law, saved, asked)
+        return cls(space, sigma2, precision, law, saved, workload)
 
     @cached_property
     def spent(self) -> Fraction:
@@ -164,8 +165,8 @@ class ResidualMechanism(Mechanism):
         squares = [(float(self.sigma2[view]), float(square)) for view, square in other.sigma2.items()]
         if any(abs(math.log(one / two)) > _FAR for one, two in squares):
             return False
-        asked = self.asked or other.asked
-        return asked is not None and asked.total(self.sigma2) <= (1 + _NEAR) * asked.total(other.sigma2)
+        workload = self.workload or other.workload
+        return workload is not None and workload.total(self.sigma2) <= (1 + _NEAR) * workload.total(other.sigma2)
 
     @cached_property
     def above_least(self) -> float | None:
@@ -173,10 +174,10 @@ class ResidualMechanism(Mechanism):
 
         None where no lower bound is proved (`placement.least_total`), and where the noise was not placed for the total.
         """
-        if self.asked is None or not self.sigma2:
+        if self.workload is None or not self.sigma2:
             return None
-        least = least_total(self.asked, self.sigma2)
-        return None if least is None else self.asked.total(self.sigma2) * float(self.precision) / least - 1
+        least = least_total(self.workload, self.sigma2)
+        return None if least is None else self.workload.total(self.sigma2) * float(self.precision) / least - 1
 
     @property
     def tradeoff(self) -> Tradeoff:
@@ -224,7 +225,7 @@ class ResidualMechanism(Mechanism):
         """
         space = self.space.under(adjacency)
         assert isinstance(space, ProductSpace)
-        return replace(self, space=space, precision=_cost(space, self.sigma2), asked=None).guarantee
+        return replace(self, space=space, precision=_cost(space, self.sigma2), workload=None).guarantee
 
     def worst_pair(self, space: QuerySpace) -> Pair:
         """Return the pair whose move costs most of the noise that is drawn."""
@@ -313,8 +314,34 @@ class ResidualMechanism(Mechanism):
         laws, which = self.samplers
         return np.array([law.variance for law in laws])[which]
 
+    @cached_property
+    def conditioning(self) -> Conditioning | None:
+        """What is known of the noise because some cells are impossible; None where none are."""
+        return Conditioning(self.space, self.variances) if self.space.impossible and self.sigma2 else None
+
+    def estimates(self, values: ArrayLike) -> list[NDArray[np.float64]]:
+        """Return every table put together from a vector of measurements, with zeros in impossible cells.
+
+        >>> from semidp.queries.products import product_space
+        >>> from semidp.mechanisms.examples import two_way
+        >>> both, table = two_way()
+        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
+        >>> mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
+        >>> bool(np.allclose(mechanism.estimates(space.measure([table]))[0], table.counts))
+        True
+        """
+        return self.space.estimates(values) if self.conditioning is None else self.conditioning.estimates(values)
+
+    def combination(self, weights: Mapping[int, ArrayLike]) -> NDArray[np.float64]:
+        """Return the weights on the noise in the vector's entries that weights on cells (by table) have."""
+        return combined(self.space, weights, self.conditioning)
+
     def cell_variances(self, table: int) -> NDArray[np.float64]:
         """Return the variance of each cell of one table's estimate; tables that are alike share the array."""
+        if self.conditioning is not None:
+            if table not in self._cell_variances:
+                self._cell_variances[table] = self.conditioning.cell_variances(table)
+            return self._cell_variances[table]
         view = self.space.views[table]
         noise = tuple((trimmed_view(small, view), self.sigma2[small]) for small in self.space.inside[table])
         alike = (self.space.alike(table), noise)
@@ -337,6 +364,8 @@ class ResidualMechanism(Mechanism):
         1.1547
         """
         view = self.space.views[table]
+        if self.conditioning is not None:
+            return math.sqrt(float(self.cell_variances(table).sum()) / math.prod(self.space.residuals.shape(view)))
         total = sum(float(self.sigma2[d]) * self.space.residuals.gain(d, view) for d in self.space.inside[table])
         return math.sqrt(total / math.prod(self.space.residuals.shape(view)))
 
@@ -349,6 +378,9 @@ class ResidualMechanism(Mechanism):
         space, view = self.space, self.space.views[table]
         if not space.inside[table]:
             return np.zeros(space.schema.grid.shape_of(view))
+        if self.conditioning is not None:
+            laws, which = self.samplers
+            return self.conditioning.half_widths(table, list(laws), which)
         noise = {trimmed_view(small, view): self.sigma2[small] for small in space.inside[table]}
         families = [space.residuals.families(axis, view[axis]) for axis in named(view)]
         return space.whole(residual_half_widths(self.law, noise, families), view)
@@ -377,7 +409,7 @@ class ResidualMechanism(Mechanism):
         >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).combination_error({0: [[1, 1, 1], [0, 0, 0]]})
         0.0
         """
-        pulled = self.space.combination(weights)
+        pulled = self.combination(weights)
         pulled[np.abs(pulled) * self.space.scales < 1e-12] = 0.0
         return math.sqrt(float((pulled**2 * self.variances).sum()))
 

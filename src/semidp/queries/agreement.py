@@ -203,29 +203,37 @@ def patterns(
     by_key: dict[bytes, Pattern] = {}
     for paths in _paths(tree, move):
         for places in move.outcomes(paths, tree):
-            for pattern in _patterns_of(tree, move, first, places):
-                key = pattern.kernels.tobytes()
-                if apart:
-                    key += pattern.same.tobytes()
-                by_key.setdefault(key, pattern)
+            _note_patterns(by_key, tree, move, first, apart, places)
         if len(by_key) > MOST_PATTERNS:
             return None
     return tuple(by_key.values())
 
 
-def _patterns_of(tree: Tree, move: BallMove | ExchangeMove, first: int, places: list[Path]) -> Iterator[Pattern]:
-    """The patterns of records at given places: one for each choice of the numbers of children."""
+def _note_patterns(
+    by_key: dict[bytes, Pattern],
+    tree: Tree,
+    move: BallMove | ExchangeMove,
+    first: int,
+    apart: bool,
+    places: list[Path],
+) -> None:
+    """Add the patterns of records at given places: one for each choice of the numbers of children."""
     depths = range(first, len(tree.counts))
     by_depth = [list(_kernels(tree.counts[depth], places, depth)) for depth in depths]
     same = np.stack([_same(places, depth) for depth in range(1, len(tree.counts) + 1)])
     for chosen in itertools.product(*by_depth):
         kernels = np.stack([kernel for _, kernel in chosen])
+        key = kernels.tobytes()
+        if apart:
+            key += same.tobytes()
+        if key in by_key:
+            continue
         children: dict[Path, int] = {}
         for numbers, _ in chosen:
             children.update(numbers)
         # records of an exchange have different parts in it: none change places
-        kind = _occupied(places, children) if isinstance(move, BallMove) else kernels.tobytes()
-        yield Pattern(kind, kernels, same)
+        kind = _occupied(places, children) if isinstance(move, BallMove) else key
+        by_key[key] = Pattern(kind, kernels, same)
 
 
 def _same(places: Sequence[Path], depth: int) -> Mask:

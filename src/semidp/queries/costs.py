@@ -22,7 +22,7 @@ from semidp.errors import Refused
 from semidp.queries.agreement import BallMove, ExchangeMove, Tree
 from semidp.queries.bounds import certified_norms
 from semidp.queries.families import MOST_WORK, Family, fits
-from semidp.queries.joint import Group, JointBound, Listed, Part, Patterns, Singles, precisions
+from semidp.queries.joint import GroupCost, JointBound, ListedMoves, PatternMoves, ResidualGroup, SumOfCosts, precisions
 from semidp.queries.residuals import Residuals
 
 _MOST_CARRIERS = 3  # blocks of a residual whose exchanges are enumerated
@@ -176,9 +176,9 @@ class BallCosts:
         everything = tuple(range(len(views)))
         if self.moves is not None:
             squares = np.stack([self._squares(view) for view in views], axis=1)
-            return [JointBound((Group(everything, (Listed(squares, 2 * self.a),)),))]
+            return [JointBound((ResidualGroup(everything, (ListedMoves(squares, 2 * self.a),)),))]
         together = self._group(views, everything, MOST_WORK)
-        if any(isinstance(part, Patterns) and part.exact for part in together.parts):
+        if any(isinstance(part, PatternMoves) and part.exact for part in together.parts):
             return [JointBound((together,))]  # no division does better than all moves themselves
         bounds = [JointBound((together,))]
         for division in self._divisions(views):
@@ -214,11 +214,11 @@ class BallCosts:
         finest = join(*views)
         return [margin for margin in maximal(self.margins) if any(meet(margin, finest))]
 
-    def _group(self, views: tuple[View, ...], numbers: tuple[int, ...], work: int) -> Group:
+    def _group(self, views: tuple[View, ...], numbers: tuple[int, ...], work: int) -> ResidualGroup:
         """A group of residuals with every bound of what they cost together that is found with so much work."""
         mine = [views[number] for number in numbers]
         singles = np.array([up(self.cost(view)) for view in mine])
-        parts: list[Part] = []
+        parts: list[GroupCost] = []
         axes = sorted({axis for view in mine for axis in named(view)})
         local = tuple(tuple(view[axis] for axis in axes) for view in mine)
         if len(mine) > 1 and len(axes) <= _MOST_FEATURES:
@@ -226,7 +226,7 @@ class BallCosts:
             parts += self._patterned(axes, deepest, local, work)
             parts += self._paired(mine, axes, deepest, local)
         # the sharpest kind comes first
-        return Group(numbers, (*parts, Singles(singles)))
+        return ResidualGroup(numbers, (*parts, SumOfCosts(singles)))
 
     def families(self, axes: Sequence[int], deepest: View) -> list[Family] | None:
         """Return all moves as patterns of some features down to a depth; None where a feature has too many."""
@@ -234,29 +234,31 @@ class BallCosts:
         margins = [tuple(min(margin[axis], deepest[axis]) for axis in axes) for margin in self.margins]
         return self._families(axes, trees, margins, 0)
 
-    def _patterned(self, axes: Sequence[int], deepest: View, local: tuple[View, ...], work: int) -> list[Part]:
+    def _patterned(self, axes: Sequence[int], deepest: View, local: tuple[View, ...], work: int) -> list[GroupCost]:
         """All moves as patterns of the features named, if these are few enough."""
         families = self.families(axes, deepest)
         if not families or not all(fits(family, local, work) for family in families):
             return []
         equal = all(len(self._children(axis, depth)) == 1 for axis in axes for depth in range(1, deepest[axis] + 1))
         exact = equal and all(family.kept_margins for family in families)
-        part = Patterns(tuple(families), local, exact)
+        part = PatternMoves(tuple(families), local, exact)
         return [part] if part.work <= work else []
 
-    def _paired(self, views: Sequence[View], axes: Sequence[int], deepest: View, local: tuple[View, ...]) -> list[Part]:
+    def _paired(
+        self, views: Sequence[View], axes: Sequence[int], deepest: View, local: tuple[View, ...]
+    ) -> list[GroupCost]:
         """Moves of single records that keep one margin, or none, times the number of records squared.
 
         The records that appear and those that vanish are paired off by a margin B: a move is a sum of a moves of
         single records that keep B, so that ``N(m) <= a max N(e_y - e_x)`` for the norm N² = Σ τ_d |H_d M_d m|².
         """
         scale = self._visible(views) ** 2
-        parts: list[Part] = []
+        parts: list[GroupCost] = []
         for margin in (self.residuals.grid.nothing, *self._touching(views)):
             trees = [Tree(self._tree(deepest, axis).counts, min(margin[axis], deepest[axis])) for axis in axes]
             family = Family.of(trees, BallMove(1), [], scale=scale)
             if family is not None and fits(family, local, _MOST_SINGLE):
-                parts.append(Patterns((family,), local))
+                parts.append(PatternMoves((family,), local))
         return parts
 
     def _visible(self, views: Sequence[View]) -> int:

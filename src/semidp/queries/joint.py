@@ -22,7 +22,7 @@ _ROUND = 2.0**-50
 _ALIKE = 1e-6  # bounds this close at one τ are as good there
 
 
-class Part(Protocol):
+class GroupCost(Protocol):
     """What a group of residuals costs at most."""
 
     def worst(self, tau: Floats) -> tuple[float, Floats]:
@@ -35,7 +35,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Singles:
+class SumOfCosts:
     """The sum of the costs of single residuals."""
 
     costs: Floats = field(repr=False)
@@ -50,7 +50,7 @@ class Singles:
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ListedMoves:
     """Every move, by the squares of its residuals.
 
     Parameters
@@ -76,7 +76,7 @@ class Listed:
 
 
 @dataclass(frozen=True, eq=False)
-class Patterns:
+class PatternMoves:
     """The moves of some families, at most one of which is made.
 
     Parameters
@@ -113,18 +113,18 @@ class Patterns:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class ResidualGroup:
     """Some residuals, by their numbers, and several bounds of what they cost together."""
 
     numbers: tuple[int, ...]
-    parts: tuple[Part, ...] = field(repr=False)
+    parts: tuple[GroupCost, ...] = field(repr=False)
 
     def values(self, tau: Floats) -> list[float]:
         """Return every bound at τ, floating point included."""
         mine = tau[list(self.numbers)]
         return [part.worst(mine)[0] + part.slack(mine) for part in self.parts]
 
-    def preferred(self, tau: Floats) -> Part:
+    def preferred(self, tau: Floats) -> GroupCost:
         """Return the bound that is least at τ; of those that are as good, the first."""
         values = self.values(tau)
         limit = min(values) * (1 + _ALIKE)
@@ -135,7 +135,7 @@ class Group:
 class JointBound:
     """Residuals in groups; what the groups cost is added up."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ResidualGroup, ...]
 
     def upper(self, tau: Floats) -> float:
         """Return a bound of the cost at τ that floating point has not made too small."""
@@ -144,14 +144,14 @@ class JointBound:
 
     def settled(self, tau: Floats) -> "JointBound":
         """Return the bound with the one part a group that is least at τ: convex in τ."""
-        groups = [Group(group.numbers, (group.preferred(tau),)) for group in self.groups]
+        groups = [ResidualGroup(group.numbers, (group.preferred(tau),)) for group in self.groups]
         return JointBound(tuple(groups))
 
     @property
     def is_sum(self) -> bool:
         """Whether every group is a sum of single residuals, for which the closed form is best."""
         parts = [part for group in self.groups for part in group.parts]
-        return all(isinstance(part, Singles) for part in parts)
+        return all(isinstance(part, SumOfCosts) for part in parts)
 
     def worst(self, tau: Floats) -> tuple[float, Floats]:
         """Return the cost of a settled bound at τ, and its slope."""
@@ -167,7 +167,7 @@ class JointBound:
     def work(self) -> int:
         """How many values a settled bound computes."""
         parts = [part for group in self.groups for part in group.parts]
-        return sum(part.work for part in parts if isinstance(part, Patterns))
+        return sum(part.work for part in parts if isinstance(part, PatternMoves))
 
 
 def precisions(views: Sequence[View], sigma2: Mapping[View, Fraction]) -> Floats:

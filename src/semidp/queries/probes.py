@@ -106,8 +106,10 @@ def drawn(blocks: Blocks, released: View) -> Probes:
     return Probes(np.stack(seen, axis=2), signs)
 
 
-def largest_residual(blocks: Blocks, view: View, records: int) -> float:
+def largest_residual(blocks: Blocks, view: View, records: int, kept: Sequence[Mask]) -> float:
     """Return the largest ``|H_d M_d m|²`` of some exchanges m of at most so many records: a lower bound of k_d.
+
+    `kept` has for each feature the leaves that can hold a record.
 
     ``s' (∘_i K_i) s`` with signs s and, for each feature of d, ``K = 1[same parent] (1[same node] - 1/c)`` for records
     with c inhabited siblings (THEORY §13).
@@ -117,7 +119,7 @@ def largest_residual(blocks: Blocks, view: View, records: int) -> float:
     for place, axis in enumerate(named(view)):
         chain, depth = blocks.structure.grid.chains[axis], view[axis]
         firsts = chain.first(depth - 1, depth)
-        inhabited = np.unique(chain.above(depth)[_inhabited(blocks.structure, axis)])
+        inhabited = np.unique(chain.above(depth)[kept[axis]])
         siblings = np.bincount(np.searchsorted(firsts, inhabited, side="right") - 1, minlength=len(firsts))
         nodes = probes.nodes[:, :, place]
         parents = np.searchsorted(firsts, nodes, side="right") - 1

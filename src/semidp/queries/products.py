@@ -15,7 +15,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.core.margins import Counts, Floats, View, join, named, within
+from semidp.core.margins import LARGEST_MASK, Counts, Floats, View, join, named, within
 from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.exchange import Blocks
@@ -29,12 +29,13 @@ from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.moves import Listing
 from semidp.queries.probes import SelfCheckError, largest_residual
 from semidp.queries.residuals import Residuals, below, kept_nodes, trimmed
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.tables import domain_of, sensitivity_space
 from semidp.queries.worst_pairs import Pair
 
 _LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed
 _MOST_LISTED = 20_000  # moves that are listed one by one
 _TRIES = 200
+_MOST_CONDITIONED = 20_000_000  # impossible cells times entries of the residuals: 160 MB and some seconds
 _MOST_CHECKED = 32  # residuals whose costs are compared with drawn exchanges: a tenth of a second
 
 
@@ -68,15 +69,14 @@ def product_space(dataspace: Datasets, adjacency: Adjacency, tables: Iterable[Se
         raise InputError("a product needs tables with at least one feature each", needs="table")
     if len(set(views)) < len(views):
         raise InputError("two tables of the product have the same features: name each once")
-    if schema.structural_zeros:
-        raise NotTogether("tables with structural zeros are not measured together: give each a budget of its own")
     space = ProductSpace(dataspace, adjacency, views)
-    for margin in dataspace.published:
-        if len(named(margin.view)) > 1 and not space.trim(margin.counts, margin.view).all():
-            raise NotTogether(
-                "a joint margin with empty cells is published, under which tables are not measured together: give each "
-                "table a budget of its own"
-            )
+    if adjacency.a == 0 and space.measured:
+        raise NotTogether("what is published leaves a single dataset: give each table a budget of its own")
+    cells = sum(len(positions) for positions in space.impossible.values())
+    if cells * space.scales.size > _MOST_CONDITIONED:
+        raise NotTogether(
+            "the tables have too many impossible cells to set them to zero together: give each a budget of its own"
+        )
     return space
 
 
@@ -166,7 +166,7 @@ class ProductSpace(QuerySpace):
         except Refused:
             return {}
         records = blocks.reach if isinstance(self.adjacency, Exchange) else self.costs.a
-        return {view: largest_residual(blocks, view, records) for view in self.measured}
+        return {view: largest_residual(blocks, view, records, self._kept) for view in self.measured}
 
     @cached_property
     def remembered(self) -> dict[object, Any]:
@@ -286,6 +286,43 @@ class ProductSpace(QuerySpace):
             result = result + self.residuals.spread(centred, small, view, power=2)
         return self.whole(result, view)
 
+    @cached_property
+    def impossible(self) -> Mapping[int, NDArray[np.intp]]:
+        """For each table (by number) that has some, its cells that no record can lie in though its levels occur.
+
+        Structural zeros, and empty cells of joint margins. Only whole cells of the table count.
+        """
+        joint = any(len(named(margin.view)) > 1 and not margin.counts.all() for margin in self.dataspace.published)
+        if not joint and not self.schema.structural_zeros:
+            return {}
+        positions = {}
+        for number, view in enumerate(self.views):
+            mask = domain_of(self.dataspace, view)
+            if mask is None:
+                continue
+            levels = np.zeros(mask.shape, dtype=bool)
+            levels[self._where(view)] = True
+            cells = np.flatnonzero(levels & ~mask)
+            if len(cells):
+                positions[number] = cells
+        return positions
+
+    def possible_cells(self, table: int) -> NDArray[np.intp]:
+        """Return the cells of one table, by their positions, that a record can lie in."""
+        view = self.views[table]
+        mask = np.zeros(self.schema.grid.shape_of(view), dtype=bool)
+        mask[self._where(view)] = True
+        mask.ravel()[self.impossible.get(table, np.zeros(0, np.intp))] = False
+        return np.flatnonzero(mask)
+
+    def possible(self, table: int) -> NDArray[np.bool_] | None:
+        """Return which cells of one table can be filled, where not all of its levels' combinations can; else None."""
+        if table not in self.impossible:
+            return None
+        mask = np.ones(self.schema.grid.shape_of(self.views[table]), dtype=bool)
+        mask.ravel()[self.impossible[table]] = False
+        return mask
+
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
         """Return the weights on the entries of the vector that weights on cells of the tables (by number) put there."""
         gathered: dict[View, Floats] = {}
@@ -379,7 +416,13 @@ class ProductSpace(QuerySpace):
         """For each feature, the leaves that can hold a record."""
         structure = Structure.of(self.dataspace)
         full = self.schema.grid.full
-        return tuple(structure.inhabited_nodes(axis, depth) for axis, depth in enumerate(full))
+        kept = [structure.inhabited_nodes(axis, depth) for axis, depth in enumerate(full)]
+        if self.schema.structural_zeros and self.schema.grid.holds(LARGEST_MASK):
+            mask = domain_of(self.dataspace, full)
+            for axis in range(len(full) if mask is not None else 0):
+                others = tuple(other for other in range(len(full)) if other != axis)
+                kept[axis] = kept[axis] & np.asarray(mask).any(axis=others)
+        return tuple(kept)
 
     def _norms(self, costs: Mapping[View, Fraction]) -> Norms:
         squares = {view: float(k) * float(self.scales[self.parts[view]].max()) ** 2 for view, k in costs.items()}

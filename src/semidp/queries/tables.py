@@ -281,18 +281,38 @@ class TableSpace(QuerySpace):
         """The cells of the released table that can be positive, or None where all can."""
         if self.dataspace.n == 0:
             return np.zeros(self.shape, dtype=bool)
-        question = self._question
-        structure = question.structure
-        hidden = question.released != structure.grid.full
-        if hidden and structure.grid.holds(LARGEST_MASK):
-            whole = structure.grid.inhabited(structure.schema.possible, structure.margins)
-            mask = None if whole is None else structure.grid.sum(whole.astype(np.int64), question.released) > 0
-        else:
-            mask = question.grid.inhabited(self.schema.possible, question.visible)
-        return None if mask is None or mask.all() else mask
+        return _domain(self._question)
 
     @cached_property
     def _projector(self) -> Projector:
         if self._found.only is not None:
             return FixedTable(self._found.only)
         return projector(self._question.grid, [margin.view for margin in self._question.visible], self._domain)
+
+
+def domain_of(dataspace: Dataspace, released: View) -> Mask | None:
+    """Return the cells of a table, given by its view, that can be positive; None where all can.
+
+    Not those that structural zeros leave empty whatever the other features are, and not those in an empty cell of a
+    published margin. Of schemas too large to list only what the table's own features say.
+
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
+    >>> public = Dataspace.of(Table(schema, [[1, 0, 3], [4, 0, 6]]), [Margin("region")])
+    >>> domain_of(public, (1, 1)).tolist()
+    [[True, False, True], [True, False, True]]
+    """
+    return _domain(Question.of(dataspace, released))
+
+
+def _domain(question: Question) -> Mask | None:
+    structure = question.structure
+    hidden = question.released != structure.grid.full
+    if hidden and structure.grid.holds(LARGEST_MASK):
+        whole = structure.grid.inhabited(structure.schema.possible, structure.margins)
+        mask = None if whole is None else structure.grid.sum(whole.astype(np.int64), question.released) > 0
+    else:
+        possible = structure.schema.restrict(structure.schema.named(question.released)).possible
+        mask = question.grid.inhabited(possible, question.visible)
+    return None if mask is None or mask.all() else mask

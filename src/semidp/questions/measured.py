@@ -94,7 +94,7 @@ class Measured:
         if isinstance(mechanism, NoNoise):
             return lambda count, randomness: np.zeros((count, len(weights)))
         if isinstance(mechanism, ResidualMechanism):
-            pulled = np.stack([mechanism.space.combination({self.number: each}) for each in weights])
+            pulled = np.stack([mechanism.combination({self.number: each}) for each in weights])
             used = np.flatnonzero(np.abs(pulled).max(axis=0) > 1e-15)
             return lambda count, randomness: mechanism.drawn(used, count, randomness) @ pulled[:, used].T
         pulled = np.stack([mechanism.space.project(each).ravel() for each in weights])

@@ -424,7 +424,10 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
     for request in plan.requests:
         assert isinstance(request, TablesRequest)
         budget_of(request)
-        mechanisms.append(request.residual_mechanism(request.residual_space(scope)))
+        space = request.residual_space(scope)
+        if space.impossible:
+            raise Refused("tables with impossible cells are not released part by part: release them whole")
+        mechanisms.append(request.residual_mechanism(space))
     for mechanism in mechanisms:
         for view in mechanism.space.measured:  # what a part would refuse when all is charged
             if (scope.dataspace.n or 0) * mechanism.space.residuals.largest_scale(view) >= _LARGEST:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Grid, Totals, View, junction_order, maximal, meet, named, trimmed_view, within
+from semidp.core.margins import Grid, Mask, Totals, View, junction_order, maximal, meet, named, trimmed_view, within
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.fitting.problem import Infeasible
@@ -62,8 +62,9 @@ def fitted_tables(
 ) -> tuple[ProductTable, ...]:
     """Put every table together from the measured residuals, then fit whole numbers from coarse to fine."""
     space, schema = mechanism.space, mechanism.space.schema
-    estimates = space.estimates(projected)
-    fitted = fit_product(schema.grid, space.views, totals_of(space), estimates, kinds, progress)
+    estimates = mechanism.estimates(projected)
+    possible = [space.possible(number) for number in range(len(space.views))]
+    fitted = fit_product(schema.grid, space.views, totals_of(space), estimates, kinds, progress, possible=possible)
     schemas = [schema.restrict(schema.named(view)) for view in space.views]
     tables = []
     for number, (name, own, estimate, (counts, how)) in enumerate(zip(names, schemas, estimates, fitted, strict=True)):
@@ -83,6 +84,7 @@ def fit_product(
     order: Sequence[int] | None = None,
     first: Sequence[int] = (),
     time_limit: float = FIT_SECONDS,
+    possible: Sequence[Mask | None] | None = None,
 ) -> list[tuple[NDArray[Any], Fitted]]:
     """Return whole numbers for every table, coarsest first, each with what earlier tables and exact totals fix of it.
 
@@ -108,9 +110,12 @@ def fit_product(
         Tables that are fitted before all others, with the settled counts alone.
     time_limit
         Seconds that the search for one table may take where its totals hang together in a circle.
+    possible
+        For each table the cells that may be filled, or None where all may.
     """
     sizes = by_size(grid, views) if order is None else list(order)
-    tables = _Tables(grid, views, totals, estimates, kinds, time_limit)
+    masks = [None] * len(views) if possible is None else list(possible)
+    tables = _Tables(grid, views, totals, estimates, kinds, time_limit, masks)
     early = list(first)
     while True:
         found: dict[int, tuple[NDArray[Any], Fitted]] = {}
@@ -146,6 +151,7 @@ class _Tables:
     estimates: list[NDArray[np.float64]]
     kinds: list[FitKind]
     time_limit: float
+    possible: Sequence[Mask | None]
 
 
 class SettledViews:
@@ -258,7 +264,7 @@ def _fit_in_order(
             note = "The estimate itself is published."
             found[number] = (estimate, Fitted(str(kind), "none", 0.0, 0.0, True, note))
             continue
-        if place >= early and settled.ready(view):
+        if place >= early and settled.ready(view) and tables.possible[number] is None:
             waiting.append(number)
             continue
         if any(within(tables.views[other], view) for other in waiting) and (stuck := fit_waiting()) is not None:
@@ -277,7 +283,14 @@ def _whole_numbers(tables: _Tables, number: int, margins: Sequence[Totals], prog
     """Return the fit of a table to what is settled of it; None where no whole numbers were found."""
     part = tables.grid.coarsened(tables.views[number])
     try:
-        fit = fit_totals(tables.estimates[number], part, margins, time_limit=tables.time_limit, progress=progress)
+        fit = fit_totals(
+            tables.estimates[number],
+            part,
+            margins,
+            tables.possible[number],
+            time_limit=tables.time_limit,
+            progress=progress,
+        )
     except Infeasible:
         return None
     return None if fit.counts is None else fit

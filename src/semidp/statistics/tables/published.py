@@ -322,7 +322,7 @@ def published_table(
     residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
     measure, estimate = measured.noisy, measured.projected
     if residuals is not None:
-        (estimate,) = residuals.space.estimates(measured.projected)
+        (estimate,) = residuals.estimates(measured.projected)
         measure = estimate
     if kind is FitKind.none:
         counts: NDArray[Any] = estimate

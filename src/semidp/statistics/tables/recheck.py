@@ -156,7 +156,14 @@ def _compare_fits(check: ResultCheck, result: PublishedProduct, estimates: Seque
         kinds = [table.fit for table in result.request.tables]
         seconds = max(SECONDS / len(estimates), _LEAST_SECONDS)
         fits = fit_product(
-            space.schema.grid, space.views, totals_of(space), list(estimates), kinds, silent, time_limit=seconds
+            space.schema.grid,
+            space.views,
+            totals_of(space),
+            list(estimates),
+            kinds,
+            silent,
+            time_limit=seconds,
+            possible=[space.possible(number) for number in range(len(space.views))],
         )
     tables = []
     for table, estimate in zip(result.tables, estimates, strict=True):

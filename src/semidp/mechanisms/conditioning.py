@@ -1,0 +1,147 @@
+"""Impossible cells of a product's tables set to zero in its residuals, so that all tables move together.
+
+An impossible cell is a linear function of the residuals that is known to be 0. The best linear unbiased estimate given
+such knowledge is the measurement minus what it has in common with the error at those cells: constrained least squares
+(THEORY §18). It is post-processing of public values: which cells are impossible follows from the schema and from the
+published totals.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.core.margins import Floats
+from semidp.noise.distributions import CountNoise
+from semidp.noise.sums import LEVEL, Weighted, half_widths
+from semidp.queries.products import ProductSpace
+
+_FIXED = 1e-9  # of the largest: directions in which totals fix the impossible cells already
+_NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
+_MOST_TERMS = 400_000  # weights of sums whose own laws are computed
+_DIGITS = 2**40  # to which weights are rounded
+_TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V) for both laws
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioning:
+    """What the impossible cells of a product say about the noise in its residuals.
+
+    Let L be the weights of the impossible cells on the entries of the vector, V the variances of the noise, G = L V L'.
+    A vector z becomes ``z - V L' G⁺ e``, where e are the estimates at the impossible cells; weights w of any sum of
+    cells become ``w - L' G⁺ L V w``. The pseudo-inverse leaves alone what totals fix already.
+
+    Parameters
+    ----------
+    space
+        The residuals.
+    variances
+        The variance of the noise in each entry of the vector.
+    """
+
+    space: ProductSpace
+    variances: Floats = field(repr=False)
+
+    @cached_property
+    def rows(self) -> Floats:
+        """L: a row for each impossible cell, table after table."""
+        rows = []
+        for table, cells in self.space.impossible.items():
+            shape = self.space.schema.grid.shape_of(self.space.views[table])
+            for cell in cells:
+                unit = np.zeros(math.prod(shape))
+                unit[cell] = 1.0
+                rows.append(self.space.combination({table: unit.reshape(shape)}))
+        return np.array(rows).reshape(len(rows), *self.space.shape)
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        """G⁺, the pseudo-inverse of the covariances of the errors at impossible cells."""
+        covariance = (self.rows * self.variances) @ self.rows.T
+        return np.asarray(np.linalg.pinv(covariance, rcond=_FIXED, hermitian=True))
+
+    def _at_impossible(self, tables: list[Floats]) -> Floats:
+        """The values of tables at the impossible cells, in the order of the rows."""
+        parts = [tables[table].ravel()[cells] for table, cells in self.space.impossible.items()]
+        return np.concatenate(parts)
+
+    def vector(self, values: ArrayLike) -> Floats:
+        """Return a vector whose tables are zero at the impossible cells, as near to a given one as noise lets it be."""
+        vector = np.asarray(values, dtype=np.float64)
+        excess = self._at_impossible(self.space.estimates(vector))
+        return np.asarray(vector - self.variances * (self.rows.T @ (self._inverse @ excess)))
+
+    def estimates(self, values: ArrayLike) -> list[Floats]:
+        """Return every table put together from a vector, with zeros in the impossible cells."""
+        tables = self.space.estimates(self.vector(values))
+        for table, cells in self.space.impossible.items():
+            tables[table].ravel()[cells] = 0.0  # up to floating point they are
+        return tables
+
+    def weights(self, weights: Floats) -> Floats:
+        """Return the weights on the noise of sums of cells, from those before conditioning; a row a sum."""
+        common = (weights * self.variances) @ self.rows.T
+        return np.asarray(weights - (common @ self._inverse) @ self.rows)
+
+    def table_weights(self, table: int) -> Floats:
+        """Return the weights of every cell of one table on the noise: a row a cell that can be positive."""
+        view = self.space.views[table]
+        shape = self.space.schema.grid.shape_of(view)
+        rows = np.zeros((math.prod(shape), *self.space.shape))
+        for cell in self.space.possible_cells(table):
+            unit = np.zeros(math.prod(shape))
+            unit[cell] = 1.0
+            rows[cell] = self.weights(self.space.combination({table: unit.reshape(shape)})[None])[0]
+        return rows
+
+    def cell_variances(self, table: int) -> Floats:
+        """Return the variance of each cell of one table."""
+        shape = self.space.schema.grid.shape_of(self.space.views[table])
+        return np.asarray((self.table_weights(table) ** 2 @ self.variances).reshape(shape))
+
+    def half_widths(self, table: int, laws: list[CountNoise], which: NDArray[np.intp]) -> Floats:
+        """Return for each cell of one table how far it is off at most in 95% of all draws.
+
+        A sum of numbers that are normal but for a distance d each is normal but for ``Σ |w| d``. Where that is not
+        close, the law of the sum itself is used, or, where the terms are too many, a bound of its tails.
+
+        Parameters
+        ----------
+        table
+            The number of the table.
+        laws, which
+            The distributions of the noise, and for each entry of the vector the number of its own.
+        """
+        rows = self.table_weights(table)
+        rows[np.abs(rows) * self.space.scales < 1e-12] = 0.0
+        moments = [law.near_normal or (law.variance, math.inf) for law in laws]
+        variance = rows**2 @ np.array([moment[0] for moment in moments])[which]
+        reach = np.array([moment[1] for moment in moments])[which]
+        distance = np.where(rows != 0, np.abs(rows) * reach, 0.0).sum(axis=1)
+        normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * np.sqrt(variance)
+        widths = np.where(variance > 0, np.minimum(normal + distance, _TAIL * np.sqrt(rows**2 @ self.variances)), 0.0)
+        wide = np.flatnonzero((variance > 0) & ~(distance <= _NEAR * np.sqrt(variance)))
+        if int((rows[wide] != 0).sum()) <= _MOST_TERMS:
+            sums = [_terms(rows[cell], laws, which) for cell in wide]
+            widths[wide] = half_widths(sums)
+        return widths.reshape(self.space.schema.grid.shape_of(self.space.views[table]))
+
+
+def _terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> list[Weighted]:
+    """The terms of one sum: weights to twelve digits, those of one law and size together."""
+    counts: dict[tuple[int, int], int] = {}
+    for entry in np.flatnonzero(row):
+        key = int(which[entry]), round(abs(float(row[entry])) * _DIGITS)
+        counts[key] = counts.get(key, 0) + 1
+    return [Weighted(laws[law], Fraction(size, _DIGITS), count) for (law, size), count in counts.items() if size]
+
+
+def combined(space: ProductSpace, weights: Mapping[int, ArrayLike], given: Conditioning | None) -> Floats:
+    """Return the weights that a weighted sum of cells has on the noise in the entries of the vector."""
+    pulled = space.combination(weights)
+    return pulled if given is None else given.weights(pulled[None])[0]
