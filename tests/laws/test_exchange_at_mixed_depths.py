@@ -324,7 +324,7 @@ def test_what_exchanges_attain_is_the_cost_where_the_moves_are_listed() -> None:
         public = Dataspace.of(Table(schema, np.full(schema.shape, 3)), [Margin(*joint)])
         product = product_space(public, Exchange.of(public), [schema.names])
         for view, cost in product.cost.items():
-            bound = largest_residual(Blocks.of(public), view, 2)
+            bound = largest_residual(Blocks.of(public), view, 2, product._kept)
             assert bound <= float(cost) * (1 + 1e-9)
             costs, attained = costs + 1, attained + (bound > 0.999 * float(cost))
     assert costs >= 20

@@ -30,9 +30,10 @@ from semidp.core.progress import silent
 from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
-from semidp.core.tables.schema import Schema
+from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.fitting.problem import Infeasible
-from semidp.mechanisms.residuals import Objective, ResidualMechanism
+from semidp.mechanisms.placement import Objective
+from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.pipeline import calibrate, prepare
 from semidp.publishing.rechecking.recheck import disagreements
@@ -568,28 +569,48 @@ def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(com
     assert 0.85 < measured <= 1
 
 
-def test_where_no_proof_covers_them_together_tables_are_measured_one_by_one_and_said_to_be(tmp_path):
-    from semidp.core.tables.schema import StructuralZero
-
-    asked = plan(Budget.zcdp(1), structural_zeros=[StructuralZero.of({"sex": "f", "age": "y"})])
+def with_holes():
+    """A plan with a structural zero, one with an empty cell of a joint margin, and data for each."""
+    zeros = plan(Budget.zcdp(1), structural_zeros=[StructuralZero.of({"sex": "f", "age": "y"})])
     data = people()
     data["sex"] = ["m" if age == "y" else sex for sex, age in zip(data["sex"], data["age"], strict=True)]
-    zeros = run(asked, data)
     pairs = zip(people()["sex"], people()["region"], strict=True)
     empty = {**people(), "sex": ["f" if region == "n" else sex for sex, region in pairs]}
-    holes = run(evolve(plan(), invariants=[Margin("sex", "region")]), empty)
-    for done, reason in ((zeros, "structural zeros"), (holes, "a joint margin with empty cells")):
-        assert done.product is None
-        assert [table.name for table in done.tables] == ["sex-age", "age-region"]
-        assert any("one by one" in said and reason in said for said in done.scope.warnings)
-        done.save(tmp_path / reason)
-        loaded = Release.load(tmp_path / reason)
-        assert disagreements(loaded, json.loads((tmp_path / reason / "release.json").read_text())) == ()
-        assert "one by one" in (tmp_path / reason / "report.html").read_text()
-    assert zeros.guarantee.tradeoff == Budget.zcdp(1).tradeoff()
-    assert zeros.tables[0].counts[0, 0] == 0
+    return {
+        "structural zeros": (zeros, data),
+        "a joint margin": (evolve(plan(), invariants=[Margin("sex", "region")]), empty),
+    }
+
+
+@pytest.mark.parametrize("name", ["structural zeros", "a joint margin"])
+def test_tables_with_impossible_cells_share_a_budget_and_agree(tmp_path, name):
+    asked, data = with_holes()[name]
+    done = run(asked, data)
+    assert done.product is not None
+    assert not any("one by one" in said for said in done.scope.warnings)
+    first, second = done.product.tables
+    np.testing.assert_allclose(first.estimate.sum(axis=0), second.estimate.sum(axis=1), atol=1e-6)
+    assert (first.counts.sum(axis=0) == second.counts.sum(axis=1)).all()
+    if name == "structural zeros":
+        assert first.estimate[0, 0] == first.counts[0, 0] == first.standard_errors[0, 0] == 0
+    done.save(tmp_path / "release")
+    loaded = Release.load(tmp_path / "release")
+    assert disagreements(loaded, json.loads((tmp_path / "release" / "release.json").read_text())) == ()
+
+
+def test_tables_with_too_many_impossible_cells_are_measured_one_by_one_and_said_to_be(tmp_path, monkeypatch):
+    from semidp.queries import products
+
+    monkeypatch.setattr(products, "_MOST_CONDITIONED", 1)
+    asked, data = with_holes()["structural zeros"]
+    done = run(asked, data)
+    assert done.product is None
+    assert [table.name for table in done.tables] == ["sex-age", "age-region"]
+    assert any("one by one" in said and "impossible cells" in said for said in done.scope.warnings)
+    assert done.guarantee.tradeoff == Budget.zcdp(1).tradeoff()
+    assert done.tables[0].counts[0, 0] == 0
     with pytest.raises(Refused, match="a budget of its own"):
-        asked.product.space(zeros.scope)
+        asked.product.space(done.scope)
 
 
 def test_what_a_product_states_is_computed_again():

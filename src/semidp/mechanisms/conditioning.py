@@ -22,6 +22,7 @@ from semidp.noise.sums import LEVEL, Weighted, half_widths
 from semidp.queries.products import ProductSpace
 
 _FIXED = 1e-9  # of the largest: directions in which totals fix the impossible cells already
+_NOTHING = 1e-11  # a weight that floating point has left where there is none
 _NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
 _MOST_TERMS = 400_000  # weights of sums whose own laws are computed
 _DIGITS = 2**40  # to which weights are rounded
@@ -86,7 +87,9 @@ class Conditioning:
     def weights(self, weights: Floats) -> Floats:
         """Return the weights on the noise of sums of cells, from those before conditioning; a row a sum."""
         common = (weights * self.variances) @ self.rows.T
-        return np.asarray(weights - (common @ self._inverse) @ self.rows)
+        conditioned = np.asarray(weights - (common @ self._inverse) @ self.rows)
+        conditioned[np.abs(conditioned) * self.space.scales < _NOTHING] = 0.0
+        return conditioned
 
     def table_weights(self, table: int) -> Floats:
         """Return the weights of every cell of one table on the noise: a row a cell that can be positive."""
@@ -118,7 +121,6 @@ class Conditioning:
             The distributions of the noise, and for each entry of the vector the number of its own.
         """
         rows = self.table_weights(table)
-        rows[np.abs(rows) * self.space.scales < 1e-12] = 0.0
         moments = [law.near_normal or (law.variance, math.inf) for law in laws]
         variance = rows**2 @ np.array([moment[0] for moment in moments])[which]
         reach = np.array([moment[1] for moment in moments])[which]

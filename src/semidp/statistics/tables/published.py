@@ -363,7 +363,7 @@ def interval_ends(
     """
     low = np.floor((estimate - half_widths) * _DIGITS + _SLACK) / _DIGITS
     high = np.ceil((estimate + half_widths) * _DIGITS - _SLACK) / _DIGITS
-    return low, high
+    return low + 0.0, high + 0.0  # no zero has a sign
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
