@@ -193,12 +193,36 @@ class ProductSpace(QuerySpace):
         return self.scales.shape
 
     def query(self) -> dict[str, Any]:
-        """Return the features of each table, and a digest of the levels that can hold a record.
+        """Return the features of each table, and a digest of those of their levels that can hold a record.
 
-        Residuals are centred over those levels, so that the query is another where they are others.
+        Residuals are centred over those levels, so that the query is another where they are others. Features that no
+        table uses do not matter.
         """
-        held = hashlib.sha256(b"".join(np.packbits(kept).tobytes() for kept in self._kept)).hexdigest()
-        return {"kind": "product", "tables": [list(self.schema.named(view)) for view in self.views], "levels": held}
+        digest = hashlib.sha256()
+        for axis in named(join(*self.views)):
+            kept = self._kept[axis]
+            names = "\0".join(self.schema.features[axis].names)
+            digest.update(f"{names}\0{len(kept)}\0".encode())
+            digest.update(np.packbits(kept).tobytes())
+        return {**self._tables, "levels": digest.hexdigest()}
+
+    def answers(self, query: Mapping[str, Any]) -> bool:
+        """Whether a recorded query is this one: records of earlier versions have a digest of all features.
+
+        >>> from semidp.core.spaces.dataspace import Margin
+        >>> from semidp.core.tables.features import Feature
+        >>> table = Table(Schema([Feature("sex", "fm"), Feature("age", "yo")]), [[3, 2], [1, 4]])
+        >>> space = product_space(Dataspace.of(table, []), Adjacency(1), [["sex", "age"]])
+        >>> space.answers(space.query()), space.answers({**space.query(), "levels": ""})
+        (True, False)
+        """
+        every = hashlib.sha256(b"".join(np.packbits(kept).tobytes() for kept in self._kept))
+        return query in (self.query(), {**self._tables, "levels": every.hexdigest()})
+
+    @property
+    def _tables(self) -> dict[str, Any]:
+        """The tables of a query."""
+        return {"kind": "product", "tables": [list(self.schema.named(view)) for view in self.views]}
 
     def trim(self, values: NDArray[np.generic], view: View) -> NDArray[np.generic]:
         """Cut a table at a view down to the nodes that can hold a record."""

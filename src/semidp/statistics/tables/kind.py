@@ -29,7 +29,7 @@ def _table_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjac
 
 def _product_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
     space = product_space(dataspace, adjacency, query["tables"])
-    if space.query() != query:
+    if not space.answers(query):
         raise Refused("other levels can hold a record here, over which residuals are centred otherwise")
     return space
 
