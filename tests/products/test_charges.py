@@ -128,10 +128,10 @@ def test_a_record_of_an_earlier_version_is_still_read():
 def test_one_ledger_holds_a_product_and_a_table_of_other_features(tmp_path):
     people = {"sex": [*"ffmmfm"], "age": [*"yoyoyo"], "ill": [*"nnjnjn"], "ward": [*"aabbab"]}
     book = Ledger.create(tmp_path / "book.json", Budget.zcdp(50))
-    pair = ProductRequest([TableRequest(["sex", "age"]), TableRequest(["age"])], Budget.gdp(1))
-    run(Plan(invariants=["sex"], features=SCHEMA.features[:2], product=pair), people, ledger=book)
+    pair = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age"])], Budget.gdp(1))
+    run(Plan([pair], invariants=["sex"], features=SCHEMA.features[:2]), people, ledger=book)
     ward = Feature("ward", "ab")
-    other = TableRequest(["ill", "ward"], Budget.gdp(1))
+    other = TablesRequest([TableRequest(["ill", "ward"])], Budget.gdp(1))
     run(Plan([other], invariants=["ill"], features=[SCHEMA.features[2], ward]), people, ledger=book)
     charges = book.account().charges
     assert len(charges) == 2

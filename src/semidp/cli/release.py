@@ -26,8 +26,10 @@ from semidp.cli._output import (
     told_of,
 )
 from semidp.core.exact import plain
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.mechanisms.selection import NAMES
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.selection import NAMES, with_exact_claim
 from semidp.output.cells import Form, form_named
 from semidp.output.files import check_place, discard_unfinished, document_at, is_unfinished, new_folder
 from semidp.publishing.needs import Needs, declared_needs, memory_from, needs_of, part_needs, size_text
@@ -70,6 +72,7 @@ def release(
     ),
     plan: Path | None = option("A plan (TOML or JSON), instead of --table and --invariant."),
     mechanism: str = option(f"How to draw the noise: auto, {', '.join(NAMES)}.", "NAME", default="auto"),
+    claim: o.Text = option("Use only mechanisms whose claim holds for the numbers that are drawn: exact.", "exact"),
     fit: str = option(
         "Publish the measurements as whole numbers, as real ones (both with the exact totals), or as they are.",
         "integer|real|none",
@@ -116,6 +119,7 @@ def release(
         *astuple(asking),
         base != Plan(),
         mechanism != "auto",
+        claim,
         fit != "integer",
     )
     if plan is None:
@@ -136,7 +140,7 @@ def release(
             fit=fit,
             asking=asking,
         )
-        wanted = o.with_targets(wanted, target_error)
+        wanted = evolve(o.with_targets(wanted, target_error), claim=claim)
     elif any(beside):
         raise InputError(
             "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
@@ -423,10 +427,22 @@ def _rehearse(asked: Plan, found: Prepared | Whole, takes: Needs, printing: o.Pr
 
 def _uses(prepared: Prepared, seen: Outlook) -> list[tuple[str, str]]:
     """Say what noise each request would have."""
-    rows = []
+    rows, instead = [], []
     for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
         rows += [("would use", line) for line in request.noise_lines(mechanism, foreseen)]
-    return rows
+        if mechanism.claim != "exact" and request.budget is not None:
+            instead.append(("otherwise", _exact_instead(mechanism, request.budget)))
+    return [*rows, *instead]
+
+
+def _exact_instead(mechanism: Mechanism, budget: Budget) -> str:
+    """Say what the best mechanism with an exact claim would cost."""
+    exact = with_exact_claim(mechanism, budget)
+    share = exact.expected_l2 / mechanism.expected_l2 - 1
+    return (
+        f"with --claim exact: {exact.name}, expected distance of the whole table {exact.expected_l2:,.1f} "
+        f"({share:.0%} more); {mechanism.name} noise makes an ideal claim, whose proof is for real numbers"
+    )
 
 
 def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:

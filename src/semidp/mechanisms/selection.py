@@ -83,14 +83,24 @@ def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
     return found
 
 
-def choose(space: QuerySpace, budget: Budget) -> Mechanism:
+def choose(space: QuerySpace, budget: Budget, among: tuple[type[Mechanism], ...] = FOR_RELEASES) -> Mechanism:
     """Return the mechanism with the least expected loss, ``sqrt(E‖P·noise‖²)``, that satisfies a budget on a space.
+
+    Parameters
+    ----------
+    space, budget
+        What is measured, and what may be spent.
+    among
+        What is chosen from.
+
+    Examples
+    --------
 
     >>> from semidp.mechanisms.examples import two_way
     >>> choose(two_way()[0], Budget.gdp(1)).name
     'rounded gaussian'
     """
-    kinds = tuple(kind for kind in FOR_RELEASES if kind is not LatticeGaussianMechanism)
+    kinds = tuple(kind for kind in among if kind is not LatticeGaussianMechanism)
     found, refusals = _attempts(space, budget, kinds)
     if not found:
         raise refusals[0]
@@ -169,6 +179,39 @@ def table_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mech
     found = mechanism_for(space, budget, name)
     other = residual_plan(space, budget, found) if name == AUTO else None
     return found if other is None else other
+
+
+def with_exact_claim(mechanism: Mechanism, budget: Budget, name: str = AUTO) -> Mechanism:
+    """Return a mechanism if its claim is exact, else the best one with an exact claim; refuse one asked for by name.
+
+    A claim is exact if it holds for the numbers that the computer draws, and ideal if its proof is for real numbers.
+
+    Parameters
+    ----------
+    mechanism
+        What would be used.
+    budget
+        What may be spent.
+    name
+        The mechanism that was asked for.
+
+    Examples
+    --------
+    >>> from semidp.mechanisms.examples import two_way
+    >>> best = choose(two_way()[0], Budget.pure(1))
+    >>> best.claim, with_exact_claim(best, Budget.pure(1)).name
+    ('ideal', 'laplace')
+    """
+    if mechanism.claim == "exact":
+        return mechanism
+    if name != AUTO:
+        raise InputError(
+            f"the plan asks for exact claims, and {name} noise makes an ideal one: leave the mechanism out, or choose "
+            f"{' or '.join(EXACT_NAMES)}"
+        )
+    exact = tuple(kind for kind in FOR_RELEASES if kind.claim == "exact")
+    best = choose(mechanism.space, budget, exact)
+    return residual_plan(mechanism.space, budget, best) or best
 
 
 def calibrated(name: str, space: QuerySpace, budget: Budget) -> Mechanism:

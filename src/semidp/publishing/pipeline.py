@@ -21,6 +21,7 @@ from semidp.core.scope import Scope
 from semidp.core.tradeoff.base import Tradeoff
 from semidp.errors import InputError
 from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.selection import with_exact_claim
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.output.cells import Form
 from semidp.publishing.budgets import one_by_one, with_targets_met
@@ -150,8 +151,11 @@ def calibrate(
     _check(plan)
     mechanisms = []
     for request in plan.requests:
-        budget_of(request)
-        mechanisms.append(request.calibrate(space(request, scope)))
+        budget = budget_of(request)
+        mechanism = request.calibrate(space(request, scope))
+        if plan.claim is not None:
+            mechanism = with_exact_claim(mechanism, budget, request.mechanism)
+        mechanisms.append(mechanism)
     return Prepared(plan, scope, tuple(mechanisms), Guarantee.compose(*(found.guarantee for found in mechanisms)))
 
 

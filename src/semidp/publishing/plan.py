@@ -120,6 +120,12 @@ def _delta(value: Number) -> Fraction:
     return delta
 
 
+def _claim(value: Any) -> str | None:
+    if value not in (None, "exact"):
+        raise InputError(f'a plan may ask for the claim "exact", or leave it out, not {str(value)[:40]!r}')
+    return None if value is None else str(value)
+
+
 @frozen(slots=False, repr=False)
 class Plan:
     """What to publish exactly, what to publish with noise, and how the data are to be read.
@@ -144,6 +150,8 @@ class Plan:
         Read undeclared levels of unpublished features from the data; the report then says that this is a disclosure.
     report_delta
         The delta at which a guarantee without one is restated as (epsilon, delta).
+    claim
+        ``"exact"``: only mechanisms whose claim holds for the numbers that the computer draws; any unless given.
     nests
         Nested features whose levels are read from the data, by the names of their depths: under the same rule as
         other levels, an invariant publishes them or the report says that they are disclosed.
@@ -167,6 +175,7 @@ class Plan:
     levels_from_data: bool = field(default=False, converter=_levels_from_data)
     report_delta: Fraction = field(default=Fraction(1, 10**9), converter=_delta)
     nests: tuple[Nest, ...] = field(default=(), converter=_nests)
+    claim: str | None = field(default=None, converter=_claim)
 
     def __attrs_post_init__(self) -> None:
         declared = {name for feature in self.features for name in feature.names}
@@ -242,6 +251,7 @@ class Plan:
             "id": self.id,
             "levels_from_data": self.levels_from_data,
             "report_delta": plain(self.report_delta),
+            "claim": self.claim,
             **plan_entries(self.requests),
             "feature": [part.to_json() for part in self.chains],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
@@ -253,7 +263,7 @@ class Plan:
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
         from semidp.statistics.registry import plan_keys, requests_from
 
-        alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta"}
+        alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta", "claim"}
         lists = {"invariants", "feature", "structural_zero"}
         only_keys(value, {*alone, *lists, *plan_keys()}, "a plan")
         features, zeros, nests = declared(value, folder)

@@ -29,7 +29,7 @@ def compared(
     check = ResultCheck(
         findings, result.name, request, release.scope, mechanism, release.form, partition=release.partition
     )
-    _compare_noise(check, result)
+    _compare_noise(check, result, release.plan.claim is not None)
     said = findings.guarantee(result.guarantee.tradeoff, mechanism.tradeoff)
     if said is not None:
         check.wrong(f"{said} than its noise gives")
@@ -39,7 +39,7 @@ def compared(
     return result if stated is None else result.recheck(check, stated)
 
 
-def _compare_noise(check: ResultCheck, result: Published) -> None:
+def _compare_noise(check: ResultCheck, result: Published, exact_asked: bool) -> None:
     """Compare the law of the noise, its scale and its claim with what the plan and the budget give."""
     noise, mechanism, asked = result.noise, check.mechanism, check.request.mechanism
     if noise.mechanism != noise_name(mechanism):
@@ -49,5 +49,7 @@ def _compare_noise(check: ResultCheck, result: Published) -> None:
         check.wrong(f"{noise.mechanism} noise, and its plan asks for {asked}")
     if mechanism.has_one_scale and not noise.scale >= mechanism.scale * (1 - CLOSE):
         check.wrong(f"noise of scale {noise.scale:.6g}, and its budget needs {mechanism.scale:.6g}")
+    if noise.claim == "ideal" and exact_asked:
+        check.wrong("an ideal claim, and its plan asks for exact ones")
     if noise.claim != mechanism.claim:
         check.wrong(f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one")
