@@ -26,7 +26,8 @@ _CLOSE = 1e-3  # how near the program comes to its own lower bound
 _ROUNDS = 80
 _MOST_RESIDUALS = 400
 _MOST_WORK = 4_000_000_000  # values of combinations over all moves that the program asks for
-_MOST_AXES = 12  # features whose moves are searched for a lower bound
+_MOST_SEARCHED = 64  # residuals of a product for which a lower bound is looked for
+_MOST_AXES = 8  # features whose moves are searched for a lower bound
 _STARTS = 6  # of every search for a costly move
 
 
@@ -176,7 +177,7 @@ def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | 
         return None
     measured = space.measured
     axes = sorted({axis for view in measured for axis in named(view)})
-    if len(measured) > _MOST_RESIDUALS or len(axes) > _MOST_AXES:
+    if len(measured) > _MOST_SEARCHED or len(axes) > _MOST_AXES:
         return None
     families = space.costs.families(axes, join(*measured))
     if not families or not all(family.kept_margins for family in families):

@@ -82,7 +82,19 @@ def mechanism_lines(tables: Sequence[ErrorsOfTable], mechanism: ResidualMechanis
     first = f"{mechanism.name} for {what}, {mechanism.claim} claim"
     if mechanism.saved:
         first += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
-    return [first, *(table.line() for table in tables)]
+    return [first, *near_least(mechanism), *(table.line() for table in tables)]
+
+
+def near_least(mechanism: ResidualMechanism) -> list[str]:
+    """Say how near the noise comes to what no Gaussian noise can go below, where a lower bound is proved."""
+    above = mechanism.above_least
+    if above is None:
+        return []
+    share = math.ceil(max(above, 0.0) * 1000) / 1000
+    return [
+        f"total variance at most {share:.1%} above the least that any additive Gaussian noise with unbiased estimates "
+        "needs under this promise"
+    ]
 
 
 def together_words(tables: int) -> str:
@@ -165,6 +177,7 @@ def product_paragraphs(product: "PublishedProduct") -> list[str]:
             f"The exact joint sensitivity of all residuals saved {mechanism.saved:.0%} of the noise's variance against "
             "adding up their costs one by one."
         )
+    paragraphs += [f"The noise has a {sentence}." for sentence in near_least(mechanism)]
     whole = [table for table in product.tables if table.fitted.kind == "integer"]
     if whole:
         away = math.sqrt(sum(table.fitted.loss for table in whole))

@@ -23,6 +23,7 @@ from semidp.fitting.tables import fit_table
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.base import Measurement, Mechanism
 from semidp.mechanisms.branches import BranchNoise
+from semidp.mechanisms.placement import Objective, Workload
 from semidp.mechanisms.residuals import ResidualMechanism
 from semidp.output.cells import TABLE_NUMBERS, Columns, Form, Framed, StoredFiles, named_files
 from semidp.output.columns import Labels
@@ -279,7 +280,7 @@ class PublishedTable(CellTable, Published):
         residuals = None
         if entry["noise"]["mechanism"] == ResidualMechanism.name:
             space = product_space(scope.dataspace, scope.adjacency, [entry["features"]])
-            residuals = residuals_from_json(entry, space)
+            residuals = residuals_from_json(entry, space, Workload.of(space, None, Objective.total))
             measured = {"noisy_count": read_residuals(files, measurements, space)}
         else:
             measured = read_cells(files, measurements, schema)
@@ -409,7 +410,9 @@ def residual_faults(recorded: ResidualMechanism, needed: ResidualMechanism) -> I
         yield "it records less noise on some residual than its plan needs"
 
 
-def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> ResidualMechanism:
+def residuals_from_json(
+    entry: Mapping[str, Any], space: ProductSpace, workload: Workload | None = None
+) -> ResidualMechanism:
     """Read what `residuals_json` wrote; refuse residuals that are not those of the space."""
     squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in entry["residuals"]}
     if set(squares) != set(space.measured):
@@ -419,7 +422,7 @@ def residuals_from_json(entry: Mapping[str, Any], space: ProductSpace) -> Residu
         raise ValueError("the noise of residuals has a law")
     if not is_size(saved) or saved >= 1:
         raise ValueError("what the joint sensitivity saved is a part of the variance")
-    return ResidualMechanism(space, squares, positive(precision, "the precision"), law, saved)
+    return ResidualMechanism(space, squares, positive(precision, "the precision"), law, saved, workload)
 
 
 def residual_columns(mechanism: ResidualMechanism | BranchNoise, noisy: NDArray[np.int64]) -> Columns:
@@ -634,7 +637,8 @@ class PublishedProduct(Published):
     ) -> "PublishedProduct":
         """Read what `to_json` and `files` wrote."""
         space = request.residual_space(scope)
-        mechanism = residuals_from_json(entry, space)
+        weights = [float(table.weight) for table in request.tables]
+        mechanism = residuals_from_json(entry, space, Workload.of(space, weights, request.objective))
         noisy = read_residuals(files, MEASUREMENTS, space)
         alone = entry.get("one_by_one_l2")
         if alone is not None and not (isinstance(alone, (int, float)) and alone >= 0):
