@@ -610,7 +610,7 @@ def test_tables_with_too_many_impossible_cells_are_measured_one_by_one_and_said_
     assert done.guarantee.tradeoff == Budget.zcdp(1).tradeoff()
     assert done.tables[0].counts[0, 0] == 0
     with pytest.raises(Refused, match="a budget of its own"):
-        asked.product.space(done.scope)
+        asked.requests[0].space(done.scope)
 
 
 def test_what_a_product_states_is_computed_again():

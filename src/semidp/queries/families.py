@@ -187,7 +187,7 @@ class Family:
         """
         if not self.combinations:
             return 0.0, np.zeros(len(views))
-        table = _Values.of(self, views, tau)
+        table = _Arranged.of(self, views, tau)
         best, chosen = -math.inf, [0] * len(self.factors)
         for outer, values in table.values():
             place = int(values.argmax())
@@ -218,7 +218,7 @@ class Family:
 
         What is found is a move of the family, so that its cost is a lower bound of `most`.
         """
-        table = _Values.of(self, views, tau)
+        table = _Arranged.of(self, views, tau)
         best, squares = -math.inf, np.zeros(len(views))
         for _ in range(starts):
             chosen = [int(generator.integers(factor.options)) for factor in self.factors]
@@ -229,7 +229,7 @@ class Family:
 
 
 @dataclass(frozen=True, eq=False)
-class _Values:
+class _Arranged:
     """The τ of the residuals as an array with an axis a factor, and the matrices of the factors.
 
     A matrix has a row an option, a column for each way in which residuals name the features of
@@ -243,7 +243,7 @@ class _Values:
     outside: int
 
     @classmethod
-    def of(cls, family: Family, views: Sequence[View], tau: Floats) -> "_Values":
+    def of(cls, family: Family, views: Sequence[View], tau: Floats) -> "_Arranged":
         """Arrange the residuals for a family; the factor with most options comes last."""
         entries, weights = family._entries
         sizes = [factor.options for factor in family.factors]

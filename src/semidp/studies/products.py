@@ -52,8 +52,8 @@ def compute(settings: Settings = PAPER) -> Tidy:
         add("one by one, budget in the best parts", promise, False, sum(map(math.sqrt, parts)) ** 2)
         for joint in (False, True):
             mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=joint)
-            if not joint or mechanism.saved:
-                add("residuals" + (", joint sensitivity" if joint else ""), promise, joint, _total(mechanism))
+            way = "residuals, by their joint cost" if joint else "residuals, cost by cost"
+            add(way, promise, joint, _total(mechanism))
     return Tidy.of(rows)
 
 
@@ -93,8 +93,9 @@ def plot(table: Tidy) -> Figure:
 
 def _gains(table: Tidy) -> str:
     """Say which gain is at the same promise, and which is another promise."""
-    equal, best, ours = table.where(promise="ball", joint=False)["total_variance"]
-    other = table.where(promise="exchange", joint=False)["total_variance"][-1]
+    equal, best = table.where(promise="ball", joint=False)["total_variance"][:2]
+    (ours,) = table.where(promise="ball", joint=True)["total_variance"]
+    (other,) = table.where(promise="exchange", joint=True)["total_variance"]
     return (
         f"Same promise (ball): residuals need {best / ours:.1f} to {equal / ours:.1f} times less than one by one.\n"
         f"Another promise (exchange): {ours / other:.1f} times less again, and it promises less about groups."
