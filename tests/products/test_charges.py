@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -136,3 +137,18 @@ def test_one_ledger_holds_a_product_and_a_table_of_other_features(tmp_path):
     charges = book.account().charges
     assert len(charges) == 2
     assert all(charge.fixed is None for charge in charges)
+
+
+def test_a_guarantee_elsewhere_is_that_of_the_noise_that_was_drawn(tmp_path):
+    """Not of the noise that would be placed today: the closed form of an earlier version stays what it was."""
+    people = {"sex": [*"ffmmfm"], "age": [*"yoyoyo"], "ill": [*"nnjnjn"]}
+    asked = TablesRequest([TableRequest(names) for names in TABLES], Budget.gdp(1))
+    done = run(Plan([asked], invariants=["sex"], features=SCHEMA.features), people)
+    space = done.product.mechanism.space
+    earlier = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
+    assert earlier.sigma2 != done.product.mechanism.sigma2
+    old = replace(done, results=(replace(done.product, mechanism=earlier),))
+    assert old.mechanisms[0].sigma2 == earlier.sigma2
+    short = replace(earlier, sigma2={view: square / 2 for view, square in earlier.sigma2.items()})
+    with pytest.raises(Refused, match="less noise than its budget needs"):
+        _ = replace(done, results=(replace(done.product, mechanism=short),)).mechanisms

@@ -60,7 +60,8 @@ def claims_of_release(release: Release) -> tuple[Claim, ...]:
         faults = [*result.faults(mechanism)]
         if recorded.compare(mechanism.tradeoff) not in (Order.EQUAL, Order.WEAKER):
             faults.append("it claims more privacy for this table than its plan gives")
-        claims.append(Claim(request.name, request.features, mechanism, recorded, tuple(faults)))
+        drawn = result.drawn_by(mechanism) or mechanism
+        claims.append(Claim(request.name, request.features, drawn, recorded, tuple(faults)))
     one, *others = (result.guarantee for result in release.results)
     whole = one.compose(*others).tradeoff
     if release.guarantee.tradeoff.compare(whole) not in (Order.EQUAL, Order.WEAKER):

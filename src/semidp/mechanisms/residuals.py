@@ -43,7 +43,6 @@ _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals th
 _DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 _NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
 _WORTH = 1e-5  # the share of the variance from which on the joint cost is used
-_FAR = 0.25  # by how much the logarithms of σ² may differ in placements that are as good
 _MOST_COMPARED = 64  # tables that are compared with measuring each by itself
 _Law = DiscreteGaussian | RoundedGaussian
 _LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": RoundedGaussian}
@@ -157,16 +156,17 @@ class ResidualMechanism(Mechanism):
         """
         return _cost(self.space, self.sigma2)
 
-    def like(self, other: "ResidualMechanism") -> bool:
-        """Whether two placements of noise for the same tables are about as good, residual by residual and together.
+    def serves_like(self, other: "ResidualMechanism") -> bool:
+        """Whether the noise is placed about as well as another, or at least as the closed form of single costs would.
 
-        The convex program ends near its optimum, where another computer may end a little elsewhere.
+        The convex program ends near its optimum, where another computer may end a little elsewhere; earlier versions
+        had the closed form.
         """
-        squares = [(float(self.sigma2[view]), float(square)) for view, square in other.sigma2.items()]
-        if any(abs(math.log(one / two)) > _FAR for one, two in squares):
+        workload = other.workload or self.workload
+        if workload is None or set(self.sigma2) != set(other.sigma2):
             return False
-        workload = self.workload or other.workload
-        return workload is not None and workload.total(self.sigma2) <= (1 + _NEAR) * workload.total(other.sigma2)
+        plain = workload.total(closed_form(workload)) / float(other.precision) if other.sigma2 else 0.0
+        return workload.total(self.sigma2) <= (1 + _NEAR) * max(plain, workload.total(other.sigma2))
 
     @cached_property
     def above_least(self) -> float | None:

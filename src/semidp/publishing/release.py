@@ -44,7 +44,6 @@ from semidp.publishing.plan import Plan, Reading, margins_from
 from semidp.publishing.side_information import announced, check_about, guarantee_under, other_guarantee
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
-from semidp.statistics.findings import CLOSE
 from semidp.statistics.protocol import Published
 from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.registry import always_listed, kinds, result_readers
@@ -477,11 +476,11 @@ class Release:
 
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """How everything was measured, calibrated anew from the plan; refused where the release states less noise."""
+        """How everything was measured, from the plan and from what is stated; refused where less noise is stated."""
         found = []
         for request, result in zip(self.plan.requests, self.results, strict=True):
-            mechanism = result.recalibrated(request, self.scope)
-            if not result.noise.scale >= mechanism.scale * (1 - CLOSE):
+            mechanism = result.drawn_by(result.recalibrated(request, self.scope))
+            if mechanism is None:
                 raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
             found.append(mechanism)
         return tuple(found)

@@ -197,6 +197,13 @@ class Published:
         elif mechanism.has_one_scale and self.noise.scale < mechanism.scale * (1 - _SAME_SCALE):
             yield f"it records noise of scale {self.noise.scale:.6g}, but its plan needs {mechanism.scale:.6g}"
 
+    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+        """Return the mechanism whose noise was drawn; None where it states less noise than its budget needs.
+
+        `needed` is the mechanism of its budget. Noise that may be placed in several ways is what the result states.
+        """
+        return needed if self.noise.scale >= needed.scale * (1 - CLOSE) else None
+
     def stated_mechanism(self, check: "ResultCheck") -> Mechanism | None:
         """Return the mechanism with the noise that it states; None, and say why, where its budget gives another."""
         needed, stated = check.mechanism, self.noise.scale

@@ -41,6 +41,7 @@ from semidp.statistics.tables.published import (
     residual_faults,
     residuals_from_json,
     residuals_json,
+    within_claim,
 )
 from semidp.statistics.tables.request import TableRequest, TablesRequest, called_after
 
@@ -283,6 +284,10 @@ class PartitionedTables(Published):
     def recalibrated(self, request: Request, scope: Scope) -> ResidualMechanism:
         """Return the noise of its residuals, placed anew."""
         return self.request.residual_mechanism(self.request.residual_space(scope))
+
+    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+        """Return the noise of its residuals as it states it."""
+        return within_claim(self.mechanism)
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
         """Say where it records another mechanism, or less noise, than the one that its plan gives."""

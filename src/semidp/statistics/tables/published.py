@@ -227,6 +227,10 @@ class PublishedTable(CellTable, Published):
         product = product_space(scope.dataspace, scope.adjacency, [request.features])
         return ResidualMechanism.calibrate(product, budget_of(request))
 
+    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+        """Return the mechanism whose noise was drawn: on residuals as it states it."""
+        return super().drawn_by(needed) if self.residuals is None else within_claim(self.residuals)
+
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
         """Say where it records another mechanism, or less noise, than the one that its plan gives."""
         yield from super().faults(mechanism)
@@ -404,6 +408,11 @@ def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
     }
 
 
+def within_claim(recorded: ResidualMechanism) -> ResidualMechanism | None:
+    """Return recorded noise on residuals, if it costs no more than it claims; else None."""
+    return recorded if recorded.spent <= recorded.precision else None
+
+
 def residual_faults(recorded: ResidualMechanism, needed: ResidualMechanism) -> Iterator[str]:
     """Say where less noise is recorded than the claim needs: it may be placed otherwise than it would be today."""
     if recorded.spent > max(recorded.precision, needed.precision):
@@ -528,6 +537,10 @@ class PublishedProduct(Published):
     def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
         """Return the noise of its residuals, placed anew."""
         return request.calibrate(request.space(scope))
+
+    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+        """Return the noise of its residuals as it states it."""
+        return within_claim(self.mechanism)
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
         """Say where it records another mechanism, or less noise, than the one that its plan gives."""

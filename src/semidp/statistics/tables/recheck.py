@@ -43,7 +43,7 @@ def compare_residuals(
     # Noise may be placed in several ways, and another computer may end elsewhere: what it costs is compared.
     if stated.spent > stated.precision:
         check.wrong("less noise on a residual than its budget needs")
-    elif current and not same and not stated.like(needed):
+    elif current and not same and not stated.serves_like(needed):
         check.wrong("more noise on a residual than its budget gives")
     looser = not current and stated.precision < needed.precision
     if stated.law != needed.law or (stated.precision != needed.precision and not looser):
