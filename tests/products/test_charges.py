@@ -95,7 +95,7 @@ def test_what_cannot_be_recomputed_is_refused():
         recorded(record, public(Margin("sex"), Margin("ill"), counts=nobody), Ball(2))
     for damaged in ({"law": "residuals"}, {**record["noise"], "draw": "loud"}, {**record["noise"], "residuals": [3]}):
         with pytest.raises(InputError, match=r"damaged|discrete or rounded"):
-            recorded({**record, "noise": damaged}, public(Margin("sex")), Adjacency(2))
+            recorded({**record, "noise": damaged}, public(Margin("sex")), Ball(2))
 
 
 @pytest.mark.parametrize("a", [2, 3])
@@ -103,10 +103,10 @@ def test_a_product_is_recomputed_where_others_publish_a_feature_that_it_does_not
     """Recorded for sex and age; then the illness is exact as well: brute force over the datasets of all three."""
     few = np.array([[[1, 0], [0, 1]], [[0, 1], [1, 0]]])
     known = Dataspace.of(Table(Schema(SCHEMA.features[:2]), few.sum(axis=2)), [Margin("sex")])
-    space = product_space(known, Adjacency(2), [["sex", "age"], ["age"]])
+    space = product_space(known, Ball(2), [["sex", "age"], ["age"]])
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
     union = public(Margin("sex"), Margin("ill"), counts=few)
-    again = recorded(mechanism.record(), union, Adjacency(a))
+    again = recorded(mechanism.record(), union, Ball(a))
     worst = max(
         sum(squared((*view, 0), move) / float(square) for view, square in mechanism.sigma2.items())
         for move in moves(union, a)
@@ -117,13 +117,13 @@ def test_a_product_is_recomputed_where_others_publish_a_feature_that_it_does_not
 
 def test_a_record_of_an_earlier_version_is_still_read():
     """Its digest covers all features of its schema, in order."""
-    space = product_space(public(Margin("sex")), Adjacency(2), TABLES)
+    space = product_space(public(Margin("sex")), Ball(2), TABLES)
     record = ResidualMechanism.calibrate(space, Budget.gdp(1)).record()
     bits = b"".join(np.packbits(np.ones(len(feature.levels), dtype=bool)).tobytes() for feature in SCHEMA.features)
     earlier = {**record, "query": {**record["query"], "levels": hashlib.sha256(bits).hexdigest()}}
     assert earlier["query"]["levels"] != record["query"]["levels"]
-    again = recorded(earlier, public(Margin("sex")), Adjacency(2))
-    assert again.precision == recorded(record, public(Margin("sex")), Adjacency(2)).precision
+    again = recorded(earlier, public(Margin("sex")), Ball(2))
+    assert again.precision == recorded(record, public(Margin("sex")), Ball(2)).precision
 
 
 def test_one_ledger_holds_a_product_and_a_table_of_other_features(tmp_path):

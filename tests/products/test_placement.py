@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
@@ -22,7 +22,7 @@ def built(sizes, margins, exchange=False, order=2, records=6):
     schema = Schema([Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(sizes)])
     exact = [Margin(*(f"f{i}" for i in names)) for names in margins]
     public = Dataspace.of(Table(schema, np.full(sizes, records)), exact)
-    adjacency = Adjacency.exchange(public) if exchange else Adjacency(semi_adjacency(public).bound)
+    adjacency = Exchange.of(public) if exchange else Ball(semi_adjacency(public).bound)
     tables = [[f"f{i}" for i in chosen] for chosen in itertools.combinations(range(len(sizes)), order)]
     return product_space(public, adjacency, tables)
 
@@ -94,9 +94,9 @@ def test_no_lower_bound_is_stated_where_its_conditions_do_not_hold():
     uneven = Schema([Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")]), Feature("sex", "fm")])
     nested = Dataspace.of(Table(uneven, np.full((3, 2), 9)), [Margin("state")])
     spaces = [
-        product_space(few, Adjacency(2), [["f0", "f1"]]),
+        product_space(few, Ball(2), [["f0", "f1"]]),
         circle,
-        product_space(nested, Adjacency(2), [["county", "sex"]]),
+        product_space(nested, Ball(2), [["county", "sex"]]),
     ]
     for space in spaces:
         mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))

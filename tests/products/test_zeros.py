@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import Adjacency, semi_adjacency
+from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.exchange import Blocks
 from semidp.core.tables.counts import Table
@@ -59,7 +59,7 @@ def random_space(generator, exchange):
     if count == 3 and generator.random() < 0.4:
         tables.append(names)
     try:
-        adjacency = Adjacency.exchange(public) if exchange else Adjacency(semi_adjacency(public).bound)
+        adjacency = Exchange.of(public) if exchange else Ball(semi_adjacency(public).bound)
         if adjacency.a > 3:  # patterns of eight records take seconds
             return None
         space = product_space(public, adjacency, tables)
@@ -150,7 +150,7 @@ def families(margins, seed=3, records=400):
     schema = Schema([AGE, STATUS, SEX], (UNMARRIED,))
     table = people(records, seed, schema)
     public = Dataspace.of(table, [Margin(*names) for names in margins])
-    space = product_space(public, Adjacency(semi_adjacency(public).bound), PAIRS)
+    space = product_space(public, Ball(semi_adjacency(public).bound), PAIRS)
     return table, ResidualMechanism.calibrate(space, Budget.gdp(1))
 
 
@@ -217,7 +217,7 @@ def test_coarse_noise_keeps_its_intervals():
     """σ near 1, where the law itself is used: at least 95% of all draws lie inside, up to chance at 1e-6."""
     schema = Schema([AGE, STATUS], (UNMARRIED,))
     public = Dataspace.of(people(60, 1, schema), [Margin("age")])
-    space = product_space(public, Adjacency(semi_adjacency(public).bound), [["age", "status"]])
+    space = product_space(public, Ball(semi_adjacency(public).bound), [["age", "status"]])
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(6))
     draws = 4000
     zeros = np.zeros(space.shape)

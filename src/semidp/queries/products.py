@@ -209,10 +209,10 @@ class ProductSpace(QuerySpace):
     def answers(self, query: Mapping[str, Any]) -> bool:
         """Whether a recorded query is this one: records of earlier versions have a digest of all features.
 
-        >>> from semidp.core.spaces.dataspace import Margin
+        >>> from semidp.core.spaces.adjacency import Ball
         >>> from semidp.core.tables.features import Feature
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("age", "yo")]), [[3, 2], [1, 4]])
-        >>> space = product_space(Dataspace.of(table, []), Adjacency(1), [["sex", "age"]])
+        >>> space = product_space(Dataspace.of(table, []), Ball(1), [["sex", "age"]])
         >>> space.answers(space.query()), space.answers({**space.query(), "levels": ""})
         (True, False)
         """
