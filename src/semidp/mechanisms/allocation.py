@@ -140,7 +140,7 @@ def lower_bound(cuts: Floats, gains: Floats, weights: Floats) -> float:
     ``Σ v/τ · λ'Qτ / Σ λ``. Rounded down; 0 where no cut touches some residual.
 
     >>> lower_bound(np.array([[2.0, 8.0]]), np.array([1.0, 1.0]), np.array([1.0]))
-    17.99999999...
+    17.9999999...
     """
     if not (weights >= 0).all() or not weights.sum() > 0 or not (cuts.max(axis=0) > 0).all():
         return 0.0

@@ -63,6 +63,7 @@ class Conditioning:
     @cached_property
     def _inverse(self) -> Floats:
         """G⁺, the pseudo-inverse of the covariances of the errors at impossible cells."""
+        # whole families of cells may be fixed by totals, or one by the others: there is no inverse then
         covariance = (self.rows * self.variances) @ self.rows.T
         return np.asarray(np.linalg.pinv(covariance, rcond=_FIXED, hermitian=True))
 
@@ -121,6 +122,7 @@ class Conditioning:
             The distributions of the noise, and for each entry of the vector the number of its own.
         """
         rows = self.table_weights(table)
+        # laws that are no normal numbers moved a little have an infinite distance, and are looked at below
         moments = [law.near_normal or (law.variance, math.inf) for law in laws]
         variance = rows**2 @ np.array([moment[0] for moment in moments])[which]
         reach = np.array([moment[1] for moment in moments])[which]

@@ -139,6 +139,7 @@ def placed(workload: Workload) -> dict[View, float]:
 def _placed(workload: Workload) -> dict[View, float]:
     measured = workload.space.measured
     start = 1 / np.array(list(closed_form(workload).values()))
+    # every bound holds, so that the least of them may be used
     bounds = workload.space.costs.bounds(measured)
     costs = [bound.upper(start) for bound in bounds]
     best = start / min(costs)
@@ -154,6 +155,7 @@ def _placed(workload: Workload) -> dict[View, float]:
 
 def _solved(workload: Workload, bound: JointBound, start: Floats) -> Floats:
     """Return τ of the convex program under one bound, or the start scaled where it is too much work."""
+    # the program asks for the worst move of each residual first, and then once a round
     calls = len(start) + _ROUNDS
     cost = bound.worst(start)[0]
     too_long = len(start) > _MOST_RESIDUALS or bound.work * calls > _MOST_WORK
@@ -205,6 +207,7 @@ def _all_levels_alike(space: ProductSpace) -> bool:
     views = [margin.view for margin in dataspace.published]
     if space.schema.structural_zeros or (views and junction_order(views) is None):
         return False
+    # where fewer records have some published value, not every move of so many exists
     records = space.costs.a
     if isinstance(space.costs, ExchangeCosts):
         records = len(views) + 1

@@ -52,10 +52,12 @@ class Factor:
                 result = result * kernels[:, depth - 1]
         return result
 
-    def only(self, kept: Sequence[int]) -> "Factor":
-        """Return the factor with some of its options."""
-        rows = list(kept)
-        return Factor(self.places, tuple(kernels[rows] for kernels in self.kernels))
+    def names(self, views: Sequence[View]) -> list[View]:
+        """Return the depths at which each residual names the features of the factor."""
+        names = []
+        for view in views:
+            names.append(tuple(view[place] for place in self.places))
+        return names
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +115,8 @@ class Family:
         scale
             As for the family.
         """
-        tied = [margin for margin in margins if sum(depth > 0 for depth in margin) > 1]
+        # a margin of one feature is kept by the patterns of that feature already
+        tied = [margin for margin in margins if np.count_nonzero(margin) > 1]
         if tied and any(patterns(tree, move, first, True) is None for tree in trees):
             return cls._untied(Family.of(trees, move, [], first, scale))
         parts = _components(len(trees), tied)
@@ -155,9 +158,12 @@ class Family:
         rows, columns = np.triu_indices(size)
         weights = self.signs[rows] * self.signs[columns] * np.where(rows == columns, 1, 2)
         flat = rows * size + columns
-        stacked = [kernels[:, :, flat].reshape(-1, len(flat)) for factor in self.factors for kernels in factor.kernels]
-        columns_of = np.vstack(stacked)
-        _, chosen, group = np.unique(columns_of, axis=1, return_index=True, return_inverse=True)
+        stacked = []
+        for factor in self.factors:
+            for kernels in factor.kernels:
+                stacked.append(kernels[:, :, flat].reshape(-1, len(flat)))
+        # entries that are equal in every kernel are added up once: those of a record with itself, mostly
+        _, chosen, group = np.unique(np.vstack(stacked), axis=1, return_index=True, return_inverse=True)
         total = np.zeros(len(chosen))
         np.add.at(total, group.ravel(), weights)
         kept = total != 0
@@ -251,7 +257,7 @@ class _Arranged:
         matrices, positions, shape = [], [], []
         for number in sequence:
             factor = family.factors[number]
-            names = [tuple(view[place] for place in factor.places) for view in views]
+            names = factor.names(views)
             different = sorted(set(names))
             layers = [factor.product(depths)[:, entries] for depths in different]
             matrices.append(np.stack(layers, axis=1))
@@ -322,7 +328,7 @@ def fits(family: Family, views: Sequence[View], most: int = MOST_WORK) -> bool:
     """Whether the most costly move of a family is found within some work."""
     keys = 1
     for factor in family.factors:
-        keys *= len({tuple(view[place] for place in factor.places) for view in views})
+        keys *= len(set(factor.names(views)))
     return keys <= _MOST_KEYS and family.work <= most
 
 
@@ -340,7 +346,10 @@ def _components(features: int, margins: Sequence[View]) -> list[tuple[int, ...]]
     for margin in margins:
         joined = {group[place] for place, depth in enumerate(margin) if depth}
         group = [min(joined) if number in joined else number for number in group]
-    return [tuple(place for place in range(features) if group[place] == number) for number in sorted(set(group))]
+    members: dict[int, list[int]] = {}
+    for place in range(features):
+        members.setdefault(group[place], []).append(place)
+    return [tuple(places) for places in members.values()]
 
 
 def _most_alike(options: Sequence[tuple[Pattern, ...]]) -> tuple[int, set[int]]:
@@ -366,12 +375,17 @@ def _factors(
     reduced: tuple[int, set[int]],
 ) -> list[Factor]:
     """The factor of features that margins tie; one factor each where that has too many options."""
-    place, kept = reduced
-    numbers = [np.array([n for n in range(len(options[p])) if p != place or n in kept], dtype=np.intp) for p in part]
-    stacked = [_stacked(options[p]) for p in part]
+    in_order, representatives = reduced
+    numbers, stacked = [], []
+    for place in part:
+        every = sorted(representatives) if place == in_order else range(len(options[place]))
+        numbers.append(np.array(every, dtype=np.intp))
+        stacked.append(_stacked(options[place]))
     rows = _balanced(part, options, numbers, margins, signs) if len(part) > 1 else numbers[:1]
     if rows is None:
-        return [Factor((p,), (kernels[n],)) for p, kernels, n in zip(part, stacked, numbers, strict=True)]
+        # feature by feature there are more moves than the margins allow, which is safe
+        alone = zip(part, stacked, numbers, strict=True)
+        return [Factor((place,), (kernels[row],)) for place, kernels, row in alone]
     chosen = tuple(kernels[row] for kernels, row in zip(stacked, rows, strict=True))
     return [Factor(part, chosen)]
 
@@ -395,19 +409,30 @@ def _balanced(
         repeats = len(numbers[position])
         longer = [np.repeat(row, repeats) for row in rows]
         longer.append(np.tile(numbers[position], len(rows[0])))
-        # the first row is a placeholder; a margin is looked at once its last feature is there
-        complete = [
-            margin for margin in margins if margin[place] and not any(margin[later] for later in part[position + 1 :])
-        ]
         kept = np.ones(len(longer[0]), dtype=bool)
-        for margin in complete:
-            same: NDArray[np.bool_] | None = None
-            for row, earlier in zip(longer[1:], part, strict=False):
-                if margin[earlier]:
-                    nodes = np.stack([p.same[margin[earlier] - 1] for p in options[earlier]])[row]
-                    same = nodes if same is None else same & nodes
-            assert same is not None
-            kept &= ~((same @ signs).any(axis=1))
+        later = part[position + 1 :]
+        for margin in margins:
+            # a margin is looked at once its last feature is there
+            if margin[place] and not any(margin[other] for other in later):
+                same = _same_node(margin, part, options, longer[1:])
+                kept &= ~((same @ signs).any(axis=1))
+        # the first row is a placeholder, so that there is one before the first feature
         rows = [row[kept] for row in longer]
     chosen = rows[1:]
     return chosen if len(chosen[0]) <= _MOST_OPTIONS else None
+
+
+def _same_node(
+    margin: View,
+    part: tuple[int, ...],
+    options: Sequence[tuple[Pattern, ...]],
+    rows: Sequence[NDArray[np.intp]],
+) -> NDArray[np.bool_]:
+    """Which records share the node of a margin, for each combination of patterns: combination, record, record."""
+    records = len(options[part[0]][0].same[0])
+    same = np.ones((len(rows[0]), records, records), dtype=bool)
+    for row, place in zip(rows, part, strict=False):
+        if margin[place]:
+            nodes = np.stack([pattern.same[margin[place] - 1] for pattern in options[place]])
+            same &= nodes[row]
+    return same

@@ -96,10 +96,11 @@ class PatternMoves:
     def worst(self, tau: Floats) -> tuple[float, Floats]:
         """Return the largest cost of a move of any family, and its squares."""
         best, squares = 0.0, np.zeros(len(tau))
+        # a move belongs to one family: the worst of all is the worst of some family
         for family in self.families:
-            value, found = family.most(self.views, tau)
+            value, of_family = family.most(self.views, tau)
             if value > best:
-                best, squares = value, found
+                best, squares = value, of_family
         return best, squares
 
     def slack(self, tau: Floats) -> float:
@@ -140,6 +141,7 @@ class JointBound:
     def upper(self, tau: Floats) -> float:
         """Return a bound of the cost at τ that floating point has not made too small."""
         total = sum(min(group.values(tau)) for group in self.groups)
+        # the sum of the groups is rounded as well
         return total * (1 + (len(self.groups) + 4) * _ROUND)
 
     def settled(self, tau: Floats) -> "JointBound":
