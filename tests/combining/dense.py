@@ -86,7 +86,8 @@ def solve(measurements: Measurements) -> Dense:
     residual = np.concatenate([np.zeros(0), *values]) - np.concatenate([np.zeros((0, width)), *noisy]) @ start
     information = design.T @ (precision[:, None] * design)
     eigenvalues, vectors = np.linalg.eigh(information) if basis.shape[1] else (np.zeros(0), np.zeros((0, 0)))
-    kept = eigenvalues > RANK * eigenvalues.max(initial=0)
+    # Information that exact values leave nothing of is a rounding error beside the precisions.
+    kept = eigenvalues > RANK * precision.max(initial=0)
     inverse = (vectors[:, kept] / eigenvalues[kept]) @ vectors[:, kept].T
     mean = start + basis @ (inverse @ (design.T @ (precision * residual)))
     return Dense(mean, basis @ inverse @ basis.T, basis @ vectors[:, ~kept], rows_of)

@@ -144,7 +144,8 @@ def agree_numbers(pair, expected: tuple[float, float], scale: float, seen: Count
     assert abs(pair[1] - variance) <= 1e-9 * max(1.0, variance)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.few(6)
+@pytest.mark.parametrize("seed", range(30))
 def test_random_trees_agree_with_dense_least_squares(seed: int) -> None:
     rng = np.random.default_rng(3000 + seed)
     seen: Counter = Counter()
@@ -155,3 +156,49 @@ def test_random_trees_agree_with_dense_least_squares(seed: int) -> None:
     assert seen["trees"] == 100
     assert min(seen["cells determined"], seen["sums determined"]) > 300
     assert min(seen["cells not determined"], seen["sums not determined"], seen["sums exact"]) > 50
+
+
+def test_a_variance_that_is_one_percent_off_is_caught() -> None:
+    rng = np.random.default_rng(11)
+    caught = compared = 0
+    while compared < 40:
+        case = random_case(rng)
+        first = case.measurements.observed[0]
+        wrong = Observed(first.query, first.depth, first.values, first.variance * 1.01)
+        others = case.measurements.observed[1:]
+        measurements = case.measurements
+        off = Measurements(measurements.places, measurements.sizes, [wrong, *others], measurements.possible)
+        if not (np.isfinite(first.variance) & (first.variance > 0)).any():
+            continue
+        compared += 1
+        try:
+            compare(case, solve(off), rng, Counter())
+        except AssertionError:
+            caught += 1
+    # What exact values fix, and what nothing determines, does not depend on any variance.
+    assert caught > 15
+
+
+def test_exact_values_that_contradict_each_other_are_refused() -> None:
+    total = CellSums(("summed",))
+    whole, parts = Observed(total, 0, [[5.0]], 0.0), Observed(total, 1, [[2.0], [2.0]], 0.0)
+    with pytest.raises(InputError, match="exact values contradict each other"):
+        estimate(Measurements(Places([[0, 0]]), (2,), [whole, parts]))
+    impossible = {0: np.zeros((1, 1), dtype=bool)}
+    with pytest.raises(InputError, match="exact values contradict each other"):
+        estimate(Measurements(Places(), (2,), [whole], impossible))
+
+
+def test_measurements_that_do_not_fit_are_refused() -> None:
+    each = CellSums(("each",))
+    tree = Places([[0, 0]])
+    with pytest.raises(InputError, match="2 values at each of 2 nodes"):
+        Measurements(tree, (2,), [Observed(each, 1, [[1, 2]], 1.0)])
+    with pytest.raises(InputError, match="depth 4"):
+        Measurements(tree, (2,), [Observed(each, 4, [[1, 2]], 1.0)])
+    with pytest.raises(InputError, match="a variance is zero"):
+        Measurements(tree, (2,), [Observed(each, 0, [[1, 2]], -1.0)])
+    with pytest.raises(InputError, match="is not a number"):
+        Measurements(tree, (2,), [Observed(each, 0, [[1, np.nan]], 1.0)])
+    with pytest.raises(InputError, match="names a parent"):
+        Places([[0, 1]])

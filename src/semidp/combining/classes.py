@@ -111,7 +111,9 @@ class Classes:
                 if part.shape[axis] == size > 1:
                     finer[(*kind, True)] = part - total / size
             parts = finer
-        return {kind: part.reshape(*part.shape[:2], -1) for kind, part in parts.items()}
+        for kind, part in parts.items():
+            parts[kind] = part.reshape(*part.shape[:2], math.prod(part.shape[2:]))
+        return parts
 
     def join(self, parts: dict[Kind, Floats]) -> Floats:
         """Cells, of shape (nodes, *sizes), from the coordinates of every class."""
@@ -134,8 +136,7 @@ def right_side(observed: Observed, classes: Classes, values: Floats) -> dict[Kin
 
     `values` are arranged; a sum of n levels counts √n times, as ``Q'`` spreads it over them.
     """
-    scaled = values
-    parts = classes.split(scaled)
+    parts = classes.split(values)
     chosen = {}
     for kind, part in parts.items():
         factor = 1.0

@@ -198,7 +198,10 @@ class Estimate:
         order = [*self.classes.dense, *self.classes.plain]
         moved = np.moveaxis(cells, [1 + axis for axis in order], range(1, 1 + len(order)))
         arranged = moved.reshape(len(cells), self.classes.block, *self.classes.plain_sizes)
-        return self.classes.split(arranged)
+        parts = self.classes.split(arranged)
+        # Rounding errors of a class that the weights do not see must not look like weights.
+        least = 1e-13 * np.abs(cells).max(initial=0)
+        return {kind: np.where(np.abs(part) > least, part, 0.0) for kind, part in parts.items()}
 
     def _values(self, areas: Mapping[int, Share], weightings: dict[Kind, Floats], count: int) -> Floats:
         values = np.zeros((count, len(next(iter(weightings.values())))))
@@ -278,9 +281,7 @@ def _basis(weights: Floats) -> tuple[Floats, Floats]:
     """Orthonormal vectors that span what weightings see of the block, and their coefficients (weightings, q, columns)."""
     block = weights.shape[1]
     columns = np.moveaxis(weights, 1, 0).reshape(block, -1)
-    vectors, sizes, _ = np.linalg.svd(columns @ columns.T)
-    kept = sizes > 1e-20 * max(sizes[0], 1e-300)
-    kept &= sizes > 0
-    basis = vectors[:, kept]
+    vectors, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    basis = vectors[:, sizes > 1e-12 * sizes.max(initial=0)]
     coefficients: Any = np.einsum("bq,tbc->tqc", basis, weights)
     return basis, coefficients

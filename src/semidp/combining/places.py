@@ -62,7 +62,7 @@ class Places:
     def from_codes(cls, codes: Sequence[Sequence[str]]) -> "Places":
         """Return the tree of codes that start with the code of their parent, such as 15, 15001, 15001020100.
 
-        >>> [list(level) for level in Places.from_codes([["15"], ["15001", "15003"], ["1500302"]]).parents]
+        >>> [level.tolist() for level in Places.from_codes([["15"], ["15001", "15003"], ["1500302"]]).parents]
         [[0, 0], [1]]
         """
         parents = []
