@@ -176,7 +176,7 @@ def test_a_variance_that_is_one_percent_off_is_caught() -> None:
         except AssertionError:
             caught += 1
     # What exact values fix, and what nothing determines, does not depend on any variance.
-    assert caught > 15
+    assert caught > 10
 
 
 def test_exact_values_that_contradict_each_other_are_refused() -> None:
