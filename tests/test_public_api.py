@@ -66,6 +66,13 @@ SUBPACKAGES = {
         Assessment CellKeyAssessment LossMeasure Metric PerturbationTable PrivacyFunction Stratum StratumLoss Swap
         SwapAssessment SwapRule assess assess_cell_keys assess_swapping
     """,
+    "census": """
+        Areas CensusEstimates CensusTask StateFiles estimate_areas estimate_state groups read_areas read_state
+        write_estimates
+    """,
+    "combining": """
+        AreaSums CellSums Estimate Measurements Observed Places Share estimate
+    """,
     "grouped": """
         linear_regression logistic_regression means proportions quantiles sums
     """,

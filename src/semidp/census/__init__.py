@@ -1,6 +1,7 @@
 """The noisy measurement files of the 2020 Census: estimates for any area, with standard errors.
 
-`semidp census estimate` is the command. The format of the files is described in `semidp.census.layout`, and nowhere else.
+`semidp census estimate` is the command. The format of the files is described in
+`semidp.census.layout`, and nowhere else.
 """
 
 from semidp.census.areas import Areas, read_areas

@@ -1,8 +1,9 @@
 """Areas that somebody names: districts made of blocks, tracts or counties, read from a file of codes."""
 
 import csv
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,14 @@ _TABULATION = 16
 _COLUMNS = ("name", "geocode")
 
 
+Row = tuple[str, str, float]
+"""Name of an area, code of a place in it, weight."""
+
+
+def _rows(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(rows)
+
+
 @frozen
 class Areas:
     """Named areas, each a list of codes with weights.
@@ -31,7 +40,7 @@ class Areas:
     (('north', 'south'), ('15',))
     """
 
-    rows: tuple[tuple[str, str, float], ...] = field(converter=tuple)
+    rows: tuple[Row, ...] = field(converter=_rows)
 
     def __attrs_post_init__(self) -> None:
         if not self.rows:
@@ -128,7 +137,7 @@ def _state(code: str) -> str:
 
 def _refuse_overlap(name: str, codes: Sequence[str]) -> None:
     ordered = sorted(codes)
-    for first, second in zip(ordered[:-1], ordered[1:], strict=True):
+    for first, second in itertools.pairwise(ordered):
         if second.startswith(first):
             raise InputError(f"the area {name!r} names {second} twice: once by itself or as a part of {first}")
 

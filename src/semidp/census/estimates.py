@@ -9,9 +9,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,10 @@ from semidp.output.files import lasting_folder, replace_file
 KIND = "census estimates"
 SUMMARY, AREAS = "estimates.json", "areas.csv"
 HEADER = ("people", "estimate", "standard_error", "low", "high")
+
+
+def _levels(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(names)
 
 
 @frozen
@@ -53,7 +55,7 @@ class CensusTask:
 
     folder: str = field(converter=str)
     areas: Areas | None = None
-    levels: tuple[str, ...] = field(converter=tuple, default=())
+    levels: tuple[str, ...] = field(converter=_levels, default=())
     totals: Mapping[str, int] = field(factory=dict)
     level: float = 0.95
 
@@ -166,6 +168,10 @@ def _results(task: CensusTask, states: Sequence[str], jobs: int) -> Iterator[tup
         for state in states:
             yield state, _state_result(task, state)
         return
+    # Most runs need no pool, and `import semidp` none at all.
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
     with ProcessPoolExecutor(min(jobs, len(states)), mp_context=get_context("spawn")) as pool:
         tasks = [task] * len(states)
         yield from zip(states, pool.map(_state_result, tasks, states), strict=True)

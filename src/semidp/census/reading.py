@@ -92,10 +92,10 @@ def read_state(folder: str | Path, state: str, total: int | None = None) -> Stat
     parts = states_of(root).get(state)
     if parts is None:
         raise InputError(f"the files hold no state {state}; they hold {', '.join(states_of(root))}")
+    levels: list[_Level] = []
     with _reader() as connection:
-        levels = []
-        for level in LEVELS:
-            levels.append(_Level.read(connection, root, level, parts))
+        for name in LEVELS:
+            levels.append(_Level.read(connection, root, name, parts))
     codes = (np.array([state]), *(level.codes for level in levels))
     above = [[""], *(level.codes.tolist() for level in levels)]
     places = Places.from_codes(above)

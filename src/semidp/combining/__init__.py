@@ -4,7 +4,7 @@
 returns an `Estimate` that knows every cell of every place and the variance of every weighted sum.
 """
 
-from semidp.combining.estimate import AreaSums, Estimate, Share, estimate
+from semidp.combining.estimates import AreaSums, Estimate, Share, estimate
 from semidp.combining.measurements import CellSums, Measurements, Observed
 from semidp.combining.places import Places
 

@@ -121,7 +121,8 @@ def _posterior(spread: Floats, information: Floats) -> Floats:
     if not spread.any():
         return np.broadcast_to(spread, np.broadcast_shapes(spread.shape, information.shape))
     size = spread.shape[-1]
-    return symmetric(np.linalg.solve(np.eye(size) + spread @ information, spread))
+    posterior: Floats = np.asarray(np.linalg.solve(np.eye(size) + spread @ information, spread), dtype=float)
+    return symmetric(posterior)
 
 
 def _cleaned(spread: Floats, before: Floats) -> Floats:

@@ -8,7 +8,6 @@ attributes together make a dense block. Within a class one matrix of the size of
 import itertools
 import math
 from collections.abc import Iterator
-from functools import reduce
 
 import numpy as np
 from attrs import frozen
@@ -70,8 +69,10 @@ class Classes:
 
     def design(self, query: CellSums) -> Floats:
         """Matrix of a query on the block, of shape (values of the query, block)."""
-        matrices = [query.matrix(axis, self.sizes[axis]) for axis in self.dense]
-        return reduce(np.kron, matrices, np.ones((1, 1)))
+        design: Floats = np.ones((1, 1))
+        for axis in self.dense:
+            design = np.asarray(np.kron(design, query.matrix(axis, self.sizes[axis])), dtype=float)
+        return design
 
     def factor(self, query: CellSums, kind: Kind) -> float:
         """How much a query says of a class: 0 if nothing, n for a mean of n levels that it adds up."""

@@ -1,16 +1,16 @@
 """What was measured: sums of cells of places, each with a known variance.
 
-`CellSums` says which cells are added up, `Observed` holds what one query found at one depth, and `Measurements` all of it.
-Estimates from them are in `semidp.combining.estimate`.
+`CellSums` says which cells are added up, `Observed` holds what one query found at one depth, and `Measurements` all of
+it. Estimates from them are in `semidp.combining.estimates`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from attrs import field, frozen
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from semidp.combining.places import Places
 from semidp.errors import InputError
@@ -19,6 +19,13 @@ Floats = NDArray[np.float64]
 
 SUMMED, EACH, CONTRASTS = "summed", "each", "contrasts"
 """How a query treats an attribute: added up, level by level, or level by level minus the mean of all levels."""
+
+
+Treatment = str | tuple[int, ...]
+
+
+def _treatments(value: Iterable[Treatment]) -> tuple[Treatment, ...]:
+    return tuple(value)
 
 
 @frozen
@@ -36,7 +43,7 @@ class CellSums:
     (2, 2, 1)
     """
 
-    treatments: tuple[str | tuple[int, ...], ...] = field(converter=tuple)
+    treatments: tuple[Treatment, ...] = field(converter=_treatments)
 
     def __attrs_post_init__(self) -> None:
         for treatment in self.treatments:
@@ -92,6 +99,14 @@ class CellSums:
         return values
 
 
+def _values(value: ArrayLike) -> NDArray[Any]:
+    return np.asarray(value)
+
+
+def _variance(value: ArrayLike) -> Floats:
+    return np.asarray(value, dtype=float)
+
+
 @frozen(eq=False)
 class Observed:
     """What one query measured at one depth.
@@ -115,12 +130,20 @@ class Observed:
 
     query: CellSums
     depth: int
-    values: NDArray[Any] = field(converter=np.asarray)
-    variance: Floats = field(converter=lambda value: np.asarray(value, dtype=float))
+    values: NDArray[Any] = field(converter=_values)
+    variance: Floats = field(converter=_variance)
 
     def variances(self, nodes: int) -> Floats:
         """Variance at each node."""
         return np.broadcast_to(self.variance, (nodes,))
+
+
+def _sizes(value: Iterable[int]) -> tuple[int, ...]:
+    return tuple(value)
+
+
+def _several(value: Iterable[Observed]) -> tuple[Observed, ...]:
+    return tuple(value)
 
 
 @frozen(eq=False)
@@ -152,8 +175,8 @@ class Measurements:
     """
 
     places: Places
-    sizes: tuple[int, ...] = field(converter=tuple)
-    observed: tuple[Observed, ...] = field(converter=tuple)
+    sizes: tuple[int, ...] = field(converter=_sizes)
+    observed: tuple[Observed, ...] = field(converter=_several)
     possible: Mapping[int, NDArray[np.bool_]] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:

@@ -24,6 +24,10 @@ _ESTIMABLE = 1e-9
 """A weighted sum is estimable if no more than this part of its weights points where nothing is known."""
 
 
+Evidence = tuple[NDArray[np.bool_], dict[Kind, Floats]]
+"""Which values of a query say something of possible cells, and these values by class."""
+
+
 @frozen(eq=False)
 class Group:
     """Nodes of one depth that have the same possible cells and were measured with the same variances."""
@@ -34,7 +38,7 @@ class Group:
 
 
 @define(eq=False)
-class Family:
+class ChildSum:
     """What the children of the nodes of a group say of them, in one class.
 
     `inverse` is ``(Σ V)⁺`` on what is known; `unknown_inverse` that of the sum of the unknown projectors.
@@ -47,14 +51,14 @@ class Family:
 
 
 @define(eq=False)
-class Depth:
+class TreeDepth:
     """One depth of the tree: its groups, and for every class and group what is known."""
 
     groups: list[Group]
     group_of: Index
     place_of: Index
     beliefs: dict[Kind, list[Belief]] = field(factory=dict)
-    families: dict[Kind, list[Family | None]] = field(factory=dict)
+    families: dict[Kind, list[ChildSum | None]] = field(factory=dict)
 
     def located(self, nodes: Index) -> Iterator[tuple[int, Index]]:
         """Groups of some nodes: the number of each group, and where its nodes stand in `nodes`."""
@@ -89,7 +93,7 @@ def possible_cells(measurements: Measurements, classes: Classes) -> list[NDArray
     return masks
 
 
-def grouped(mask: NDArray[np.bool_], observed: Sequence[Observed]) -> Depth:
+def grouped(mask: NDArray[np.bool_], observed: Sequence[Observed]) -> TreeDepth:
     """Group the nodes of a depth by their possible cells and variances."""
     nodes = len(mask)
     columns = [one.variances(nodes) for one in observed]
@@ -106,13 +110,13 @@ def grouped(mask: NDArray[np.bool_], observed: Sequence[Observed]) -> Depth:
         members = order[starts[number] : starts[number + 1]]
         place_of[members] = np.arange(len(members))
         groups.append(Group(members, np.flatnonzero(mask[sample]), variances[sample]))
-    return Depth(groups, group_of, place_of)
+    return TreeDepth(groups, group_of, place_of)
 
 
-def upward(measurements: Measurements, classes: Classes) -> list[Depth]:
+def upward(measurements: Measurements, classes: Classes) -> list[TreeDepth]:
     """Pass up: what each node and everything below it say of the node."""
     masks = possible_cells(measurements, classes)
-    depths: list[Depth] = []
+    depths: list[TreeDepth] = []
     for depth, mask in enumerate(masks):
         depths.append(grouped(mask, measurements.at(depth)))
     for depth in reversed(measurements.places.depths):
@@ -139,11 +143,11 @@ def _evidence(
     values: Sequence[NDArray[np.generic]],
     designs: Sequence[Floats],
     classes: Classes,
-) -> list[tuple[NDArray[np.bool_], dict[Kind, Floats]]]:
+) -> list[Evidence]:
     """Values that say something of the possible cells of a group, by query and class."""
-    evidence = []
+    evidence: list[Evidence] = []
     for one, array, design, variance in zip(observed, values, designs, group.variances, strict=True):
-        rows = design[:, group.cells].any(axis=1)
+        rows = np.asarray(design[:, group.cells].any(axis=1))
         if np.isinf(variance):
             evidence.append((rows, {}))
             continue
@@ -158,8 +162,8 @@ def _evidence(
 def _own(
     group: Group,
     kind: Kind,
-    family: Family | None,
-    evidence: list[tuple[NDArray[np.bool_], dict[Kind, Floats]]],
+    family: ChildSum | None,
+    evidence: list[Evidence],
     observed: Sequence[Observed],
     designs: Sequence[Floats],
     classes: Classes,
@@ -193,8 +197,8 @@ def _own(
 
 
 def _families(
-    level: Depth, below: Depth | None, parents: Index | None, kind: Kind, classes: Classes
-) -> list[Family | None]:
+    level: TreeDepth, below: TreeDepth | None, parents: Index | None, kind: Kind, classes: Classes
+) -> list[ChildSum | None]:
     """Sum the beliefs of children for every group of a depth; None for groups without children."""
     if below is None or parents is None:
         return [None] * len(level.groups)
@@ -215,7 +219,7 @@ def _families(
         unknown = np.zeros_like(spread)
     if unknown is not None:
         unknown[children == 0] = np.eye(block)
-    families: list[Family | None] = []
+    families: list[ChildSum | None] = []
     for group in level.groups:
         chosen = np.ix_(group.nodes, group.cells, group.cells)
         part = None if unknown is None else unknown[chosen]
@@ -223,14 +227,14 @@ def _families(
     return families
 
 
-def _family(mean: Floats, spread: Floats, unknown: Floats | None) -> Family:
+def _family(mean: Floats, spread: Floats, unknown: Floats | None) -> ChildSum:
     if unknown is None or not unknown.any():
         inverse, _ = pseudo_inverse(spread, scale(spread))
-        return Family(Belief(mean, spread, None), inverse)
+        return ChildSum(Belief(mean, spread, None), inverse)
     unknown_inverse, covered = pseudo_inverse(unknown, np.ones(len(unknown)))
     visible = np.eye(spread.shape[-1]) - covered
     inverse, _ = pseudo_inverse(visible @ spread @ visible, scale(spread))
-    return Family(Belief(mean, spread, covered), inverse, unknown, unknown_inverse)
+    return ChildSum(Belief(mean, spread, covered), inverse, unknown, unknown_inverse)
 
 
 def add_by_parent(sums: Floats, parents: Index, parts: Floats, cells: tuple[Index, ...]) -> None:
@@ -246,7 +250,7 @@ def add_by_parent(sums: Floats, parents: Index, parts: Floats, cells: tuple[Inde
     sums[np.ix_(present, *cells)] += added
 
 
-def downward(depths: list[Depth], places: Places, classes: Classes) -> None:
+def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
     """Pass down: replace the mean of every node by its estimate from everything that was measured."""
     for depth in places.depths[1:]:
         above, level = depths[depth - 1], depths[depth]
@@ -262,7 +266,7 @@ def downward(depths: list[Depth], places: Places, classes: Classes) -> None:
                 level.beliefs[kind][number] = Belief(mean, belief.spread, belief.unknown)
 
 
-def _pushes(above: Depth, kind: Kind, classes: Classes) -> tuple[Floats, Floats]:
+def _pushes(above: TreeDepth, kind: Kind, classes: Classes) -> tuple[Floats, Floats]:
     """By how much the estimate of a parent differs from the sum of its children, over their covariance."""
     shape = (len(above.group_of), classes.block, classes.coordinates(kind))
     pushes = np.zeros(shape)
@@ -301,15 +305,14 @@ class Weights:
         keys = nodes * sums + owners
         order = np.argsort(keys, kind="stable")
         present, starts = np.unique(keys[order], return_index=True)
+        weights = weights[order]
         if len(present) < len(order):
-            weights = np.add.reduceat(weights[order], starts, axis=0)
-        else:
-            weights = weights[order]
+            weights = np.add.reduceat(weights, starts, axis=0)
         return Weights(present // sums, present % sums, weights)
 
 
 def covariances(
-    depths: list[Depth], places: Places, kind: Kind, given: dict[int, Weights], sums: int
+    depths: list[TreeDepth], places: Places, kind: Kind, given: dict[int, Weights], sums: int
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Covariance matrices (q × q) of weighted sums in one class, and whether each sum is estimable.
 
@@ -344,7 +347,7 @@ def _add(sums: Floats, owners: Index, parts: Floats) -> None:
     add_by_parent(sums, owners, parts, ())
 
 
-def _weighed(level: Depth, kind: Kind, carried: Weights) -> tuple[Floats, Floats | None]:
+def _weighed(level: TreeDepth, kind: Kind, carried: Weights) -> tuple[Floats, Floats | None]:
     """Covariances times weights, and unknown projectors times weights, for every entry."""
     spread = np.zeros_like(carried.weights)
     unknown: Floats | None = None
@@ -365,7 +368,7 @@ def _of(matrices: Floats, places: Index) -> Floats:
 
 
 def _passed(
-    above: Depth,
+    above: TreeDepth,
     kind: Kind,
     spread: Weights,
     unknown: Floats | None,

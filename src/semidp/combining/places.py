@@ -3,6 +3,7 @@
 Only the shape of the tree is here; what was measured in it is in `semidp.combining.measurements`.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -66,7 +67,7 @@ class Places:
         [[0, 0], [1]]
         """
         parents = []
-        for above, below in zip(codes[:-1], codes[1:], strict=True):
+        for above, below in itertools.pairwise(codes):
             number_of = {code: number for number, code in enumerate(above)}
             lengths = sorted({len(code) for code in above}, reverse=True)
             parents.append([_parent(code, number_of, lengths) for code in below])

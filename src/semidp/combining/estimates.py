@@ -1,7 +1,7 @@
 """The best linear unbiased estimate of everything, from everything that was measured.
 
-`estimate` runs the passes of `semidp.combining.passes` once; an `Estimate` then answers for any place, any cells and any
-weighted sum, each with its variance.
+`estimate` runs the passes of `semidp.combining.passes` once; an `Estimate` then answers for any place, any cells and
+any weighted sum, each with its variance.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.combining.classes import Classes, Kind
 from semidp.combining.measurements import Floats, Measurements
-from semidp.combining.passes import Depth, Weights, covariances, downward, upward
+from semidp.combining.passes import TreeDepth, Weights, covariances, downward, upward
 from semidp.combining.places import Index, Places
 from semidp.errors import InputError
 
@@ -22,8 +22,8 @@ from semidp.errors import InputError
 def estimate(measurements: Measurements) -> "Estimate":
     """Return the best linear unbiased estimate from independent measurements on a tree of places.
 
-    It minimises ``Σ (y - Qx)² / σ²`` over all tables that add up along the tree, have zeros where nothing is possible and
-    meet what is exact. One pass up and one down, linear in nodes × cells [ghazi2026bluedown]_.
+    It minimises ``Σ (y - Qx)² / σ²`` over all tables that add up along the tree, have zeros where nothing is possible
+    and meet what is exact. One pass up and one down, linear in nodes × cells (ghazi2026bluedown).
 
     Examples
     --------
@@ -47,6 +47,10 @@ def _one_each(value: ArrayLike) -> Floats:
     return np.asarray(value, dtype=float)
 
 
+def _numbers(value: ArrayLike) -> Index:
+    return np.asarray(value, dtype=np.int64)
+
+
 @frozen(eq=False)
 class Share:
     """Nodes that belong to areas, with weights: node `nodes[i]` counts `weights[i]` times in area `areas[i]`.
@@ -55,8 +59,8 @@ class Share:
     [1.0, 1.0]
     """
 
-    nodes: Index = field(converter=lambda value: np.asarray(value, dtype=np.int64))
-    areas: Index = field(converter=lambda value: np.asarray(value, dtype=np.int64))
+    nodes: Index = field(converter=_numbers)
+    areas: Index = field(converter=_numbers)
     weights: Floats = field(converter=_one_each, default=1.0)
 
     def __attrs_post_init__(self) -> None:
@@ -108,7 +112,7 @@ class Estimate:
 
     places: Places
     classes: Classes
-    depths: list[Depth] = field(repr=False)
+    depths: list[TreeDepth] = field(repr=False)
 
     def cells(self, depth: int, nodes: ArrayLike | None = None) -> Floats:
         """Estimates of all cells, of shape (nodes, *sizes); nan where nothing determines them."""
@@ -278,7 +282,7 @@ class Estimate:
 
 
 def _basis(weights: Floats) -> tuple[Floats, Floats]:
-    """Orthonormal vectors that span what weightings see of the block, and their coefficients (weightings, q, columns)."""
+    """Orthonormal vectors that span what weightings see of the block, and coefficients (weightings, q, columns)."""
     block = weights.shape[1]
     columns = np.moveaxis(weights, 1, 0).reshape(block, -1)
     vectors, sizes, _ = np.linalg.svd(columns, full_matrices=False)
