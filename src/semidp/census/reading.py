@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import define, frozen
 from numpy.typing import NDArray
 
 from semidp.census.layout import (
@@ -116,7 +116,7 @@ class _Level:
     """What the files of one level hold: queries by name, with one row for each place."""
 
     codes: NDArray[np.str_]
-    queries: Mapping[str, tuple[CellSums, NDArray[Any], NDArray[np.float64]]]
+    queries: Mapping[str, "_Query"]
     possible: NDArray[np.bool_]
 
     @classmethod
@@ -128,14 +128,30 @@ class _Level:
         codes = _codes(connection, [*measured, *exact])
         queries = {}
         for name, shape in _queries(connection, measured, "TRUE"):
-            queries[name] = _values(connection, measured, name, shape, codes)
+            queries[name] = _Query.empty(name, shape, len(codes))
         for name, shape in _queries(connection, exact, f"query_name = '{TOTAL}'"):
-            queries[name] = _values(connection, exact, name, shape, codes)
+            queries[name] = _Query.empty(name, shape, len(codes))
+        for file in (*measured, *exact):
+            _fill(connection, file, codes, queries)
         return cls(codes, queries, _possible(connection, exact, codes))
 
     def observed(self, depth: int) -> Iterator[Observed]:
-        for query, values, variances in self.queries.values():
-            yield Observed(query, depth, values, variances)
+        for query in self.queries.values():
+            yield Observed(query.sums, depth, query.values, query.variances)
+
+
+@define(eq=False)
+class _Query:
+    """One query of a level: values and variances at every place, the latter infinite where it was not measured."""
+
+    sums: CellSums
+    values: NDArray[Any]
+    variances: NDArray[np.float64]
+
+    @classmethod
+    def empty(cls, name: str, shape: tuple[int, ...], places: int) -> "_Query":
+        values = np.zeros((places, math.prod(shape)), dtype=np.int32)
+        return cls(_cell_sums(name, shape), values, np.full(places, np.inf))
 
 
 @contextlib.contextmanager
@@ -179,32 +195,35 @@ def _queries(connection: Any, files: list[str], condition: str) -> list[tuple[st
     return [(name, tuple(int(length) for length in shape)) for name, shape in rows]
 
 
-def _values(
-    connection: Any, files: list[str], name: str, shape: tuple[int, ...], codes: NDArray[np.str_]
-) -> tuple[CellSums, NDArray[Any], NDArray[np.float64]]:
-    """Query of a name, its values at every place, and their variances: infinite where it was not measured."""
-    query = _cell_sums(name, shape)
-    chosen = "FROM read_parquet(?) WHERE query_name = ? ORDER BY geocode"
-    text = f"SELECT geocode, variance, len(value) AS length {chosen}"
-    rows = connection.execute(text, [files, name]).fetchnumpy()
-    width = math.prod(shape)
-    if (rows["length"] != width).any():
-        raise DataError(f"a row of the query {name} has not as many values as its shape says")
-    unpacked = f"SELECT unnest(value) AS value FROM (SELECT value {chosen})"
-    numbers = connection.execute(unpacked, [files, name]).fetchnumpy()["value"]
-    if np.ma.is_masked(numbers) or np.ma.is_masked(rows["variance"]):
-        raise DataError(f"a value or a variance of the query {name} is missing")
-    at = np.searchsorted(codes, np.asarray(rows["geocode"].tolist(), dtype=np.str_))
-    if len(np.unique(at)) < len(at):
-        raise DataError(f"a place has the query {name} twice")
-    flat = np.asarray(numbers).reshape(-1, width)
-    if len(at) == len(codes):
-        return query, flat, np.asarray(rows["variance"], dtype=float)
-    values = np.zeros((len(codes), width), dtype=flat.dtype)
-    values[at] = flat
-    variances = np.full(len(codes), np.inf)
-    variances[at] = rows["variance"]
-    return query, values, variances
+def _fill(connection: Any, file: str, codes: NDArray[np.str_], queries: Mapping[str, _Query]) -> None:
+    """Read one file and put what it holds in its place. It is read once, whatever the order of its rows."""
+    light = "SELECT geocode, query_name, variance, len(value) AS length FROM read_parquet(?)"
+    rows = connection.execute(light, [file]).fetchnumpy()
+    numbers = connection.execute("SELECT unnest(value) AS value FROM read_parquet(?)", [file]).fetchnumpy()["value"]
+    if any(np.ma.is_masked(column) for column in (numbers, *rows.values())):
+        raise DataError("a noisy measurement file lacks a geocode, a name, a value or a variance somewhere")
+    places = np.searchsorted(codes, np.asarray(rows["geocode"].tolist(), dtype=np.str_))
+    names = np.asarray(rows["query_name"].tolist(), dtype=np.str_)
+    ends = np.cumsum(rows["length"])
+    for name, query in queries.items():
+        chosen = np.flatnonzero(names == name)
+        if not len(chosen):
+            continue
+        width = query.values.shape[1]
+        if (rows["length"][chosen] != width).any():
+            raise DataError(f"a row of the query {name} has not as many values as its shape says")
+        at = places[chosen]
+        if len(np.unique(at)) < len(at) or np.isfinite(query.variances[at]).any():
+            raise DataError(f"a place has the query {name} twice")
+        if not np.can_cast(numbers.dtype, query.values.dtype):
+            query.values = query.values.astype(np.result_type(query.values.dtype, numbers.dtype))
+        starts = ends[chosen] - width
+        if (np.diff(starts) == width).all():
+            # Rows of a query usually follow each other.
+            query.values[at] = numbers[starts[0] : ends[chosen[-1]]].reshape(-1, width)
+        else:
+            query.values[at] = numbers[starts[:, None] + np.arange(width)]
+        query.variances[at] = rows["variance"][chosen]
 
 
 def _cell_sums(name: str, shape: tuple[int, ...]) -> CellSums:

@@ -212,8 +212,10 @@ class Measurements:
             raise InputError("a variance is one number, or one for each node")
         if np.isnan(one.variance).any() or (one.variance < 0).any():
             raise InputError("a variance is zero (exact), positive, or infinite (not measured)")
+        if np.issubdtype(one.values.dtype, np.integer):
+            return
         measured = one.values[np.isfinite(one.variances(nodes))]
-        if not np.isfinite(measured.astype(float, copy=False)).all():
+        if not np.issubdtype(measured.dtype, np.floating) or not np.isfinite(measured).all():
             raise InputError(f"a value measured at depth {one.depth} is not a number")
 
     def _check_mask(self, depth: int, mask: NDArray[np.bool_]) -> None:
