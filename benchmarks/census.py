@@ -1,7 +1,7 @@
 """The Census's noisy measurement files: a state's time and memory, ten times its blocks, and coverage.
 
-The files are simulated from the real blocks of Hawaii (benchmarks/data), as `simulated/noisy_measurements.py` says. Each
-estimate runs in a process of its own, which reports its processor time and its peak memory. Districts follow no
+The files are simulated from the real blocks of Hawaii (benchmarks/data), as `simulated/noisy_measurements.py` says.
+Each estimate runs in a process of its own, which reports its processor time and its peak memory. Districts follow no
 boundary: blocks are dealt to 100 districts at random, and every district takes half of one block of another.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from simulated.noisy_measurements import people_of, read_blocks, write_files
+from simulated.noisy_measurements import SHAPES, people_of, query_values, read_blocks, variance_of, write_files
 
 HERE = Path(__file__).parent
 BLOCKS = HERE / "data" / "hawaii_blocks_2020.csv"
@@ -27,6 +27,8 @@ SLOWER = 1.5
 DISTRICTS, COPIES = 100, 10
 SEEDS = (15, 16, 17, 18)
 DEPTHS = {"blocks": 5, "block groups": 4, "tracts": 3}
+LEVELS = {"county": 2, "tract": 3, "block group": 4, "block": 5}
+PEOPLE = {"all": "everybody", "adults, all": "adults", "adults, asian": "adults, Asian, not Hispanic"}
 
 
 def run() -> Iterator[dict[str, Any]]:
@@ -109,6 +111,69 @@ def _held(sums: Any, truth: np.ndarray) -> float:
     return float(inside[noisy].mean())
 
 
+def errors(folder: Path, cells: np.ndarray) -> list[tuple[str, str, float, float, float]]:
+    """Standard errors before and after, and errors made, by level and group of people: root mean squares over places.
+
+    Before: of the one query at that level that says most of the group.
+    """
+    from semidp.census import estimate_state, groups
+    from semidp.combining import Share
+
+    _, answer = estimate_state(folder, "15")
+    rows = []
+    for level, depth in LEVELS.items():
+        for name, label in PEOPLE.items():
+            weights = groups()[name]
+            truth = np.tensordot(cells, weights, axes=4)
+            nodes = np.arange(answer.places.counts[depth])
+            totals = np.zeros(len(nodes))
+            np.add.at(totals, answer.places.ancestors(5, depth), truth)
+            sums = answer.sums({depth: Share(nodes, nodes)}, weights[None])
+            made = np.sqrt(np.mean((sums.values[:, 0] - totals) ** 2))
+            after = np.sqrt(sums.variances[:, 0].mean())
+            rows.append((level, label, before(level, weights), float(after), float(made)))
+    return rows
+
+
+def before(level: str, weights: np.ndarray) -> float:
+    """Least standard error of a group among the queries of a level, each by itself."""
+    variances = []
+    for query, shape in SHAPES.items():
+        variance = variance_of(level.replace(" ", "_").title(), query)
+        values = query_values(np.stack([weights, np.ones_like(weights)]), shape)
+        # A query says what a group has if it adds up cells that are all in it, or all outside.
+        whole = np.isin(values[0], (0.0, *np.unique(values[1]))) & ((values[0] == 0) | (values[0] == values[1]))
+        if variance is not None and whole.all():
+            variances.append(float(variance) * (values[0] > 0).sum())
+    return float(np.sqrt(min(variances)))
+
+
+def draw(rows: list[tuple[str, str, float, float, float]], path: Path) -> None:
+    """Draw standard errors before and after."""
+    from semidp.output.plots.style import BLUE, GREY, drawing, plain_numbers
+
+    levels = list(LEVELS)
+    with drawing(9.6, 3.6, columns=len(PEOPLE)) as (figure, axes):
+        for panel, label in zip(axes, PEOPLE.values(), strict=True):
+            chosen = [row for row in rows if row[1] == label]
+            lines = np.arange(len(levels))
+            for place, (_, _, old, new, _) in enumerate(chosen):
+                panel.plot([old, new], [place, place], color=GREY, linewidth=1, zorder=1)
+                panel.annotate(f"{old:.1f}", (old, place), (0, 7), textcoords="offset points", ha="center", fontsize=8)
+                panel.annotate(
+                    f"{new:.1f}", (new, place), (0, -13), textcoords="offset points", ha="center", fontsize=8
+                )
+            panel.scatter([row[2] for row in chosen], lines, color=GREY, label="one query alone", zorder=2)
+            panel.scatter([row[3] for row in chosen], lines, color=BLUE, label="everything together", zorder=2)
+            panel.set(xscale="log", xlim=(0.8, 150), title=label, xlabel="standard error, persons")
+            panel.set_yticks(lines, levels if panel is axes[0] else [""] * len(levels))
+            panel.set_ylim(len(levels) - 0.4, -0.6)
+            plain_numbers(panel.xaxis)
+        handles, names = axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=2)
+        figure.savefig(path, dpi=150)
+
+
 def multiply(folder: Path, target: Path, copies: int) -> None:
     """Copy the files with so many times the places below the state; only the codes differ."""
     import duckdb
@@ -138,16 +203,23 @@ def _most(name: str, ratio: float, target: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Estimate one folder and print what it took; or with --simulate write files to a folder."""
+    """Estimate one folder and print what it took; --simulate writes files to a folder; --figure draws errors."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--districts", type=Path)
     parser.add_argument("--simulate", type=Path)
+    parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
     if options.simulate is not None:
         cells, codes, possible = hawaii()
         write_files(options.simulate, codes, cells, possible, seed=SEEDS[0])
         write_districts(options.simulate / "districts.csv", codes)
+        return
+    if options.figure is not None:
+        rows = errors(options.folder, hawaii()[0])
+        draw(rows, options.figure)
+        for level, label, old, new, made in rows:
+            print(f"| {level} | {label} | {old:.1f} | {new:.1f} | {made:.1f} |")
         return
     from semidp.census import CensusTask, estimate_areas, estimate_state, read_areas
 

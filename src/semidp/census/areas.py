@@ -65,6 +65,7 @@ class Areas:
         """Places of one state that belong to the areas, by their depth in the tree of that state."""
         number_of = {name: number for number, name in enumerate(self.names)}
         blocks = state.blocks()
+        # In order of their codes, the blocks of a county or a tract follow each other.
         order = np.argsort(blocks, kind="stable")
         ordered = blocks[order]
         collected: dict[int, list[tuple[NDArray[np.int64], int, float]]] = {}
@@ -136,6 +137,7 @@ def _state(code: str) -> str:
 
 
 def _refuse_overlap(name: str, codes: Sequence[str]) -> None:
+    # In order, what starts with a code follows it.
     ordered = sorted(codes)
     for first, second in itertools.pairwise(ordered):
         if second.startswith(first):

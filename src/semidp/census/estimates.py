@@ -138,13 +138,16 @@ def write_estimates(
     states = task.states()
     with lasting_folder(out, resume=resume, force=force, ours=census_files, clear=_clear) as left:
         noted = left.noted().get("task")
-        if noted is None:
-            left.begin({"task": task.digest()})
-        elif noted != task.digest():
+        if noted is not None and noted != task.digest():
             raise InputError(f"the unfinished {out} is of other files, areas or levels: discard it, or ask the same")
+        # A state is finished once its file is there, which is written last.
         waiting = [state for state in states if not _partial(left.folder, state).exists()]
         finished = len(states) - len(waiting)
         for done, (state, (result, tables)) in enumerate(_results(task, waiting, jobs), 1):
+            if noted is None:
+                # From here on there is something to go on with.
+                noted = task.digest()
+                left.begin({"task": noted})
             for level, text in tables.items():
                 replace_file(left.folder / f".{level}-{state}.csv", text)
             replace_file(_partial(left.folder, state), json.dumps(result))
@@ -199,6 +202,7 @@ def _padded(answer: Estimate, shares: dict[int, Share], weights: NDArray[np.floa
     """Sums of all areas: zero, and exactly so, for those that have no place in this state."""
     values = np.zeros((areas, len(weights)))
     variances = np.zeros_like(values)
+    # The last areas of the file may have no place here.
     if shares:
         sums = answer.sums(shares, weights)
         values[: len(sums.values)] = sums.values
@@ -210,6 +214,7 @@ def _added(task: CensusTask, partial: Sequence[Mapping[str, Any]]) -> CensusEsti
     assert task.areas is not None
     values = np.sum([part["values"] for part in partial], axis=0)
     variances = np.sum([part["variances"] for part in partial], axis=0)
+    # A difference of areas may be negative, a count may not.
     whole = all(weight >= 0 for _, _, weight in task.areas.rows)
     return CensusEstimates(task.areas.names, tuple(groups()), AreaSums(values, variances), task.level, whole)
 

@@ -39,6 +39,7 @@ def _by_origin_and_race() -> Iterator[tuple[str, Floats]]:
     """Groups by Hispanic origin and race: weights of shape (origins, races)."""
     shape = SIZES[2:]
     yield "all", np.ones(shape)
+    # Hispanics may be of any race.
     hispanic = np.zeros(shape)
     hispanic[HISPANIC] = 1
     yield "hispanic", hispanic

@@ -98,6 +98,7 @@ def read_state(folder: str | Path, state: str, total: int | None = None) -> Stat
             levels.append(_Level.read(connection, root, name, parts))
     codes = (np.array([state]), *(level.codes for level in levels))
     above = [[""], *(level.codes.tolist() for level in levels)]
+    # The empty code starts every other: the state itself, above its parts.
     places = Places.from_codes(above)
     observed: list[Observed] = []
     possible = {}
@@ -174,7 +175,8 @@ def _files(root: Path, level: str, kind: str, parts: Sequence[str]) -> list[str]
     paths = []
     for part in parts:
         folder = root / f"{level}.parquet" / kind / f"State={part}"
-        paths += sorted(str(path) for path in folder.glob("*.parquet"))
+        present = [str(path) for path in folder.glob("*.parquet")]
+        paths += sorted(present)
     return paths
 
 
@@ -192,7 +194,7 @@ def _queries(connection: Any, files: list[str], condition: str) -> list[tuple[st
     names = [name for name, _ in rows]
     if len(names) != len(set(names)):
         raise DataError("a query of the noisy measurement files has two shapes")
-    return [(name, tuple(int(length) for length in shape)) for name, shape in rows]
+    return [(name, tuple(map(int, shape))) for name, shape in rows]
 
 
 def _fill(connection: Any, file: str, codes: NDArray[np.str_], queries: Mapping[str, _Query]) -> None:

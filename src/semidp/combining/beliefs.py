@@ -49,6 +49,7 @@ class Belief:
             spread = _posterior(self.spread, information)
             unknown = None
         else:
+            # What the measurements see of the unknown directions, they alone say.
             seen = self.unknown @ information @ self.unknown
             inverse, covered = pseudo_inverse(seen, scale(information))
             left = information - information @ inverse @ information
@@ -66,8 +67,9 @@ class Belief:
         """
         innovation = values - design @ self.mean
         gain = self._gain(design)
-        rest = np.eye(design.shape[1]) - gain @ design
-        spread = _cleaned(symmetric(rest @ self.spread @ transposed(rest)), scale(self.spread))
+        unmet = np.eye(design.shape[1]) - gain @ design
+        # The square keeps the matrix semidefinite, and exact directions at zero, in floating point.
+        spread = _cleaned(symmetric(unmet @ self.spread @ transposed(unmet)), scale(self.spread))
         unknown = None
         if self.unknown is not None:
             across = self.unknown @ design.T
@@ -83,6 +85,7 @@ class Belief:
         if self.unknown is None:
             inverse, _ = pseudo_inverse(design @ across, reference)
             return np.asarray(across @ inverse)
+        # Unknown directions take up all of the innovation that they can reach.
         free = self.unknown @ design.T
         free_inverse, covered = pseudo_inverse(design @ free, lengths)
         visible = np.eye(len(design)) - covered
@@ -118,6 +121,7 @@ def pseudo_inverse(matrices: Floats, reference: Floats) -> tuple[Floats, Floats]
 
 
 def _posterior(spread: Floats, information: Floats) -> Floats:
+    # Nothing can be learnt of what is exact already.
     if not spread.any():
         return np.broadcast_to(spread, np.broadcast_shapes(spread.shape, information.shape))
     size = spread.shape[-1]

@@ -107,6 +107,7 @@ class Classes:
             axis = 2 + place
             finer: dict[Kind, Floats] = {}
             for kind, part in parts.items():
+                # Mean and residual are orthogonal, so that neither says anything of the other.
                 total = part.sum(axis=axis, keepdims=True)
                 finer[(*kind, False)] = total / math.sqrt(size)
                 if part.shape[axis] == size > 1:
@@ -150,6 +151,7 @@ def right_side(observed: Observed, classes: Classes, values: Floats) -> dict[Kin
 
 
 def _is_plain(attribute: int, measurements: Measurements) -> bool:
+    # Unequal groups of levels mix means and residuals, and so do zeros.
     for one in measurements.observed:
         if not isinstance(one.query.treatments[attribute], str):
             return False

@@ -121,6 +121,7 @@ class Estimate:
         for kind in self.classes.kinds():
             parts[kind] = self._coordinates(depth, kind, chosen)
         cells = self.classes.join(parts)
+        # A number that nothing determines would look like an estimate.
         if self._anything_unknown(depth):
             cells = np.where(self._estimable(depth, chosen), cells, np.nan)
         return cells
@@ -167,12 +168,12 @@ class Estimate:
         value = variance = 0.0
         estimable = True
         for kind in self.classes.kinds():
-            given = {}
+            entries_at = {}
             for depth, parts in split.items():
                 nodes = np.arange(self.places.counts[depth])
-                given[depth] = Weights(nodes, np.zeros_like(nodes), parts[kind])
+                entries_at[depth] = Weights(nodes, np.zeros_like(nodes), parts[kind])
                 value += float((parts[kind] * self._coordinates(depth, kind, nodes)).sum())
-            matrix, determined = covariances(self.depths, self.places, kind, given, 1)
+            matrix, determined = covariances(self.depths, self.places, kind, entries_at, 1)
             variance += float(np.trace(matrix[0]))
             estimable &= bool(determined[0])
         if not estimable:
@@ -215,6 +216,7 @@ class Estimate:
             for number, entries in level.located(share.nodes):
                 cells = level.groups[number].cells
                 places = level.place_of[share.nodes[entries]]
+                # Classes are orthonormal: products of coordinates add up to those of cells.
                 for kind, weights in weightings.items():
                     means = level.beliefs[kind][number].mean[places]
                     of_node[entries] += np.tensordot(means, weights[:, cells], axes=([1, 2], [1, 2]))
@@ -232,27 +234,28 @@ class Estimate:
             basis, coefficients = _basis(weights)
             if not basis.shape[1]:
                 continue
-            given = {}
+            entries_at = {}
             for depth, share in areas.items():
                 entries = share.weights[:, None, None] * basis
-                given[depth] = Weights(share.nodes, share.areas, entries)
-            matrices, determined = covariances(self.depths, self.places, kind, given, count)
+                entries_at[depth] = Weights(share.nodes, share.areas, entries)
+            matrices, determined = covariances(self.depths, self.places, kind, entries_at, count)
             variances += np.einsum("tqc,aqr,trc->at", coefficients, matrices, coefficients, optimize=True)
             used = np.abs(coefficients).max(axis=(1, 2)) > 0
+            # The basis may span more than each weighting sees.
             if not determined.all() and basis.shape[1] > 1:
-                estimable &= self._each_estimable(given, kind, coefficients, count)
+                estimable &= self._each_estimable(entries_at, kind, coefficients, count)
             else:
                 estimable &= determined[:, None] | ~used
         return np.maximum(variances, 0.0), estimable
 
     def _each_estimable(
-        self, given: dict[int, Weights], kind: Kind, coefficients: Floats, count: int
+        self, entries_at: dict[int, Weights], kind: Kind, coefficients: Floats, count: int
     ) -> NDArray[np.bool_]:
         """Whether each weighting is estimable where not all that the basis spans is."""
         answers = []
         for one in coefficients:
             alone = {}
-            for depth, weights in given.items():
+            for depth, weights in entries_at.items():
                 alone[depth] = Weights(weights.nodes, weights.owners, weights.weights @ one)
             answers.append(covariances(self.depths, self.places, kind, alone, count)[1])
         return np.stack(answers, axis=1)
@@ -272,8 +275,8 @@ class Estimate:
             for cell in range(block):
                 unit = np.zeros((len(nodes), block, 1))
                 unit[:, cell] = 1
-                given = {depth: Weights(nodes, owners, unit)}
-                determined = covariances(self.depths, self.places, kind, given, len(nodes))[1]
+                entries_at = {depth: Weights(nodes, owners, unit)}
+                determined = covariances(self.depths, self.places, kind, entries_at, len(nodes))[1]
                 answers[:, cell] &= determined
         shape = [self.classes.sizes[axis] for axis in self.classes.dense]
         apart = answers.reshape(len(nodes), *shape, *[1] * len(self.classes.plain))

@@ -222,6 +222,6 @@ class Measurements:
         if depth not in self.places.depths or mask.dtype != np.bool_:
             raise InputError("possible cells are booleans for depths of the tree")
         lengths = (self.places.counts[depth], *self.sizes)
-        fits = [given in (1, full) for given, full in zip(mask.shape, lengths, strict=False)]
+        fits = [length in (1, full) for length, full in zip(mask.shape, lengths, strict=False)]
         if mask.ndim != len(lengths) or not all(fits):
             raise InputError(f"possible cells at depth {depth} have shape {lengths}, or 1 where nothing differs")

@@ -76,10 +76,10 @@ def possible_cells(measurements: Measurements, classes: Classes) -> list[NDArray
     masks: list[NDArray[np.bool_]] = []
     for depth, nodes in enumerate(places.counts):
         mask = np.ones((nodes, classes.block), dtype=bool)
-        given = measurements.possible.get(depth)
-        if given is not None:
+        declared = measurements.possible.get(depth)
+        if declared is not None:
             lengths = [classes.sizes[axis] for axis in classes.dense]
-            kept = given.reshape(len(given), *(given.shape[1 + axis] for axis in classes.dense))
+            kept = declared.reshape(len(declared), *(declared.shape[1 + axis] for axis in classes.dense))
             mask &= np.broadcast_to(kept, (nodes, *lengths)).reshape(nodes, -1)
         if depth:
             mask &= masks[-1][places.parents[depth - 1]]
@@ -98,6 +98,7 @@ def grouped(mask: NDArray[np.bool_], observed: Sequence[Observed]) -> TreeDepth:
     nodes = len(mask)
     columns = [one.variances(nodes) for one in observed]
     variances = np.stack(columns, axis=1) if columns else np.zeros((nodes, 0))
+    # Two nodes are alike if the bits of their masks and of their variances are.
     packed = np.packbits(mask, axis=1)
     keys = np.concatenate([packed, np.ascontiguousarray(variances).view(np.uint8)], axis=1)
     _, first, group_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -147,6 +148,7 @@ def _evidence(
     """Values that say something of the possible cells of a group, by query and class."""
     evidence: list[Evidence] = []
     for one, array, design, variance in zip(observed, values, designs, group.variances, strict=True):
+        # Rows that add up impossible cells alone hold nothing but noise.
         rows = np.asarray(design[:, group.cells].any(axis=1))
         if np.isinf(variance):
             evidence.append((rows, {}))
@@ -185,6 +187,7 @@ def _own(
         else:
             information += factor / variance * visible.T @ visible
             right += visible.T @ parts[kind] / variance
+    # Noisy values first: exact ones then hold whatever the noise said.
     if information.any():
         belief = belief.measured(information, right)
     if exact:
@@ -218,6 +221,7 @@ def _families(
     if unknown is None and not children.all():
         unknown = np.zeros_like(spread)
     if unknown is not None:
+        # Nothing is known from below of a node that has nothing below it.
         unknown[children == 0] = np.eye(block)
     families: list[ChildSum | None] = []
     for group in level.groups:
@@ -240,6 +244,7 @@ def _family(mean: Floats, spread: Floats, unknown: Floats | None) -> ChildSum:
 def add_by_parent(sums: Floats, parents: Index, parts: Floats, cells: tuple[Index, ...]) -> None:
     """Add parts to the sums of their parents, at some cells; parts of length 1 are those of every child."""
     if len(parts) == 1 and len(parents) > 1:
+        # Children that share a matrix are counted, not added one by one.
         present, children = np.unique(parents, return_counts=True)
         lengths = (-1,) + (1,) * (parts.ndim - 1)
         added = children.reshape(lengths) * parts
@@ -260,6 +265,7 @@ def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
             for number, group in enumerate(level.groups):
                 belief = level.beliefs[kind][number]
                 at = np.ix_(parents[group.nodes], group.cells)
+                # A child moves by its part of the covariance of all children.
                 mean = belief.mean + belief.spread @ pushes[at]
                 if belief.unknown is not None:
                     mean += belief.unknown @ free_pushes[at]
@@ -339,6 +345,7 @@ def covariances(
             _add(blind, carried.owners, free)
         if depth:
             above = Weights(places.parents[depth - 1][carried.nodes], carried.owners, spread)
+            # What the children know given their parent is done with; the rest is up to the parent.
             carried = _passed(depths[depth - 1], kind, above, unknown, total, blind, sums)
     return symmetric(total), blind <= _ESTIMABLE * np.maximum(seen, 1e-300)
 
@@ -388,6 +395,7 @@ def _passed(
         owners = joined.owners[entries]
         left = joined.weights[at]
         first = np.zeros_like(left)
+        # Weights on unknown directions must pass to the parent whole, or the sum is not estimable.
         if free is not None and family.unknown_inverse is not None and family.unknown_sum is not None:
             across = free.weights[at]
             first = family.unknown_inverse[places] @ across

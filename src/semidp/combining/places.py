@@ -69,6 +69,7 @@ class Places:
         parents = []
         for above, below in itertools.pairwise(codes):
             number_of = {code: number for number, code in enumerate(above)}
+            # Longer codes first: a place lies in the smallest one that its code starts with.
             lengths = sorted({len(code) for code in above}, reverse=True)
             parents.append([_parent(code, number_of, lengths) for code in below])
         return cls(parents, roots=len(codes[0]))
