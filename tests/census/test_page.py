@@ -1,4 +1,4 @@
-"""docs/noisy_measurements.md, executed on the simulated Hawaii: its commands, its Python, and what it says is printed."""
+"""docs/noisy_measurements.md, executed on the simulated Hawaii: its commands, its Python, and what it prints."""
 
 import shlex
 import subprocess
