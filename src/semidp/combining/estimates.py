@@ -4,7 +4,7 @@
 any weighted sum, each with its variance.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
 
@@ -125,6 +125,48 @@ class Estimate:
         if self._anything_unknown(depth):
             cells = np.where(self._estimable(depth, chosen), cells, np.nan)
         return cells
+
+    def margin(self, depth: int, attributes: Sequence[int]) -> AreaSums:
+        """Estimates and variances of a table of some attributes at every node, summed over all others.
+
+        Values and variances have the shape (nodes, sizes of the attributes in their usual order). A table may be
+        determined where the cells are not.
+
+        Parameters
+        ----------
+        depth
+            Depth of the nodes.
+        attributes
+            Numbers of the attributes that are kept.
+        """
+        nodes = self._nodes(depth, None)
+        sizes = self.classes.sizes
+        summed = [axis for axis in range(len(sizes)) if axis not in attributes]
+        parts: dict[Kind, Floats] = {}
+        for kind in self.classes.kinds():
+            part = self._coordinates(depth, kind, nodes)
+            # Residuals of an attribute add up to nothing over its levels.
+            vanishes = any(residual and axis in summed for axis, residual in zip(self.classes.plain, kind, strict=True))
+            parts[kind] = np.zeros_like(part) if vanishes else part
+        values = self.classes.join(parts).sum(axis=tuple(1 + axis for axis in summed))
+        variances = self._margin_variances(depth, nodes, attributes)
+        return AreaSums(np.where(np.isinf(variances), np.nan, values), variances)
+
+    def _margin_variances(self, depth: int, nodes: Index, attributes: Sequence[int]) -> Floats:
+        """Variances of the cells of a table: along plain attributes all cells of a node have the same."""
+        kept = sorted(attributes)
+        lengths = [1 if axis in self.classes.plain else self.classes.sizes[axis] for axis in kept]
+        weightings = []
+        for index in np.ndindex(*lengths):
+            cells = np.zeros(self.classes.sizes)
+            chosen: list[Any] = [slice(None)] * len(self.classes.sizes)
+            for axis, level in zip(kept, index, strict=True):
+                chosen[axis] = level
+            cells[tuple(chosen)] = 1
+            weightings.append(cells)
+        sums = self.sums({depth: Share(nodes, nodes)}, np.stack(weightings))
+        shape = (len(nodes), *(self.classes.sizes[axis] for axis in kept))
+        return np.broadcast_to(sums.variances.reshape(len(nodes), *lengths), shape)
 
     def sums(self, areas: Mapping[int, Share], cells: ArrayLike) -> AreaSums:
         """Estimates and variances of sums over areas, for several weightings of the cells.
