@@ -71,7 +71,7 @@ SUBPACKAGES = {
         write_estimates
     """,
     "combining": """
-        AreaSums CellSums Estimate Measurements Observed Places Share estimate
+        AreaSums CellSums Estimate Measurements Observed Places Share Within estimate
     """,
     "grouped": """
         linear_regression logistic_regression means proportions quantiles sums
@@ -88,8 +88,8 @@ SUBPACKAGES = {
         generator uniforms
     """,
     "questions": """
-        Covers Independence IntervalEstimate TableIntervals independence_test random_tables sampled_rate
-        simulated_bound
+        Combination Covers Independence IntervalEstimate TableIntervals combine independence_test random_tables
+        sampled_rate simulated_bound
     """,
     "statistics": """
         LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums

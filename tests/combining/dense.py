@@ -7,7 +7,7 @@ are restrictions, which are met by writing the unknowns as one solution plus a b
 import numpy as np
 from attrs import frozen
 
-from semidp.combining import Measurements
+from semidp.combining import Measurements, Within
 
 RANK = 1e-9
 
@@ -100,6 +100,12 @@ def design_values(one, values: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray
     for axis, treatment in enumerate(one.query.treatments):
         if treatment == "contrasts":
             centred = centred - centred.mean(axis=axis, keepdims=True)
+        elif isinstance(treatment, Within):
+            for family in set(treatment.families):
+                members = np.flatnonzero(np.asarray(treatment.families) == family)
+                moved = np.moveaxis(centred, axis, 0).copy()
+                moved[members] -= moved[members].mean(axis=0)
+                centred = np.moveaxis(moved, 0, axis)
     return centred.reshape(-1)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from attrs import frozen
 
-from semidp.combining import CellSums, Measurements, Observed, Places, Share, estimate
+from semidp.combining import CellSums, Measurements, Observed, Places, Share, Within, estimate
 from semidp.errors import InputError
 from tests.combining.dense import Dense, solve
 
@@ -32,7 +32,7 @@ def random_places(rng: np.random.Generator) -> Places:
 def random_query(rng: np.random.Generator, sizes: tuple[int, ...]) -> CellSums:
     treatments = []
     for size in sizes:
-        choice = rng.integers(0, 8)
+        choice = rng.integers(0, 9)
         if choice < 3:
             treatments.append("summed")
         elif choice < 6:
@@ -40,8 +40,9 @@ def random_query(rng: np.random.Generator, sizes: tuple[int, ...]) -> CellSums:
         elif choice == 6:
             treatments.append("contrasts")
         else:
-            groups = np.unique(rng.integers(0, 2, size=size), return_inverse=True)[1]
-            treatments.append(tuple(int(group) for group in groups))
+            groups = np.unique(rng.integers(0, 3, size=size), return_inverse=True)[1]
+            families = np.unique(rng.integers(0, 2, size=groups.max() + 1), return_inverse=True)[1]
+            treatments.append(tuple(groups.tolist()) if choice == 7 else Within(groups, families))
     return CellSums(treatments)
 
 

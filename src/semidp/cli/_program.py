@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from semidp._version import __version__
-from semidp.cli import analyze, audit, census, compare, explore, guarantee, intervals, ledger, release, reproduce
+from semidp.cli import analyze, audit, census, combine, compare, explore, guarantee, intervals, ledger, release, reproduce
 from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, over, silence_stdout
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
@@ -104,6 +104,10 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     ledger.ledger: (
         "open a ledger, or see what one has spent",
         ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
+    ),
+    combine.combine: (
+        "one estimate from several releases of the same records",
+        ("semidp combine release june --out both",),
     ),
     release.show: ("what a release holds and guarantees", ("semidp show release",)),
     release.synthesize: (

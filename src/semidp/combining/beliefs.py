@@ -67,14 +67,17 @@ class Belief:
         """
         innovation = values - design @ self.mean
         gain = self._gain(design)
-        unmet = np.eye(design.shape[1]) - gain @ design
-        # The square keeps the matrix semidefinite, and exact directions at zero, in floating point.
+        products = design @ design.T
+        inverse, _ = pseudo_inverse(products, scale(products))
+        free = np.eye(design.shape[1]) - design.T @ inverse @ design
+        # Both the square and the projection keep exact directions at zero in floating point.
+        unmet = free @ (np.eye(design.shape[1]) - gain @ design)
         spread = _cleaned(symmetric(unmet @ self.spread @ transposed(unmet)), scale(self.spread))
         unknown = None
         if self.unknown is not None:
             across = self.unknown @ design.T
-            inverse, _ = pseudo_inverse(design @ across, scale(design @ design.T))
-            unknown = _none_if_zero(self.unknown - across @ inverse @ transposed(across))
+            reached, _ = pseudo_inverse(design @ across, scale(products))
+            unknown = _none_if_zero(self.unknown - across @ reached @ transposed(across))
         belief = Belief(self.mean + gain @ innovation, spread, unknown)
         return belief, values - design @ belief.mean
 

@@ -4,7 +4,7 @@
 any weighted sum, each with its variance.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
@@ -13,7 +13,7 @@ from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.combining.classes import Classes, Kind
-from semidp.combining.measurements import Floats, Measurements
+from semidp.combining.measurements import SUMMED, CellSums, Floats, Measurements
 from semidp.combining.passes import TreeDepth, Weights, covariances, downward, upward
 from semidp.combining.places import Index, Places
 from semidp.errors import InputError
@@ -23,7 +23,7 @@ def estimate(measurements: Measurements) -> "Estimate":
     """Return the best linear unbiased estimate from independent measurements on a tree of places.
 
     It minimises ``Σ (y - Qx)² / σ²`` over all tables that add up along the tree, have zeros where nothing is possible
-    and meet what is exact. One pass up and one down, linear in nodes × cells (ghazi2026bluedown).
+    and meet what is exact. One pass up and one down, linear in nodes × cells (ghazi2026denoising).
 
     Examples
     --------
@@ -126,46 +126,38 @@ class Estimate:
             cells = np.where(self._estimable(depth, chosen), cells, np.nan)
         return cells
 
-    def margin(self, depth: int, attributes: Sequence[int]) -> AreaSums:
-        """Estimates and variances of a table of some attributes at every node, summed over all others.
+    def table(self, depth: int, query: CellSums) -> AreaSums:
+        """Estimates and variances of the values of a query at every node, of shape (nodes, *values of the query).
 
-        Values and variances have the shape (nodes, sizes of the attributes in their usual order). A table may be
-        determined where the cells are not.
-
-        Parameters
-        ----------
-        depth
-            Depth of the nodes.
-        attributes
-            Numbers of the attributes that are kept.
+        A table may be determined where the cells are not.
         """
         nodes = self._nodes(depth, None)
-        sizes = self.classes.sizes
-        summed = [axis for axis in range(len(sizes)) if axis not in attributes]
+        summed = [axis for axis, treatment in enumerate(query.treatments) if treatment == SUMMED]
         parts: dict[Kind, Floats] = {}
         for kind in self.classes.kinds():
             part = self._coordinates(depth, kind, nodes)
             # Residuals of an attribute add up to nothing over its levels.
             vanishes = any(residual and axis in summed for axis, residual in zip(self.classes.plain, kind, strict=True))
             parts[kind] = np.zeros_like(part) if vanishes else part
-        values = self.classes.join(parts).sum(axis=tuple(1 + axis for axis in summed))
-        variances = self._margin_variances(depth, nodes, attributes)
+        values = query.sums(self.classes.join(parts))
+        variances = self._table_variances(depth, nodes, query)
         return AreaSums(np.where(np.isinf(variances), np.nan, values), variances)
 
-    def _margin_variances(self, depth: int, nodes: Index, attributes: Sequence[int]) -> Floats:
-        """Variances of the cells of a table: along plain attributes all cells of a node have the same."""
-        kept = sorted(attributes)
-        lengths = [1 if axis in self.classes.plain else self.classes.sizes[axis] for axis in kept]
+    def _table_variances(self, depth: int, nodes: Index, query: CellSums) -> Floats:
+        """Variances of the values of a query: along plain attributes all values of a node have the same."""
+        matrices = []
+        for axis, size in enumerate(self.classes.sizes):
+            matrix = query.matrix(axis, size)
+            matrices.append(matrix[:1] if axis in self.classes.plain else matrix)
+        lengths = [len(matrix) for matrix in matrices]
         weightings = []
         for index in np.ndindex(*lengths):
-            cells = np.zeros(self.classes.sizes)
-            chosen: list[Any] = [slice(None)] * len(self.classes.sizes)
-            for axis, level in zip(kept, index, strict=True):
-                chosen[axis] = level
-            cells[tuple(chosen)] = 1
+            cells = np.ones(())
+            for matrix, row in zip(matrices, index, strict=True):
+                cells = np.multiply.outer(cells, matrix[row])
             weightings.append(cells)
         sums = self.sums({depth: Share(nodes, nodes)}, np.stack(weightings))
-        shape = (len(nodes), *(self.classes.sizes[axis] for axis in kept))
+        shape = (len(nodes), *query.shape(self.classes.sizes))
         return np.broadcast_to(sums.variances.reshape(len(nodes), *lengths), shape)
 
     def sums(self, areas: Mapping[int, Share], cells: ArrayLike) -> AreaSums:

@@ -21,7 +21,42 @@ SUMMED, EACH, CONTRASTS = "summed", "each", "contrasts"
 """How a query treats an attribute: added up, level by level, or level by level minus the mean of all levels."""
 
 
-Treatment = str | tuple[int, ...]
+def _group_numbers(value: Iterable[int]) -> tuple[int, ...]:
+    numbers = tuple(int(number) for number in value)
+    if set(numbers) != set(range(max(numbers, default=-1) + 1)):
+        raise InputError(f"groups are numbered 0, 1, … without a gap, not {numbers}")
+    return numbers
+
+
+@frozen
+class Within:
+    """Groups of levels, each minus the mean of its family: contrasts of siblings in a nested attribute.
+
+    Parameters
+    ----------
+    groups
+        Group (0, 1, …) of each level.
+    families
+        Family (0, 1, …) of each group.
+
+    Examples
+    --------
+    >>> CellSums((Within((0, 1, 2, 2), (0, 0, 1)),)).matrix(0, 4).tolist()
+    [[0.5, -0.5, 0.0, 0.0], [-0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    """
+
+    groups: tuple[int, ...] = field(converter=_group_numbers)
+    families: tuple[int, ...] = field(converter=_group_numbers)
+
+    def matrix(self) -> Floats:
+        """Matrix from levels to contrasts of groups."""
+        members = np.asarray(self.families) == np.asarray(self.families)[:, None]
+        means = members / members.sum(axis=1, keepdims=True)
+        summed = np.asarray(self.groups) == np.arange(len(self.families))[:, None]
+        return np.asarray((np.eye(len(self.families)) - means) @ summed, dtype=float)
+
+
+Treatment = str | tuple[int, ...] | Within
 
 
 def _treatments(value: Iterable[Treatment]) -> tuple[Treatment, ...]:
@@ -35,7 +70,7 @@ class CellSums:
     Parameters
     ----------
     treatments
-        For each attribute ``summed``, ``each``, ``contrasts``, or the group (0, 1, …) of each of its levels.
+        For each attribute ``summed``, ``each``, ``contrasts``, the group (0, 1, …) of each of its levels, or `Within`.
 
     Examples
     --------
@@ -50,8 +85,8 @@ class CellSums:
             if isinstance(treatment, str):
                 if treatment not in (SUMMED, EACH, CONTRASTS):
                     raise InputError(f"an attribute is {SUMMED}, {EACH}, {CONTRASTS} or grouped, not {treatment!r}")
-            elif set(treatment) != set(range(max(treatment, default=-1) + 1)):
-                raise InputError(f"groups are numbered 0, 1, … without a gap, not {treatment}")
+            elif not isinstance(treatment, Within):
+                _group_numbers(treatment)
 
     def shape(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """Number of values of the query along each attribute."""
@@ -61,10 +96,11 @@ class CellSums:
         for treatment, size in zip(self.treatments, sizes, strict=True):
             if isinstance(treatment, str):
                 lengths.append(1 if treatment == SUMMED else size)
-            elif len(treatment) != size:
-                raise InputError(f"{len(treatment)} levels are grouped, and the attribute has {size}")
-            else:
-                lengths.append(max(treatment) + 1)
+                continue
+            groups = treatment.groups if isinstance(treatment, Within) else treatment
+            if len(groups) != size:
+                raise InputError(f"{len(groups)} levels are grouped, and the attribute has {size}")
+            lengths.append(max(groups) + 1)
         return tuple(lengths)
 
     def matrix(self, attribute: int, size: int) -> Floats:
@@ -80,6 +116,8 @@ class CellSums:
             return np.eye(size)
         if treatment == CONTRASTS:
             return np.eye(size) - 1 / size
+        if isinstance(treatment, Within):
+            return treatment.matrix()
         groups = np.asarray(treatment)
         return np.asarray(groups == np.arange(groups.max() + 1)[:, None], dtype=float)
 

@@ -20,6 +20,7 @@ from semidp.errors import InputError
 
 _MET = 1e-6
 """An exact value counts as met to within this part of its size."""
+_ROUNDING = 1e-13
 _ESTIMABLE = 1e-9
 """A weighted sum is estimable if no more than this part of its weights points where nothing is known."""
 
@@ -327,6 +328,7 @@ def covariances(
     """
     width = next(iter(given.values())).weights.shape[-1]
     total = np.zeros((sums, width, width))
+    gross = np.zeros(sums)
     blind = np.zeros(sums)
     seen = np.zeros(sums)
     carried: Weights | None = None
@@ -340,6 +342,7 @@ def covariances(
         spread, unknown = _weighed(depths[depth], kind, carried)
         inner = transposed(carried.weights) @ spread
         _add(total, carried.owners, inner)
+        _add(gross, carried.owners, np.trace(inner, axis1=1, axis2=2))
         if unknown is not None:
             free = np.einsum("nbq,nbq->n", carried.weights, unknown)
             _add(blind, carried.owners, free)
@@ -347,6 +350,8 @@ def covariances(
             above = Weights(places.parents[depth - 1][carried.nodes], carried.owners, spread)
             # What the children know given their parent is done with; the rest is up to the parent.
             carried = _passed(depths[depth - 1], kind, above, unknown, total, blind, sums)
+    # What exact values leave of a variance is a rounding error of what was taken away.
+    total[np.abs(total) < _ROUNDING * gross[:, None, None]] = 0.0
     return symmetric(total), blind <= _ESTIMABLE * np.maximum(seen, 1e-300)
 
 

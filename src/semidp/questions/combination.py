@@ -1,8 +1,8 @@
 """One best estimate from several releases of the same records, residual by residual.
 
-Every measured table and every measured residual is an independent linear measurement with a known variance; exact totals
-of any release bind all. The estimator is in `semidp.combining`; here releases become measurements, and estimates become
-tables again.
+Every measured table and every measured residual is an independent linear measurement with a known variance; exact
+totals of any release bind all. The estimator is in `semidp.combining`; here releases become measurements, and estimates
+become tables again.
 """
 
 import hashlib
@@ -15,15 +15,18 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.combining import CellSums, Estimate, Measurements, Observed, Places, Share, estimate
+from semidp.accounting.account import guarantee_together
+from semidp.combining import CellSums, Estimate, Measurements, Observed, Places, Share, Within, estimate
+from semidp.combining.classes import Classes
+from semidp.core.guarantee import Guarantee
 from semidp.core.margins import View
 from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
-from semidp.errors import InputError, Refused
+from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.fitting.tables import fit_table
 from semidp.mechanisms.base import CellByCell, NoNoise
 from semidp.mechanisms.residuals import ResidualMechanism
-from semidp.output.cells import csv_bytes
 from semidp.output.files import new_folder, replace_file
 from semidp.publishing.release import Release
 from semidp.statistics.tables.published import CellTable, Fitted, PublishedTable
@@ -32,8 +35,8 @@ SUMMARY = "combination.json"
 KIND = "combination"
 MOST_CELLS, MOST_COUPLED = 2 * 10**7, 2000
 """Cells of all features together, and cells of features that unequal groups or structural zeros couple."""
-_ONE_GUARANTEE = (
-    "No guarantee of all releases together is stated: a ledger that all of them were charged to states it."
+_UNCHECKED = (
+    "That the releases are of the same records was checked by their number, their levels and their exact totals alone."
 )
 
 
@@ -51,12 +54,18 @@ class Combination:
         How many releases were combined.
     private
         Whether the noise of all of them was drawn from the operating system.
+    guarantee
+        That of all releases together, each computed anew for all exact totals; None where they do not add up.
+    notes
+        What a reader must know: what could not be checked, and why no guarantee is stated.
     """
 
     dataspace: Dataspace
     tables: tuple[CellTable, ...]
     releases: int
     private: bool
+    guarantee: Guarantee | None
+    notes: tuple[str, ...]
     answer: Estimate = field(repr=False)
 
     @property
@@ -99,8 +108,9 @@ class Combination:
             "releases": self.releases,
             "private": self.private,
             "exact": self.dataspace.summary(),
-            "guarantee": None,
-            "explanation": _ONE_GUARANTEE,
+            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+            "explanation": None if self.guarantee is None else str(self.guarantee.explain()),
+            "notes": list(self.notes),
             "tables": tables,
         }
 
@@ -108,8 +118,7 @@ class Combination:
         """Write a CSV file for each table, and what they are to combination.json; whole or not at all."""
         with new_folder(folder, force=force, ours=combination_files) as place:
             for table in self.tables:
-                columns = table.columns()
-                replace_file(place / f"{table.name}.csv", csv_bytes(columns.header, columns.lists()))
+                replace_file(place / f"{table.name}.csv", table.columns().csv())
             replace_file(place / SUMMARY, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
 
 
@@ -126,7 +135,7 @@ def combine(releases: Sequence[Release]) -> Combination:
     >>> import semidp
     >>> from semidp.questions import combine
     >>> people = {"sex": [*"fmf"] * 20, "vote": [*"yny"] * 20}
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex"])
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
     >>> march, june = semidp.run(plan, people), semidp.run(plan, people)
     >>> both = combine([march, june])
     >>> ratio = both.tables[0].standard_errors / march.tables[0].standard_errors
@@ -138,7 +147,6 @@ def combine(releases: Sequence[Release]) -> Combination:
     dataspace = _together(releases)
     schema = dataspace.schema
     assert schema is not None
-    _refuse_nested(schema)
     if schema.size > MOST_CELLS:
         raise Refused(f"all features together have {schema.size:,} cells, and at most {MOST_CELLS:,} are combined")
     observed: list[Observed] = []
@@ -151,12 +159,17 @@ def combine(releases: Sequence[Release]) -> Combination:
             observed.append(one)
     observed += _exact(dataspace)
     measurements = Measurements(Places(), schema.shape, observed, _possible(schema))
+    coupled = Classes.of(measurements).block
+    if coupled > MOST_COUPLED:
+        raise Refused(
+            f"nested features or structural zeros couple {coupled:,} cells here, and at most {MOST_COUPLED:,} are "
+            "combined: use semidp.combining with the places as a tree"
+        )
     answer = estimate(measurements)
-    if answer.classes.block > MOST_COUPLED:
-        raise Refused("structural zeros couple too many cells here: combine releases with fewer features")
     tables = _tables(releases, dataspace, answer)
     private = all(release.private for release in releases)
-    return Combination(dataspace, tables, len(releases), private, answer)
+    guarantee, notes = _guarantee(releases)
+    return Combination(dataspace, tables, len(releases), private, guarantee, (_UNCHECKED, *notes), answer)
 
 
 def combination_files(folder: Path) -> tuple[str, ...]:
@@ -168,6 +181,20 @@ def combination_files(folder: Path) -> tuple[str, ...]:
         return (SUMMARY, *(f"{table['name']}.csv" for table in document["tables"]))
     except (OSError, ValueError, KeyError, TypeError):
         return ()
+
+
+def _guarantee(releases: Sequence[Release]) -> tuple[Guarantee | None, tuple[str, ...]]:
+    """What all releases guarantee together; None, and the reason, where they do not add up."""
+    charges = []
+    try:
+        for number, release in enumerate(releases, 1):
+            records = []
+            for request, result in zip(release.plan.requests, release.results, strict=True):
+                records.append(result.recalibrated(request, release.scope).record())
+            charges.append((release.guarantee, f"release {number}", records))
+        return guarantee_together(charges), ()
+    except (Refused, AdjacencyUnknown) as reason:
+        return None, (f"No guarantee of all releases together is stated: {reason}.",)
 
 
 def _together(releases: Sequence[Release]) -> Dataspace:
@@ -184,15 +211,6 @@ def _together(releases: Sequence[Release]) -> Dataspace:
             )
         dataspace = union
     return dataspace
-
-
-def _refuse_nested(schema: Schema) -> None:
-    for feature in schema.features:
-        if feature.above:
-            raise Refused(
-                f"{feature.name} is a nested feature, and releases with nested features are not combined yet: use "
-                "semidp.combining with the places as a tree"
-            )
 
 
 def _measured(release: Release, schema: Schema) -> Iterator[tuple[Observed, str]]:
@@ -219,12 +237,11 @@ def _cells(release: Release, table: PublishedTable, schema: Schema) -> Iterator[
         )
     variance = mechanism.variance * (table.noise.scale / mechanism.scale) ** 2
     values = _in_order(table.noisy, table.schema, schema)
-    yield Observed(_sums(table.schema.names, schema, "each"), 0, values, variance), _digest(table.schema, values)
+    query = _table_query(schema, schema.view(table.schema.names))
+    yield Observed(query, 0, values, variance), _digest(table.schema, values)
 
 
-def _residuals(
-    mechanism: ResidualMechanism, noisy: NDArray[Any], schema: Schema
-) -> Iterator[tuple[Observed, str]]:
+def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], schema: Schema) -> Iterator[tuple[Observed, str]]:
     """Residuals that were measured themselves: contrasts of each named feature, with the noise they were drawn with."""
     space = mechanism.space
     for view, part in space.parts.items():
@@ -238,7 +255,8 @@ def _residuals(
             raise Refused("noise on residuals that differs from cell to cell is not combined")
         of_view = space.schema.restrict(names)
         ordered = _in_order(values, of_view, schema)
-        yield Observed(_sums(names, schema, "contrasts"), 0, ordered, variances[0]), _digest(of_view, ordered)
+        query = _residual_query(schema, schema.view(names))
+        yield Observed(query, 0, ordered, variances[0]), _digest(of_view, ordered)
 
 
 def _refuse_empty_levels(mechanism: ResidualMechanism, view: View) -> None:
@@ -250,14 +268,46 @@ def _refuse_empty_levels(mechanism: ResidualMechanism, view: View) -> None:
         )
 
 
-def _sums(names: Sequence[str], schema: Schema, treatment: str) -> CellSums:
-    chosen = [treatment if feature.name in names else "summed" for feature in schema.features]
-    return CellSums(chosen)
+def _table_query(schema: Schema, view: View) -> CellSums:
+    """Query of a table: each feature summed up, level by level, or at a coarser depth."""
+    treatments: list[str | tuple[int, ...]] = []
+    for feature, depth in zip(schema.features, view, strict=True):
+        if not depth:
+            treatments.append("summed")
+        elif depth == feature.chain.depth:
+            treatments.append("each")
+        else:
+            treatments.append(_nodes_at(feature, depth))
+    return CellSums(treatments)
+
+
+def _residual_query(schema: Schema, view: View) -> CellSums:
+    """Query of a residual: contrasts of levels, or of siblings at a depth of a nested feature."""
+    treatments: list[str | Within] = []
+    for feature, depth in zip(schema.features, view, strict=True):
+        if not depth:
+            treatments.append("summed")
+        elif feature.chain.depth == 1:
+            treatments.append("contrasts")
+        else:
+            groups = _nodes_at(feature, depth)
+            above = _nodes_at(feature, depth - 1) if depth > 1 else (0,) * len(groups)
+            # Leaves are in the order of their nodes, so that the first leaf of a node tells its parent.
+            firsts = np.unique(groups, return_index=True)[1]
+            treatments.append(Within(groups, [above[first] for first in firsts]))
+    return CellSums(treatments)
+
+
+def _nodes_at(feature: Feature, depth: int) -> tuple[int, ...]:
+    """Node at a depth of every leaf of a nested feature."""
+    starts = feature.depths[depth - 1].starts
+    leaves = np.arange(len(feature.levels))
+    return tuple((np.searchsorted(starts, leaves, side="right") - 1).tolist())
 
 
 def _in_order(values: NDArray[Any], table: Schema, schema: Schema) -> NDArray[Any]:
     """Values of a table with its features in the order of the schema, as one node."""
-    order = sorted(range(len(table.names)), key=lambda axis: schema.axis(table.names[axis]))
+    order = sorted(range(len(table.features)), key=lambda axis: schema.axis(table.features[axis].name))
     return np.transpose(values, order)[None]
 
 
@@ -272,10 +322,10 @@ def _exact(dataspace: Dataspace) -> Iterator[Observed]:
     schema = dataspace.schema
     assert schema is not None
     if dataspace.n is not None:
-        yield Observed(_sums((), schema, "each"), 0, np.full((1,), dataspace.n), 0.0)
+        yield Observed(_table_query(schema, schema.grid.nothing), 0, np.full((1,), dataspace.n), 0.0)
     for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
         values = _in_order(total.counts, total.schema, schema)
-        yield Observed(_sums(margin.names, schema, "each"), 0, values, 0.0)
+        yield Observed(_table_query(schema, schema.view(margin.names)), 0, values, 0.0)
 
 
 def _possible(schema: Schema) -> dict[int, NDArray[np.bool_]]:
@@ -312,15 +362,16 @@ def _table(name: str, features: Sequence[str], dataspace: Dataspace, answer: Est
     schema = dataspace.schema
     assert public.schema is not None
     assert schema is not None
-    axes = [axis for axis, feature in enumerate(schema.features) if feature.name in features]
-    margin = answer.margin(0, axes)
-    if np.isnan(margin.values).any():
+    view = schema.view(features)
+    answers = answer.table(0, _table_query(schema, view))
+    if np.isnan(answers.values).any():
         raise Refused(f"what was measured does not determine the table of {', '.join(features)}")
+    shape = schema.grid.shape_of(view)
     # The features of a table may stand in another order than those of all releases together.
-    kept = [schema.features[axis].name for axis in axes]
-    order = [kept.index(feature) for feature in public.schema.names]
-    values = np.transpose(margin.values[0], order)
-    errors = np.transpose(margin.standard_errors[0], order)
+    kept = [axis for axis, depth in enumerate(view) if depth]
+    order = [kept.index(schema.axis(feature.name)) for feature in public.schema.features]
+    values = np.transpose(answers.values.reshape(shape), order)
+    errors = np.transpose(answers.standard_errors.reshape(shape), order)
     fit = fit_table(values, public)
     counts = fit.values if fit.counts is None else fit.counts
     assert counts is not None
@@ -331,5 +382,9 @@ def _table(name: str, features: Sequence[str], dataspace: Dataspace, answer: Est
 def _spread(weights: NDArray[np.float64], table: Schema, schema: Schema) -> NDArray[np.float64]:
     """Weights of a table's cells as weights of the cells of all features."""
     ordered = _in_order(weights, table, schema)[0]
-    lengths = [feature.size if feature.name in table.names else 1 for feature in schema.features]
-    return np.broadcast_to(ordered.reshape(lengths), schema.shape)
+    query = _table_query(schema, schema.view(table.names))
+    spread = ordered.reshape(query.shape(schema.shape))
+    for axis, size in enumerate(schema.shape):
+        matrix = query.matrix(axis, size)
+        spread = np.moveaxis(np.tensordot(matrix.T, spread, axes=(1, axis)), 0, axis)
+    return np.asarray(spread, dtype=float)
