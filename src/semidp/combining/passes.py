@@ -339,10 +339,10 @@ def covariances(
         if carried is None:
             continue
         _add(seen, carried.owners, np.square(carried.weights).sum(axis=(1, 2)))
-        spread, unknown = _weighed(depths[depth], kind, carried)
+        spread, unknown, sizes = _weighed(depths[depth], kind, carried)
         inner = transposed(carried.weights) @ spread
         _add(total, carried.owners, inner)
-        _add(gross, carried.owners, np.trace(inner, axis1=1, axis2=2))
+        _add(gross, carried.owners, sizes)
         if unknown is not None:
             free = np.einsum("nbq,nbq->n", carried.weights, unknown)
             _add(blind, carried.owners, free)
@@ -350,7 +350,7 @@ def covariances(
             above = Weights(places.parents[depth - 1][carried.nodes], carried.owners, spread)
             # What the children know given their parent is done with; the rest is up to the parent.
             carried = _passed(depths[depth - 1], kind, above, unknown, total, blind, sums)
-    # What exact values leave of a variance is a rounding error of what was taken away.
+    # What exact values leave of a variance is a rounding error of what was added up.
     total[np.abs(total) < _ROUNDING * gross[:, None, None]] = 0.0
     return symmetric(total), blind <= _ESTIMABLE * np.maximum(seen, 1e-300)
 
@@ -359,20 +359,23 @@ def _add(sums: Floats, owners: Index, parts: Floats) -> None:
     add_by_parent(sums, owners, parts, ())
 
 
-def _weighed(level: TreeDepth, kind: Kind, carried: Weights) -> tuple[Floats, Floats | None]:
-    """Covariances times weights, and unknown projectors times weights, for every entry."""
+def _weighed(level: TreeDepth, kind: Kind, carried: Weights) -> tuple[Floats, Floats | None, Floats]:
+    """Covariances and unknown projectors times weights, and the size of what is added up, for every entry."""
     spread = np.zeros_like(carried.weights)
+    sizes = np.zeros(len(carried.nodes))
     unknown: Floats | None = None
     for number, entries in level.located(carried.nodes):
         group, belief = level.groups[number], level.beliefs[kind][number]
         at = np.ix_(entries, group.cells)
         weights = carried.weights[at]
         places = level.place_of[carried.nodes[entries]]
-        spread[at] = _of(belief.spread, places) @ weights
+        matrices = _of(belief.spread, places)
+        spread[at] = matrices @ weights
+        sizes[entries] = scale(matrices) * np.square(weights).sum(axis=(1, 2))
         if belief.unknown is not None:
             unknown = np.zeros_like(spread) if unknown is None else unknown
             unknown[at] = _of(belief.unknown, places) @ weights
-    return spread, unknown
+    return spread, unknown, sizes
 
 
 def _of(matrices: Floats, places: Index) -> Floats:
