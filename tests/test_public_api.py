@@ -88,8 +88,8 @@ SUBPACKAGES = {
         generator uniforms
     """,
     "questions": """
-        Combination Covers Independence IntervalEstimate TableIntervals combine independence_test random_tables
-        sampled_rate simulated_bound
+        AreaRow Combination Covers Independence IntervalEstimate TableIntervals area_intervals combine
+        independence_test random_tables read_area_rows sampled_rate simulated_bound
     """,
     "statistics": """
         LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums

@@ -349,7 +349,8 @@ def _tables(releases: Sequence[Release], dataspace: Dataspace, answer: Estimate)
             key = frozenset(table.schema.names)
             if key in tables:
                 continue
-            name = table.name if table.name not in names else "-".join(table.schema.names)
+            plainly = table.name == "table" or table.name in names
+            name = "-".join(table.schema.names) if plainly else table.name
             names.add(name)
             tables[key] = _table(name, table.schema.names, dataspace, answer)
     if not tables:
