@@ -37,8 +37,8 @@ def intervals(
 
     Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with --minus, the
     difference of two counts; with --among, a rate; with both, the difference of the rates in two groups. They allow for
-    the noise alone, by simulation of its known law, or with --sampling for both, by a normal approximation. With --areas:
-    weighted sums of cells by name ("my district is these blocks").
+    the noise alone, by simulation of its known law, or with --sampling for both, by a normal approximation. With
+    --areas: weighted sums of cells by name ("my district is these blocks").
     """
     confidence = float(exact(level, "--level"))
     cells = [
@@ -53,8 +53,7 @@ def intervals(
     done = load_consistent(folder)
     randomness = None if seed is None else SeededRandomness(seed)
     if area_rows is not None:
-        chosen = {"level": confidence, "table": table, "draws": draws, "randomness": randomness}
-        answers = area_intervals(done, area_rows, **chosen)
+        answers = area_intervals(done, area_rows, level=confidence, table=table, draws=draws, randomness=randomness)
         if printing.json:
             rows = [{"name": name, **answer.to_json()} for name, answer in answers.items()]
             print_json({"release": str(folder), "areas": rows})

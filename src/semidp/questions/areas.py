@@ -1,7 +1,7 @@
 """Areas that somebody names, from a file: each is a weighted sum of cells of a published table.
 
-A district is these blocks, or these wards and a part of another; the noise of the release has a known law, so that every
-such sum has an interval, at no cost in privacy.
+A district is these blocks, or these wards and a part of another; the noise of the release has a known law, so that
+every such sum has an interval, at no cost in privacy.
 """
 
 import csv
