@@ -25,7 +25,18 @@ CUT = ("core", "statistics")
 """Rooms whose own rooms have rows of their own."""
 BELOW_ALL = {"_startup", "_version", "data"}
 ERRORS_AND_HELPERS = ROWS[0]
-PUBLIC = {"accounting", "audit", "bridges", "grouped", "mechanisms", "noise", "questions", "statistics"}
+PUBLIC = {
+    "accounting",
+    "audit",
+    "bridges",
+    "census",
+    "combining",
+    "grouped",
+    "mechanisms",
+    "noise",
+    "questions",
+    "statistics",
+}
 
 
 def room(path: Path) -> str:

@@ -66,6 +66,13 @@ SUBPACKAGES = {
         Assessment CellKeyAssessment LossMeasure Metric PerturbationTable PrivacyFunction Stratum StratumLoss Swap
         SwapAssessment SwapRule assess assess_cell_keys assess_swapping
     """,
+    "census": """
+        Areas CensusEstimates CensusTask StateFiles estimate_areas estimate_state groups read_areas read_state
+        write_estimates
+    """,
+    "combining": """
+        AreaSums CellSums Estimate Measurements Observed Places Share Within estimate
+    """,
     "grouped": """
         linear_regression logistic_regression means proportions quantiles sums
     """,
@@ -81,8 +88,8 @@ SUBPACKAGES = {
         generator uniforms
     """,
     "questions": """
-        Covers Independence IntervalEstimate TableIntervals independence_test random_tables sampled_rate
-        simulated_bound
+        AreaRow Combination Covers Independence IntervalEstimate TableIntervals area_intervals combine
+        independence_test random_tables read_area_rows sampled_rate simulated_bound
     """,
     "statistics": """
         LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums

@@ -16,7 +16,10 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PLAN = (DOCS / "plan.md").read_text(encoding="utf-8")
 SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-SUBPACKAGES = ("accounting", "audit", "bridges", "grouped", "mechanisms", "noise", "questions", "statistics")
+SUBPACKAGES = (
+    *("accounting", "audit", "bridges", "census", "combining", "grouped"),
+    *("mechanisms", "noise", "questions", "statistics"),
+)
 PUBLIC = {"semidp": semidp.__all__} | {f"semidp.{name}": getattr(semidp, name).__all__ for name in SUBPACKAGES}
 
 

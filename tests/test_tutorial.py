@@ -53,6 +53,7 @@ def _matches(line: str, output: str) -> bool:
         ("inference.md", {"release"}),
         ("nested.md", {"districts"}),
         ("scale.md", {"large", "nation"}),
+        ("combine.md", {"march", "june", "both"}),
         ("products.md", {"product", "people.csv", "people.about.json", "pairs", "families"}),
         ("swapping.md", {"blocks.csv", "ptable.csv", "announced-2.csv", "cells-8-2.csv"}),
     ],

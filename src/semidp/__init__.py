@@ -1,8 +1,8 @@
 """Differential privacy with invariants: publish some statistics exactly and the rest with noise.
 
 `run` carries out a `Plan` and returns a `Release` with its `Guarantee`; docs/how_it_works.md says what flows where.
-More is in the subpackages `accounting`, `audit`, `bridges`, `grouped`, `mechanisms`, `noise`, `questions` and
-`statistics`; `studies` has the paper's figures.
+More is in the subpackages `accounting`, `audit`, `bridges`, `census`, `combining`, `grouped`, `mechanisms`, `noise`,
+`questions` and `statistics`; `studies` has the paper's figures.
 """
 
 import semidp._startup  # noqa: F401 - before everything else that is imported
@@ -10,6 +10,8 @@ from semidp import (  # public subpackages
     accounting,  # noqa: F401
     audit,  # noqa: F401
     bridges,  # noqa: F401
+    census,  # noqa: F401
+    combining,  # noqa: F401
     grouped,  # noqa: F401
     mechanisms,  # noqa: F401
     noise,  # noqa: F401

@@ -395,5 +395,28 @@ def guarantee_of(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
     return Guarantee(account.dataspace, account.adjacency, tradeoff)
 
 
+def guarantee_together(charges: Sequence[tuple[Guarantee, str, Sequence[Mapping[str, Any]]]]) -> Guarantee:
+    """Return what several releases of the same records guarantee together, each computed anew for all exact totals.
+
+    Parameters
+    ----------
+    charges
+        For each release its guarantee, its name, and the records of its mechanisms (`Mechanism.record`).
+
+    Raises
+    ------
+    Refused
+        If the releases do not add up, as a ledger would refuse them.
+    """
+    # No budget is asked about, so that any will do.
+    account = Account(Budget.zcdp(1))
+    for guarantee, label, measured in charges:
+        charge = Charge(label, "", guarantee.tradeoff, 1, guarantee.dataspace, guarantee.adjacency, tuple(measured))
+        account = account._rebased(charge)
+    together = guarantee_of(account, account.semi_first())
+    assert together is not None
+    return together
+
+
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1

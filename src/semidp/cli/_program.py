@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from semidp._version import __version__
-from semidp.cli import analyze, audit, census, compare, explore, guarantee, intervals, ledger, release, reproduce
+from semidp.cli import analyze, audit, census, combine, compare, explore, guarantee, intervals, ledger, release, reproduce
 from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, over, silence_stdout
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
@@ -105,6 +105,10 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         "open a ledger, or see what one has spent",
         ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
     ),
+    combine.combine: (
+        "one estimate from several releases of the same records",
+        ("semidp combine release june --out both",),
+    ),
     release.show: ("what a release holds and guarantees", ("semidp show release",)),
     release.synthesize: (
         "records that have every published table of a release",
@@ -122,11 +126,29 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
 }
 """Each command, what it answers, and examples for its help; the tests run them."""
 
+
+def _with_estimates() -> typer.Typer:
+    """``semidp census``, which is a command by itself, with the command ``estimate`` below it."""
+    group = typer.Typer(
+        callback=census.census,
+        invoke_without_command=True,
+        rich_markup_mode=None,
+        subcommand_metavar="[estimate FOLDER ...]",
+    )
+    lines = ("For example:", *(f"  {example}" for example in census.ESTIMATE_EXAMPLES))
+    answer = "estimates for any area from the noisy measurements"
+    group.command("estimate", short_help=answer, epilog="\b\n" + "\n".join(lines))(census.estimate)
+    return group
+
+
 for command, (answer, examples) in COMMANDS.items():
     name = "test" if command is odds_ratio else None
     # A paragraph that starts with \b keeps its lines, so that an example can be pasted.
     epilog = "\b\n" + "\n".join(("For example:", *(f"  {example}" for example in examples)))
-    app.command(name, short_help=answer, epilog=epilog)(command)
+    if command is census.census:
+        app.add_typer(_with_estimates(), name="census", short_help=answer, epilog=epilog)
+    else:
+        app.command(name, short_help=answer, epilog=epilog)(command)
 app.command("odds-ratio", hidden=True)(odds_ratio)
 
 

@@ -1,31 +1,49 @@
-"""``semidp census``: what the 2020 US Census redistricting file (P.L. 94-171) guarantees, its state totals exact."""
+"""``semidp census``: what the 2020 US Census redistricting file (P.L. 94-171) guarantees, its state totals exact.
+
+``semidp census estimate``: estimates for any area from the noisy measurements of that file.
+"""
 
 import contextlib
+import csv
 import math
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from semidp.cli import _options as o
-from semidp.cli._command import command, option
-from semidp.cli._output import echo, grid, in_place, naming_options, print_json
+from semidp.cli._command import argument, command, flag, option
+from semidp.cli._output import echo, grid, in_place, naming_options, notice, print_json, progress_bar
 from semidp.cli.reproduce import study_files, write_study
+from semidp.core.exact import exact
 from semidp.core.guarantee import Guarantee
+from semidp.errors import InputError
 from semidp.output.files import new_folder
 from semidp.studies.base import Tidy
 
+if TYPE_CHECKING:
+    from semidp.census import CensusEstimates
+
 EPSILONS = ("formula", "zCDP", "Gaussian")
 """Three epsilons of the same rho: the paper's formula, the tight conversion, and that of Gaussian noise."""
+_SHOWN = 40
+"""Areas that are printed on a terminal; all are in the file."""
 
 
 @command
 def census(
     *,
+    context: typer.Context,
     out: Path | None = option("Also write census.csv and census.png to this folder.", "DIR"),
     force: bool = o.FORCE,
     printing: o.Printing,  # nothing here to silence: --quiet is taken so that every command takes it
 ) -> None:
     """Say what the 2020 Census redistricting file (P.L. 94-171) guarantees, as announced and with exact totals."""
+    if context.invoked_subcommand is not None:
+        if out is not None or force or printing.json or printing.quiet:
+            raise InputError(f"options follow the word {context.invoked_subcommand}, which has options of its own")
+        return
     from semidp.studies import census as study
 
     table = study.compute()
@@ -127,3 +145,114 @@ def _print(table: Tidy, effective: Guarantee) -> None:
     console.print(f"Exchange, rho = 5.12. {exchange.explain().protected}\n", markup=False)
     for note in study.NOTES:
         console.print(f"- {note}", markup=False)
+
+
+ESTIMATE_EXAMPLES = (
+    "semidp census estimate 2020-pl94-nmf-parquets --areas districts.csv --out districts",
+    "semidp census estimate 2020-pl94-nmf-parquets --each tract --out tracts --jobs 4",
+)
+"""Examples for the help of ``semidp census estimate``."""
+
+
+@command
+def estimate(
+    *,
+    folder: Path = argument("The folder of the noisy measurement files.", "FOLDER"),
+    areas: Path | None = option("Areas to estimate: a CSV file with name, geocode and, if wanted, weight.", "FILE"),
+    each: o.Texts = option("Estimate every place of a level: state, county, tract, block_group or block.", "LEVEL"),
+    totals: Path | None = option("Exact populations of states: a CSV file with geocode (two digits), total.", "FILE"),
+    level: str = option("The level of the intervals.", "NUMBER", default="0.95"),
+    out: Path | None = option("Write areas.csv, and a file for each level, to this folder.", "DIR"),
+    jobs: int = option("How many states at a time, each in a process of its own.", "N", default=1, min=1),
+    resume: bool = flag("--resume", "Go on with what an earlier run has left: states it has finished are kept."),
+    discard: bool = flag("--discard", "Remove what an unfinished run has left at --out, and stop."),
+    force: bool = o.FORCE,
+    printing: o.Printing,
+) -> None:
+    """Estimate any area from the noisy measurements of the 2020 Census redistricting file (persons).
+
+    All levels of a state are brought together in the best linear unbiased estimate, with its standard error. Codes of
+    areas are the usual ones: 15 digits for a block, 12 for a block group, 11 for a tract, 5 for a county.
+    """
+    from semidp.census import CensusTask, estimate_areas, read_areas, write_estimates
+    from semidp.output.files import discard_unfinished
+
+    if out is None and (each or resume or discard or force):
+        raise InputError("--each, --resume, --discard and --force need a folder to write to: --out DIR")
+    if discard:
+        assert out is not None
+        discard_unfinished(out)
+        return
+    task = CensusTask(
+        folder,
+        read_areas(areas) if areas is not None else None,
+        [_level_named(word) for word in each or ()],
+        _state_totals(totals) if totals is not None else {},
+        float(exact(level, "--level")),
+    )
+    if not printing.quiet:
+        notice("what the files say of the nation as a whole is not used; each state stands for itself")
+    if out is None:
+        estimates: CensusEstimates | None = estimate_areas(task)
+    else:
+        with progress_bar(printing.quiet) as progress, naming_options(force):
+            estimates = write_estimates(task, out, jobs=jobs, resume=resume, force=force, progress=progress)
+    with in_place(f"the folder {out}") if out is not None else contextlib.nullcontext():
+        _print_estimates(task.states(), estimates, out, as_json=printing.json)
+
+
+def _print_estimates(
+    states: tuple[str, ...], estimates: "CensusEstimates | None", out: Path | None, *, as_json: bool
+) -> None:
+    if as_json:
+        rows = []
+        for name, people, value, error, low, high in estimates.rows() if estimates is not None else ():
+            numbers = {"estimate": value, "standard_error": error, "low": low, "high": high}
+            rows.append({"name": name, "people": people, **numbers})
+        print_json({"states": list(states), "nation": "not used", "out": str(out) if out else None, "areas": rows})
+        return
+    if estimates is not None:
+        _print_areas(estimates)
+    if out is not None:
+        echo(f"{out}")
+
+
+def _print_areas(estimates: "CensusEstimates") -> None:
+    from rich.console import Console
+
+    table = grid(("area", "people"), ("estimate", "standard error", "low", "high"))
+    shown = set(estimates.names[:_SHOWN])
+    for name, people, value, error, low, high in estimates.rows():
+        if name in shown and people in ("all", "adults, all"):
+            label = "all" if people == "all" else "adults"
+            table.add_row(name, label, f"{value:.1f}", f"{error:.2f}", f"{low:.1f}", f"{high:.1f}")
+    Console(highlight=False).print(table)
+    if len(estimates.names) > _SHOWN:
+        echo(f"… and {len(estimates.names) - _SHOWN} more areas: --out DIR writes all of them")
+
+
+def _level_named(word: str) -> str:
+    from semidp.census.layout import LEVELS
+
+    names = {level.lower(): level for level in LEVELS}
+    name = word.lower().replace(" ", "_").replace("-", "_")
+    if name not in names:
+        raise InputError(f"there is no level {word!r}: --each takes {', '.join(names)}")
+    return names[name]
+
+
+def _state_totals(path: Path) -> dict[str, int]:
+    """Exact populations by the two digits of their state."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [(row["geocode"].strip(), row["total"].strip()) for row in csv.DictReader(file)]
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (KeyError, AttributeError, UnicodeDecodeError, csv.Error, IsADirectoryError):
+        raise InputError(f"{path} is not a CSV file with the columns geocode and total") from None
+    totals = {}
+    for code, text in rows:
+        if len(code) != 2 or not code.isdigit() or not text.isdigit() or code in totals:
+            raise InputError(f"each line of {path} has the two digits of another state, and a whole number")
+        totals[code] = int(text)
+    return totals

@@ -5,12 +5,13 @@ from typing import Any
 
 from semidp.cli import _options as o
 from semidp.cli._command import command, flag, option
-from semidp.cli._output import echo, print_json, print_rows
+from semidp.cli._output import echo, grid, harmless, print_json, print_rows
 from semidp.core.exact import exact, plain
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.recheck import load_consistent
 from semidp.questions.answers import IntervalEstimate, TableIntervals
+from semidp.questions.areas import area_intervals, read_area_rows
 
 
 @command
@@ -20,6 +21,9 @@ def intervals(
     of: o.Texts = option("The levels that are counted; other features are summed.", "NAME=a[,b]"),
     minus: o.Texts = option("Other cells, or with --among another group, to subtract.", "NAME=a[,b]"),
     among: o.Texts = option("The group that a rate is taken in.", "NAME=a[,b]"),
+    areas: Path | None = option(
+        "Areas to estimate: a CSV file with name, features at any depth and, if wanted, weight.", "FILE"
+    ),
     sampling: bool = flag(
         "--sampling", "Allow for sampling too: the records are a sample, and the population is meant."
     ),
@@ -33,7 +37,8 @@ def intervals(
 
     Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with --minus, the
     difference of two counts; with --among, a rate; with both, the difference of the rates in two groups. They allow for
-    the noise alone, by simulation of its known law, or with --sampling for both, by a normal approximation.
+    the noise alone, by simulation of its known law, or with --sampling for both, by a normal approximation. With
+    --areas: weighted sums of cells by name ("my district is these blocks").
     """
     confidence = float(exact(level, "--level"))
     cells = [
@@ -42,8 +47,19 @@ def intervals(
     ]
     if cells[0] is None and (cells[1] is not None or cells[2] is not None):
         raise InputError("--minus and --among need --of NAME=a: which cells are counted")
+    if areas is not None and (cells != [None] * 3 or sampling):
+        raise InputError("--areas names the cells itself: leave --of, --minus, --among and --sampling out")
+    area_rows = read_area_rows(areas) if areas is not None else None
     done = load_consistent(folder)
     randomness = None if seed is None else SeededRandomness(seed)
+    if area_rows is not None:
+        answers = area_intervals(done, area_rows, level=confidence, table=table, draws=draws, randomness=randomness)
+        if printing.json:
+            rows = [{"name": name, **answer.to_json()} for name, answer in answers.items()]
+            print_json({"release": str(folder), "areas": rows})
+        else:
+            _print_areas(answers)
+        return
     settings: dict[str, Any] = {"level": confidence, "sampling": sampling, "draws": draws, "randomness": randomness}
     found: IntervalEstimate | TableIntervals
     if cells[0] is None:
@@ -57,6 +73,18 @@ def intervals(
         _print_answer(found)
     else:
         _print_table(found)
+
+
+def _print_areas(answers: dict[str, IntervalEstimate]) -> None:
+    from rich.console import Console
+
+    table = grid(("area",), ("estimate", "standard error", "low", "high"))
+    for name, answer in answers.items():
+        numbers = (answer.value, answer.standard_error, answer.low, answer.high)
+        table.add_row(harmless(name), *(f"{number:.2f}" for number in numbers))
+    Console(highlight=False, markup=False).print(table)
+    level = plain(exact(next(iter(answers.values())).level))
+    echo(f"\nEach interval holds by itself, at level {level}; it covers noise, exact by simulation.")
 
 
 def _print_answer(found: IntervalEstimate) -> None:

@@ -1,0 +1,60 @@
+"""``semidp combine``: one best estimate from several releases of the same records."""
+
+from pathlib import Path
+
+from semidp.cli import _options as o
+from semidp.cli._command import argument, command, option
+from semidp.cli._output import echo, grid, in_place, naming_options, print_json
+from semidp.publishing.rechecking.recheck import load_consistent
+from semidp.publishing.release import Release
+from semidp.questions.combination import Combination
+
+
+@command
+def combine(
+    *,
+    folders: list[Path] = argument("Folders that `semidp release` wrote, at least two.", "RELEASE..."),
+    out: Path = option("Write the combined tables to this folder.", "DIR", default=...),
+    force: bool = o.FORCE,
+    printing: o.Printing,
+) -> None:
+    """Combine several releases of the same records into one set of estimates, at no cost in privacy.
+
+    Every table of any of them has the best linear unbiased estimate from all that was measured, its standard errors,
+    and whole numbers; exact totals of each bind all. The guarantee is that of all releases together.
+    """
+    from semidp.questions.combination import combine as combined
+
+    releases = [load_consistent(folder) for folder in folders]
+    combination = combined(releases)
+    with naming_options(force):
+        combination.save(out, force=force)
+    with in_place(f"the folder {out}"):
+        if printing.json:
+            print_json({"out": str(out), **combination.to_json()})
+        else:
+            _print(combination, releases, out)
+
+
+def _print(combination: Combination, releases: list[Release], out: Path) -> None:
+    from rich.console import Console
+
+    table = grid(("table",), ("before", "together"))
+    for one in combination.tables:
+        errors = []
+        for release in releases:
+            for published in release.tables:
+                if set(published.schema.names) == set(one.schema.names):
+                    errors.append(float(published.standard_errors.max(initial=0.0)))
+        largest = float(one.standard_errors.max(initial=0.0))
+        table.add_row(" × ".join(one.schema.names), f"{min(errors):.4g}", f"{largest:.4g}")
+    console = Console(highlight=False)
+    console.print("Largest standard error of a cell: of the best release, and of all together.\n")
+    console.print(table)
+    if combination.guarantee is not None:
+        echo(f"\n{combination.guarantee.explain()}")
+    for note in combination.notes:
+        echo(f"\n{note}")
+    if not combination.private:
+        echo("\nNot private: the noise of a release was drawn from a seed.")
+    echo(f"\n{out}")

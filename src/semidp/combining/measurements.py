@@ -1,0 +1,265 @@
+"""What was measured: sums of cells of places, each with a known variance.
+
+`CellSums` says which cells are added up, `Observed` holds what one query found at one depth, and `Measurements` all of
+it. Estimates from them are in `semidp.combining.estimates`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.combining.places import Places
+from semidp.errors import InputError
+
+Floats = NDArray[np.float64]
+
+SUMMED, EACH, CONTRASTS = "summed", "each", "contrasts"
+"""How a query treats an attribute: added up, level by level, or level by level minus the mean of all levels."""
+
+
+def _group_numbers(value: Iterable[int]) -> tuple[int, ...]:
+    numbers = tuple(int(number) for number in value)
+    if set(numbers) != set(range(max(numbers, default=-1) + 1)):
+        raise InputError(f"groups are numbered 0, 1, … without a gap, not {numbers}")
+    return numbers
+
+
+@frozen
+class Within:
+    """Groups of levels, each minus the mean of its family: contrasts of siblings in a nested attribute.
+
+    Parameters
+    ----------
+    groups
+        Group (0, 1, …) of each level.
+    families
+        Family (0, 1, …) of each group.
+
+    Examples
+    --------
+    >>> CellSums((Within((0, 1, 2, 2), (0, 0, 1)),)).matrix(0, 4).tolist()
+    [[0.5, -0.5, 0.0, 0.0], [-0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    """
+
+    groups: tuple[int, ...] = field(converter=_group_numbers)
+    families: tuple[int, ...] = field(converter=_group_numbers)
+
+    def matrix(self) -> Floats:
+        """Matrix from levels to contrasts of groups."""
+        members = np.asarray(self.families) == np.asarray(self.families)[:, None]
+        means = members / members.sum(axis=1, keepdims=True)
+        summed = np.asarray(self.groups) == np.arange(len(self.families))[:, None]
+        return np.asarray((np.eye(len(self.families)) - means) @ summed, dtype=float)
+
+
+Treatment = str | tuple[int, ...] | Within
+
+
+def _treatments(value: Iterable[Treatment]) -> tuple[Treatment, ...]:
+    return tuple(value)
+
+
+@frozen
+class CellSums:
+    """A query: how each attribute is treated, in the order of the attributes.
+
+    Parameters
+    ----------
+    treatments
+        For each attribute ``summed``, ``each``, ``contrasts``, the group (0, 1, …) of each of its levels, or `Within`.
+
+    Examples
+    --------
+    >>> CellSums(("each", (0, 1, 1), "summed")).shape((2, 3, 4))
+    (2, 2, 1)
+    """
+
+    treatments: tuple[Treatment, ...] = field(converter=_treatments)
+
+    def __attrs_post_init__(self) -> None:
+        for treatment in self.treatments:
+            if isinstance(treatment, str):
+                if treatment not in (SUMMED, EACH, CONTRASTS):
+                    raise InputError(f"an attribute is {SUMMED}, {EACH}, {CONTRASTS} or grouped, not {treatment!r}")
+            elif not isinstance(treatment, Within):
+                _group_numbers(treatment)
+
+    def shape(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Number of values of the query along each attribute."""
+        if len(sizes) != len(self.treatments):
+            raise InputError(f"a query treats {len(self.treatments)} attributes, and there are {len(sizes)}")
+        lengths = []
+        for treatment, size in zip(self.treatments, sizes, strict=True):
+            if isinstance(treatment, str):
+                lengths.append(1 if treatment == SUMMED else size)
+                continue
+            groups = treatment.groups if isinstance(treatment, Within) else treatment
+            if len(groups) != size:
+                raise InputError(f"{len(groups)} levels are grouped, and the attribute has {size}")
+            lengths.append(max(groups) + 1)
+        return tuple(lengths)
+
+    def matrix(self, attribute: int, size: int) -> Floats:
+        """Matrix that takes the levels of one attribute to the values of the query along it.
+
+        >>> CellSums(("summed", (0, 1, 1))).matrix(1, 3).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
+        """
+        treatment = self.treatments[attribute]
+        if treatment == SUMMED:
+            return np.ones((1, size))
+        if treatment == EACH:
+            return np.eye(size)
+        if treatment == CONTRASTS:
+            return np.eye(size) - 1 / size
+        if isinstance(treatment, Within):
+            return treatment.matrix()
+        groups = np.asarray(treatment)
+        return np.asarray(groups == np.arange(groups.max() + 1)[:, None], dtype=float)
+
+    def sums(self, cells: NDArray[Any]) -> NDArray[Any]:
+        """Values of the query for tables of cells, of shape (nodes, *sizes).
+
+        >>> CellSums(("summed", "each")).sums(np.arange(4.0).reshape(1, 2, 2)).tolist()
+        [[[2.0, 4.0]]]
+        """
+        values = cells
+        for axis, treatment in enumerate(self.treatments, 1):
+            if treatment == SUMMED:
+                values = values.sum(axis=axis, keepdims=True)
+            elif treatment != EACH:
+                matrix = self.matrix(axis - 1, cells.shape[axis])
+                values = np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
+        return values
+
+
+def _values(value: ArrayLike) -> NDArray[Any]:
+    return np.asarray(value)
+
+
+def _variance(value: ArrayLike) -> Floats:
+    return np.asarray(value, dtype=float)
+
+
+@frozen(eq=False)
+class Observed:
+    """What one query measured at one depth.
+
+    Parameters
+    ----------
+    query
+        Which cells are added up.
+    depth
+        Depth of the places in their tree.
+    values
+        Array of shape (nodes, values of the query), in the order of the nodes.
+    variance
+        Of each value: one number, or one for each node. Zero means exact; infinite, not measured at that node.
+
+    Examples
+    --------
+    >>> Observed(CellSums(("each",)), 0, [[3, 4]], 2).variances(1).tolist()
+    [2.0]
+    """
+
+    query: CellSums
+    depth: int
+    values: NDArray[Any] = field(converter=_values)
+    variance: Floats = field(converter=_variance)
+
+    def variances(self, nodes: int) -> Floats:
+        """Variance at each node."""
+        return np.broadcast_to(self.variance, (nodes,))
+
+
+def _sizes(value: Iterable[int]) -> tuple[int, ...]:
+    return tuple(value)
+
+
+def _several(value: Iterable[Observed]) -> tuple[Observed, ...]:
+    return tuple(value)
+
+
+@frozen(eq=False)
+class Measurements:
+    """Independent linear measurements of one table of counts at the nodes of a tree.
+
+    The table of a node is the sum of the tables of its children. Noise is independent between values and unbiased;
+    ``contrasts`` are the exception, whose noise is centred over the levels as they are.
+
+    Parameters
+    ----------
+    places
+        The tree.
+    sizes
+        Number of levels of each attribute; none where only totals are counted.
+    observed
+        What was measured, in any order; the same query may stand several times.
+    possible
+        For some depths, which cells can be other than zero: booleans of shape (nodes, *sizes), where an attribute
+        that makes no difference may have length 1.
+
+    Examples
+    --------
+    >>> county = Places([[0, 0]])
+    >>> total = CellSums(())
+    >>> parts = Observed(total, 1, [10, 20], 4.0)
+    >>> Measurements(county, (), [parts, Observed(total, 0, [33], 1.0)]).cells
+    1
+    """
+
+    places: Places
+    sizes: tuple[int, ...] = field(converter=_sizes)
+    observed: tuple[Observed, ...] = field(converter=_several)
+    possible: Mapping[int, NDArray[np.bool_]] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        if any(size < 1 for size in self.sizes):
+            raise InputError("every attribute has at least one level")
+        if not self.observed:
+            raise InputError("nothing was measured: there is nothing to estimate from")
+        for one in self.observed:
+            self._check(one)
+        for depth, mask in self.possible.items():
+            self._check_mask(depth, np.asarray(mask))
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of a place."""
+        return math.prod(self.sizes)
+
+    def at(self, depth: int) -> tuple[Observed, ...]:
+        """What was measured at one depth."""
+        return tuple(one for one in self.observed if one.depth == depth)
+
+    def _check(self, one: Observed) -> None:
+        if one.depth not in self.places.depths:
+            raise InputError(f"something was measured at depth {one.depth}, which the tree does not have")
+        nodes = self.places.counts[one.depth]
+        length = nodes * math.prod(one.query.shape(self.sizes))
+        if one.values.size != length or not len(one.values) == nodes:
+            raise InputError(
+                f"a query at depth {one.depth} has {length // nodes} values at each of {nodes} nodes, "
+                f"which is not the shape {one.values.shape}"
+            )
+        if one.variance.shape not in {(), (nodes,)}:
+            raise InputError("a variance is one number, or one for each node")
+        if np.isnan(one.variance).any() or (one.variance < 0).any():
+            raise InputError("a variance is zero (exact), positive, or infinite (not measured)")
+        if np.issubdtype(one.values.dtype, np.integer):
+            return
+        measured = one.values[np.isfinite(one.variances(nodes))]
+        if not np.issubdtype(measured.dtype, np.floating) or not np.isfinite(measured).all():
+            raise InputError(f"a value measured at depth {one.depth} is not a number")
+
+    def _check_mask(self, depth: int, mask: NDArray[np.bool_]) -> None:
+        if depth not in self.places.depths or mask.dtype != np.bool_:
+            raise InputError("possible cells are booleans for depths of the tree")
+        lengths = (self.places.counts[depth], *self.sizes)
+        fits = [length in (1, full) for length, full in zip(mask.shape, lengths, strict=False)]
+        if mask.ndim != len(lengths) or not all(fits):
+            raise InputError(f"possible cells at depth {depth} have shape {lengths}, or 1 where nothing differs")

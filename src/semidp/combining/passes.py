@@ -1,0 +1,418 @@
+"""One pass up the tree and one down; and the pass of weights, which gives the variance of any weighted sum.
+
+Up: what is known of a node is the sum of what is known of its children, then what was measured at the node itself.
+Down: children share what is left between their sum and the final estimate of their parent, by their covariances.
+The weights of a sum go up the same way: what remains of them at a parent is the part that the parent knows better.
+Beliefs are in `semidp.combining.beliefs`, classes in `semidp.combining.classes`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from attrs import define, field, frozen
+from numpy.typing import NDArray
+
+from semidp.combining.beliefs import Belief, pseudo_inverse, scale, symmetric, transposed
+from semidp.combining.classes import Classes, Kind, right_side
+from semidp.combining.measurements import Floats, Measurements, Observed
+from semidp.combining.places import Index, Places
+from semidp.errors import InputError
+
+_MET = 1e-6
+"""An exact value counts as met to within this part of its size."""
+_ROUNDING = 1e-13
+_ESTIMABLE = 1e-9
+"""A weighted sum is estimable if no more than this part of its weights points where nothing is known."""
+
+
+Evidence = tuple[NDArray[np.bool_], dict[Kind, Floats]]
+"""Which values of a query say something of possible cells, and these values by class."""
+
+
+@frozen(eq=False)
+class Group:
+    """Nodes of one depth that have the same possible cells and were measured with the same variances."""
+
+    nodes: Index
+    cells: Index
+    variances: Floats
+
+
+@define(eq=False)
+class ChildSum:
+    """What the children of the nodes of a group say of them, in one class.
+
+    `inverse` is ``(Σ V)⁺`` on what is known; `unknown_inverse` that of the sum of the unknown projectors.
+    """
+
+    total: Belief
+    inverse: Floats
+    unknown_sum: Floats | None = None
+    unknown_inverse: Floats | None = None
+
+
+@define(eq=False)
+class TreeDepth:
+    """One depth of the tree: its groups, and for every class and group what is known."""
+
+    groups: list[Group]
+    group_of: Index
+    place_of: Index
+    beliefs: dict[Kind, list[Belief]] = field(factory=dict)
+    families: dict[Kind, list[ChildSum | None]] = field(factory=dict)
+
+    def located(self, nodes: Index) -> Iterator[tuple[int, Index]]:
+        """Groups of some nodes: the number of each group, and where its nodes stand in `nodes`."""
+        numbers = self.group_of[nodes]
+        for number in np.unique(numbers):
+            yield int(number), np.flatnonzero(numbers == number)
+
+
+def possible_cells(measurements: Measurements, classes: Classes) -> list[NDArray[np.bool_]]:
+    """Cells of the block that can be other than zero, for every depth: (nodes, block).
+
+    What is impossible at a node is impossible below it; what is impossible at all its children is so at the node.
+    """
+    places = measurements.places
+    masks: list[NDArray[np.bool_]] = []
+    for depth, nodes in enumerate(places.counts):
+        mask = np.ones((nodes, classes.block), dtype=bool)
+        declared = measurements.possible.get(depth)
+        if declared is not None:
+            lengths = [classes.sizes[axis] for axis in classes.dense]
+            kept = declared.reshape(len(declared), *(declared.shape[1 + axis] for axis in classes.dense))
+            mask &= np.broadcast_to(kept, (nodes, *lengths)).reshape(nodes, -1)
+        if depth:
+            mask &= masks[-1][places.parents[depth - 1]]
+        masks.append(mask)
+    for depth in reversed(places.depths[:-1]):
+        parents = places.parents[depth]
+        below = np.zeros_like(masks[depth])
+        np.logical_or.at(below, parents, masks[depth + 1])
+        childless = np.bincount(parents, minlength=len(below)) == 0
+        masks[depth] &= below | childless[:, None]
+    return masks
+
+
+def grouped(mask: NDArray[np.bool_], observed: Sequence[Observed]) -> TreeDepth:
+    """Group the nodes of a depth by their possible cells and variances."""
+    nodes = len(mask)
+    columns = [one.variances(nodes) for one in observed]
+    variances = np.stack(columns, axis=1) if columns else np.zeros((nodes, 0))
+    # Two nodes are alike if the bits of their masks and of their variances are.
+    packed = np.packbits(mask, axis=1)
+    keys = np.concatenate([packed, np.ascontiguousarray(variances).view(np.uint8)], axis=1)
+    _, first, group_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    group_of = group_of.reshape(-1)
+    order = np.argsort(group_of, kind="stable")
+    starts = np.searchsorted(group_of[order], np.arange(len(first) + 1))
+    groups = []
+    place_of = np.empty(nodes, dtype=np.int64)
+    for number, sample in enumerate(first):
+        members = order[starts[number] : starts[number + 1]]
+        place_of[members] = np.arange(len(members))
+        groups.append(Group(members, np.flatnonzero(mask[sample]), variances[sample]))
+    return TreeDepth(groups, group_of, place_of)
+
+
+def upward(measurements: Measurements, classes: Classes) -> list[TreeDepth]:
+    """Pass up: what each node and everything below it say of the node."""
+    masks = possible_cells(measurements, classes)
+    depths: list[TreeDepth] = []
+    for depth, mask in enumerate(masks):
+        depths.append(grouped(mask, measurements.at(depth)))
+    for depth in reversed(measurements.places.depths):
+        below = depths[depth + 1] if depth + 1 < len(depths) else None
+        parents = measurements.places.parents[depth] if below is not None else None
+        observed = measurements.at(depth)
+        values = [classes.arranged(one.values, one.query) for one in observed]
+        designs = [classes.design(one.query) for one in observed]
+        level = depths[depth]
+        for kind in classes.kinds():
+            level.beliefs[kind] = []
+            level.families[kind] = _families(level, below, parents, kind, classes)
+        for number, group in enumerate(level.groups):
+            evidence = _evidence(group, observed, values, designs, classes)
+            for kind in classes.kinds():
+                family = level.families[kind][number]
+                level.beliefs[kind].append(_own(group, kind, family, evidence, observed, designs, classes))
+    return depths
+
+
+def _evidence(
+    group: Group,
+    observed: Sequence[Observed],
+    values: Sequence[NDArray[np.generic]],
+    designs: Sequence[Floats],
+    classes: Classes,
+) -> list[Evidence]:
+    """Values that say something of the possible cells of a group, by query and class."""
+    evidence: list[Evidence] = []
+    for one, array, design, variance in zip(observed, values, designs, group.variances, strict=True):
+        # Rows that add up impossible cells alone hold nothing but noise.
+        rows = np.asarray(design[:, group.cells].any(axis=1))
+        if np.isinf(variance):
+            evidence.append((rows, {}))
+            continue
+        if variance == 0:
+            rows[:] = True  # an exact value of impossible cells must be zero, which is checked
+        chosen = array[np.ix_(group.nodes, np.flatnonzero(rows))].astype(float)
+        parts = classes.split(chosen) if variance == 0 else right_side(one, classes, chosen)
+        evidence.append((rows, parts))
+    return evidence
+
+
+def _own(
+    group: Group,
+    kind: Kind,
+    family: ChildSum | None,
+    evidence: list[Evidence],
+    observed: Sequence[Observed],
+    designs: Sequence[Floats],
+    classes: Classes,
+) -> Belief:
+    """Add to what the children say what was measured at the nodes themselves: noisy values, then exact ones."""
+    size = len(group.cells)
+    columns = classes.coordinates(kind)
+    belief = family.total if family is not None else Belief.nothing(len(group.nodes), size, columns)
+    information = np.zeros((size, size))
+    right = np.zeros((len(group.nodes), size, columns))
+    exact: list[tuple[Floats, Floats]] = []
+    for one, design, variance, (rows, parts) in zip(observed, designs, group.variances, evidence, strict=True):
+        factor = classes.factor(one.query, kind)
+        if not factor or kind not in parts:
+            continue
+        visible = design[np.ix_(np.flatnonzero(rows), group.cells)]
+        if variance == 0:
+            exact.append((visible, parts[kind]))
+        else:
+            information += factor / variance * visible.T @ visible
+            right += visible.T @ parts[kind] / variance
+    # Noisy values first: exact ones then hold whatever the noise said.
+    if information.any():
+        belief = belief.measured(information, right)
+    if exact:
+        stacked = np.concatenate([design for design, _ in exact])
+        values = np.concatenate([part for _, part in exact], axis=1)
+        belief, missed = belief.fixed(stacked, values)
+        if (np.abs(missed) > _MET * (1 + np.abs(values))).any():
+            raise InputError("exact values contradict each other, or cells that are said to be impossible")
+    return belief
+
+
+def _families(
+    level: TreeDepth, below: TreeDepth | None, parents: Index | None, kind: Kind, classes: Classes
+) -> list[ChildSum | None]:
+    """Sum the beliefs of children for every group of a depth; None for groups without children."""
+    if below is None or parents is None:
+        return [None] * len(level.groups)
+    nodes = len(level.group_of)
+    block = classes.block
+    mean = np.zeros((nodes, block, classes.coordinates(kind)))
+    spread = np.zeros((nodes, block, block))
+    unknown: Floats | None = None
+    for group, belief in zip(below.groups, below.beliefs[kind], strict=True):
+        add_by_parent(mean, parents[group.nodes], belief.mean, (group.cells,))
+        both = (group.cells, group.cells)
+        add_by_parent(spread, parents[group.nodes], belief.spread, both)
+        if belief.unknown is not None:
+            unknown = np.zeros_like(spread) if unknown is None else unknown
+            add_by_parent(unknown, parents[group.nodes], belief.unknown, both)
+    children = np.bincount(parents, minlength=nodes)
+    if unknown is None and not children.all():
+        unknown = np.zeros_like(spread)
+    if unknown is not None:
+        # Nothing is known from below of a node that has nothing below it.
+        unknown[children == 0] = np.eye(block)
+    families: list[ChildSum | None] = []
+    for group in level.groups:
+        chosen = np.ix_(group.nodes, group.cells, group.cells)
+        part = None if unknown is None else unknown[chosen]
+        families.append(_family(mean[np.ix_(group.nodes, group.cells)], spread[chosen], part))
+    return families
+
+
+def _family(mean: Floats, spread: Floats, unknown: Floats | None) -> ChildSum:
+    if unknown is None or not unknown.any():
+        inverse, _ = pseudo_inverse(spread, scale(spread))
+        return ChildSum(Belief(mean, spread, None), inverse)
+    unknown_inverse, covered = pseudo_inverse(unknown, np.ones(len(unknown)))
+    visible = np.eye(spread.shape[-1]) - covered
+    inverse, _ = pseudo_inverse(visible @ spread @ visible, scale(spread))
+    return ChildSum(Belief(mean, spread, covered), inverse, unknown, unknown_inverse)
+
+
+def add_by_parent(sums: Floats, parents: Index, parts: Floats, cells: tuple[Index, ...]) -> None:
+    """Add parts to the sums of their parents, at some cells; parts of length 1 are those of every child."""
+    if len(parts) == 1 and len(parents) > 1:
+        # Children that share a matrix are counted, not added one by one.
+        present, children = np.unique(parents, return_counts=True)
+        lengths = (-1,) + (1,) * (parts.ndim - 1)
+        added = children.reshape(lengths) * parts
+    else:
+        order = np.argsort(parents, kind="stable")
+        present, starts = np.unique(parents[order], return_index=True)
+        added = np.add.reduceat(parts[order], starts, axis=0) if len(present) < len(order) else parts[order]
+    sums[np.ix_(present, *cells)] += added
+
+
+def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
+    """Pass down: replace the mean of every node by its estimate from everything that was measured."""
+    for depth in places.depths[1:]:
+        above, level = depths[depth - 1], depths[depth]
+        parents = places.parents[depth - 1]
+        for kind in classes.kinds():
+            pushes, free_pushes = _pushes(above, kind, classes)
+            for number, group in enumerate(level.groups):
+                belief = level.beliefs[kind][number]
+                at = np.ix_(parents[group.nodes], group.cells)
+                # A child moves by its part of the covariance of all children.
+                mean = belief.mean + belief.spread @ pushes[at]
+                if belief.unknown is not None:
+                    mean += belief.unknown @ free_pushes[at]
+                level.beliefs[kind][number] = Belief(mean, belief.spread, belief.unknown)
+
+
+def _pushes(above: TreeDepth, kind: Kind, classes: Classes) -> tuple[Floats, Floats]:
+    """By how much the estimate of a parent differs from the sum of its children, over their covariance."""
+    shape = (len(above.group_of), classes.block, classes.coordinates(kind))
+    pushes = np.zeros(shape)
+    families = above.families[kind]
+    any_unknown = any(family is not None and family.unknown_inverse is not None for family in families)
+    free_pushes = np.zeros(shape if any_unknown else (0, 0, 0))
+    for group, belief, family in zip(above.groups, above.beliefs[kind], families, strict=True):
+        if family is None:
+            continue
+        at = np.ix_(group.nodes, group.cells)
+        gap = belief.mean - family.total.mean
+        push = family.inverse @ gap
+        pushes[at] = push
+        if family.unknown_inverse is not None:
+            free_pushes[at] = family.unknown_inverse @ (gap - family.total.spread @ push)
+    if any_unknown:
+        return pushes, free_pushes
+    return pushes, pushes
+
+
+@define(eq=False)
+class Weights:
+    """Weights on nodes of one depth in one class: each entry belongs to a sum, `owners`, and has (block, q) weights."""
+
+    nodes: Index
+    owners: Index
+    weights: Floats
+
+    def merged(self, other: "Weights | None", sums: int) -> "Weights":
+        """Add up entries of the same node and sum."""
+        nodes, owners, weights = self.nodes, self.owners, self.weights
+        if other is not None:
+            nodes = np.concatenate([nodes, other.nodes])
+            owners = np.concatenate([owners, other.owners])
+            weights = np.concatenate([weights, other.weights])
+        keys = nodes * sums + owners
+        order = np.argsort(keys, kind="stable")
+        present, starts = np.unique(keys[order], return_index=True)
+        weights = weights[order]
+        if len(present) < len(order):
+            weights = np.add.reduceat(weights, starts, axis=0)
+        return Weights(present // sums, present % sums, weights)
+
+
+def covariances(
+    depths: list[TreeDepth], places: Places, kind: Kind, given: dict[int, Weights], sums: int
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Covariance matrices (q × q) of weighted sums in one class, and whether each sum is estimable.
+
+    Given its parent, what is known of the children of a family is ``Σ w'V w - s'(Σ V)⁺ s`` with ``s = Σ V w``, and the
+    weight that passes to the parent is ``(Σ V)⁺ s``.
+    """
+    width = next(iter(given.values())).weights.shape[-1]
+    total = np.zeros((sums, width, width))
+    gross = np.zeros(sums)
+    blind = np.zeros(sums)
+    seen = np.zeros(sums)
+    carried: Weights | None = None
+    for depth in reversed(places.depths):
+        present = given.get(depth)
+        if present is not None:
+            carried = present.merged(carried, sums)
+        if carried is None:
+            continue
+        _add(seen, carried.owners, np.square(carried.weights).sum(axis=(1, 2)))
+        spread, unknown, sizes = _weighed(depths[depth], kind, carried)
+        inner = transposed(carried.weights) @ spread
+        _add(total, carried.owners, inner)
+        _add(gross, carried.owners, sizes)
+        if unknown is not None:
+            free = np.einsum("nbq,nbq->n", carried.weights, unknown)
+            _add(blind, carried.owners, free)
+        if depth:
+            above = Weights(places.parents[depth - 1][carried.nodes], carried.owners, spread)
+            # What the children know given their parent is done with; the rest is up to the parent.
+            carried = _passed(depths[depth - 1], kind, above, unknown, total, blind, sums)
+    # What exact values leave of a variance is a rounding error of what was added up.
+    total[np.abs(total) < _ROUNDING * gross[:, None, None]] = 0.0
+    return symmetric(total), blind <= _ESTIMABLE * np.maximum(seen, 1e-300)
+
+
+def _add(sums: Floats, owners: Index, parts: Floats) -> None:
+    add_by_parent(sums, owners, parts, ())
+
+
+def _weighed(level: TreeDepth, kind: Kind, carried: Weights) -> tuple[Floats, Floats | None, Floats]:
+    """Covariances and unknown projectors times weights, and the size of what is added up, for every entry."""
+    spread = np.zeros_like(carried.weights)
+    sizes = np.zeros(len(carried.nodes))
+    unknown: Floats | None = None
+    for number, entries in level.located(carried.nodes):
+        group, belief = level.groups[number], level.beliefs[kind][number]
+        at = np.ix_(entries, group.cells)
+        weights = carried.weights[at]
+        places = level.place_of[carried.nodes[entries]]
+        matrices = _of(belief.spread, places)
+        spread[at] = matrices @ weights
+        sizes[entries] = scale(matrices) * np.square(weights).sum(axis=(1, 2))
+        if belief.unknown is not None:
+            unknown = np.zeros_like(spread) if unknown is None else unknown
+            unknown[at] = _of(belief.unknown, places) @ weights
+    return spread, unknown, sizes
+
+
+def _of(matrices: Floats, places: Index) -> Floats:
+    return matrices if len(matrices) == 1 else matrices[places]
+
+
+def _passed(
+    above: TreeDepth,
+    kind: Kind,
+    spread: Weights,
+    unknown: Floats | None,
+    total: Floats,
+    blind: Floats,
+    sums: int,
+) -> Weights:
+    """Pass the weights of children to their parents; take from `total` and `blind` what the parents account for."""
+    free = None if unknown is None else Weights(spread.nodes, spread.owners, unknown).merged(None, sums)
+    joined = spread.merged(None, sums)
+    passed = np.zeros_like(joined.weights)
+    for number, entries in above.located(joined.nodes):
+        group, family = above.groups[number], above.families[kind][number]
+        assert family is not None
+        at = np.ix_(entries, group.cells)
+        places = above.place_of[joined.nodes[entries]]
+        owners = joined.owners[entries]
+        left = joined.weights[at]
+        first = np.zeros_like(left)
+        # Weights on unknown directions must pass to the parent whole, or the sum is not estimable.
+        if free is not None and family.unknown_inverse is not None and family.unknown_sum is not None:
+            across = free.weights[at]
+            first = family.unknown_inverse[places] @ across
+            _add(blind, owners, -np.einsum("nbq,nbq->n", first, across))
+            moved = family.total.spread[places] @ first
+            _add(total, owners, -transposed(first) @ left - transposed(left) @ first)
+            _add(total, owners, transposed(first) @ moved)
+            left = left - moved
+        second = family.inverse[places] @ left
+        _add(total, owners, -transposed(left) @ second)
+        passed[at] = first + second
+    return Weights(joined.nodes, joined.owners, passed)

@@ -1,0 +1,162 @@
+"""Areas that somebody names, from a file: each is a weighted sum of cells of a published table.
+
+A district is these blocks, or these wards and a part of another; the noise of the release has a known law, so that
+every such sum has an interval, at no cost in privacy.
+"""
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from semidp.core.spaces.cell_bounds import CellBounds
+from semidp.errors import InputError
+from semidp.noise.randomness import Randomness
+from semidp.questions.answers import Covers, IntervalEstimate, linear_interval
+from semidp.questions.independence import simulated_bound
+from semidp.questions.measured import Measured, measured_table
+from semidp.statistics.odds_ratio.umpu import check_level
+
+if TYPE_CHECKING:
+    from semidp.publishing.release import Release
+
+Floats = NDArray[np.float64]
+NAME, WEIGHT = "name", "weight"
+
+
+@frozen
+class AreaRow:
+    """One line of a file of areas: cells, by the levels of some features, that count with a weight in an area.
+
+    >>> AreaRow("north", {"region": "n"}, 0.5).cells
+    {'region': 'n'}
+    """
+
+    name: str
+    cells: dict[str, str]
+    weight: float = 1.0
+
+
+def read_area_rows(path: str | Path) -> list[AreaRow]:
+    """Read a CSV file with the columns name, features at any depth and, if wanted, weight.
+
+    A feature that a line leaves empty is summed over.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "areas.csv"
+    ...     _ = file.write_text("name,region,weight\\nnorth,n,\\nnorth,s,0.5\\n")
+    ...     [(row.name, row.cells, row.weight) for row in read_area_rows(file)]
+    [('north', {'region': 'n'}, 1.0), ('north', {'region': 's'}, 0.5)]
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, strict=True)
+            header = [column.strip() for column in reader.fieldnames or ()]
+            reader.fieldnames = header
+            lines = list(reader)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (UnicodeDecodeError, csv.Error, IsADirectoryError):
+        raise InputError(f"{path} is not a CSV file in UTF-8") from None
+    if NAME not in header or len(header) < 2 or len(set(header)) < len(header):
+        raise InputError(f"{path} must have a column {NAME}, columns of features and, if wanted, {WEIGHT}, each once")
+    features = [column for column in header if column not in (NAME, WEIGHT)]
+    rows = []
+    for number, line in enumerate(lines, 2):
+        rows.append(_row(line, features, f"line {number} of {path}"))
+    if not rows:
+        raise InputError(f"{path} names no area")
+    return rows
+
+
+def _row(line: dict[str, Any], features: Sequence[str], place: str) -> AreaRow:
+    if None in line or None in line.values():
+        raise InputError(f"{place} has not as many values as there are columns")
+    if not line[NAME]:
+        raise InputError(f"{place} has no name")
+    cells = {feature: line[feature] for feature in features if line[feature]}
+    try:
+        weight = float(line.get(WEIGHT) or 1.0)
+    except ValueError:
+        weight = math.nan
+    if not math.isfinite(weight):
+        raise InputError(f"the weight in {place} is not a number")
+    return AreaRow(line[NAME], cells, weight)
+
+
+def area_intervals(
+    release: "Release",
+    rows: Sequence[AreaRow],
+    *,
+    level: float = 0.95,
+    table: str | None = None,
+    draws: int | None = None,
+    randomness: Randomness | None = None,
+) -> dict[str, IntervalEstimate]:
+    """Return the estimate of every area with its interval, by simulation of the noise of the release.
+
+    Intervals of areas that count whole cells are cut to what exact totals allow; each holds at the level by itself.
+
+    Parameters
+    ----------
+    release
+        A release that was not made by parts.
+    rows
+        Lines of a file of areas.
+    level
+        The confidence level.
+    table, draws, randomness
+        As in `Release.interval`.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9})
+    >>> answers = area_intervals(release, [AreaRow("women", {"sex": "f"}), AreaRow("half", {"vote": "y"}, 0.5)])
+    >>> {name: (answer.low, answer.high) for name, answer in answers.items()}  # exact here
+    {'women': (9.0, 9.0), 'half': (4.5, 4.5)}
+    """
+    check_level(level, "the confidence level")
+    names: set[str] = set()
+    for row in rows:
+        names |= set(row.cells)
+    measured = measured_table(release, names, table)
+    weights = _weights(measured, rows)
+    stacked = np.stack(list(weights.values()))
+    values = measured.of(stacked)
+    errors = measured.errors(stacked)
+    drawn = measured.simulated(stacked, draws, randomness)
+    bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)
+    answers = {}
+    for number, (name, cells) in enumerate(weights.items()):
+        value, error = float(values[number]), float(errors[number])
+        if np.isin(cells, (0.0, 1.0)).all():
+            answers[name] = linear_interval(value, error, drawn[:, number], bounds.span(cells), level)
+        else:
+            # A sum with other weights need be neither whole nor within a count's bounds.
+            reach = simulated_bound(np.abs(drawn[:, number]), level)
+            answers[name] = IntervalEstimate(
+                value, error, value - reach, value + reach, level, Covers.noise, True, None
+            )
+    return answers
+
+
+def _weights(measured: Measured, rows: Sequence[AreaRow]) -> dict[str, Floats]:
+    """Weights of cells for every area; refuse an area that counts a cell more than whole without saying so."""
+    weights: dict[str, Floats] = {}
+    whole: dict[str, bool] = {}
+    for row in rows:
+        before = weights.get(row.name, np.zeros(measured.schema.shape))
+        weights[row.name] = before + row.weight * measured.mask(row.cells)
+        whole[row.name] = whole.get(row.name, True) and row.weight == 1.0
+    for name, cells in weights.items():
+        if whole[name] and cells.max(initial=0.0) > 1:
+            raise InputError(f"the area {name!r} names a cell twice: give each once, or weights")
+    return weights
