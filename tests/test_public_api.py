@@ -81,8 +81,8 @@ SUBPACKAGES = {
         generator uniforms
     """,
     "questions": """
-        Covers Independence IntervalEstimate TableIntervals independence_test random_tables sampled_rate
-        simulated_bound
+        Association Covers Independence IntervalEstimate ScoreTest TableIntervals independence_test random_tables
+        sampled_rate score_test simulated_bound
     """,
     "statistics": """
         LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums

@@ -57,6 +57,31 @@ def test_a_release_is_tested_for_nothing(here: Semidp, released: str) -> None:
     assert any("further exact totals" in note for note in fewer["notes"])
 
 
+def test_strata_are_pooled_and_features_ordered(here: Semidp, released: str) -> None:
+    done = good(here("test", released, *GIVEN, "--pooled", "--seed", "2"))
+    assert "common to the strata of dept (Cochran-Mantel-Haenszel): one degree of freedom" in done.out
+    assert "goes with admit" in done.out
+    document = strict_json(good(here("test", released, *GIVEN, "--pooled", "--seed", "2", "--format", "json")).out)
+    assert document["degrees"] == 1
+    assert document["p_value"] > 0.05  # Simpson: no common association given the department
+    below = good(here("test", released, *GIVEN, "--pooled", "--alternative", "less", "--format", "json")).json
+    above = good(here("test", released, *GIVEN, "--pooled", "--alternative", "greater", "--format", "json")).json
+    assert below["p_value"] + above["p_value"] > 0.99
+    unpooled = here("test", released, *ADMIT, "--pooled")
+    assert (unpooled.code, "pooled over strata" in one_sentence(unpooled)) == (2, True)
+
+
+def test_ordered_features_of_a_release(here: Semidp) -> None:
+    status = Example.named("occupational_status")
+    words = ("--table", "origin,destination", "--exact", "origin", "--exact", "destination", "--count", "count")
+    good(here("release", status.path, *words, "--mu", "0.2", "--out", "status", "--seed", "1"))
+    sides = ("--rows", "origin", "--columns", "destination")
+    done = good(here("test", "status", *sides, "--ordered", "origin", "--scores", "destination=1,2,3,4,5,6,7,9"))
+    assert "linear-by-linear association of two ordered features: one degree of freedom" in done.out
+    assert "destination: 1, 2, 3, 4, 5, 6, 7, 9" in done.out
+    assert "high origin goes with high destination" in done.out
+
+
 @pytest.mark.parametrize(
     ("option", "why"),
     [
@@ -65,7 +90,10 @@ def test_a_release_is_tested_for_nothing(here: Semidp, released: str) -> None:
         (("--rho", "1"), "costs no privacy: leave --rho out"),
         (("--ledger", "book.json"), "costs no privacy: leave --ledger out"),
         (("--where", "1 = 1"), "reads no data: leave --where out"),
-        (("--alternative", "greater"), "reads no data: leave --alternative out"),
+        (("--alternative", "greater"), "no direction"),
+        (("--ordered", "dept"), "only rows and columns can be ordered"),
+        (("--scores", "gender=1,2,3"), "2 levels and 3 scores"),
+        (("--scores", "gender=1,x"), "--scores"),
         (("--draws", "5"), "at least 19"),
         (("--name", "other"), "no table 'other'"),
     ],
@@ -79,7 +107,7 @@ def test_what_a_release_has_no_use_for_is_refused(
 
 
 def test_what_data_have_no_use_for_is_refused(here: Semidp) -> None:
-    for option in (("--draws", "99"), ("--name", "table")):
+    for option in (("--draws", "99"), ("--name", "table"), ("--pooled",), ("--ordered", "admit")):
         done = here("test", UCB.path, *ADMIT, "--count", "count", "--mu", "1", *option)
         assert done.code == 2
         assert "for the test of a release" in one_sentence(done)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from attrs import evolve
+from attrs import evolve, frozen
 
 from semidp.cli import _options as o
-from semidp.cli._command import argument, command, option
+from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import echo, print_json, print_rows
 from semidp.core.exact import exact
 from semidp.core.tradeoff.budget import Budget
@@ -19,6 +19,8 @@ from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.pipeline import run
 from semidp.publishing.rechecking.recheck import load_consistent
+from semidp.questions.association import Association
+from semidp.questions.independence import Independence
 from semidp.statistics.odds_ratio.measured import OddsRatioResult
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, check_level
@@ -27,6 +29,10 @@ from semidp.statistics.odds_ratio.words import test_rows
 _NO_LEDGER = "No ledger was given: other releases of the same data are not accounted for, and together protect less."
 _NO_ID = "Each record is taken to be one person; give --id COLUMN to have that checked."
 _SEEDED = "The noise was drawn from a seed: this result is not private."
+_FOR_RELEASES = (
+    *("data", "rows", "columns", "strata", "alternative", "ordered", "scores", "pooled"),
+    *("draws", "table_name", "seed", "format", "quiet"),
+)
 _EMPTY = "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
 
 
@@ -58,6 +64,14 @@ def odds_ratio(
     declaring: Annotated[o.Declaring, o.FEATURES],
     opening: o.Opening,
     ledger: Path | None = o.LEDGER,
+    ordered: o.Texts = option(
+        "In a release: rows or columns whose levels are ordered, so that a trend is looked for.", "FEATURE"
+    ),
+    scores: o.Texts = option(
+        "In a release: the scores of an ordered feature's levels, in their order; 1, 2, 3 … unless given.",
+        "NAME=1,2,4",
+    ),
+    pooled: bool = flag("--pooled", "In a release: look for one association that is common to all --strata."),
     draws: int | None = option("How many tables to simulate for a release: 9999.", "N"),
     table_name: o.Text = option("Which table of a release, where several would do.", "TABLE", "--name"),
     seed: int | None = o.SEED,
@@ -66,7 +80,8 @@ def odds_ratio(
     """Test whether two features are associated, with both margins exact.
 
     RELEASE: at no cost in privacy, from the noisy counts and the known law of their noise; features of any number of
-    levels, independent given --strata; no budget. DATA: a private test of an odds ratio, which spends a budget.
+    levels, independent given --strata; no budget. --pooled looks for one association in all strata, --ordered for a
+    trend: both find a weaker one of that kind. DATA: a private test of an odds ratio, which spends a budget.
 
     One-sided tests are the most powerful unbiased ones with their guarantee; the two-sided one is unbiased. The
     odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level of each feature. With --strata it
@@ -76,11 +91,17 @@ def odds_ratio(
     for name in {rows, columns} & {*within} | ({rows} & {columns}):
         raise InputError(f"--rows, --columns and --strata name {name!r} twice: name different features")
     if (Path(data) / "release.json").is_file():
-        o.only_these(context, ("data", "rows", "columns", "strata", "draws", "table_name", "seed", "format", "quiet"))
-        _test_release(data, (rows, columns, within), draws, table_name, seed, printing)
+        o.only_these(context, _FOR_RELEASES)
+        asked = _Asked(rows, columns, within, _scores_of(ordered, scores), pooled, alternative)
+        _test_release(data, asked, draws, table_name, seed, printing)
         return
     if draws is not None or table_name is not None:
         raise InputError("--draws and --name are for the test of a release: leave them out for data")
+    if ordered or scores or pooled:
+        raise InputError(
+            "--ordered, --scores and --pooled are for the test of a release: leave them out for data, where the odds "
+            "ratio is common to all --strata"
+        )
     if spending.epsilon is None and spending.rho is None and spending.mu is None:
         raise InputError(
             "give the privacy budget: one of --epsilon, --rho and --mu; or the folder of a release, whose release.json "
@@ -118,30 +139,77 @@ def odds_ratio(
     printing.warn(warnings)
 
 
+@frozen
+class _Asked:
+    """A question about two features of a release."""
+
+    rows: str
+    columns: str
+    strata: tuple[str, ...]
+    scores: dict[str, tuple[float, ...] | None]
+    pooled: bool
+    alternative: Alternative
+
+
+def _scores_of(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, ...] | None]:
+    """Read the ordered features and their scores.
+
+    >>> _scores_of(["age"], ["dose=0,1/2,4"])
+    {'age': None, 'dose': (0.0, 0.5, 4.0)}
+    """
+    features: dict[str, tuple[float, ...] | None] = dict.fromkeys(ordered or ())
+    for name, values in o.lists_of("--scores", scores).items():
+        features[name] = tuple(float(exact(value, "--scores")) for value in values)
+    return features
+
+
 def _test_release(
-    folder: str,
-    features: tuple[str, str, tuple[str, ...]],
-    draws: int | None,
-    table: str | None,
-    seed: int | None,
-    printing: o.Printing,
+    folder: str, asked: _Asked, draws: int | None, table: str | None, seed: int | None, printing: o.Printing
 ) -> None:
     """Test independence in a release; nothing is spent."""
-    randomness = None if seed is None else SeededRandomness(seed)
-    found = load_consistent(folder).test(*features, table=table, draws=draws, randomness=randomness)
+    answer = load_consistent(folder).test(
+        asked.rows,
+        asked.columns,
+        asked.strata,
+        ordered=asked.scores,
+        pooled=asked.pooled,
+        alternative=asked.alternative,
+        table=table,
+        draws=draws,
+        randomness=None if seed is None else SeededRandomness(seed),
+    )
     if printing.json:
-        print_json({"release": folder, **found.to_json()})
+        print_json({"release": folder, **answer.to_json()})
         return
-    given = f" given {', '.join(found.strata)}" if found.strata else ""
-    rows = [
-        ("question", f"are {found.rows} and {found.columns} independent{given}?"),
-        ("table", f"{found.table}: unbiased counts with {found.noise} noise, all margins of the test exact"),
-        ("statistic", f"{found.statistic:.6g}, where independence has {found.expected:,} on average"),
-        ("p-value", f"{found.p_value:.4g}, exact by simulation of {found.draws:,} tables with noise"),
-        ("budget", "none: everything here was published already"),
-        *(("note", note) for note in found.notes),
-    ]
-    print_rows(rows)
+    within = f" given {', '.join(answer.strata)}" if answer.strata else ""
+    described = _described(answer)
+    print_rows(
+        [
+            ("question", f"are {answer.rows} and {answer.columns} independent{within}?"),
+            ("table", f"{answer.table}: unbiased counts with {answer.noise} noise, all margins of the test exact"),
+            *described,
+            ("p-value", f"{answer.p_value:.4g}, exact by simulation of {answer.draws:,} tables with noise"),
+            ("budget", "none: everything here was published already"),
+            *(("note", note) for note in answer.notes),
+        ]
+    )
+
+
+def _described(answer: Independence | Association) -> list[tuple[str, str]]:
+    """The lines about the statistic: what was chosen and why, its value, its direction."""
+    if isinstance(answer, Independence):
+        return [("statistic", f"{answer.statistic:.6g}, where independence has {answer.expected:,} on average")]
+    lines = [("chosen", answer.method)]
+    for name, scores in answer.ordered:
+        values = ", ".join(f"{score:g}" for score in scores)
+        lines.append(("scores", f"{name}: {values}"))
+    if answer.z is None:
+        lines.append(("statistic", f"{answer.statistic:.6g}, where independence has {answer.degrees} on average"))
+        return lines
+    lines.append(("statistic", f"z = {answer.z:.4g}: {answer.sense}"))
+    if answer.alternative is not Alternative.TWO_SIDED:
+        lines.append(("looked for", f"z {'above' if answer.alternative is Alternative.GREATER else 'below'} 0"))
+    return lines
 
 
 def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: list[str]) -> None:

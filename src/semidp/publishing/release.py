@@ -54,6 +54,7 @@ from semidp.statistics.tables.published import ProductTable, PublishedProduct, P
 
 if TYPE_CHECKING:
     from semidp.questions.answers import IntervalEstimate, TableIntervals
+    from semidp.questions.association import Association, Scores
     from semidp.questions.independence import Independence
     from semidp.questions.measured import Cells
     from semidp.questions.synthesis import SyntheticRecords
@@ -195,10 +196,13 @@ class Release:
         columns: str,
         strata: Iterable[str] = (),
         *,
+        ordered: "Iterable[str] | Scores" = (),
+        pooled: bool = False,
+        alternative: str = "two-sided",
         table: str | None = None,
         draws: int | None = None,
         randomness: Randomness | None = None,
-    ) -> "Independence":
+    ) -> "Independence | Association":
         """Test whether two features are independent (given strata), from what is published: at no cost in privacy.
 
         Exact given the totals of rows and of columns (within strata), which the release must publish exactly: tables
@@ -208,6 +212,13 @@ class Release:
         ----------
         rows, columns, strata
             Features of a published table, of any number of levels; a table of more features is summed.
+        ordered
+            Which of rows and columns have ordered levels (or a mapping to their scores, 1, 2, 3 … unless given): the
+            test then looks for a trend.
+        pooled
+            Whether to look for one association common to all strata (Cochran-Mantel-Haenszel).
+        alternative
+            ``two-sided``; ``greater`` or ``less`` where the test has one degree of freedom.
         table
             Which table, where several have the features; the smallest unless given.
         draws
@@ -223,9 +234,20 @@ class Release:
         >>> semidp.run(plan, people).test("sex", "vote").p_value
         0.0001
         """
-        from semidp.questions.measured import independence_of
+        from semidp.questions.association import association_of
 
-        return independence_of(self, rows, columns, strata, table, draws, randomness)
+        return association_of(
+            self,
+            rows,
+            columns,
+            strata,
+            ordered=ordered,
+            pooled=pooled,
+            alternative=alternative,
+            table=table,
+            draws=draws,
+            randomness=randomness,
+        )
 
     def interval(
         self,

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.scope import Scope
 from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
-from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.base import Mechanism, NoNoise
@@ -31,7 +29,7 @@ from semidp.questions.answers import (
     sampled_difference,
     sampled_rate,
 )
-from semidp.questions.independence import Independence, blocks, independence_test, simulated_bound
+from semidp.questions.independence import blocks, simulated_bound
 from semidp.statistics.odds_ratio.umpu import check_level
 from semidp.statistics.tables.published import PublishedProduct, PublishedTable
 
@@ -47,7 +45,6 @@ DRAWS = 9999
 
 _FEWER = 999  # where noise is drawn slowly, or the table is large
 _MANY_CELLS = 2048
-_LARGEST = 50_000_000  # entries of the matrix from the cells of a table to the sums that are asked for
 
 
 @dataclass(frozen=True)
@@ -177,63 +174,6 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
             "semidp that wrote the release"
         )
     return Measured(part.name, part.schema, part.estimate, mechanism)
-
-
-# --- tests ----------------------------------------------------------------------------------------------------------
-
-
-def independence_of(
-    release: "Release",
-    rows: str,
-    columns: str,
-    strata: Iterable[str],
-    table: str | None,
-    draws: int | None,
-    randomness: Randomness | None,
-) -> Independence:
-    """Test whether two features are independent, given strata, from the counts of a release; see `Release.test`."""
-    strata = tuple(strata)
-    names = (rows, columns, *strata)
-    measured, public = measured_table(release, names, table), release.scope.dataspace
-    if len({measured.schema.axis(name) for name in names}) < len(names):
-        raise InputError("rows, columns and strata must be different features, each named once")
-    for side in (rows, columns):
-        if not public.publishes(Margin(side, *strata)):
-            raise Refused(
-                f"the test is exact given the totals of {' by '.join((side, *strata))}, which this release does not "
-                f"publish exactly; it publishes {public.summary()}"
-            )
-    if measured.schema.possible is not None:
-        raise Refused("with impossible cells (structural zeros) independence has no meaning here: test a part without")
-    codes, sizes = level_codes(measured.schema, names)
-    shape = (sizes[0], sizes[1], math.prod(sizes[2:]))
-    if math.prod(shape) * codes.size > _LARGEST:
-        raise Refused("this table has too many cells for a simulation: test a coarser one")
-    weights = (codes == np.arange(math.prod(shape))[:, None]).astype(np.float64).reshape(-1, *measured.schema.shape)
-    law, count = measured.law(weights), measured.draws if draws is None else draws
-    statistic, expected, p_value = independence_test(
-        measured.of(weights).reshape(shape),
-        _margin(release.scope, (rows, *strata)).reshape(sizes[0], -1),
-        _margin(release.scope, (columns, *strata)).reshape(sizes[1], -1),
-        (measured.errors(weights) ** 2).reshape(shape),
-        lambda part, source: law(part, source).reshape(-1, *shape),
-        count,
-        SystemRandomness() if randomness is None else randomness,
-    )
-    needed = [{rows, *strata}, {columns, *strata}]
-    further = [m for m in public.margins if {*m.names} & {rows, columns} and not any({*m.names} <= n for n in needed)]
-    notes = [f"The test does not condition on further exact totals: {', '.join(map(str, further))}."] if further else []
-    noise = measured.mechanism.name
-    return Independence(rows, columns, strata, measured.name, noise, statistic, expected, p_value, count, tuple(notes))
-
-
-def _margin(scope: Scope, names: Sequence[str]) -> NDArray[np.int64]:
-    """The exact totals of some features, in their order."""
-    total = scope.dataspace.value(Margin(*names))
-    codes, sizes = level_codes(total.schema, names)
-    found = np.zeros(math.prod(sizes), dtype=np.int64)
-    np.add.at(found, codes, total.counts.ravel())
-    return found
 
 
 # --- intervals ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,217 @@
+"""Sizes, powers and coverages of the questions to a release, beside what they replace and beside other packages.
+
+``run`` is the short version that ``make bench`` runs. ``python benchmarks/answers.py 2000 pooled`` prints a table of
+docs/inference.md again; without a name it prints them all. statsmodels stands beside it where it is installed.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2, nchypergeom_fisher
+
+from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, Table, semi_adjacency, sensitivity_space
+from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.selection import calibrated
+from semidp.noise.randomness import SeededRandomness
+from semidp.questions.association import ScoreTest
+from semidp.questions.independence import random_tables
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+ALPHA = 0.05
+DRAWS = 3999
+
+
+def share_of(held: Any) -> str:
+    """A share of runs with its Monte Carlo standard error."""
+    flags = np.asarray(held, dtype=float)
+    share = float(flags.mean())
+    return f"{share:.3f} ± {math.sqrt(share * (1 - share) / flags.size):.3f}"
+
+
+# --- pooled and ordered tests ---------------------------------------------------------------------------------------
+
+
+class Tests:
+    """A table with exact margins in every stratum, its mechanism, and the statistics to compare."""
+
+    def __init__(self, rows: Counts, columns: Counts, budget: Budget, scores: tuple[Floats, Floats]) -> None:
+        self.rows, self.columns = rows, columns
+        self.source = np.random.default_rng(7)
+        self.shape = (len(rows), len(columns), rows.shape[1])
+        names = ("row", "column", "stratum")
+        features = [
+            Feature(name, [f"{level:03}" for level in range(size)])
+            for name, size in zip(names, self.shape, strict=True)
+        ]
+        example = random_tables(rows, columns, 1, self.source)[0]
+        public = Dataspace.of(Table(Schema(features), example), [Margin("row", "stratum"), Margin("column", "stratum")])
+        space = sensitivity_space(public, Adjacency(semi_adjacency(public).bound))
+        self.mechanism: Mechanism = calibrated("gaussian", space, budget)
+        self.scores = scores
+        n = rows.sum(axis=0)
+        self.mean = rows[:, None] * columns[None] / n
+        self.spread = self.mean * (n - rows)[:, None] / n * (n - columns)[None] / (n - 1)
+        self.noise = self.mechanism.standard_errors().reshape(self.shape) ** 2
+        self.draws = 0
+
+    def noisy(self, tables: Counts) -> Floats:
+        """Tables with the noise of a release."""
+        self.draws += 1
+        zeros = np.zeros(self.mechanism.space.shape, dtype=np.int64)
+        noise = self.mechanism.measure_many(zeros, len(tables), SeededRandomness(self.draws))
+        project = self.mechanism.space.project
+        projected = np.stack([project(each) for each in noise.astype(np.float64)])
+        return np.asarray(tables + projected.reshape(tables.shape))
+
+    def omnibus(self, tables: Floats) -> Floats:
+        """The statistic that was there before."""
+        off = (tables - self.mean) ** 2 / (self.spread + self.noise)
+        return np.asarray(off.sum(axis=(1, 2, 3)))
+
+    def directed(self, tables: Floats, noisy: bool = True) -> Floats:
+        """The statistic with one degree of freedom."""
+        test = ScoreTest(*self.scores, pooled=True)
+        weights = np.einsum("dij,kl->kdijl", test.weights, np.eye(self.shape[2]))[:, 0]
+        noise = [self.mechanism.standard_error(each.reshape(self.mechanism.space.shape)) ** 2 for each in weights]
+        covariance = np.array(noise)[:, None, None] * (1.0 if noisy else 0.0)
+        transforms, _ = test.transforms(test.covariances(self.rows, self.columns), covariance)
+        cells = np.einsum("pkd,dij->pijk", transforms, test.weights)
+        return np.asarray(np.einsum("pijk,nijk->n", cells, tables - self.mean) ** 2)
+
+    def rejections(self, tables: Counts) -> dict[str, Any]:
+        """For each test whether it rejects: ours, what it replaces, the noise forgotten, and without privacy."""
+        reference = self.noisy(random_tables(self.rows, self.columns, DRAWS, self.source))
+        published = self.noisy(tables)
+        rejected = {}
+        for name, statistic in (("one degree", self.directed), ("omnibus", self.omnibus)):
+            ordered = np.sort(statistic(reference))
+            larger = len(ordered) - np.searchsorted(ordered, statistic(published) * (1 - 1e-9))
+            rejected[name] = (1 + larger) / (1 + len(ordered)) <= ALPHA
+        rejected["noise forgotten"] = self.directed(published, noisy=False) > chi2.isf(ALPHA, 1)
+        rejected["true table"] = np.array([outside_p(table, self.scores) <= ALPHA for table in tables])
+        return rejected
+
+
+def outside_p(table: Counts, scores: tuple[Floats, Floats]) -> float:
+    """The p-value of statsmodels on the true table, which nobody may see."""
+    from statsmodels.stats.contingency_tables import StratifiedTable
+    from statsmodels.stats.contingency_tables import Table as OneTable
+
+    if table.shape[2] > 1:
+        strata = [table[:, :, number].astype(float) for number in range(table.shape[2])]
+        return float(StratifiedTable(strata).test_null_odds(correction=False).pvalue)
+    one = OneTable(table[:, :, 0].astype(float), shift_zeros=False)
+    return float(one.test_ordinal_association(scores[0][:, 0], scores[1][:, 0]).pvalue)
+
+
+def two_levels(strata: int, each: int, odds: float, count: int, source: np.random.Generator) -> tuple[Any, ...]:
+    """Margins of 2 × 2 strata with half of each level, and tables with a common odds ratio given these."""
+    half = each // 2
+    rows = columns = np.full((2, strata), half)
+    law = nchypergeom_fisher(each, half, half, odds)
+    corner = law.rvs((count, strata), random_state=source)
+    tables = np.empty((count, 2, 2, strata), dtype=np.int64)
+    tables[:, 0, 0] = tables[:, 1, 1] = corner
+    tables[:, 0, 1] = tables[:, 1, 0] = half - corner
+    return rows, columns, tables
+
+
+def ordinal(r: int, c: int, n: int, slope: float, count: int, source: np.random.Generator) -> tuple[Any, ...]:
+    """Margins of an r × c table and tables with log-linear association ``slope · i · j`` given these.
+
+    By Metropolis from tables of independent features: two records swap columns.
+    """
+    rows = np.full((r, 1), n // r)
+    columns = np.full((c, 1), n // c)
+    u = np.arange(r) - (r - 1) / 2
+    v = np.arange(c) - (c - 1) / 2
+    tables = random_tables(rows, columns, count, source)[..., 0]
+    every = np.arange(count)
+    for _ in range(20 * n):
+        # Each table has moves of its own: with shared ones the tables would not be independent.
+        i, k = source.integers(0, r, count), source.integers(0, r, count)
+        j, m = source.integers(0, c, count), source.integers(0, c, count)
+        gain = slope * (u[i] - u[k]) * (v[j] - v[m])
+        # Two records of cells (i, m) and (k, j) swap columns: the ratio of the laws of the two tables.
+        below = (tables[every, i, j] + 1) * (tables[every, k, m] + 1)
+        ratio = tables[every, i, m] * tables[every, k, j] / below
+        moved = np.flatnonzero((source.random(count) < ratio * np.exp(gain)) & (i != k) & (j != m))
+        for a, b, by in ((i, j, 1), (k, m, 1), (i, m, -1), (k, j, -1)):
+            tables[moved, a[moved], b[moved]] += by
+    tables = tables[..., None]
+    return rows, columns, tables
+
+
+def levels(count: int) -> Floats:
+    """Scores 1, 2, 3 and so on."""
+    return np.arange(1.0, count + 1)[:, None]
+
+
+POOLED = [(20, 50, "1"), (20, 50, "0.3"), (50, 30, "1"), (50, 30, "0.3")]
+ORDINAL = [(6, 4, 120, "1"), (6, 4, 120, "0.3"), (5, 2, 100, "0.3")]
+
+
+def pooled_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    """Yield strata, budget and odds ratio, and the share of rejections of each test."""
+    source = np.random.default_rng(1)
+    for strata, each, mu in POOLED:
+        for odds in (1.0, 1.6):
+            rows, columns, tables = two_levels(strata, each, odds, runs, source)
+            world = Tests(rows, columns, Budget.gdp(mu), (levels(2), levels(2)))
+            shares = [share_of(flags) for flags in world.rejections(tables).values()]
+            yield f"{strata} strata of {each}", f"μ = {mu}", f"{odds:g}", *shares
+
+
+def ordered_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    """Yield shape, budget and slope, and the share of rejections of each test."""
+    source = np.random.default_rng(2)
+    for r, c, n, mu in ORDINAL:
+        for slope in (0.0, 0.25 if c == 2 else 0.12):
+            rows, columns, tables = ordinal(r, c, n, slope, runs, source)
+            world = Tests(rows, columns, Budget.gdp(mu), (levels(r), levels(c)))
+            shares = [share_of(flags) for flags in world.rejections(tables).values()]
+            yield f"{r} × {c}, {n} records", f"μ = {mu}", f"{slope:g}", *shares
+
+
+def run() -> list[dict[str, Any]]:
+    """Short versions: the power of a pooled test beside that of the omnibus test, and its size."""
+    source = np.random.default_rng(1)
+    rows, columns, tables = two_levels(20, 50, 1.6, 300, source)
+    world = Tests(rows, columns, Budget.gdp(1), (levels(2), levels(2)))
+    flags = world.rejections(tables)
+    gain = float(flags["one degree"].mean() / flags["omnibus"].mean())
+    same = two_levels(20, 50, 1.0, 1000, source)[2]
+    size = float(world.rejections(same)["one degree"].mean())
+    return [
+        row("power of the pooled test over that of the omnibus test, 20 strata", gain, "≥ 1.5", gain >= 1.5),
+        row("size of the pooled test at 0.05, times 20", 20 * size, "≤ 1.5", size <= 0.075),
+    ]
+
+
+def row(name: str, ratio: float, target: str, ok: bool) -> dict[str, Any]:
+    """A line of the report of ``make bench``."""
+    return {"name": name, "ratio": ratio, "target": target, "ok": ok}
+
+
+TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
+    "pooled": pooled_rows,
+    "ordered": ordered_rows,
+}
+
+
+def main(runs: int, names: list[str]) -> None:
+    """Print tables of docs/inference.md."""
+    for name in names or list(TABLES):
+        print(f"\n{name}, {runs} runs")
+        for row in TABLES[name](runs):
+            print("| " + " | ".join(map(str, row)) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000, sys.argv[2:])
