@@ -19,6 +19,7 @@ from semidp.mechanisms.selection import calibrated
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.association import ScoreTest
 from semidp.questions.independence import random_tables
+from semidp.questions.ratios import Measure, NoisyRates
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -179,6 +180,63 @@ def ordered_rows(runs: int) -> Iterator[tuple[object, ...]]:
             yield f"{r} × {c}, {n} records", f"μ = {mu}", f"{slope:g}", *shares
 
 
+# --- two rates ------------------------------------------------------------------------------------------------------
+
+RATES = [((30, 300), (0.05, 0.05)), ((20, 20), (0.1, 0.3)), ((50, 50), (0.02, 0.02))]
+
+
+def compared_rates(records: Any, p: Any, mu: str | None, runs: int, seed: int) -> dict[str, dict[str, Any]]:
+    """For each measure whether the true value is kept by ours, the normal interval, and statsmodels' score interval."""
+    from statsmodels.stats.proportion import test_proportions_2indep
+
+    source = np.random.default_rng(seed)
+    counts = source.binomial(records, p, (runs, 2)).astype(float)
+    # Group sizes exact, cases noisy: Δ2 = √8 for two records that change.
+    deviation = math.sqrt(8) / float(mu) if mu else 0.0
+    noisy = counts + np.rint(deviation * source.normal(size=counts.shape))
+    variance = deviation**2 + (1 / 12 if mu else 0.0)
+    sizes = np.broadcast_to(np.array(records, dtype=float), counts.shape)
+    rates = NoisyRates(noisy, sizes, np.diag([variance, 0.0, variance, 0.0]))
+    raw = noisy / sizes
+    within = np.clip(raw, 0, 1)
+    error = np.sqrt((within * (1 - within) / sizes + variance / sizes**2).sum(axis=1))
+    clipped = np.clip(noisy, 0, sizes)
+    kept: dict[str, dict[str, Any]] = {}
+    for measure, name in (
+        (Measure.DIFFERENCE, "diff"),
+        (Measure.RISK_RATIO, "ratio"),
+        (Measure.ODDS_RATIO, "odds-ratio"),
+    ):
+        value = float(measure.of(*p))
+        kept[measure] = {"score": rates.score(measure, np.full(runs, value)) <= chi2.isf(ALPHA, 1)}
+        if measure is Measure.DIFFERENCE:
+            kept[measure]["normal"] = np.abs(raw[:, 0] - raw[:, 1] - value) <= 1.959964 * error
+        for label, seen in (("noise forgotten", clipped), ("true counts", counts)):
+            values = [
+                test_proportions_2indep(a, m, b, n, value, method="score", compare=name, correction=False).pvalue
+                for (a, b), (m, n) in zip(seen, sizes, strict=True)
+            ]
+            answered = np.array(values)[~np.isnan(values)]  # it has no answer where a group has no case
+            kept[measure][label] = answered > ALPHA
+    return kept
+
+
+def ratio_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    """Yield groups, budget, measure, and the coverage of each interval."""
+    import warnings
+
+    warnings.simplefilter("ignore")  # statsmodels divides by 0 where no group has a case
+    for number, (records, p) in enumerate(RATES):
+        for mu in (None, "1"):
+            for measure, kept in compared_rates(records, p, mu, runs, number).items():
+                shares = [share_of(kept[name]) if name in kept else "" for name in SHOWN]
+                groups = f"{records[0]} at {p[0]:g}, {records[1]} at {p[1]:g}"
+                yield groups, "none" if mu is None else f"μ = {mu}", measure, *shares
+
+
+SHOWN = ("score", "normal", "noise forgotten", "true counts")
+
+
 def run() -> list[dict[str, Any]]:
     """Short versions: the power of a pooled test beside that of the omnibus test, and its size."""
     source = np.random.default_rng(1)
@@ -188,7 +246,10 @@ def run() -> list[dict[str, Any]]:
     gain = float(flags["one degree"].mean() / flags["omnibus"].mean())
     same = two_levels(20, 50, 1.0, 1000, source)[2]
     size = float(world.rejections(same)["one degree"].mean())
+    kept = compared_rates((30, 300), (0.05, 0.05), None, 400, 1)[Measure.DIFFERENCE]
+    better = float(np.mean(kept["score"]) / np.mean(kept["normal"]))
     return [
+        row("coverage of a difference, 30 against 300 at 0.05, over normal", better, "≥ 1.1", better >= 1.1),
         row("power of the pooled test over that of the omnibus test, 20 strata", gain, "≥ 1.5", gain >= 1.5),
         row("size of the pooled test at 0.05, times 20", 20 * size, "≤ 1.5", size <= 0.075),
     ]
@@ -202,6 +263,7 @@ def row(name: str, ratio: float, target: str, ok: bool) -> dict[str, Any]:
 TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
     "pooled": pooled_rows,
     "ordered": ordered_rows,
+    "ratios": ratio_rows,
 }
 
 

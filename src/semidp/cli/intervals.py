@@ -1,5 +1,6 @@
 """``semidp intervals``: intervals for what a release published, at no cost in privacy."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.recheck import load_consistent
 from semidp.questions.answers import IntervalEstimate, TableIntervals
+from semidp.questions.ratios import Measure
 
 
 @command
@@ -20,6 +22,9 @@ def intervals(
     of: o.Texts = option("The levels that are counted; other features are summed.", "NAME=a[,b]"),
     minus: o.Texts = option("Other cells, or with --among another group, to subtract.", "NAME=a[,b]"),
     among: o.Texts = option("The group that a rate is taken in.", "NAME=a[,b]"),
+    measure: Measure = option(
+        "How the rates in two groups are compared: difference, risk-ratio or odds-ratio.", default=Measure.DIFFERENCE
+    ),
     sampling: bool = flag(
         "--sampling", "Allow for sampling too: the records are a sample, and the population is meant."
     ),
@@ -32,8 +37,8 @@ def intervals(
     """Print intervals for what a release published: they cost no privacy.
 
     Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with --minus, the
-    difference of two counts; with --among, a rate; with both, the difference of the rates in two groups. They allow for
-    the noise alone, by simulation of its known law, or with --sampling for both, by a normal approximation.
+    difference of two counts; with --among, a rate; with both, the rates in two groups compared by --measure. They
+    allow for the noise alone, by simulation of its known law, or with --sampling for both, by an approximation.
     """
     confidence = float(exact(level, "--level"))
     cells = [
@@ -42,6 +47,8 @@ def intervals(
     ]
     if cells[0] is None and (cells[1] is not None or cells[2] is not None):
         raise InputError("--minus and --among need --of NAME=a: which cells are counted")
+    if cells[0] is None and measure is not Measure.DIFFERENCE:
+        raise InputError(f"--measure {measure} compares two rates: give --of, --among and --minus")
     done = load_consistent(folder)
     randomness = None if seed is None else SeededRandomness(seed)
     settings: dict[str, Any] = {"level": confidence, "sampling": sampling, "draws": draws, "randomness": randomness}
@@ -49,20 +56,24 @@ def intervals(
     if cells[0] is None:
         found = done.intervals(table, **settings)
     else:
-        found = done.interval(cells[0], minus=cells[1], among=cells[2], table=table, **settings)
+        found = done.interval(cells[0], minus=cells[1], among=cells[2], measure=measure, table=table, **settings)
     if printing.json:
         asked = {name: part for name, part in zip(("of", "minus", "among"), cells, strict=True) if part is not None}
-        print_json({"release": str(folder), **asked, **found.to_json()})
+        compared = {"measure": str(measure)} if cells[1] is not None and cells[2] is not None else {}
+        print_json({"release": str(folder), **asked, **compared, **found.to_json()})
     elif isinstance(found, IntervalEstimate):
-        _print_answer(found)
+        _print_answer(found, measure)
     else:
         _print_table(found)
 
 
-def _print_answer(found: IntervalEstimate) -> None:
+def _print_answer(found: IntervalEstimate, measure: Measure) -> None:
+    error = "" if math.isnan(found.standard_error) else f", standard error {found.standard_error:.4g}"
+    called = "" if measure is Measure.DIFFERENCE else f"{measure} "
+    high = "without end" if math.isinf(found.high) else f"to {found.high:.6g}"
     rows = [
-        ("estimate", f"{found.value:.6g}, standard error {found.standard_error:.4g}"),
-        ("interval", f"{found.low:.6g} to {found.high:.6g}, at level {plain(exact(found.level))}"),
+        ("estimate", f"{called}{found.value:.6g}{error}"),
+        ("interval", f"{found.low:.6g} {high}, at level {plain(exact(found.level))}"),
         ("covers", _covered(found)),
     ]
     if found.p_value is not None:

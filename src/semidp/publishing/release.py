@@ -255,6 +255,7 @@ class Release:
         *,
         minus: "Cells | None" = None,
         among: "Cells | None" = None,
+        measure: str = "difference",
         level: float = 0.95,
         sampling: bool = False,
         table: str | None = None,
@@ -271,6 +272,8 @@ class Release:
         ----------
         of, minus, among
             Cells of one published table, or of one that is summed over its other features.
+        measure
+            How two rates are compared: ``difference``, ``risk-ratio`` or ``odds-ratio``.
         level
             The confidence level.
         sampling
@@ -291,7 +294,7 @@ class Release:
         """
         from semidp.questions.measured import interval_of
 
-        return interval_of(self, of, minus, among, level, sampling, table, draws, randomness)
+        return interval_of(self, of, minus, among, level, sampling, table, draws, randomness, measure)
 
     def intervals(
         self,

@@ -7,16 +7,20 @@ are named here.
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
 from semidp.questions.association import Association, ScoreTest, score_test
 from semidp.questions.independence import Independence, independence_test, random_tables, simulated_bound
+from semidp.questions.ratios import Measure, NoisyRates, sampled_comparison
 
 __all__ = [
     "Association",
     "Covers",
     "Independence",
     "IntervalEstimate",
+    "Measure",
+    "NoisyRates",
     "ScoreTest",
     "TableIntervals",
     "independence_test",
     "random_tables",
+    "sampled_comparison",
     "sampled_rate",
     "score_test",
     "simulated_bound",

@@ -30,6 +30,7 @@ from semidp.questions.answers import (
     sampled_rate,
 )
 from semidp.questions.independence import blocks, simulated_bound
+from semidp.questions.ratios import Measure, NoisyRates, fixed_risk_ratio, from_two_rates, sampled_comparison
 from semidp.statistics.odds_ratio.umpu import check_level
 from semidp.statistics.tables.published import PublishedProduct, PublishedTable
 
@@ -84,6 +85,17 @@ class Measured:
         if isinstance(self.mechanism, ResidualMechanism):
             return np.array([self.mechanism.combination_error({self.number: each}) for each in weights])
         return np.array([self.mechanism.standard_error(each) for each in weights])
+
+    def covariance(self, weights: Floats) -> Floats:
+        """Covariances of the noise of weighted sums: ``(Var(a + b) - Var(a - b)) / 4``."""
+        size = len(weights)
+        matrix = np.diag(self.errors(weights) ** 2)
+        for one in range(size):
+            for other in range(one):
+                both = np.stack([weights[one] + weights[other], weights[one] - weights[other]])
+                more, less = self.errors(both) ** 2
+                matrix[one, other] = matrix[other, one] = (more - less) / 4
+        return matrix
 
     def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
         """Return how the errors of weighted sums are drawn: by the mechanism's own noise."""
@@ -189,14 +201,19 @@ def interval_of(
     table: str | None,
     draws: int | None,
     randomness: Randomness | None,
+    measure: Measure | str = Measure.DIFFERENCE,
 ) -> IntervalEstimate:
     """Return a count, a rate, or a difference of two, with its interval; see `Release.interval`."""
     check_level(level, "the confidence level")
+    measure = Measure(measure)
+    if measure is not Measure.DIFFERENCE and (minus is None or among is None):
+        raise InputError(f"a {measure} compares the rates in two groups: say among which, and minus which")
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
     measured = measured_table(release, names, table)
     public = release.scope.dataspace
     bounds = CellBounds.of(public, measured.schema.names)
-    return TableQuestion(measured, public.n or 0, bounds, level, sampling, draws, randomness).answer(of, minus, among)
+    question = TableQuestion(measured, public.n or 0, bounds, level, sampling, draws, randomness, measure)
+    return question.answer(of, minus, among)
 
 
 @dataclass(frozen=True)
@@ -213,6 +230,7 @@ class TableQuestion:
     sampling: bool
     draws: int | None = None
     randomness: Randomness | None = None
+    measure: Measure = Measure.DIFFERENCE
 
     def answer(self, of: Cells, minus: Cells | None, among: Cells | None) -> IntervalEstimate:
         """Return a count, a rate, or a difference of two."""
@@ -221,7 +239,49 @@ class TableQuestion:
             return self._count(chosen) if minus is None else self._difference(chosen, mask(minus))
         groups = [mask(cells) for cells in (among, minus) if cells is not None]
         parts = [(chosen * group, group) for group in groups]
-        return self._rate(*parts[0]) if len(parts) == 1 else self._difference_of_rates(parts)
+        return self._rate(*parts[0]) if len(parts) == 1 else self._compared_rates(parts)
+
+    def _compared_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
+        """Compare the rates in two groups by `measure`."""
+        apart = not (parts[0][1] * parts[1][1]).any()
+        if self.sampling and apart:
+            return sampled_comparison(self._noisy_rates(parts), self.measure, self.level)
+        if self.measure is Measure.DIFFERENCE:
+            return self._difference_of_rates(parts)
+        if self.sampling:
+            raise Refused(f"a {self.measure} for a population needs groups without a common record")
+        return self._ratio_of_rates(parts)
+
+    def _noisy_rates(self, parts: list[tuple[Floats, Floats]]) -> NoisyRates:
+        """The counts of two groups, with the covariance of their noise."""
+        weights = np.stack([*parts[0], *parts[1]])
+        sums = self.measured.of(weights)
+        return NoisyRates(sums[::2], sums[1::2], self.measured.covariance(weights))
+
+    def _ratio_of_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
+        """A risk ratio or odds ratio of these records, from the law of the noise alone."""
+        rates = self._noisy_rates(parts)
+        first, second = (top for top, _ in parts)
+        scale = max(float(rates.covariance.max()), 1e-300)
+        fixed = rates.covariance[1, 1] <= 1e-12 * scale and rates.covariance[3, 3] <= 1e-12 * scale
+        usable = bool((rates.records > 0).all())
+        if fixed and usable and self.measure is Measure.RISK_RATIO:
+            lines = first / rates.records[0], second / rates.records[1]
+            drawn = self._simulated(*lines)
+            values = rates.cases / rates.records
+            value = float(rates.estimate(self.measure))
+            error = self._error(lines[0] - value * lines[1]) / abs(values[1]) if math.isfinite(value) else math.inf
+            return fixed_risk_ratio((values[0], values[1]), (drawn[0], drawn[1]), error, self.level)
+        if fixed and usable and self._error(first + second) ** 2 <= 1e-12 * scale:
+            # All cases of both groups are exact too: one count fixes the table.
+            cases = self._count(first)
+            total = float(rates.cases.sum())
+            ends = [_odds_ratio(end, total, rates.records) for end in (cases.low, cases.high)]
+            value = _odds_ratio(float(rates.cases[0]), total, rates.records)
+            return replace(cases, value=value, standard_error=math.nan, low=ends[0], high=ends[1])
+        sharper = replace(self, level=(1 + self.level) / 2)
+        one, two = (sharper._rate(top, bottom) for top, bottom in parts)
+        return from_two_rates(one, two, self.measure, self.level)
 
     def _simulated(self, *weights: Floats) -> list[Floats]:
         return list(self.measured.simulated(np.stack(weights), self.draws, self.randomness).T)
@@ -333,6 +393,13 @@ class TableQuestion:
         roots = [math.sqrt(_variance([part])) for part in sums]
         equal = [math.sqrt(_variance([part], _pooled(sums))) for part in sums]
         return sum(roots) ** 2, sum(equal) ** 2
+
+
+def _odds_ratio(cases: float, total: float, records: Floats) -> float:
+    """The odds ratio of two groups of these sizes where `cases` of `total` are in the first."""
+    one, other = cases / records[0], (total - cases) / records[1]
+    value = float(Measure.ODDS_RATIO.of(one, other))
+    return math.inf if math.isnan(value) else value
 
 
 def _pooled(sums: list[list[float]]) -> float:
