@@ -4,6 +4,7 @@
 docs/inference.md again; without a name it prints them all. statsmodels stands beside it where it is installed.
 """
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -11,15 +12,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2, nchypergeom_fisher
+from scipy.stats import chi2, chi2_contingency, false_discovery_control, nchypergeom_fisher
 
-from semidp import Adjacency, Budget, Dataspace, Feature, Margin, Schema, Table, semi_adjacency, sensitivity_space
+import semidp
+from semidp import (
+    Adjacency,
+    Budget,
+    Dataspace,
+    Feature,
+    Margin,
+    Plan,
+    ProductRequest,
+    Schema,
+    Table,
+    TableRequest,
+    semi_adjacency,
+    sensitivity_space,
+)
 from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.selection import calibrated
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.association import ScoreTest
 from semidp.questions.independence import random_tables
-from semidp.questions.ratios import Measure, NoisyRates
+from semidp.questions.pairs import every_pair
+from semidp.questions.ratios import NoisyRates, RateMeasure
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -203,13 +219,13 @@ def compared_rates(records: Any, p: Any, mu: str | None, runs: int, seed: int) -
     clipped = np.clip(noisy, 0, sizes)
     kept: dict[str, dict[str, Any]] = {}
     for measure, name in (
-        (Measure.DIFFERENCE, "diff"),
-        (Measure.RISK_RATIO, "ratio"),
-        (Measure.ODDS_RATIO, "odds-ratio"),
+        (RateMeasure.DIFFERENCE, "diff"),
+        (RateMeasure.RISK_RATIO, "ratio"),
+        (RateMeasure.ODDS_RATIO, "odds-ratio"),
     ):
         value = float(measure.of(*p))
         kept[measure] = {"score": rates.score(measure, np.full(runs, value)) <= chi2.isf(ALPHA, 1)}
-        if measure is Measure.DIFFERENCE:
+        if measure is RateMeasure.DIFFERENCE:
             kept[measure]["normal"] = np.abs(raw[:, 0] - raw[:, 1] - value) <= 1.959964 * error
         for label, seen in (("noise forgotten", clipped), ("true counts", counts)):
             values = [
@@ -237,6 +253,56 @@ def ratio_rows(runs: int) -> Iterator[tuple[object, ...]]:
 SHOWN = ("score", "normal", "noise forgotten", "true counts")
 
 
+# --- every pair -----------------------------------------------------------------------------------------------------
+
+
+def five_features(n: int, source: np.random.Generator) -> dict[str, list[str]]:
+    """Five features of three levels: b depends on a and d on c, all else is independent."""
+    a, c, e = (source.integers(0, 3, n) for _ in range(3))
+    b = np.where(source.random(n) < 0.3, a, source.integers(0, 3, n))
+    d = np.where(source.random(n) < 0.3, c, source.integers(0, 3, n))
+    values = zip("abcde", (a, b, c, d, e), strict=True)
+    return {name: [f"{name}{level}" for level in levels] for name, levels in values}
+
+
+def pair_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    """Yield budget, and for each rule the share of false discoveries and of true pairs that are found."""
+    source = np.random.default_rng(3)
+    for mu in ("1", "0.5"):
+        tables = [TableRequest(list(pair)) for pair in itertools.combinations("abcde", 2)]
+        plan = Plan(invariants=[*"abcde"], product=ProductRequest(tables, Budget.gdp(mu)))
+        false: dict[str, list[float]] = {}
+        power: dict[str, list[float]] = {}
+        for seed in range(runs):
+            release = semidp.run(plan, five_features(500, source), randomness=SeededRandomness(seed))
+            answer = every_pair(release, draws=1999, randomness=SeededRandomness(seed))
+            true = np.array([{test.rows, test.columns} in ({*"ab"}, {*"cd"}) for test in answer.tests])
+            p = np.array([test.p_value for test in answer.tests])
+            for name, values in (
+                ("ours", np.array(answer.adjusted)),
+                ("each at 0.05", p),
+                ("forgotten", naive_p(release)),
+            ):
+                rejected = values <= ALPHA
+                false.setdefault(name, []).append(float((rejected & ~true).sum() / max(rejected.sum(), 1)))
+                power.setdefault(name, []).append(float((rejected & true).sum() / true.sum()))
+        yield f"μ = {mu}", *(mean_of(part[name]) for name in false for part in (false, power))
+
+
+def naive_p(release: Any) -> Floats:
+    """p-values of scipy's χ² on the fitted whole numbers, adjusted by scipy, as if they were the truth."""
+    p = []
+    for table in release.product.tables:
+        counts = np.maximum(np.rint(table.estimate), 0)
+        p.append(chi2_contingency(counts + 1e-9, correction=False).pvalue)
+    return np.asarray(false_discovery_control(p, method="by"))
+
+
+def mean_of(values: list[float]) -> str:
+    """A mean with its Monte Carlo standard error."""
+    return f"{np.mean(values):.3f} ± {np.std(values) / math.sqrt(len(values)):.3f}"
+
+
 def run() -> list[dict[str, Any]]:
     """Short versions: the power of a pooled test beside that of the omnibus test, and its size."""
     source = np.random.default_rng(1)
@@ -246,7 +312,7 @@ def run() -> list[dict[str, Any]]:
     gain = float(flags["one degree"].mean() / flags["omnibus"].mean())
     same = two_levels(20, 50, 1.0, 1000, source)[2]
     size = float(world.rejections(same)["one degree"].mean())
-    kept = compared_rates((30, 300), (0.05, 0.05), None, 400, 1)[Measure.DIFFERENCE]
+    kept = compared_rates((30, 300), (0.05, 0.05), None, 400, 1)[RateMeasure.DIFFERENCE]
     better = float(np.mean(kept["score"]) / np.mean(kept["normal"]))
     return [
         row("coverage of a difference, 30 against 300 at 0.05, over normal", better, "≥ 1.1", better >= 1.1),
@@ -264,6 +330,7 @@ TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
     "pooled": pooled_rows,
     "ordered": ordered_rows,
     "ratios": ratio_rows,
+    "pairs": pair_rows,
 }
 
 

@@ -81,8 +81,8 @@ SUBPACKAGES = {
         generator uniforms
     """,
     "questions": """
-        Association Covers Independence IntervalEstimate Measure NoisyRates ScoreTest TableIntervals
-        independence_test random_tables sampled_comparison sampled_rate score_test simulated_bound
+        Association Covers Independence IntervalEstimate RateMeasure NoisyRates PairTests ScoreTest TableIntervals
+        adjusted_p_values every_pair independence_test random_tables sampled_comparison sampled_rate score_test simulated_bound
     """,
     "statistics": """
         LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums

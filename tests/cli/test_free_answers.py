@@ -71,6 +71,28 @@ def test_strata_are_pooled_and_features_ordered(here: Semidp, released: str) -> 
     assert (unpooled.code, "pooled over strata" in one_sentence(unpooled)) == (2, True)
 
 
+def test_every_pair_of_a_release(here: Semidp) -> None:
+    titanic = Example.named("titanic")
+    words = ("--table", "class,sex,survived", "--exact", "sex", "--exact", "survived", "--exact", "class")
+    good(here("release", titanic.path, *words, "--count", "count", "--mu", "1", "--out", "ship", "--seed", "1"))
+    done = good(here("test", "ship", "--every-pair", "--fdr", "0.1", "--plot", "pairs.png", "--seed", "1"))
+    assert "sex × survived" in done.out
+    assert "3 of 3 pairs are associated, at a false discovery rate of at most 0.1" in done.out
+    assert Path("pairs.png").read_bytes().startswith(b"\x89PNG")
+    document = strict_json(good(here("test", "ship", "--every-pair", "--format", "json")).out)
+    assert [test["discovery"] for test in document["tests"]] == [True, True, True]
+    for option, why in (
+        (("--every-pair", "--rows", "sex"), "leave --rows out"),
+        (("--every-pair", "--fdr", "5"), "between 0 and 1"),
+        (("--every-pair", "--plot", "pairs.png"), "exists already"),
+        (("--fdr", "0.1"), "for --every-pair"),
+        (("--rows", "sex"), "name the two features"),
+    ):
+        refused = here("test", "ship", *option)
+        assert refused.code == 2
+        assert why in one_sentence(refused)
+
+
 def test_ordered_features_of_a_release(here: Semidp) -> None:
     status = Example.named("occupational_status")
     words = ("--table", "origin,destination", "--exact", "origin", "--exact", "destination", "--count", "count")

@@ -11,7 +11,7 @@ from semidp import Budget, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.answers import Covers
-from semidp.questions.ratios import Measure, NoisyRates, fixed_risk_ratio, sampled_comparison
+from semidp.questions.ratios import RateMeasure, NoisyRates, fixed_risk_ratio, sampled_comparison
 
 NONE = np.zeros((4, 4))
 BOUND = 3.841458820694124
@@ -22,7 +22,7 @@ def test_without_noise_the_score_of_equal_rates_is_pearsons(cases: tuple[int, in
     table = np.array([cases, np.subtract(records, cases)])
     pearson = chi2_contingency(table, correction=False).statistic
     rates = NoisyRates(np.array(cases, float), np.array(records, float), NONE)
-    for measure in Measure:
+    for measure in RateMeasure:
         assert float(rates.score(measure, np.array(measure.null))) == pytest.approx(pearson, rel=1e-6)
 
 
@@ -31,7 +31,7 @@ def test_without_noise_the_intervals_are_those_of_miettinen_and_nurminen() -> No
     cases, records = np.array([5.0, 2.0]), np.array([56.0, 84.0])
     rates = NoisyRates(cases, records, NONE)
     checked = 0
-    for measure, values in ((Measure.DIFFERENCE, (-0.03, 0.1)), (Measure.RISK_RATIO, (0.7, 12.0))):
+    for measure, values in ((RateMeasure.DIFFERENCE, (-0.03, 0.1)), (RateMeasure.RISK_RATIO, (0.7, 12.0))):
         for value in values:
             low, high = (float(end) for end in measure.second_rates(np.array(value)))
             second = np.linspace(low + 1e-6, high - 1e-6, 400_001)
@@ -48,7 +48,7 @@ def test_without_noise_the_intervals_are_those_of_miettinen_and_nurminen() -> No
 NOISE = {-2: 0.1, -1: 0.2, 0: 0.4, 1: 0.2, 2: 0.1}
 
 
-def enumerated(records: tuple[int, int], p: tuple[float, float], measure: Measure, known: bool) -> float:
+def enumerated(records: tuple[int, int], p: tuple[float, float], measure: RateMeasure, known: bool) -> float:
     """The exact coverage of the true value: every pair of counts and every noise, with the noise known or forgotten."""
     cases, weights = [], []
     for x, y in itertools.product(range(records[0] + 1), range(records[1] + 1)):
@@ -65,12 +65,12 @@ def enumerated(records: tuple[int, int], p: tuple[float, float], measure: Measur
     return float(np.array(weights) @ (rates.score(measure, value) <= BOUND))
 
 
-@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize("measure", RateMeasure)
 @pytest.mark.parametrize(
     ("records", "p"), [((12, 40), (0.1, 0.1)), ((20, 40), (0.05, 0.05)), ((20, 20), (0.1, 0.3)), ((15, 30), (0.5, 0.1))]
 )
 def test_coverage_by_enumeration_and_the_twin_that_forgets_the_noise(
-    measure: Measure, records: tuple[int, int], p: tuple[float, float]
+    measure: RateMeasure, records: tuple[int, int], p: tuple[float, float]
 ) -> None:
     assert enumerated(records, p, measure, True) > 0.925
     if min(records) * max(p) < 4:
@@ -83,7 +83,7 @@ def test_a_small_group_against_a_large_one_is_covered_where_the_normal_interval_
     records = np.broadcast_to(np.array([30.0, 300.0]), (runs, 2))
     cases = source.binomial([30, 300], 0.05, (runs, 2)).astype(float)
     rates = NoisyRates(cases, records, NONE)
-    held = rates.score(Measure.DIFFERENCE, np.zeros(runs)) <= BOUND
+    held = rates.score(RateMeasure.DIFFERENCE, np.zeros(runs)) <= BOUND
     raw = cases / records
     normal = np.abs(raw[:, 0] - raw[:, 1]) <= 1.96 * np.sqrt((raw * (1 - raw) / records).sum(axis=1))
     assert held.mean() > 0.94
@@ -97,10 +97,10 @@ def test_the_values_that_are_kept_are_an_interval() -> None:
         cases = records * source.random(2) + source.normal(0, 3, 2)
         root = source.normal(0, 2, (4, 4)) * [[1], [0], [1], [0]]
         rates = NoisyRates(cases, records, root @ root.T)
-        for measure in Measure:
+        for measure in RateMeasure:
             low, high = rates.interval(measure, 0.95)
             places = np.linspace(0.002, 0.998, 120)
-            values = 2 * places - 1 if measure is Measure.DIFFERENCE else places / (1 - places)
+            values = 2 * places - 1 if measure is RateMeasure.DIFFERENCE else places / (1 - places)
             kept = rates.score(measure, values) <= BOUND
             within = (values >= low) & (values <= high)
             assert (kept == within).mean() > 0.98
@@ -139,7 +139,7 @@ def test_a_release_compares_rates_by_every_measure() -> None:
     data = people()
     plan = Plan([TableRequest(["sex", "ill"], Budget.gdp(1))], ["sex", "ill"])
     release = run(plan, data, randomness=SeededRandomness(1))
-    for measure, most in ((Measure.DIFFERENCE, 0.5), (Measure.RISK_RATIO, 5.0), (Measure.ODDS_RATIO, 8.0)):
+    for measure, most in ((RateMeasure.DIFFERENCE, 0.5), (RateMeasure.RISK_RATIO, 5.0), (RateMeasure.ODDS_RATIO, 8.0)):
         both = release.interval({"ill": "y"}, **GROUPS, measure=measure, sampling=True)
         alone = release.interval({"ill": "y"}, **GROUPS, measure=measure, randomness=SeededRandomness(2))
         assert measure.null < both.low < both.value < both.high < most
@@ -158,17 +158,21 @@ def test_a_release_compares_rates_by_every_measure() -> None:
 def test_noisy_denominators_and_groups_without_cases() -> None:
     plan = Plan([TableRequest(["sex", "ill", "town"], Budget.gdp(1))], ["town"], levels_from_data=True)
     release = run(plan, people(), randomness=SeededRandomness(1))
-    for measure in (Measure.RISK_RATIO, Measure.ODDS_RATIO):
+    for measure in (RateMeasure.RISK_RATIO, RateMeasure.ODDS_RATIO):
         alone = release.interval({"ill": "y"}, **GROUPS, measure=measure)
         assert alone.low < alone.value < alone.high
         assert alone.exact
     nested = {"among": {"sex": "m", "town": "t0"}, "minus": {"sex": "m"}}
     with pytest.raises(Refused, match="without a common record"):
         release.interval({"ill": "y"}, **nested, measure="risk-ratio", sampling=True)
-    empty = sampled_comparison(NoisyRates(np.array([0.0, 0.0]), np.array([20.0, 30.0]), NONE), Measure.RISK_RATIO, 0.95)
+    empty = sampled_comparison(
+        NoisyRates(np.array([0.0, 0.0]), np.array([20.0, 30.0]), NONE), RateMeasure.RISK_RATIO, 0.95
+    )
     assert (empty.low, empty.high) == (0.0, math.inf)
     assert empty.to_json()["high"] is None
-    none = sampled_comparison(NoisyRates(np.array([1.0, 2.0]), np.array([-3.0, 9.0]), NONE), Measure.DIFFERENCE, 0.95)
+    none = sampled_comparison(
+        NoisyRates(np.array([1.0, 2.0]), np.array([-3.0, 9.0]), NONE), RateMeasure.DIFFERENCE, 0.95
+    )
     assert (none.low, none.high) == (-1.0, 1.0)
 
 

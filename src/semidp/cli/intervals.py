@@ -12,7 +12,7 @@ from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.recheck import load_consistent
 from semidp.questions.answers import IntervalEstimate, TableIntervals
-from semidp.questions.ratios import Measure
+from semidp.questions.ratios import RateMeasure
 
 
 @command
@@ -22,8 +22,9 @@ def intervals(
     of: o.Texts = option("The levels that are counted; other features are summed.", "NAME=a[,b]"),
     minus: o.Texts = option("Other cells, or with --among another group, to subtract.", "NAME=a[,b]"),
     among: o.Texts = option("The group that a rate is taken in.", "NAME=a[,b]"),
-    measure: Measure = option(
-        "How the rates in two groups are compared: difference, risk-ratio or odds-ratio.", default=Measure.DIFFERENCE
+    measure: RateMeasure = option(
+        "How the rates in two groups are compared: difference, risk-ratio or odds-ratio.",
+        default=RateMeasure.DIFFERENCE,
     ),
     sampling: bool = flag(
         "--sampling", "Allow for sampling too: the records are a sample, and the population is meant."
@@ -47,7 +48,7 @@ def intervals(
     ]
     if cells[0] is None and (cells[1] is not None or cells[2] is not None):
         raise InputError("--minus and --among need --of NAME=a: which cells are counted")
-    if cells[0] is None and measure is not Measure.DIFFERENCE:
+    if cells[0] is None and measure is not RateMeasure.DIFFERENCE:
         raise InputError(f"--measure {measure} compares two rates: give --of, --among and --minus")
     done = load_consistent(folder)
     randomness = None if seed is None else SeededRandomness(seed)
@@ -67,9 +68,9 @@ def intervals(
         _print_table(found)
 
 
-def _print_answer(found: IntervalEstimate, measure: Measure) -> None:
+def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
     error = "" if math.isnan(found.standard_error) else f", standard error {found.standard_error:.4g}"
-    called = "" if measure is Measure.DIFFERENCE else f"{measure} "
+    called = "" if measure is RateMeasure.DIFFERENCE else f"{measure} "
     high = "without end" if math.isinf(found.high) else f"to {found.high:.6g}"
     rows = [
         ("estimate", f"{called}{found.value:.6g}{error}"),

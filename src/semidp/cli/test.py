@@ -13,14 +13,17 @@ from attrs import evolve, frozen
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import echo, print_json, print_rows
-from semidp.core.exact import exact
+from semidp.core.exact import exact, plain
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
+from semidp.output.files import replace_file
+from semidp.output.plots.style import png
 from semidp.publishing.pipeline import run
 from semidp.publishing.rechecking.recheck import load_consistent
 from semidp.questions.association import Association
 from semidp.questions.independence import Independence
+from semidp.questions.pairs import every_pair as every_pair_of
 from semidp.statistics.odds_ratio.measured import OddsRatioResult
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, check_level
@@ -33,6 +36,7 @@ _FOR_RELEASES = (
     *("data", "rows", "columns", "strata", "alternative", "ordered", "scores", "pooled"),
     *("draws", "table_name", "seed", "format", "quiet"),
 )
+_FOR_PAIRS = ("data", "every_pair", "fdr", "plot", "ordered", "scores", "draws", "seed", "format", "quiet")
 _EMPTY = "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
 
 
@@ -44,8 +48,8 @@ def odds_ratio(
         "The folder of a release; or data: a CSV or Parquet file, a glob, or a database address with --from.",
         "RELEASE|DATA",
     ),
-    rows: str = option("The feature of the rows; in data with two levels.", "FEATURE", default=...),
-    columns: str = option("The feature of the columns; in data with two levels.", "FEATURE", default=...),
+    rows: o.Text = option("The feature of the rows; in data with two levels.", "FEATURE"),
+    columns: o.Text = option("The feature of the columns; in data with two levels.", "FEATURE"),
     spending: o.Spending,
     strata: o.Text = option(
         "Features within whose combinations the association is tested; the odds ratio is common to all.", "A[,B]"
@@ -72,6 +76,13 @@ def odds_ratio(
         "NAME=1,2,4",
     ),
     pooled: bool = flag("--pooled", "In a release: look for one association that is common to all --strata."),
+    every_pair: bool = flag(
+        "--every-pair", "In a release: test every pair of features instead of --rows and --columns."
+    ),
+    fdr: o.Text = option(
+        "With --every-pair: the expected share of false discoveries among what is found: 0.05.", "NUMBER"
+    ),
+    plot: Path | None = option("With --every-pair: a picture of all pairs, as PNG.", "FILE"),
     draws: int | None = option("How many tables to simulate for a release: 9999.", "N"),
     table_name: o.Text = option("Which table of a release, where several would do.", "TABLE", "--name"),
     seed: int | None = o.SEED,
@@ -87,6 +98,14 @@ def odds_ratio(
     odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level of each feature. With --strata it
     is the exact Cochran-Mantel-Haenszel test, with both margins exact in every stratum.
     """
+    if every_pair:
+        o.only_these(context, _FOR_PAIRS)
+        _test_pairs(data, fdr, _scores_of(ordered, scores), plot, draws, seed, printing)
+        return
+    if fdr is not None or plot is not None:
+        raise InputError("--fdr and --plot are for --every-pair of a release")
+    if rows is None or columns is None:
+        raise InputError("name the two features: --rows FEATURE and --columns FEATURE, or --every-pair of a release")
     within = o.names_of(strata) if strata else ()
     for name in {rows, columns} & {*within} | ({rows} & {columns}):
         raise InputError(f"--rows, --columns and --strata name {name!r} twice: name different features")
@@ -193,6 +212,41 @@ def _test_release(
             *(("note", note) for note in answer.notes),
         ]
     )
+
+
+def _test_pairs(
+    folder: str,
+    fdr: str | None,
+    scores: dict[str, tuple[float, ...] | None],
+    plot: Path | None,
+    draws: int | None,
+    seed: int | None,
+    printing: o.Printing,
+) -> None:
+    """Test every pair of features of a release; nothing is spent."""
+    rate = float(exact("0.05" if fdr is None else fdr, "--fdr"))
+    if plot is not None and plot.exists():
+        raise InputError(f"{plot} exists already: name another file")
+    randomness = None if seed is None else SeededRandomness(seed)
+    answer = every_pair_of(load_consistent(folder), fdr=rate, ordered=scores, draws=draws, randomness=randomness)
+    if plot is not None:
+        replace_file(plot, png(answer.plot()))
+    if printing.json:
+        print_json({"release": folder, **answer.to_json()})
+        return
+    lines = sorted(zip(answer.adjusted, answer.tests, strict=True), key=lambda line: (line[0], line[1].p_value))
+    width = max(len(f"{test.rows} × {test.columns}") for test in answer.tests)
+    echo(f"{'pair':<{width}}  p-value   adjusted")
+    for adjusted, test in lines:
+        verdict = "associated" if adjusted <= rate else ""
+        pair = f"{test.rows} × {test.columns}"
+        echo(f"{pair:<{width}}  {test.p_value:<8.4g}  {adjusted:<8.4g}  {verdict}".rstrip())
+    echo()
+    for one, other, why in answer.untested:
+        echo(f"not tested: {one} × {other}: {why}")
+    discoveries, tested = len(answer.discoveries), len(answer.tests)
+    echo(f"{discoveries} of {tested} pairs are associated, at a false discovery rate of at most {plain(exact(rate))}.")
+    echo("It holds under any dependence of the tests (Benjamini-Yekutieli); no budget is spent.")
 
 
 def _described(answer: Independence | Association) -> list[tuple[str, str]]:

@@ -7,17 +7,21 @@ are named here.
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
 from semidp.questions.association import Association, ScoreTest, score_test
 from semidp.questions.independence import Independence, independence_test, random_tables, simulated_bound
-from semidp.questions.ratios import Measure, NoisyRates, sampled_comparison
+from semidp.questions.pairs import PairTests, adjusted_p_values, every_pair
+from semidp.questions.ratios import NoisyRates, RateMeasure, sampled_comparison
 
 __all__ = [
     "Association",
     "Covers",
     "Independence",
     "IntervalEstimate",
-    "Measure",
     "NoisyRates",
+    "PairTests",
+    "RateMeasure",
     "ScoreTest",
     "TableIntervals",
+    "adjusted_p_values",
+    "every_pair",
     "independence_test",
     "random_tables",
     "sampled_comparison",

@@ -30,7 +30,7 @@ from semidp.questions.answers import (
     sampled_rate,
 )
 from semidp.questions.independence import blocks, simulated_bound
-from semidp.questions.ratios import Measure, NoisyRates, fixed_risk_ratio, from_two_rates, sampled_comparison
+from semidp.questions.ratios import NoisyRates, RateMeasure, fixed_risk_ratio, from_two_rates, sampled_comparison
 from semidp.statistics.odds_ratio.umpu import check_level
 from semidp.statistics.tables.published import PublishedProduct, PublishedTable
 
@@ -158,6 +158,18 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
     return found.ravel(), tuple(sizes)
 
 
+def table_features(release: "Release") -> list[tuple[str, ...]]:
+    """The features of every published table, one a chain of nested ones."""
+    release.refuse_parts("intervals and tests")
+    schemas: list[Schema] = []
+    for result in release.results:
+        if isinstance(result, PublishedProduct):
+            schemas.extend(table.schema for table in result.tables)
+        elif isinstance(result, PublishedTable):
+            schemas.append(result.schema)
+    return [tuple(feature.name for feature in schema.features) for schema in schemas]
+
+
 def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
     """Return the smallest table of a release that has some features, or the one of a given name, as it was measured."""
     release.refuse_parts("intervals and tests")
@@ -201,12 +213,12 @@ def interval_of(
     table: str | None,
     draws: int | None,
     randomness: Randomness | None,
-    measure: Measure | str = Measure.DIFFERENCE,
+    measure: RateMeasure | str = RateMeasure.DIFFERENCE,
 ) -> IntervalEstimate:
     """Return a count, a rate, or a difference of two, with its interval; see `Release.interval`."""
     check_level(level, "the confidence level")
-    measure = Measure(measure)
-    if measure is not Measure.DIFFERENCE and (minus is None or among is None):
+    measure = RateMeasure(measure)
+    if measure is not RateMeasure.DIFFERENCE and (minus is None or among is None):
         raise InputError(f"a {measure} compares the rates in two groups: say among which, and minus which")
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
     measured = measured_table(release, names, table)
@@ -230,7 +242,7 @@ class TableQuestion:
     sampling: bool
     draws: int | None = None
     randomness: Randomness | None = None
-    measure: Measure = Measure.DIFFERENCE
+    measure: RateMeasure = RateMeasure.DIFFERENCE
 
     def answer(self, of: Cells, minus: Cells | None, among: Cells | None) -> IntervalEstimate:
         """Return a count, a rate, or a difference of two."""
@@ -246,7 +258,7 @@ class TableQuestion:
         apart = not (parts[0][1] * parts[1][1]).any()
         if self.sampling and apart:
             return sampled_comparison(self._noisy_rates(parts), self.measure, self.level)
-        if self.measure is Measure.DIFFERENCE:
+        if self.measure is RateMeasure.DIFFERENCE:
             return self._difference_of_rates(parts)
         if self.sampling:
             raise Refused(f"a {self.measure} for a population needs groups without a common record")
@@ -265,7 +277,7 @@ class TableQuestion:
         scale = max(float(rates.covariance.max()), 1e-300)
         fixed = rates.covariance[1, 1] <= 1e-12 * scale and rates.covariance[3, 3] <= 1e-12 * scale
         usable = bool((rates.records > 0).all())
-        if fixed and usable and self.measure is Measure.RISK_RATIO:
+        if fixed and usable and self.measure is RateMeasure.RISK_RATIO:
             lines = first / rates.records[0], second / rates.records[1]
             drawn = self._simulated(*lines)
             values = rates.cases / rates.records
@@ -398,7 +410,7 @@ class TableQuestion:
 def _odds_ratio(cases: float, total: float, records: Floats) -> float:
     """The odds ratio of two groups of these sizes where `cases` of `total` are in the first."""
     one, other = cases / records[0], (total - cases) / records[1]
-    value = float(Measure.ODDS_RATIO.of(one, other))
+    value = float(RateMeasure.ODDS_RATIO.of(one, other))
     return math.inf if math.isnan(value) else value
 
 

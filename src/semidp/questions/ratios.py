@@ -25,10 +25,10 @@ _STEPS = 44  # halvings of an interval: below the last digit of what is printed
 _EDGE = 1e-12  # how near to 0 and 1 a rate may come
 
 
-class Measure(StrEnum):
+class RateMeasure(StrEnum):
     """How two rates are compared.
 
-    >>> str(Measure("odds-ratio"))
+    >>> str(RateMeasure("odds-ratio"))
     'odds-ratio'
     """
 
@@ -37,32 +37,32 @@ class Measure(StrEnum):
     ODDS_RATIO = "odds-ratio"
 
     @classmethod
-    def _missing_(cls, value: object) -> "Measure":
+    def _missing_(cls, value: object) -> "RateMeasure":
         raise InputError(f"rates are compared by {', '.join(cls)}, not by {value!r}")
 
     @property
     def null(self) -> float:
         """The value for equal rates."""
-        return 0.0 if self is Measure.DIFFERENCE else 1.0
+        return 0.0 if self is RateMeasure.DIFFERENCE else 1.0
 
     def of(self, one: Any, other: Any) -> Any:
         """The value for two rates.
 
-        >>> float(Measure.ODDS_RATIO.of(0.5, 0.2))
+        >>> float(RateMeasure.ODDS_RATIO.of(0.5, 0.2))
         4.0
         """
-        if self is Measure.DIFFERENCE:
+        if self is RateMeasure.DIFFERENCE:
             return one - other
         with np.errstate(divide="ignore", invalid="ignore"):
-            if self is Measure.RISK_RATIO:
+            if self is RateMeasure.RISK_RATIO:
                 return np.divide(one, other)
             return np.divide(one * (1 - other), other * (1 - one))
 
     def first_rate(self, value: Any, second: Any) -> tuple[Any, Any]:
         """The first rate that has this value with the second one, and its derivative in the second."""
-        if self is Measure.DIFFERENCE:
+        if self is RateMeasure.DIFFERENCE:
             return second + value, np.ones_like(second)
-        if self is Measure.RISK_RATIO:
+        if self is RateMeasure.RISK_RATIO:
             return value * second, value * np.ones_like(second)
         below = 1 - second + value * second
         return value * second / below, value / below**2
@@ -70,9 +70,9 @@ class Measure(StrEnum):
     def second_rates(self, value: Any) -> tuple[Any, Any]:
         """The least and the largest second rate for which the first one is a rate too."""
         zero = np.zeros_like(value)
-        if self is Measure.DIFFERENCE:
+        if self is RateMeasure.DIFFERENCE:
             return np.maximum(zero, -value), np.minimum(1 + zero, 1 - value)
-        if self is Measure.RISK_RATIO:
+        if self is RateMeasure.RISK_RATIO:
             return zero, 1 / np.maximum(value, 1.0)
         return zero, 1 + zero
 
@@ -91,7 +91,7 @@ class NoisyRates:
     Examples
     --------
     >>> rates = NoisyRates(np.array([10.0, 6.0]), np.array([40.0, 60.0]), np.zeros((4, 4)))
-    >>> round(float(rates.score(Measure.DIFFERENCE, np.array(0.0))), 4)  # Pearson's statistic
+    >>> round(float(rates.score(RateMeasure.DIFFERENCE, np.array(0.0))), 4)  # Pearson's statistic
     4.0179
     """
 
@@ -99,7 +99,7 @@ class NoisyRates:
     records: Floats
     covariance: Floats
 
-    def score(self, measure: Measure, value: Floats) -> Floats:
+    def score(self, measure: RateMeasure, value: Floats) -> Floats:
         """The score statistic of a value: about χ² with one degree of freedom where it is the true one.
 
         With rates p1, p2 that have this value, residuals ``r_i = y_i - p_i m_i`` and their covariance
@@ -119,7 +119,7 @@ class NoisyRates:
             high = np.where(above, high, middle)
         return self._parts(measure, value, (low + high) / 2)[0]
 
-    def _parts(self, measure: Measure, value: Floats, second: Floats) -> tuple[Floats, Floats]:
+    def _parts(self, measure: RateMeasure, value: Floats, second: Floats) -> tuple[Floats, Floats]:
         """The statistic and ``d'V⁻¹r`` at a second rate."""
         first, slope = measure.first_rate(value, second)
         first = np.clip(first, _EDGE, 1 - _EDGE)
@@ -138,17 +138,17 @@ class NoisyRates:
         push = (d1 * (v2 * r1 - both * r2) + d2 * (v1 * r2 - both * r1)) / determinant
         return np.asarray(size), np.asarray(push)
 
-    def estimate(self, measure: Measure) -> Floats:
+    def estimate(self, measure: RateMeasure) -> Floats:
         """The value of the noisy rates; infinite or not a number where they have none."""
         rates = self.cases / self.records
         return np.asarray(measure.of(rates[..., 0], rates[..., 1]))
 
-    def inside(self, measure: Measure) -> Floats:
+    def inside(self, measure: RateMeasure) -> Floats:
         """A value that no level rejects: that of the rates within 0 and 1."""
         rates = np.clip(self.cases / self.records, 1e-6, 1 - 1e-6)
         return np.asarray(measure.of(rates[..., 0], rates[..., 1]))
 
-    def interval(self, measure: Measure, level: float) -> tuple[float, float]:
+    def interval(self, measure: RateMeasure, level: float) -> tuple[float, float]:
         """The values whose score is within the quantile of χ², from the lowest to the largest; of a single question."""
         bound = float(scipy.special.ndtri((1 + level) / 2)) ** 2
         centre = float(_to_unit(measure, self.inside(measure)))
@@ -160,19 +160,19 @@ class NoisyRates:
         high = _last_kept(kept, centre, 1.0, 64)
         return float(_from_unit(measure, low)), float(_from_unit(measure, high))
 
-    def p_value(self, measure: Measure) -> Floats:
+    def p_value(self, measure: RateMeasure) -> Floats:
         """Of equal rates."""
         size = self.score(measure, np.full(self.cases.shape[:-1], measure.null))
         return np.asarray(2 * scipy.special.ndtr(-np.sqrt(size)))
 
-    def standard_error(self, measure: Measure) -> float:
+    def standard_error(self, measure: RateMeasure) -> float:
         """Of the estimate, by the derivatives in the two rates; of a single question."""
         rates = np.clip(self.cases / self.records, 0.0, 1.0)
         one, other = rates.tolist()
         gradient = np.array([1.0, -1.0])
-        if measure is not Measure.DIFFERENCE:
+        if measure is not RateMeasure.DIFFERENCE:
             value = float(measure.of(one, other))
-            steps = [one, -other] if measure is Measure.RISK_RATIO else [one * (1 - one), -other * (1 - other)]
+            steps = [one, -other] if measure is RateMeasure.RISK_RATIO else [one * (1 - one), -other * (1 - other)]
             if not math.isfinite(value) or 0.0 in steps:
                 return math.inf
             gradient = value / np.array(steps)
@@ -184,14 +184,14 @@ class NoisyRates:
         return math.sqrt(max(float(gradient @ variance @ gradient), 0.0))
 
 
-def _to_unit(measure: Measure, value: Any) -> Floats:
+def _to_unit(measure: RateMeasure, value: Any) -> Floats:
     """A value as a place from 0 to 1."""
-    return np.asarray((value + 1) / 2 if measure is Measure.DIFFERENCE else value / (1 + value))
+    return np.asarray((value + 1) / 2 if measure is RateMeasure.DIFFERENCE else value / (1 + value))
 
 
-def _from_unit(measure: Measure, place: Any) -> Floats:
+def _from_unit(measure: RateMeasure, place: Any) -> Floats:
     """The value at a place from 0 to 1."""
-    if measure is Measure.DIFFERENCE:
+    if measure is RateMeasure.DIFFERENCE:
         return np.asarray(2 * place - 1)
     with np.errstate(divide="ignore"):
         return np.asarray(np.divide(place, 1 - place))
@@ -216,16 +216,16 @@ def _last_kept(kept: Callable[[Floats], Any], inside: float, end: float, points:
     return far
 
 
-def sampled_comparison(rates: NoisyRates, measure: Measure, level: float) -> IntervalEstimate:
+def sampled_comparison(rates: NoisyRates, measure: RateMeasure, level: float) -> IntervalEstimate:
     """Compare two population rates by their score: noise and sampling.
 
     >>> rates = NoisyRates(np.array([10.0, 6.0]), np.array([40.0, 60.0]), np.zeros((4, 4)))
-    >>> answer = sampled_comparison(rates, Measure.RISK_RATIO, 0.95)
+    >>> answer = sampled_comparison(rates, RateMeasure.RISK_RATIO, 0.95)
     >>> answer.value, round(answer.low, 3), round(answer.high, 3)
     (2.5, 1.019, 6.177)
     """
     if (rates.records <= 0).any():
-        ends = (-1.0, 1.0) if measure is Measure.DIFFERENCE else (0.0, math.inf)
+        ends = (-1.0, 1.0) if measure is RateMeasure.DIFFERENCE else (0.0, math.inf)
         return IntervalEstimate(math.nan, math.inf, *ends, level, Covers.both, False, 1.0)
     low, high = rates.interval(measure, level)
     value = float(rates.estimate(measure))
@@ -250,25 +250,27 @@ def fixed_risk_ratio(
         return abs(top - ratio * bottom) <= simulated_bound(np.abs(first - ratio * second), level)
 
     def kept(places: Floats) -> Any:
-        ratios = _from_unit(Measure.RISK_RATIO, places)
+        ratios = _from_unit(RateMeasure.RISK_RATIO, places)
         return np.array([kept_one(float(ratio)) for ratio in ratios])
 
     start = max(top, 0.0) / max(bottom, 1e-9)
-    centre = float(_to_unit(Measure.RISK_RATIO, start))
+    centre = float(_to_unit(RateMeasure.RISK_RATIO, start))
     low, high = (_last_kept(kept, centre, end, 4) for end in (0.0, 1.0))
-    least, most = (float(_from_unit(Measure.RISK_RATIO, end)) for end in (low, high))
+    least, most = (float(_from_unit(RateMeasure.RISK_RATIO, end)) for end in (low, high))
     value = top / bottom if bottom else math.nan
     larger = int(np.count_nonzero(np.abs(first - second) >= abs(top - bottom) * (1 - 1e-12)))
     p = (1 + larger) / (1 + len(first))
     return IntervalEstimate(value, error, least, most, level, Covers.noise, True, p)
 
 
-def from_two_rates(one: IntervalEstimate, other: IntervalEstimate, measure: Measure, level: float) -> IntervalEstimate:
+def from_two_rates(
+    one: IntervalEstimate, other: IntervalEstimate, measure: RateMeasure, level: float
+) -> IntervalEstimate:
     """Compare two rates of these records by their intervals at ``(1 + level) / 2``: at least `level` (Bonferroni).
 
     >>> rate = IntervalEstimate(0.5, 0.1, 0.4, 0.6, 0.975, Covers.noise, True)
     >>> half = IntervalEstimate(0.25, 0.1, 0.2, 0.3, 0.975, Covers.noise, True)
-    >>> answer = from_two_rates(rate, half, Measure.RISK_RATIO, 0.95)
+    >>> answer = from_two_rates(rate, half, RateMeasure.RISK_RATIO, 0.95)
     >>> round(answer.low, 4), round(answer.high, 4)
     (1.3333, 3.0)
     """
