@@ -81,8 +81,9 @@ SUBPACKAGES = {
         generator uniforms
     """,
     "questions": """
-        Association Covers Independence IntervalEstimate RateMeasure NoisyRates PairTests ScoreTest TableIntervals
-        adjusted_p_values every_pair independence_test random_tables sampled_comparison sampled_rate score_test simulated_bound
+        Association Covers Formula Independence IntervalEstimate NoisyRates PairTests RateMeasure ScoreTest
+        TableIntervals TableModel TermTest adjusted_p_values every_pair independence_test logistic_fit loglinear_fit
+        model random_tables sampled_comparison sampled_rate score_test simulated_bound
     """,
     "statistics": """
         LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums

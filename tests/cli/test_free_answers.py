@@ -71,6 +71,22 @@ def test_strata_are_pooled_and_features_ordered(here: Semidp, released: str) -> 
     assert (unpooled.code, "pooled over strata" in one_sentence(unpooled)) == (2, True)
 
 
+def test_a_release_is_modelled(here: Semidp) -> None:
+    titanic = Example.named("titanic")
+    words = ("--table", "class,sex,survived", "--exact", "sex,class", "--exact", "survived", "--count", "count")
+    good(here("release", titanic.path, *words, "--mu", "1", "--out", "ship", "--seed", "1"))
+    done = good(here("model", "ship", "survived ~ class * sex", "--against", "survived ~ class + sex"))
+    assert "logistic: survived ~ class + sex + class:sex (survived = Yes)" in done.out
+    assert "against survived ~ class + sex: χ² = " in done.out
+    document = strict_json(good(here("model", "ship", "survived ~ class + sex", "--format", "json")).out)
+    assert document["coefficients"][-1]["name"] == "sex[Male]"
+    assert -3 < document["coefficients"][-1]["estimate"] < -2  # the true table has -2.42
+    for formula, why in (("survived", "is no model"), ("class ~ sex", "two levels"), ("town ~ sex", "no table with")):
+        refused = here("model", "ship", formula)
+        assert refused.code == 2
+        assert why in one_sentence(refused)
+
+
 def test_every_pair_of_a_release(here: Semidp) -> None:
     titanic = Example.named("titanic")
     words = ("--table", "class,sex,survived", "--exact", "sex", "--exact", "survived", "--exact", "class")

@@ -11,7 +11,7 @@ from semidp import Budget, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.answers import Covers
-from semidp.questions.ratios import RateMeasure, NoisyRates, fixed_risk_ratio, sampled_comparison
+from semidp.questions.ratios import NoisyRates, RateMeasure, fixed_risk_ratio, sampled_comparison
 
 NONE = np.zeros((4, 4))
 BOUND = 3.841458820694124

@@ -7,12 +7,14 @@ are named here.
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
 from semidp.questions.association import Association, ScoreTest, score_test
 from semidp.questions.independence import Independence, independence_test, random_tables, simulated_bound
+from semidp.questions.models import Formula, TableModel, TermTest, logistic_fit, loglinear_fit, model
 from semidp.questions.pairs import PairTests, adjusted_p_values, every_pair
 from semidp.questions.ratios import NoisyRates, RateMeasure, sampled_comparison
 
 __all__ = [
     "Association",
     "Covers",
+    "Formula",
     "Independence",
     "IntervalEstimate",
     "NoisyRates",
@@ -20,9 +22,14 @@ __all__ = [
     "RateMeasure",
     "ScoreTest",
     "TableIntervals",
+    "TableModel",
+    "TermTest",
     "adjusted_p_values",
     "every_pair",
     "independence_test",
+    "logistic_fit",
+    "loglinear_fit",
+    "model",
     "random_tables",
     "sampled_comparison",
     "sampled_rate",

@@ -90,6 +90,12 @@ class Measured:
         """Covariances of the noise of weighted sums: ``(Var(a + b) - Var(a - b)) / 4``."""
         size = len(weights)
         matrix = np.diag(self.errors(weights) ** 2)
+        if not isinstance(self.mechanism, (NoNoise, ResidualMechanism)):
+            pulled = np.stack([self.mechanism.space.project(each).ravel() for each in weights])
+            product = self.mechanism.variance * (pulled @ pulled.T)
+            # Noise of equal variance in every direction; other laws are taken apart pair by pair.
+            if np.allclose(np.diag(product), np.diag(matrix), rtol=1e-9, atol=1e-12):
+                return np.asarray(product)
         for one in range(size):
             for other in range(one):
                 both = np.stack([weights[one] + weights[other], weights[one] - weights[other]])
