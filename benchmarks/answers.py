@@ -31,12 +31,15 @@ from semidp import (
     semi_adjacency,
     sensitivity_space,
 )
+from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.errors import Refused
 from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.selection import calibrated
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.association import ScoreTest
 from semidp.questions.independence import random_tables
+from semidp.questions.markov import posterior
+from semidp.questions.measured import measured_table
 from semidp.questions.models import DesignMatrix, Formula, logistic_fit
 from semidp.questions.pairs import every_pair
 from semidp.questions.ratios import NoisyRates, RateMeasure
@@ -394,6 +397,48 @@ def clustered_share(held: Any) -> str:
     return f"{flags.mean():.3f} ± {error:.3f} ({flags.mean(axis=0).min():.3f})"
 
 
+# --- the posterior --------------------------------------------------------------------------------------------------
+
+
+def posterior_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    """Yield budget and size of cells, and coverage and mean width of posterior and noise intervals over releases."""
+    path = files("semidp") / "data" / "titanic.csv"
+    lines = list(csv.DictReader(path.read_text().splitlines()))
+    people: dict[str, list[str]] = {name: [] for name in ("class", "sex", "survived")}
+    for line in lines:
+        for name, values in people.items():
+            values.extend([line[name]] * int(line["count"]))
+    for mu in ("1", "0.1"):
+        plan = Plan([TableRequest(["class", "sex", "survived"], Budget.gdp(mu))], ["class", "sex", "survived"])
+        kept: dict[str, list[Any]] = {"truth": [], "posterior": [], "noise": [], "refused": []}
+        for seed in range(runs):
+            release = semidp.run(plan, people, randomness=SeededRandomness(seed))
+            measured = measured_table(release, ("class",))
+            bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)
+            half = measured.mechanism.half_widths
+            low = np.maximum(np.ceil(measured.estimate - half - 1e-9), bounds.lower)
+            high = np.minimum(np.floor(measured.estimate + half + 1e-9), bounds.upper)
+            try:
+                answer = posterior(release, randomness=SeededRandomness(seed))
+            except Refused:
+                kept["refused"].append(seed)
+                continue
+            kept["posterior"].append((answer.low, answer.high))
+            kept["noise"].append((low, np.maximum(high, low)))
+        truth = np.zeros(measured.schema.shape)
+        levels = [feature.levels for feature in measured.schema.features]
+        for person in zip(*people.values(), strict=True):
+            truth[tuple(level.index(value) for level, value in zip(levels, person, strict=True))] += 1
+        for label, chosen in (("below 100", truth < 100), ("100 and more", truth >= 100)):
+            cells = []
+            for name in ("posterior", "noise"):
+                ends = np.array(kept[name])[..., chosen]
+                held = (ends[:, 0] <= truth[chosen]) & (truth[chosen] <= ends[:, 1])
+                error = held.mean(axis=1).std() / math.sqrt(len(held))
+                cells += [f"{held.mean():.3f} ± {error:.3f}", f"{(ends[:, 1] - ends[:, 0]).mean():.1f}"]
+            yield f"μ = {mu}", label, *cells, f"{len(kept['refused'])} of {runs}"
+
+
 def run() -> list[dict[str, Any]]:
     """Short versions: the power of a pooled test beside that of the omnibus test, and its size."""
     source = np.random.default_rng(1)
@@ -423,6 +468,7 @@ TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
     "ratios": ratio_rows,
     "pairs": pair_rows,
     "models": model_rows,
+    "posterior": posterior_rows,
 }
 
 

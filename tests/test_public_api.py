@@ -81,9 +81,9 @@ SUBPACKAGES = {
         generator uniforms
     """,
     "questions": """
-        Association Covers Formula Independence IntervalEstimate NoisyRates PairTests RateMeasure ScoreTest
-        TableIntervals TableModel TermTest adjusted_p_values every_pair independence_test logistic_fit loglinear_fit
-        model random_tables sampled_comparison sampled_rate score_test simulated_bound
+        Association Covers Formula Independence IntervalEstimate Mixing NoisyRates PairTests Posterior RateMeasure
+        ScoreTest TableIntervals TableModel TermTest adjusted_p_values every_pair independence_test logistic_fit
+        loglinear_fit model posterior random_tables sampled_comparison sampled_rate score_test simulated_bound
     """,
     "statistics": """
         LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums

@@ -192,6 +192,17 @@ def test_intervals_for_counts_rates_and_differences(here: Semidp, released: str)
     assert "is there a difference?" in done.out
 
 
+def test_the_posterior_of_a_release(here: Semidp, released: str) -> None:
+    done = good(here("intervals", released, "--posterior", "--seed", "1"))
+    assert done.out.splitlines()[0].split() == ["gender", "admit", "dept", "mean", "low", "high"]
+    assert "64 chains agree after" in done.out
+    document = strict_json(good(here("intervals", released, "--posterior", "--seed", "1", "--format", "json")).out)
+    assert len(document["cells"]) == 24
+    assert document["mixing"]["reduction"] < 1.01
+    refused = here("intervals", released, "--posterior", "--sampling")
+    assert (refused.code, "leave --of" in one_sentence(refused)) == (2, True)
+
+
 def test_intervals_refuse_what_they_cannot_mean(here: Semidp, released: str) -> None:
     for words, why in (
         (("--minus", "gender=Male"), "need --of"),

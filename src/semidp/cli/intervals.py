@@ -12,6 +12,7 @@ from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.recheck import load_consistent
 from semidp.questions.answers import IntervalEstimate, TableIntervals
+from semidp.questions.markov import posterior
 from semidp.questions.ratios import RateMeasure
 
 
@@ -29,6 +30,9 @@ def intervals(
     sampling: bool = flag(
         "--sampling", "Allow for sampling too: the records are a sample, and the population is meant."
     ),
+    bayes: bool = flag(
+        "--posterior", "The posterior of all cells: whole numbers with the exact totals, weighed by the noise."
+    ),
     level: str = option("The confidence level.", "NUMBER", default="0.95"),
     table: o.Text = option("Which table of the release, where several would do.", "TABLE", "--name"),
     draws: int | None = option("How many tables to simulate: 9999.", "N"),
@@ -42,6 +46,11 @@ def intervals(
     allow for the noise alone, by simulation of its known law, or with --sampling for both, by an approximation.
     """
     confidence = float(exact(level, "--level"))
+    if bayes:
+        if of or minus or among or sampling or draws is not None:
+            raise InputError("--posterior is of all cells: leave --of, --minus, --among, --sampling and --draws out")
+        _print_posterior(folder, table, confidence, seed, printing)
+        return
     cells = [
         o.lists_of(option, entries) or None
         for option, entries in (("--of", of), ("--minus", minus), ("--among", among))
@@ -82,9 +91,27 @@ def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
     print_rows(rows)
 
 
+def _print_posterior(folder: Path, table: str | None, level: float, seed: int | None, printing: o.Printing) -> None:
+    """Print means and intervals of all cells, and what the chains say about themselves."""
+    randomness = None if seed is None else SeededRandomness(seed)
+    answer = posterior(load_consistent(folder), table, level=level, randomness=randomness)
+    if printing.json:
+        print_json({"release": str(folder), **answer.to_json()})
+        return
+    _print_cells([*answer.schema.names, "mean", "low", "high"], answer.rows)
+    state = answer.mixing
+    echo(f"Each interval has probability {plain(exact(level))}; every table with the exact totals is as likely before.")
+    echo(f"64 chains agree after {state.steps:,} steps: R = {state.reduction:.3f}, {state.size:,.0f} effective draws.")
+
+
 def _print_table(found: TableIntervals) -> None:
-    names = [*found.schema.names, "estimate", "low", "high"]
-    rows = [[*row[:-3], *(f"{number:.2f}" for number in row[-3:])] for row in found.rows]
+    _print_cells([*found.schema.names, "estimate", "low", "high"], found.rows)
+    echo(f"All intervals hold at once, at level {plain(exact(found.level))}; they cover {_covered(found)}.")
+
+
+def _print_cells(names: list[str], cells: list[tuple[Any, ...]]) -> None:
+    """Print labels and three numbers a row, aligned, and an empty line."""
+    rows = [[*row[:-3], *(f"{number:.2f}" for number in row[-3:])] for row in cells]
     widths = [max(len(str(row[place])) for row in [names, *rows]) for place in range(len(names))]
     for row in [names, *rows]:
         labels, numbers = row[:-3], row[-3:]
@@ -92,7 +119,6 @@ def _print_table(found: TableIntervals) -> None:
         parts += [f"{text:>{width}}" for text, width in zip(numbers, widths[-3:], strict=True)]
         echo("  ".join(parts))
     echo()
-    echo(f"All intervals hold at once, at level {plain(exact(found.level))}; they cover {_covered(found)}.")
 
 
 def _covered(found: Any) -> str:

@@ -7,6 +7,7 @@ are named here.
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
 from semidp.questions.association import Association, ScoreTest, score_test
 from semidp.questions.independence import Independence, independence_test, random_tables, simulated_bound
+from semidp.questions.markov import Mixing, Posterior, posterior
 from semidp.questions.models import Formula, TableModel, TermTest, logistic_fit, loglinear_fit, model
 from semidp.questions.pairs import PairTests, adjusted_p_values, every_pair
 from semidp.questions.ratios import NoisyRates, RateMeasure, sampled_comparison
@@ -17,8 +18,10 @@ __all__ = [
     "Formula",
     "Independence",
     "IntervalEstimate",
+    "Mixing",
     "NoisyRates",
     "PairTests",
+    "Posterior",
     "RateMeasure",
     "ScoreTest",
     "TableIntervals",
@@ -30,6 +33,7 @@ __all__ = [
     "logistic_fit",
     "loglinear_fit",
     "model",
+    "posterior",
     "random_tables",
     "sampled_comparison",
     "sampled_rate",

@@ -62,6 +62,8 @@ class Measured:
         The noise.
     number
         Which table of a product it is.
+    noisy
+        The measurement as it was drawn, where cells were measured.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Measured:
     estimate: Floats = field(repr=False)
     mechanism: Mechanism = field(repr=False)
     number: int = 0
+    noisy: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property
     def draws(self) -> int:
@@ -203,7 +206,18 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
             f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "
             "semidp that wrote the release"
         )
-    return Measured(part.name, part.schema, part.estimate, mechanism)
+    return Measured(part.name, part.schema, part.estimate, mechanism, noisy=result.noisy)
+
+
+def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:
+    """The published whole numbers of a table that have the exact totals."""
+    for result in release.results:
+        if isinstance(result, PublishedTable) and result.name == name:
+            counts: NDArray[np.int64] = np.rint(result.counts).astype(np.int64)
+            if (counts < 0).any() or (counts != result.counts).any() or not result.keeps(release.scope):
+                break
+            return counts
+    raise Refused(f"the published counts of {name!r} are not whole numbers with the exact totals: publish them fitted")
 
 
 # --- intervals ------------------------------------------------------------------------------------------------------
