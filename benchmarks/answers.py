@@ -24,10 +24,10 @@ from semidp import (
     Feature,
     Margin,
     Plan,
-    ProductRequest,
     Schema,
     Table,
     TableRequest,
+    TablesRequest,
     semi_adjacency,
     sensitivity_space,
 )
@@ -277,7 +277,7 @@ def pair_rows(runs: int) -> Iterator[tuple[object, ...]]:
     source = np.random.default_rng(3)
     for mu in ("1", "0.5"):
         tables = [TableRequest(list(pair)) for pair in itertools.combinations("abcde", 2)]
-        plan = Plan(invariants=[*"abcde"], product=ProductRequest(tables, Budget.gdp(mu)))
+        plan = Plan([TablesRequest(tables, Budget.gdp(mu))], [*"abcde"])
         false: dict[str, list[float]] = {}
         power: dict[str, list[float]] = {}
         for seed in range(runs):

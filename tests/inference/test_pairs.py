@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import false_discovery_control
 
-from semidp import Budget, Plan, ProductRequest, TableRequest, run
+from semidp import Budget, Plan, TableRequest, TablesRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.pairs import adjusted_p_values, draws_for, every_pair
@@ -62,7 +62,7 @@ def data(n: int = 400) -> dict[str, list[str]]:
 
 def test_every_pair_of_several_tables_once() -> None:
     tables = [TableRequest(list(pair)) for pair in (("a", "b"), ("b", "c"), ("c", "a"), ("a", "d"))]
-    plan = Plan(invariants=["a", "b", "c", "d"], product=ProductRequest(tables, Budget.gdp(1)))
+    plan = Plan([TablesRequest(tables, Budget.gdp(1))], ["a", "b", "c", "d"])
     release = run(plan, data(), randomness=SeededRandomness(1))
     found = every_pair(release, draws=1999, randomness=SeededRandomness(1))
     assert [{test.rows, test.columns} for test in found.tests] == [{*"ab"}, {*"bc"}, {*"ac"}, {*"ad"}]
