@@ -205,7 +205,7 @@ def _test_release(
     print_rows(
         [
             ("question", f"are {answer.rows} and {answer.columns} independent{within}?"),
-            ("table", f"{answer.table}: unbiased counts with {answer.noise} noise, all margins of the test exact"),
+            ("table", f"{answer.table}: unbiased counts with {answer.noise} noise, {_margins(answer)}"),
             *described,
             ("p-value", f"{answer.p_value:.4g}, exact by simulation of {answer.draws:,} tables with noise"),
             ("budget", "none: everything here was published already"),
@@ -247,6 +247,12 @@ def _test_pairs(
     discoveries, tested = len(answer.discoveries), len(answer.tests)
     echo(f"{discoveries} of {tested} pairs are associated, at a false discovery rate of at most {plain(exact(rate))}.")
     echo("It holds under any dependence of the tests (Benjamini-Yekutieli); no budget is spent.")
+
+
+def _margins(answer: Independence | Association) -> str:
+    """Say which totals of a test are exact."""
+    noisy = answer.noisy_totals if isinstance(answer, Independence) else ()
+    return f"the totals of {' and '.join(noisy)} noisy" if noisy else "all margins of the test exact"
 
 
 def _described(answer: Independence | Association) -> list[tuple[str, str]]:

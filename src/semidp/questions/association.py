@@ -15,6 +15,7 @@ from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.questions.crossed import CrossedTable, crossed_table
 from semidp.questions.independence import Independence, blocks, check_draws, independence_test, random_tables
+from semidp.questions.noisy_totals import exact_sides, noisy_totals_test
 from semidp.statistics.odds_ratio.umpu import Alternative
 
 if TYPE_CHECKING:
@@ -254,7 +255,11 @@ def association_of(
     """Test whether two features are independent, given strata, from the counts of a release; see `Release.test`."""
     scores: dict[str, Sequence[float] | None] = _scores(ordered)
     alternative = Alternative(alternative)
-    asked = crossed_table(release, rows, columns, strata, table)
+    strata = tuple(strata)
+    # Noisy totals have a test of their own, without strata and scores.
+    asked = crossed_table(release, rows, columns, strata, table, noisy_totals=not strata and not scores)
+    sides = exact_sides(release, rows, columns, strata)
+    unsure = not all(sides)
     for name in scores:
         if name not in (rows, columns):
             raise InputError(f"only rows and columns can be ordered, that is {rows} and {columns}, not {name!r}")
@@ -262,8 +267,10 @@ def association_of(
         raise InputError("a test is pooled over strata: name them, or do not pool")
     source = SystemRandomness() if randomness is None else randomness
     count = asked.measured.draws if draws is None else draws
+    if unsure and alternative is Alternative.TWO_SIDED:
+        return noisy_totals_test(release, asked, sides, count, source)
     two_by_two = asked.shape[:2] == (2, 2) and asked.shape[2] == 1
-    if scores or pooled or (alternative is not Alternative.TWO_SIDED and two_by_two):
+    if scores or pooled or (alternative is not Alternative.TWO_SIDED and two_by_two and not unsure):
         return _association(asked, scores, pooled, alternative, count, source)
     if alternative is not Alternative.TWO_SIDED:
         raise InputError(

@@ -90,35 +90,43 @@ class CrossedTable:
 
 
 def crossed_table(
-    release: "Release", rows: str, columns: str, strata: Iterable[str], table: str | None
+    release: "Release",
+    rows: str,
+    columns: str,
+    strata: Iterable[str],
+    table: str | None,
+    *,
+    noisy_totals: bool = False,
 ) -> CrossedTable:
-    """Find the table that has the features of a test; refuse where its margins are not exact."""
+    """Find the table that has the features of a test; refuse where its margins are not exact, unless they may be noisy.
+
+    Noisy totals are 0 in what is returned.
+    """
     strata = tuple(strata)
     names = (rows, columns, *strata)
     measured = measured_table(release, names, table)
     public = release.scope.dataspace
     if len({measured.schema.axis(name) for name in names}) < len(names):
         raise InputError("rows, columns and strata must be different features, each named once")
+    exact = {side: public.publishes(Margin(side, *strata)) for side in (rows, columns)}
     for side in (rows, columns):
-        if not public.publishes(Margin(side, *strata)):
+        if not exact[side] and not noisy_totals:
             raise Refused(
-                f"the test is exact given the totals of {' by '.join((side, *strata))}, which this "
-                f"release does not publish exactly; it publishes {public.summary()}"
+                f"the test is exact given the totals of {' by '.join((side, *strata))}, which this release does not "
+                f"publish exactly; it publishes {public.summary()}"
             )
     if measured.schema.possible is not None:
         raise Refused("with impossible cells (structural zeros) independence has no meaning here: test a part without")
     _, sizes = level_codes(measured.schema, names)
     shape = (sizes[0], sizes[1], math.prod(sizes[2:]))
-    return CrossedTable(
-        rows,
-        columns,
-        strata,
-        measured,
-        shape,
-        exact_totals(release.scope, (rows, *strata)).reshape(sizes[0], -1),
-        exact_totals(release.scope, (columns, *strata)).reshape(sizes[1], -1),
-        _unused_totals(public, rows, columns, strata),
-    )
+    totals = []
+    for side, levels in zip((rows, columns), sizes[:2], strict=True):
+        flat = np.zeros(levels * shape[2], dtype=np.int64)
+        if exact[side]:
+            flat = exact_totals(release.scope, (side, *strata))
+        totals.append(flat.reshape(levels, -1))
+    notes = _unused_totals(public, rows, columns, strata)
+    return CrossedTable(rows, columns, strata, measured, shape, totals[0], totals[1], notes)
 
 
 def exact_totals(scope: Scope, names: Sequence[str]) -> Counts:

@@ -42,6 +42,8 @@ class Independence:
         How many were simulated.
     notes
         What a reader must know.
+    noisy_totals
+        The features whose totals are noisy: the p-value then is the largest over plausible totals.
     """
 
     rows: str
@@ -54,10 +56,16 @@ class Independence:
     p_value: float
     draws: int
     notes: tuple[str, ...] = ()
+    noisy_totals: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the test as plain values."""
-        return {**asdict(self), "strata": list(self.strata), "notes": list(self.notes)}
+        return {
+            **asdict(self),
+            "strata": list(self.strata),
+            "notes": list(self.notes),
+            "noisy_totals": list(self.noisy_totals),
+        }
 
 
 def random_tables(rows: Counts, columns: Counts, count: int, source: np.random.Generator) -> Counts:
