@@ -41,6 +41,7 @@ from semidp.questions.independence import random_tables
 from semidp.questions.markov import posterior
 from semidp.questions.measured import measured_table
 from semidp.questions.models import DesignMatrix, Formula, logistic_fit
+from semidp.questions.noisy_totals import TotalsTest, least_favourable
 from semidp.questions.pairs import every_pair
 from semidp.questions.ratios import NoisyRates, RateMeasure
 
@@ -397,6 +398,34 @@ def clustered_share(held: Any) -> str:
     return f"{flags.mean():.3f} ± {error:.3f} ({flags.mean(axis=0).min():.3f})"
 
 
+# --- noisy totals ---------------------------------------------------------------------------------------------------
+
+
+def totals_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    """Yield noise and odds ratio, and the share of rejections: noisy totals, exact totals, and the noise forgotten."""
+    rows, n, draws = np.array([120, 80]), 200, 499
+    for sigma, odds in ((2.0, 1.0), (2.0, 2.5), (6.0, 1.0), (6.0, 2.5)):
+        source = np.random.default_rng(5)
+        rejected: dict[str, list[bool]] = {"noisy": [], "exact": [], "forgotten": []}
+        draw = source.normal(0, sigma, (draws, 2))
+        test = TotalsTest(np.full((2, 2), sigma**2), np.stack([draw, -draw], axis=2), 1)
+        bound = float(chi2.isf(ALPHA, 1))
+        for _ in range(runs):
+            cases = source.binomial(rows, [0.3 * odds / (0.7 + 0.3 * odds), 0.3])
+            error = source.normal(0, sigma, 2)
+            table = np.stack([cases + error, rows - cases - error], axis=1)
+            centre, reach = round(float(table[:, 0].sum())), math.ceil(3.5 * sigma * math.sqrt(2))
+            plausible = range(max(1, centre - reach), min(n - 1, centre + reach) + 1)
+            totals = [(rows, np.array([value, n - value])) for value in plausible]
+            p, _ = least_favourable(totals, lambda one, other, seen=table: test.p_value(seen, one, other))
+            rejected["noisy"].append(p <= ALPHA)
+            true = np.array([cases.sum(), n - cases.sum()])
+            rejected["exact"].append(test.p_value(table, rows, true) <= ALPHA)
+            naive = chi2_contingency(np.maximum(table, 0.01), correction=False).statistic
+            rejected["forgotten"].append(naive > bound)
+        yield f"{sigma:g}", f"{odds:g}", *(share_of(flags) for flags in rejected.values())
+
+
 # --- the posterior --------------------------------------------------------------------------------------------------
 
 
@@ -469,6 +498,7 @@ TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
     "pairs": pair_rows,
     "models": model_rows,
     "posterior": posterior_rows,
+    "totals": totals_rows,
 }
 
 

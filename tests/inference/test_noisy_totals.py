@@ -37,7 +37,7 @@ def seen_tables(cases: int) -> dict[tuple[int, ...], float]:
 
 
 def test_the_size_is_at_most_the_level_for_every_true_total() -> None:
-    """Enumerated p-values for each total, the largest over totals within the reach of the noise (which never misses)."""
+    """Enumerated p-values for each total; the largest over all totals within the reach of the noise."""
     test, n = small_test(), int(ROWS.sum())
     laws = {cases: seen_tables(cases) for cases in range(1, n)}
     statistics, tails = {}, {}
@@ -68,7 +68,7 @@ def test_the_size_is_at_most_the_level_for_every_true_total() -> None:
 
 
 def sizes(runs: int, cases: int, sigma: float, known: bool) -> float:
-    """How often independence is rejected at 0.05 where it holds; the twin takes the rounded noisy total for the truth."""
+    """How often independence is rejected at 0.05 where it holds; the twin takes noisy totals for the truth."""
     source, rows, n = np.random.default_rng(cases), np.array([60, 40]), 100
     rejected = 0
     errors = np.zeros((199, 2, 2))

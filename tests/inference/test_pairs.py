@@ -85,7 +85,7 @@ def test_pairs_without_exact_totals_are_named_and_ordered_ones_are_trends() -> N
         every_pair(release, ordered=["z"])
     with pytest.raises(InputError, match="between 0 and 1"):
         every_pair(release, fdr=2)
-    alone = Plan([TableRequest(["a", "c"], Budget.gdp(1))], ["a"], levels_from_data=True)
+    alone = Plan([TableRequest(["a", "d"], Budget.gdp(1))], ["a"], levels_from_data=True)
     with pytest.raises(Refused, match="no pair of features can be tested"):
         every_pair(run(alone, data()))
 

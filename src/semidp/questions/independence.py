@@ -60,12 +60,8 @@ class Independence:
 
     def to_json(self) -> dict[str, Any]:
         """Return the test as plain values."""
-        return {
-            **asdict(self),
-            "strata": list(self.strata),
-            "notes": list(self.notes),
-            "noisy_totals": list(self.noisy_totals),
-        }
+        lists = {name: list(getattr(self, name)) for name in ("strata", "notes", "noisy_totals")}
+        return asdict(self) | lists
 
 
 def random_tables(rows: Counts, columns: Counts, count: int, source: np.random.Generator) -> Counts:

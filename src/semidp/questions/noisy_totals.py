@@ -1,8 +1,8 @@
 """Independence where the totals of a feature are noisy too: valid in finite samples, by the least favourable totals.
 
-Given the true totals the law of a table of independent features is known; a simultaneous interval says which totals are
-plausible. The largest p-value over those, plus the chance that the interval misses, is a p-value (Berger and Boos, 1994).
-Awan and Wang (2024) treat general models in the same spirit, by repro samples.
+Given the true totals the law of a table of independent features is known; an interval says which totals are
+plausible. The largest p-value over those, plus the chance that the interval misses, is a p-value (Berger and Boos,
+1994). Awan and Wang (2024) treat general models in the same spirit, by repro samples.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,8 +82,8 @@ def least_favourable(
 ) -> tuple[float, tuple[Counts, Counts]]:
     """Return the largest p-value over plausible totals plus `MISS`, and the totals that have it.
 
-    Valid: let t be the true totals and C the plausible ones. ``P(p <= α) <= P(t not in C) + P(p(t) + MISS <= α)``, which
-    is at most ``MISS + (α - MISS)``.
+    Valid: let t be the true totals and C the plausible ones. Then
+    ``P(p <= α) <= P(t not in C) + P(p(t) + MISS <= α) <= MISS + (α - MISS)``.
     """
     largest, best = 0.0, totals[0]
     for rows, columns in totals:
@@ -129,8 +129,8 @@ def noisy_totals_test(
     statistic = float(test.statistics(estimate[None], rows, columns)[0])
     noisy = tuple(name for name, exact in zip(names, exact_sides, strict=True) if not exact)
     notes = (
-        f"The totals of {' and '.join(noisy)} are noisy: p is the largest over {len(totals):,} plausible totals, plus {MISS:g} for "
-        "the chance that these miss (Berger and Boos).",
+        f"The totals of {' and '.join(noisy)} are noisy: p is the largest over {len(totals):,} plausible totals, "
+        f"plus {MISS:g} for the chance that these miss (Berger and Boos).",
         *asked.notes,
     )
     return Independence(
