@@ -9,6 +9,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -417,7 +418,7 @@ def totals_rows(runs: int) -> Iterator[tuple[object, ...]]:
             centre, reach = round(float(table[:, 0].sum())), math.ceil(3.5 * sigma * math.sqrt(2))
             plausible = range(max(1, centre - reach), min(n - 1, centre + reach) + 1)
             totals = [(rows, np.array([value, n - value])) for value in plausible]
-            p, _ = least_favourable(totals, lambda one, other, seen=table: test.p_value(seen, one, other))
+            p, _ = least_favourable(totals, partial(test.p_value, table))
             rejected["noisy"].append(p <= ALPHA)
             true = np.array([cases.sum(), n - cases.sum()])
             rejected["exact"].append(test.p_value(table, rows, true) <= ALPHA)

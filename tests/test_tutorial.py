@@ -50,7 +50,7 @@ def _matches(line: str, output: str) -> bool:
     [
         ("tutorial.md", {"release", "rates.png", "audit.png", "privacy.json"}),
         ("groups.md", {"means"}),
-        ("inference.md", {"release", "status", "sexes", "ship", "pairs.png"}),
+        ("inference.md", {"release", "status", "sexes", "ship", "pairs.png", "unsure"}),
         ("nested.md", {"districts"}),
         ("scale.md", {"large", "nation"}),
         ("products.md", {"product", "people.csv", "people.about.json", "pairs"}),
