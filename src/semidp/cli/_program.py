@@ -90,7 +90,7 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     ),
     model.model: (
         "a logistic or log-linear model of what a release published",
-        ('semidp model release "region ~ sex"',),
+        ('semidp model release "sex ~ region"',),
     ),
     guarantee.guarantee: (
         "what an existing release really guarantees",

@@ -135,8 +135,11 @@ class ScoreTest:
         n = rows.sum(axis=0)
         one = _centred(self.row_scores, rows)
         other = _centred(self.column_scores, columns)
-        product = np.einsum("kab,kcd->kacbd", one, other) / np.maximum(n - 1, 1)[:, None, None, None, None]
-        return np.asarray(product.reshape(len(n), self.size, self.size))
+        # The Kronecker product of the two, stratum by stratum.
+        product = np.einsum("kab,kcd->kacbd", one, other)
+        flat = product.reshape(len(n), self.size, self.size)
+        divisor = np.maximum(n - 1, 1)
+        return np.asarray(flat / divisor[:, None, None])
 
     def transforms(self, hypergeometric: Floats, noise: Floats) -> tuple[Floats, int]:
         """Maps from the centred sums of the strata to independent numbers of variance 1, and how many these are.
@@ -218,12 +221,17 @@ def score_test(
             f"this test has {degrees} degrees of freedom and no direction: --alternative is for one degree, "
             "such as --ordered features or two levels, pooled over strata"
         )
-    direction = {Alternative.GREATER: 1.0, Alternative.LESS: -1.0, Alternative.TWO_SIDED: 0.0}[alternative]
 
     def sizes(parts: Floats) -> Floats:
-        return np.asarray(direction * parts[:, 0] if direction else (parts**2).sum(axis=1))
+        # Large is evidence against independence: in one direction, or in any.
+        if alternative is Alternative.GREATER:
+            return parts[:, 0]
+        if alternative is Alternative.LESS:
+            return -parts[:, 0]
+        return np.asarray((parts**2).sum(axis=1))
 
     statistic = float(sizes(seen[None])[0])
+    # Simulated statistics that are equal but for rounding count as at least as large.
     bound = statistic - _TIED * abs(statistic)
     source = generator(randomness)
     law = law_of(cells)
@@ -285,15 +293,22 @@ def _scores(ordered: Iterable[str] | Scores) -> dict[str, Sequence[float] | None
 
 def _independence(asked: CrossedTable, draws: int, randomness: Randomness) -> Independence:
     shape = asked.shape
-    asked.check_size(asked.estimate.size)
-    cells = np.eye(asked.estimate.size).reshape(-1, *shape)
+    size = asked.estimate.size
+    asked.check_size(size)
+    # Every cell is a sum of its own.
+    cells = np.eye(size).reshape(-1, *shape)
     law = asked.noise_law(cells)
+    variances = asked.noise_variances(cells)
+
+    def errors(count: int, source: Randomness) -> Floats:
+        return law(count, source).reshape(-1, *shape)
+
     statistic, expected, p_value = independence_test(
         asked.estimate,
         asked.row_totals,
         asked.column_totals,
-        asked.noise_variances(cells).reshape(shape),
-        lambda part, source: law(part, source).reshape(-1, *shape),
+        variances.reshape(shape),
+        errors,
         draws,
         randomness,
     )
@@ -319,39 +334,36 @@ def _association(
     draws: int,
     randomness: Randomness,
 ) -> Association:
-    sides = [
-        _score_columns(name, levels, scores)
-        for name, levels in zip((asked.rows, asked.columns), asked.shape[:2], strict=True)
-    ]
-    test = ScoreTest(sides[0], sides[1], pooled)
+    row_levels, column_levels, _ = asked.shape
+    row_scores = _score_columns(asked.rows, row_levels, scores)
+    column_scores = _score_columns(asked.columns, column_levels, scores)
+    test = ScoreTest(row_scores, column_scores, pooled)
+    margins = (asked.row_totals, asked.column_totals)
+    noise = noise_covariances(asked, test)
     statistic, degrees, z, p_value = score_test(
-        test,
-        asked.estimate,
-        (asked.row_totals, asked.column_totals),
-        noise_covariances(asked, test),
-        asked.noise_law,
-        alternative,
-        draws,
-        randomness,
+        test, asked.estimate, margins, noise, asked.noise_law, alternative, draws, randomness
     )
-    ordered = tuple(
-        (name, tuple(side[:, 0].tolist()))
-        for name, side in zip((asked.rows, asked.columns), sides, strict=True)
-        if name in scores
-    )
+    # The scores that were used are part of the answer.
+    ordered = []
+    for name, side in ((asked.rows, row_scores), (asked.columns, column_scores)):
+        if name in scores:
+            values = side[:, 0].tolist()
+            ordered.append((name, tuple(values)))
+    method = _method(asked, scores, pooled, degrees)
+    sense = "" if z is None else _sense(asked, z)
     return Association(
         asked.rows,
         asked.columns,
         asked.strata,
-        ordered,
+        tuple(ordered),
         pooled,
         asked.measured.name,
         asked.measured.mechanism.name,
-        _method(asked, scores, pooled, degrees),
+        method,
         statistic,
         degrees,
         z,
-        "" if z is None else _sense(asked, z),
+        sense,
         alternative,
         p_value,
         draws,
@@ -361,11 +373,15 @@ def _association(
 
 def _sense(asked: CrossedTable, z: float) -> str:
     """The direction of an association: which levels go together."""
-    one, other = (_level_names(asked, name) for name in (asked.rows, asked.columns))
-    last = f"{asked.rows} = {one[-1]}" if len(one) == 2 else f"high {asked.rows}"
+    one = _level_names(asked, asked.rows)
+    other = _level_names(asked, asked.columns)
+    # Two levels are named; of more only the direction is.
+    first = f"{asked.rows} = {one[-1]}" if len(one) == 2 else f"high {asked.rows}"
     if len(other) == 2:
-        return f"{last} goes with {asked.columns} = {other[-1] if z > 0 else other[0]}"
-    return f"{last} goes with {'high' if z > 0 else 'low'} {asked.columns}"
+        level = other[-1] if z > 0 else other[0]
+        return f"{first} goes with {asked.columns} = {level}"
+    direction = "high" if z > 0 else "low"
+    return f"{first} goes with {direction} {asked.columns}"
 
 
 def _level_names(asked: CrossedTable, name: str) -> list[str]:

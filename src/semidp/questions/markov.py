@@ -80,12 +80,16 @@ def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[Swap]:
                 if moved and left:
                     choices.add((min(moved, left, key=sorted), shared))
     # A swap that asks for more agreement than another of the same axes is part of that one.
-    least = [one for one in choices if not any(one[0] == other[0] and other[1] < one[1] for other in choices)]
-    return [Swap(tuple(sorted(moved)), tuple(sorted(shared))) for moved, shared in sorted(least, key=_by_axes)]
+    least = []
+    for moved, shared in choices:
+        weaker = [other for axes, other in choices if axes == moved and other < shared]
+        if not weaker:
+            least.append(Swap(tuple(sorted(moved)), tuple(sorted(shared))))
+    return sorted(least, key=_by_axes)
 
 
-def _by_axes(choice: tuple[frozenset[int], frozenset[int]]) -> tuple[list[int], list[int]]:
-    return sorted(choice[0]), sorted(choice[1])
+def _by_axes(swap: Swap) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return swap.exchanged, swap.shared
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def _expanded(part: str, text: str) -> list[tuple[str, ...]]:
     if part == "1":
         return []
     factors = [factor.strip() for factor in part.split("*")]
-    names = [tuple(name.strip() for name in factor.split(":")) for factor in factors]
+    names = [tuple(map(str.strip, factor.split(":"))) for factor in factors]
     for name in itertools.chain.from_iterable(names):
         if not name or re.search(r"[()~\-]", name):
             raise InputError(f"{text!r} has a term {part!r}: terms are features joined by + and * and :")

@@ -5,6 +5,7 @@ plausible. The largest p-value over those, plus the chance that the interval mis
 1994). Awan and Wang (2024) treat general models in the same spirit, by repro samples.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,12 +60,14 @@ class TotalsTest:
         n = float(rows.sum())
         mean = np.outer(rows, columns) / n
         spread = mean * np.outer(n - rows, n - columns) / (n * max(n - 1, 1))
-        lost_columns = tables.sum(axis=1) - columns
-        lost_rows = tables.sum(axis=2) - rows
-        lost = (tables.sum(axis=(1, 2)) - n)[:, None, None]
-        level = tables - rows[:, None] * lost_columns[:, None, :] / n - lost_rows[:, :, None] * columns / n
-        level = level + lost * mean / n
-        off = (level - mean) ** 2 / (spread + self.noise + 1e-12)
+        # What the table's own totals have too much is taken out in proportion.
+        by_column = tables.sum(axis=1, keepdims=True) - columns
+        by_row = tables.sum(axis=2, keepdims=True) - rows[:, None]
+        both = by_column.sum(axis=2, keepdims=True)
+        excess = rows[:, None] * by_column + by_row * columns - both * mean
+        level = tables - excess / n
+        variance = spread + self.noise + 1e-12
+        off = (level - mean) ** 2 / variance
         return np.asarray(off.sum(axis=(1, 2)))
 
     def p_value(self, table: Floats, rows: Counts, columns: Counts) -> float:
@@ -110,20 +113,17 @@ def noisy_totals_test(
     asked.check_size(len(cells))
     law = asked.noise_law(cells)
     # The interval of the totals and the reference of the statistic have draws of their own.
-    bounds = [law(max(draws, 9999), randomness).reshape(-1, r, c).sum(axis=axis) for axis in (2, 1)]
-    sides = [
-        _plausible(release, asked, name, side, bounds[side], exact)
-        for side, (name, exact) in enumerate(zip(names, exact_sides, strict=True))
-    ]
-    totals = [(one, other) for one in sides[0] for other in sides[1]]
+    errors = law(max(draws, 9999), randomness).reshape(-1, r, c)
+    row_sets = _plausible(release, asked, 0, errors.sum(axis=2), exact_sides[0])
+    column_sets = _plausible(release, asked, 1, errors.sum(axis=1), exact_sides[1])
+    totals = list(itertools.product(row_sets, column_sets))
     if len(totals) > _MOST_TOTALS:
         raise Refused(f"{len(totals):,} totals are plausible beside this noise, too many to try: publish them exactly")
     count = min(draws, _MOST_DRAWS) if len(totals) > 20 else draws
-    test = TotalsTest(
-        asked.noise_variances(cells).reshape(r, c),
-        law(count, randomness).reshape(-1, r, c),
-        int(randomness.words(1)[0]),
-    )
+    variances = asked.noise_variances(cells).reshape(r, c)
+    reference = law(count, randomness).reshape(-1, r, c)
+    seed = int(randomness.words(1)[0])
+    test = TotalsTest(variances, reference, seed)
     estimate = asked.estimate[..., 0]
     p, (rows, columns) = least_favourable(totals, lambda one, other: test.p_value(estimate, one, other))
     statistic = float(test.statistics(estimate[None], rows, columns)[0])
@@ -148,19 +148,20 @@ def noisy_totals_test(
     )
 
 
-def _plausible(
-    release: "Release", asked: CrossedTable, name: str, side: int, errors: Floats, exact: bool
-) -> list[Counts]:
-    """Totals of a feature that the noise does not rule out; the exact ones where they are published."""
+def _plausible(release: "Release", asked: CrossedTable, side: int, errors: Floats, exact: bool) -> list[Counts]:
+    """Totals of rows (side 0) or columns (1) that the noise does not rule out; the exact ones where published."""
     if exact:
-        return [(asked.row_totals, asked.column_totals)[side][:, 0]]
+        published = asked.column_totals if side else asked.row_totals
+        return [published[:, 0]]
+    name = asked.columns if side else asked.rows
     n = int(release.scope.dataspace.n or 0)
     sums = asked.estimate.sum(axis=(1 - side, 2))
     # Both sides may be noisy: each interval misses half as often.
     half = simulated_bound(np.abs(errors[:, 0]), 1 - MISS / 2)
     bounds = CellBounds.of(release.scope.dataspace, (name,))
     span = (int(bounds.lower[0]), int(bounds.upper[0]))
-    low, high = whole_interval(float(sums[0]) - half, float(sums[0]) + half, span)
+    centre = float(sums[0])
+    low, high = whole_interval(centre - half, centre + half, span)
     return [np.array([value, n - value]) for value in range(int(low), int(high) + 1)]
 
 
