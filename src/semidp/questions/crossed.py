@@ -57,13 +57,16 @@ class CrossedTable:
     @cached_property
     def codes(self) -> NDArray[np.intp]:
         """For each cell of the published table the flat number of its cell in `shape`."""
-        codes, _ = level_codes(self.measured.schema, (self.rows, self.columns, *self.strata))
+        names = (self.rows, self.columns, *self.strata)
+        codes, _ = level_codes(self.measured.schema, names)
         return codes
 
     @cached_property
     def estimate(self) -> Floats:
         """The noisy counts in `shape`."""
-        flat = np.bincount(self.codes, weights=self.measured.estimate.ravel(), minlength=math.prod(self.shape))
+        # Features that the test does not name are summed.
+        counts = self.measured.estimate.ravel()
+        flat = np.bincount(self.codes, weights=counts, minlength=math.prod(self.shape))
         return np.asarray(flat.reshape(self.shape), dtype=np.float64)
 
     def pulled(self, weights: Floats) -> Floats:
@@ -117,6 +120,7 @@ def crossed_table(
             )
     if measured.schema.possible is not None:
         raise Refused("with impossible cells (structural zeros) independence has no meaning here: test a part without")
+    # All combinations of strata are one axis.
     _, sizes = level_codes(measured.schema, names)
     shape = (sizes[0], sizes[1], math.prod(sizes[2:]))
     totals = []

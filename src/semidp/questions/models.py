@@ -296,8 +296,9 @@ class TableModel:
         columns = (self.coefficients, self.errors, self.low, self.high, self.p_values)
         keys = ("estimate", "standard_error", "low", "high", "p_value")
         coefficients = []
-        for name, *numbers in zip(self.names, *(column.tolist() for column in columns), strict=True):
-            coefficients.append({"name": name, **dict(zip(keys, numbers, strict=True))})
+        for name, numbers in zip(self.names, np.stack(columns, axis=1).tolist(), strict=True):
+            values = dict(zip(keys, numbers, strict=True))
+            coefficients.append({"name": name, **values})
         value = "rate" if self.kind == "logistic" else "count"
         labels = (*self.formula.features, value, "low", "high")
         return {
@@ -338,9 +339,11 @@ def model(
     Examples
     --------
     >>> import semidp
+    >>> from semidp.noise import SeededRandomness
     >>> people = {"sex": [*"ffffmmmm"] * 40, "vote": [*"nyyynnny"] * 40}
     >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
-    >>> answer = model(semidp.run(plan, people), "vote ~ sex")  # log(1/9): 40 of 160 men, 120 of 160 women
+    >>> release = semidp.run(plan, people, randomness=SeededRandomness(1))
+    >>> answer = model(release, "vote ~ sex")  # log(1/9): 40 of 160 men, 120 of 160 women
     >>> answer.names, bool(answer.low[1] < -2.197 < answer.high[1])
     (('intercept', 'sex[m]'), True)
     """
@@ -366,7 +369,9 @@ def model(
         response = f"{asked.response} = {levels[asked.response][1]}"
     else:
         result, kind, response = loglinear_fit(design.matrix, counts, noise), "log-linear", "count"
-    smaller = None if against is None else Formula.parse(against)
+    comparison = None
+    if against is not None:
+        comparison = _against(asked, Formula.parse(against), design, result)
     errors = np.sqrt(np.diag(result.covariance))
     half = float(scipy.special.ndtri((1 + level) / 2)) * errors
     return TableModel(
@@ -383,7 +388,7 @@ def model(
         level,
         _term_tests(asked, design, result),
         _goodness(design, result),
-        None if smaller is None else _against(asked, smaller, design, result),
+        comparison,
         _fitted(asked, levels, design, result, level, kind),
     )
 

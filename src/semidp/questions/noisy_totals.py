@@ -76,6 +76,7 @@ class TotalsTest:
         source = np.random.default_rng(self.seed)
         tables = random_tables(rows[:, None], columns[:, None], len(self.errors), source)[..., 0]
         drawn = self.statistics(tables + self.errors, rows, columns)
+        # The published table is one of those that are equally likely, and ties count.
         larger = int(np.count_nonzero(drawn >= seen * (1 - 1e-9)))
         return (1 + larger) / (1 + len(drawn))
 

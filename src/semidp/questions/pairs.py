@@ -115,6 +115,7 @@ def adjusted_p_values(p_values: Sequence[float]) -> Floats:
     count = len(values)
     harmonic = (1 / np.arange(1, count + 1)).sum()
     order = np.argsort(values, kind="stable")
+    # The k-th smallest may be k times as large.
     scaled = values[order] * count * harmonic / np.arange(1, count + 1)
     # From the largest down: a smaller p-value is never adjusted to a larger one.
     least = np.minimum.accumulate(scaled[::-1])[::-1]
@@ -158,10 +159,12 @@ def every_pair(
     Examples
     --------
     >>> import semidp
+    >>> from semidp.noise import SeededRandomness
     >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40, "town": [*"aabb"] * 20}
     >>> request = semidp.TableRequest(["sex", "vote", "town"], semidp.Budget.gdp(1))
     >>> plan = semidp.Plan([request], ["sex", "vote", "town"])
-    >>> [(test.rows, test.columns) for test in every_pair(semidp.run(plan, people)).discoveries]
+    >>> answer = every_pair(semidp.run(plan, people, randomness=SeededRandomness(1)))
+    >>> [(test.rows, test.columns) for test in answer.discoveries]
     [('sex', 'vote')]
     """
     check_level(fdr, "the false discovery rate")
@@ -174,6 +177,7 @@ def every_pair(
     tests: list[Independence | Association] = []
     untested = []
     for one, other in pairs:
+        # Scores of other features mean nothing to this pair.
         chosen = {name: scores[name] for name in (one, other) if name in scores}
         try:
             test = association_of(release, one, other, ordered=chosen, draws=count, randomness=randomness)

@@ -123,20 +123,34 @@ class NoisyRates:
         """The statistic and ``d'V⁻¹r`` at a second rate."""
         first, slope = measure.first_rate(value, second)
         first = np.clip(first, _EDGE, 1 - _EDGE)
-        r1 = self.cases[..., 0] - first * self.records[..., 0]
-        r2 = self.cases[..., 1] - second * self.records[..., 1]
-        c = self.covariance
-        v1 = self.records[..., 0] * first * (1 - first) + c[0, 0] - 2 * first * c[0, 1] + first**2 * c[1, 1]
-        v2 = self.records[..., 1] * second * (1 - second) + c[2, 2] - 2 * second * c[2, 3] + second**2 * c[3, 3]
-        both = c[0, 2] - second * c[0, 3] - first * c[1, 2] + first * second * c[1, 3]
+        y1, y2 = self.cases[..., 0], self.cases[..., 1]
+        m1, m2 = self.records[..., 0], self.records[..., 1]
+        r1 = y1 - first * m1
+        r2 = y2 - second * m2
+        # The covariance of the residuals: sampling on the diagonal, and the noise of cases and records.
+        noise = self._noise(first, second)
+        v1 = m1 * first * (1 - first) + noise[0]
+        v2 = m2 * second * (1 - second) + noise[1]
+        both = noise[2]
         determinant = np.maximum(v1 * v2 - both**2, 1e-300)
-        d1, d2 = self.records[..., 0] * slope, self.records[..., 1]
+        d1, d2 = m1 * slope, m2
         # The contrast (d2, -d1) is what the second rate leaves free: one degree, also where that rate ends at 0 or 1.
         contrast = d2 * r1 - d1 * r2
         spread = d2**2 * v1 - 2 * d1 * d2 * both + d1**2 * v2
         size = contrast**2 / np.maximum(spread, 1e-300)
-        push = (d1 * (v2 * r1 - both * r2) + d2 * (v1 * r2 - both * r1)) / determinant
+        one = v2 * r1 - both * r2
+        other = v1 * r2 - both * r1
+        push = (d1 * one + d2 * other) / determinant
         return np.asarray(size), np.asarray(push)
+
+    def _noise(self, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
+        """Variances and covariance of the noise of ``y_i - p_i m_i``."""
+        c = self.covariance
+        one = c[0, 0] - 2 * first * c[0, 1] + first**2 * c[1, 1]
+        other = c[2, 2] - 2 * second * c[2, 3] + second**2 * c[3, 3]
+        cases = c[0, 2] - second * c[0, 3]
+        records = c[1, 2] - second * c[1, 3]
+        return one, other, cases - first * records
 
     def estimate(self, measure: RateMeasure) -> Floats:
         """The value of the noisy rates; infinite or not a number where they have none."""
