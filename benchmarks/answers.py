@@ -438,7 +438,7 @@ def posterior_rows(runs: int) -> Iterator[tuple[object, ...]]:
     for line in lines:
         for name, values in people.items():
             values.extend([line[name]] * int(line["count"]))
-    for mu in ("1", "0.1"):
+    for mu in ("0.1", "1"):
         plan = Plan([TableRequest(["class", "sex", "survived"], Budget.gdp(mu))], ["class", "sex", "survived"])
         kept: dict[str, list[Any]] = {"truth": [], "posterior": [], "noise": [], "refused": []}
         for seed in range(runs):
