@@ -275,11 +275,11 @@ class TableQuestion:
 
     def _compared_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
         """Compare the rates in two groups by `measure`."""
+        if self.measure is RateMeasure.DIFFERENCE:
+            return self._difference_of_rates(parts)
         apart = not (parts[0][1] * parts[1][1]).any()
         if self.sampling and apart:
             return sampled_comparison(self._noisy_rates(parts), self.measure, self.level)
-        if self.measure is RateMeasure.DIFFERENCE:
-            return self._difference_of_rates(parts)
         if self.sampling:
             raise Refused(f"a {self.measure} for a population needs groups without a common record")
         return self._ratio_of_rates(parts)
