@@ -88,8 +88,10 @@ SUBPACKAGES = {
         generator uniforms
     """,
     "questions": """
-        AreaRow Combination Covers Independence IntervalEstimate TableIntervals area_intervals combine
-        independence_test random_tables read_area_rows sampled_rate simulated_bound
+        AreaRow Association Combination Covers Formula Independence IntervalEstimate Mixing NoisyRates
+        PairTests Posterior RateMeasure ScoreTest TableIntervals TableModel TermTest adjusted_p_values
+        area_intervals combine every_pair independence_test logistic_fit loglinear_fit model posterior
+        random_tables read_area_rows sampled_comparison sampled_rate score_test simulated_bound
     """,
     "statistics": """
         LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums

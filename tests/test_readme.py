@@ -80,7 +80,10 @@ def test_the_examples_of_help_run_one_after_another(tmp_path: Path, monkeypatch:
         (tmp_path / f"{name}.toml").write_text("\n".join(lines))
     (tmp_path / "regions.csv").write_text("region,count\nn,30\ns,70\n")
     (tmp_path / "ptable.csv").write_text("i;j;p\n0;0;1\n1;0;0.25\n1;1;0.5\n1;2;0.25\n")
-    assert run(shlex.split("release people.csv --table sex,region --invariant sex --levels region=n,s --rho 1 --out june")) == 0
+    assert (
+        run(shlex.split("release people.csv --table sex,region --invariant sex --levels region=n,s --rho 1 --out june"))
+        == 0
+    )
     by_need = sorted(EXAMPLES, key=lambda example: not example.startswith("semidp release"))  # others read a release
     for example in by_need:
         if example.startswith("semidp explore"):

@@ -57,6 +57,69 @@ def test_a_release_is_tested_for_nothing(here: Semidp, released: str) -> None:
     assert any("further exact totals" in note for note in fewer["notes"])
 
 
+def test_strata_are_pooled_and_features_ordered(here: Semidp, released: str) -> None:
+    done = good(here("test", released, *GIVEN, "--pooled", "--seed", "2"))
+    assert "common to the strata of dept (Cochran-Mantel-Haenszel): one degree of freedom" in done.out
+    assert "goes with admit" in done.out
+    document = strict_json(good(here("test", released, *GIVEN, "--pooled", "--seed", "2", "--format", "json")).out)
+    assert document["degrees"] == 1
+    assert document["p_value"] > 0.05  # Simpson: no common association given the department
+    below = good(here("test", released, *GIVEN, "--pooled", "--alternative", "less", "--format", "json")).json
+    above = good(here("test", released, *GIVEN, "--pooled", "--alternative", "greater", "--format", "json")).json
+    assert below["p_value"] + above["p_value"] > 0.99
+    unpooled = here("test", released, *ADMIT, "--pooled")
+    assert (unpooled.code, "pooled over strata" in one_sentence(unpooled)) == (2, True)
+
+
+def test_a_release_is_modelled(here: Semidp) -> None:
+    titanic = Example.named("titanic")
+    words = ("--table", "class,sex,survived", "--exact", "sex,class", "--exact", "survived", "--count", "count")
+    good(here("release", titanic.path, *words, "--mu", "1", "--out", "ship", "--seed", "1"))
+    done = good(here("model", "ship", "survived ~ class * sex", "--against", "survived ~ class + sex"))
+    assert "logistic: survived ~ class + sex + class:sex (survived = Yes)" in done.out
+    assert "against survived ~ class + sex: χ² = " in done.out
+    document = strict_json(good(here("model", "ship", "survived ~ class + sex", "--format", "json")).out)
+    assert document["coefficients"][-1]["name"] == "sex[Male]"
+    assert -3 < document["coefficients"][-1]["estimate"] < -2  # the true table has -2.42
+    for formula, why in (("survived", "is no model"), ("class ~ sex", "two levels"), ("town ~ sex", "no table with")):
+        refused = here("model", "ship", formula)
+        assert refused.code == 2
+        assert why in one_sentence(refused)
+
+
+def test_every_pair_of_a_release(here: Semidp) -> None:
+    titanic = Example.named("titanic")
+    words = ("--table", "class,sex,survived", "--exact", "sex", "--exact", "survived", "--exact", "class")
+    good(here("release", titanic.path, *words, "--count", "count", "--mu", "1", "--out", "ship", "--seed", "1"))
+    done = good(here("test", "ship", "--every-pair", "--fdr", "0.1", "--plot", "pairs.png", "--seed", "1"))
+    assert "sex × survived" in done.out
+    assert "3 of 3 pairs are associated, at a false discovery rate of at most 0.1" in done.out
+    assert Path("pairs.png").read_bytes().startswith(b"\x89PNG")
+    document = strict_json(good(here("test", "ship", "--every-pair", "--format", "json")).out)
+    assert [test["discovery"] for test in document["tests"]] == [True, True, True]
+    for option, why in (
+        (("--every-pair", "--rows", "sex"), "leave --rows out"),
+        (("--every-pair", "--fdr", "5"), "between 0 and 1"),
+        (("--every-pair", "--plot", "pairs.png"), "exists already"),
+        (("--fdr", "0.1"), "for --every-pair"),
+        (("--rows", "sex"), "name the two features"),
+    ):
+        refused = here("test", "ship", *option)
+        assert refused.code == 2
+        assert why in one_sentence(refused)
+
+
+def test_ordered_features_of_a_release(here: Semidp) -> None:
+    status = Example.named("occupational_status")
+    words = ("--table", "origin,destination", "--exact", "origin", "--exact", "destination", "--count", "count")
+    good(here("release", status.path, *words, "--mu", "0.2", "--out", "status", "--seed", "1"))
+    sides = ("--rows", "origin", "--columns", "destination")
+    done = good(here("test", "status", *sides, "--ordered", "origin", "--scores", "destination=1,2,3,4,5,6,7,9"))
+    assert "linear-by-linear association of two ordered features: one degree of freedom" in done.out
+    assert "destination: 1, 2, 3, 4, 5, 6, 7, 9" in done.out
+    assert "high origin goes with high destination" in done.out
+
+
 @pytest.mark.parametrize(
     ("option", "why"),
     [
@@ -65,7 +128,10 @@ def test_a_release_is_tested_for_nothing(here: Semidp, released: str) -> None:
         (("--rho", "1"), "costs no privacy: leave --rho out"),
         (("--ledger", "book.json"), "costs no privacy: leave --ledger out"),
         (("--where", "1 = 1"), "reads no data: leave --where out"),
-        (("--alternative", "greater"), "reads no data: leave --alternative out"),
+        (("--alternative", "greater"), "no direction"),
+        (("--ordered", "dept"), "only rows and columns can be ordered"),
+        (("--scores", "gender=1,2,3"), "2 levels and 3 scores"),
+        (("--scores", "gender=1,x"), "--scores"),
         (("--draws", "5"), "at least 19"),
         (("--name", "other"), "no table 'other'"),
     ],
@@ -79,7 +145,7 @@ def test_what_a_release_has_no_use_for_is_refused(
 
 
 def test_what_data_have_no_use_for_is_refused(here: Semidp) -> None:
-    for option in (("--draws", "99"), ("--name", "table")):
+    for option in (("--draws", "99"), ("--name", "table"), ("--pooled",), ("--ordered", "admit")):
         done = here("test", UCB.path, *ADMIT, "--count", "count", "--mu", "1", *option)
         assert done.code == 2
         assert "for the test of a release" in one_sentence(done)
@@ -93,12 +159,15 @@ def test_exchange_is_refused_where_both_margins_hold_the_strata(here: Semidp) ->
     assert "dept" in one_sentence(done)
 
 
-def test_margins_that_are_not_exact_are_refused(here: Semidp) -> None:
+def test_noisy_totals_have_a_test_of_their_own(here: Semidp) -> None:
     words = ("--table", "gender,admit", "--invariant", "gender", "--levels", "admit=Admitted,Rejected")
     good(here("release", UCB.path, *words, "--count", "count", "--mu", "1", "--out", "half"))
-    done = here("test", "half", *ADMIT)
-    assert done.code == 2
-    assert "totals of admit" in one_sentence(done)
+    done = good(here("test", "half", *ADMIT))
+    assert "The totals of admit are noisy: p is the largest over" in done.out
+    assert "the totals of admit noisy" in done.out
+    refused = here("test", "half", *ADMIT, "--ordered", "admit")
+    assert refused.code == 2
+    assert "totals of admit" in one_sentence(refused)
 
 
 def test_intervals_hold_at_once_for_a_table(here: Semidp, released: str) -> None:
@@ -124,6 +193,17 @@ def test_intervals_for_counts_rates_and_differences(here: Semidp, released: str)
     done = good(here("intervals", released, "--of", "gender=Female", "--minus", "gender=Male"))
     assert "estimate   -856" in done.out  # both are exact: 1835 and 2691
     assert "is there a difference?" in done.out
+
+
+def test_the_posterior_of_a_release(here: Semidp, released: str) -> None:
+    done = good(here("intervals", released, "--posterior", "--seed", "1"))
+    assert done.out.splitlines()[0].split() == ["gender", "admit", "dept", "mean", "low", "high"]
+    assert "64 chains agree after" in done.out
+    document = strict_json(good(here("intervals", released, "--posterior", "--seed", "1", "--format", "json")).out)
+    assert len(document["cells"]) == 24
+    assert document["mixing"]["reduction"] < 1.01
+    refused = here("intervals", released, "--posterior", "--sampling")
+    assert (refused.code, "leave --of" in one_sentence(refused)) == (2, True)
 
 
 def test_intervals_refuse_what_they_cannot_mean(here: Semidp, released: str) -> None:

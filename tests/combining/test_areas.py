@@ -1,4 +1,4 @@
-"""Areas of a release, from a file: weighted sums of cells at any depth, their intervals, and mistakes in one sentence."""
+"""Areas of a release, from a file: weighted sums of cells at any depth, their intervals, and mistakes."""
 
 import json
 from pathlib import Path

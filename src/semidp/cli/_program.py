@@ -19,7 +19,20 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from semidp._version import __version__
-from semidp.cli import analyze, audit, census, combine, compare, explore, guarantee, intervals, ledger, release, reproduce
+from semidp.cli import (
+    analyze,
+    audit,
+    census,
+    combine,
+    compare,
+    explore,
+    guarantee,
+    intervals,
+    ledger,
+    model,
+    release,
+    reproduce,
+)
 from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, over, silence_stdout
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
@@ -87,6 +100,10 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     intervals.intervals: (
         "intervals for what a release published",
         ("semidp intervals release", "semidp intervals release --of sex=f --among region=n --sampling"),
+    ),
+    model.model: (
+        "a logistic or log-linear model of what a release published",
+        ('semidp model release "sex ~ region"',),
     ),
     guarantee.guarantee: (
         "what an existing release really guarantees",

@@ -1,5 +1,6 @@
 """``semidp intervals``: intervals for what a release published, at no cost in privacy."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.recheck import load_consistent
 from semidp.questions.answers import IntervalEstimate, TableIntervals
 from semidp.questions.areas import area_intervals, read_area_rows
+from semidp.questions.markov import posterior
+from semidp.questions.ratios import RateMeasure
 
 
 @command
@@ -24,8 +27,15 @@ def intervals(
     areas: Path | None = option(
         "Areas to estimate: a CSV file with name, features at any depth and, if wanted, weight.", "FILE"
     ),
+    measure: RateMeasure = option(
+        "How the rates in two groups are compared: difference, risk-ratio or odds-ratio.",
+        default=RateMeasure.DIFFERENCE,
+    ),
     sampling: bool = flag(
         "--sampling", "Allow for sampling too: the records are a sample, and the population is meant."
+    ),
+    bayes: bool = flag(
+        "--posterior", "The posterior of all cells: whole numbers with the exact totals, weighed by the noise."
     ),
     level: str = option("The confidence level.", "NUMBER", default="0.95"),
     table: o.Text = option("Which table of the release, where several would do.", "TABLE", "--name"),
@@ -36,11 +46,16 @@ def intervals(
     """Print intervals for what a release published: they cost no privacy.
 
     Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with --minus, the
-    difference of two counts; with --among, a rate; with both, the difference of the rates in two groups. They allow for
-    the noise alone, by simulation of its known law, or with --sampling for both, by a normal approximation. With
+    difference of two counts; with --among, a rate; with both, the rates in two groups compared by --measure. They
+    allow for the noise alone, by simulation of its known law, or with --sampling for both, by an approximation. With
     --areas: weighted sums of cells by name ("my district is these blocks").
     """
     confidence = float(exact(level, "--level"))
+    if bayes:
+        if of or minus or among or sampling or draws is not None:
+            raise InputError("--posterior is of all cells: leave --of, --minus, --among, --sampling and --draws out")
+        _print_posterior(folder, table, confidence, seed, printing)
+        return
     cells = [
         o.lists_of(option, entries) or None
         for option, entries in (("--of", of), ("--minus", minus), ("--among", among))
@@ -50,6 +65,8 @@ def intervals(
     if areas is not None and (cells != [None] * 3 or sampling):
         raise InputError("--areas names the cells itself: leave --of, --minus, --among and --sampling out")
     area_rows = read_area_rows(areas) if areas is not None else None
+    if cells[0] is None and measure is not RateMeasure.DIFFERENCE:
+        raise InputError(f"--measure {measure} compares two rates: give --of, --among and --minus")
     done = load_consistent(folder)
     randomness = None if seed is None else SeededRandomness(seed)
     if area_rows is not None:
@@ -65,12 +82,13 @@ def intervals(
     if cells[0] is None:
         found = done.intervals(table, **settings)
     else:
-        found = done.interval(cells[0], minus=cells[1], among=cells[2], table=table, **settings)
+        found = done.interval(cells[0], minus=cells[1], among=cells[2], measure=measure, table=table, **settings)
     if printing.json:
         asked = {name: part for name, part in zip(("of", "minus", "among"), cells, strict=True) if part is not None}
-        print_json({"release": str(folder), **asked, **found.to_json()})
+        compared = {"measure": str(measure)} if cells[1] is not None and cells[2] is not None else {}
+        print_json({"release": str(folder), **asked, **compared, **found.to_json()})
     elif isinstance(found, IntervalEstimate):
-        _print_answer(found)
+        _print_answer(found, measure)
     else:
         _print_table(found)
 
@@ -87,10 +105,13 @@ def _print_areas(answers: dict[str, IntervalEstimate]) -> None:
     echo(f"\nEach interval holds by itself, at level {level}; it covers noise, exact by simulation.")
 
 
-def _print_answer(found: IntervalEstimate) -> None:
+def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
+    error = "" if math.isnan(found.standard_error) else f", standard error {found.standard_error:.4g}"
+    called = "" if measure is RateMeasure.DIFFERENCE else f"{measure} "
+    high = "without end" if math.isinf(found.high) else f"to {found.high:.6g}"
     rows = [
-        ("estimate", f"{found.value:.6g}, standard error {found.standard_error:.4g}"),
-        ("interval", f"{found.low:.6g} to {found.high:.6g}, at level {plain(exact(found.level))}"),
+        ("estimate", f"{called}{found.value:.6g}{error}"),
+        ("interval", f"{found.low:.6g} {high}, at level {plain(exact(found.level))}"),
         ("covers", _covered(found)),
     ]
     if found.p_value is not None:
@@ -98,9 +119,27 @@ def _print_answer(found: IntervalEstimate) -> None:
     print_rows(rows)
 
 
+def _print_posterior(folder: Path, table: str | None, level: float, seed: int | None, printing: o.Printing) -> None:
+    """Print means and intervals of all cells, and what the chains say about themselves."""
+    randomness = None if seed is None else SeededRandomness(seed)
+    answer = posterior(load_consistent(folder), table, level=level, randomness=randomness)
+    if printing.json:
+        print_json({"release": str(folder), **answer.to_json()})
+        return
+    _print_cells([*answer.schema.names, "mean", "low", "high"], answer.rows)
+    state = answer.mixing
+    echo(f"Each interval has probability {plain(exact(level))}; every table with the exact totals is as likely before.")
+    echo(f"64 chains agree after {state.steps:,} steps: R = {state.reduction:.3f}, {state.size:,.0f} effective draws.")
+
+
 def _print_table(found: TableIntervals) -> None:
-    names = [*found.schema.names, "estimate", "low", "high"]
-    rows = [[*row[:-3], *(f"{number:.2f}" for number in row[-3:])] for row in found.rows]
+    _print_cells([*found.schema.names, "estimate", "low", "high"], found.rows)
+    echo(f"All intervals hold at once, at level {plain(exact(found.level))}; they cover {_covered(found)}.")
+
+
+def _print_cells(names: list[str], cells: list[tuple[Any, ...]]) -> None:
+    """Print labels and three numbers a row, aligned, and an empty line."""
+    rows = [[*row[:-3], *(f"{number:.2f}" for number in row[-3:])] for row in cells]
     widths = [max(len(str(row[place])) for row in [names, *rows]) for place in range(len(names))]
     for row in [names, *rows]:
         labels, numbers = row[:-3], row[-3:]
@@ -108,7 +147,6 @@ def _print_table(found: TableIntervals) -> None:
         parts += [f"{text:>{width}}" for text, width in zip(numbers, widths[-3:], strict=True)]
         echo("  ".join(parts))
     echo()
-    echo(f"All intervals hold at once, at level {plain(exact(found.level))}; they cover {_covered(found)}.")
 
 
 def _covered(found: Any) -> str:

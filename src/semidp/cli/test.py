@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from attrs import evolve
+from attrs import evolve, frozen
 
 from semidp.cli import _options as o
-from semidp.cli._command import argument, command, option
+from semidp.cli._command import argument, command, flag, option
 from semidp.cli._output import echo, print_json, print_rows
-from semidp.core.exact import exact
+from semidp.core.exact import exact, plain
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
+from semidp.output.files import replace_file
+from semidp.output.plots.style import png
 from semidp.publishing.pipeline import run
 from semidp.publishing.rechecking.recheck import load_consistent
+from semidp.questions.association import Association
+from semidp.questions.independence import Independence
+from semidp.questions.pairs import every_pair as every_pair_of
 from semidp.statistics.odds_ratio.measured import OddsRatioResult
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, check_level
@@ -27,6 +32,11 @@ from semidp.statistics.odds_ratio.words import test_rows
 _NO_LEDGER = "No ledger was given: other releases of the same data are not accounted for, and together protect less."
 _NO_ID = "Each record is taken to be one person; give --id COLUMN to have that checked."
 _SEEDED = "The noise was drawn from a seed: this result is not private."
+_FOR_RELEASES = (
+    *("data", "rows", "columns", "strata", "alternative", "ordered", "scores", "pooled"),
+    *("draws", "table_name", "seed", "format", "quiet"),
+)
+_FOR_PAIRS = ("data", "every_pair", "fdr", "plot", "ordered", "scores", "draws", "seed", "format", "quiet")
 _EMPTY = "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
 
 
@@ -38,8 +48,8 @@ def odds_ratio(
         "The folder of a release; or data: a CSV or Parquet file, a glob, or a database address with --from.",
         "RELEASE|DATA",
     ),
-    rows: str = option("The feature of the rows; in data with two levels.", "FEATURE", default=...),
-    columns: str = option("The feature of the columns; in data with two levels.", "FEATURE", default=...),
+    rows: o.Text = option("The feature of the rows; in data with two levels.", "FEATURE"),
+    columns: o.Text = option("The feature of the columns; in data with two levels.", "FEATURE"),
     spending: o.Spending,
     strata: o.Text = option(
         "Features within whose combinations the association is tested; the odds ratio is common to all.", "A[,B]"
@@ -58,6 +68,21 @@ def odds_ratio(
     declaring: Annotated[o.Declaring, o.FEATURES],
     opening: o.Opening,
     ledger: Path | None = o.LEDGER,
+    ordered: o.Texts = option(
+        "In a release: rows or columns whose levels are ordered, so that a trend is looked for.", "FEATURE"
+    ),
+    scores: o.Texts = option(
+        "In a release: the scores of an ordered feature's levels, in their order; 1, 2, 3 … unless given.",
+        "NAME=1,2,4",
+    ),
+    pooled: bool = flag("--pooled", "In a release: look for one association that is common to all --strata."),
+    every_pair: bool = flag(
+        "--every-pair", "In a release: test every pair of features instead of --rows and --columns."
+    ),
+    fdr: o.Text = option(
+        "With --every-pair: the expected share of false discoveries among what is found: 0.05.", "NUMBER"
+    ),
+    plot: Path | None = option("With --every-pair: a picture of all pairs, as PNG.", "FILE"),
     draws: int | None = option("How many tables to simulate for a release: 9999.", "N"),
     table_name: o.Text = option("Which table of a release, where several would do.", "TABLE", "--name"),
     seed: int | None = o.SEED,
@@ -66,21 +91,36 @@ def odds_ratio(
     """Test whether two features are associated, with both margins exact.
 
     RELEASE: at no cost in privacy, from the noisy counts and the known law of their noise; features of any number of
-    levels, independent given --strata; no budget. DATA: a private test of an odds ratio, which spends a budget.
+    levels, independent given --strata; no budget. --pooled looks for one association in all strata, --ordered for a
+    trend: both find a weaker one of that kind. DATA: a private test of an odds ratio, which spends a budget.
 
     One-sided tests are the most powerful unbiased ones with their guarantee; the two-sided one is unbiased. The
     odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level of each feature. With --strata it
     is the exact Cochran-Mantel-Haenszel test, with both margins exact in every stratum.
     """
+    if every_pair:
+        o.only_these(context, _FOR_PAIRS)
+        _test_pairs(data, fdr, _scores_of(ordered, scores), plot, draws, seed, printing)
+        return
+    if fdr is not None or plot is not None:
+        raise InputError("--fdr and --plot are for --every-pair of a release")
+    if rows is None or columns is None:
+        raise InputError("name the two features: --rows FEATURE and --columns FEATURE, or --every-pair of a release")
     within = o.names_of(strata) if strata else ()
     for name in {rows, columns} & {*within} | ({rows} & {columns}):
         raise InputError(f"--rows, --columns and --strata name {name!r} twice: name different features")
     if (Path(data) / "release.json").is_file():
-        o.only_these(context, ("data", "rows", "columns", "strata", "draws", "table_name", "seed", "format", "quiet"))
-        _test_release(data, (rows, columns, within), draws, table_name, seed, printing)
+        o.only_these(context, _FOR_RELEASES)
+        asked = _Asked(rows, columns, within, _scores_of(ordered, scores), pooled, alternative)
+        _test_release(data, asked, draws, table_name, seed, printing)
         return
     if draws is not None or table_name is not None:
         raise InputError("--draws and --name are for the test of a release: leave them out for data")
+    if ordered or scores or pooled:
+        raise InputError(
+            "--ordered, --scores and --pooled are for the test of a release: leave them out for data, where the odds "
+            "ratio is common to all --strata"
+        )
     if spending.epsilon is None and spending.rho is None and spending.mu is None:
         raise InputError(
             "give the privacy budget: one of --epsilon, --rho and --mu; or the folder of a release, whose release.json "
@@ -91,8 +131,8 @@ def odds_ratio(
     check_level(confidence, "--level")
     book = o.ledger_of(ledger, printing.quiet)
     request = OddsRatioRequest(rows, columns, None, within, alternative, confidence)
-    asked = evolve(o.described(declaring, opening, comparing), requests=[request])
-    plan = o.plan_of(asked, [], invariant or (), budget=budget, report_delta=target)
+    base = evolve(o.described(declaring, opening, comparing), requests=[request])
+    plan = o.plan_of(base, [], invariant or (), budget=budget, report_delta=target)
     declaring.check_used(plan)
     with opening.source(plan, data, quiet=printing.quiet) as source:
         label = f"odds ratio of {rows} and {columns}"
@@ -118,30 +158,118 @@ def odds_ratio(
     printing.warn(warnings)
 
 
+@frozen
+class _Asked:
+    """A question about two features of a release."""
+
+    rows: str
+    columns: str
+    strata: tuple[str, ...]
+    scores: dict[str, tuple[float, ...] | None]
+    pooled: bool
+    alternative: Alternative
+
+
+def _scores_of(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, ...] | None]:
+    """Read the ordered features and their scores.
+
+    >>> _scores_of(["age"], ["dose=0,1/2,4"])
+    {'age': None, 'dose': (0.0, 0.5, 4.0)}
+    """
+    features: dict[str, tuple[float, ...] | None] = dict.fromkeys(ordered or ())
+    for name, values in o.lists_of("--scores", scores).items():
+        features[name] = tuple(float(exact(value, "--scores")) for value in values)
+    return features
+
+
 def _test_release(
+    folder: str, asked: _Asked, draws: int | None, table: str | None, seed: int | None, printing: o.Printing
+) -> None:
+    """Test independence in a release; nothing is spent."""
+    answer = load_consistent(folder).test(
+        asked.rows,
+        asked.columns,
+        asked.strata,
+        ordered=asked.scores,
+        pooled=asked.pooled,
+        alternative=asked.alternative,
+        table=table,
+        draws=draws,
+        randomness=None if seed is None else SeededRandomness(seed),
+    )
+    if printing.json:
+        print_json({"release": folder, **answer.to_json()})
+        return
+    within = f" given {', '.join(answer.strata)}" if answer.strata else ""
+    described = _described(answer)
+    print_rows(
+        [
+            ("question", f"are {answer.rows} and {answer.columns} independent{within}?"),
+            ("table", f"{answer.table}: unbiased counts with {answer.noise} noise, {_margins(answer)}"),
+            *described,
+            ("p-value", f"{answer.p_value:.4g}, exact by simulation of {answer.draws:,} tables with noise"),
+            ("budget", "none: everything here was published already"),
+            *(("note", note) for note in answer.notes),
+        ]
+    )
+
+
+def _test_pairs(
     folder: str,
-    features: tuple[str, str, tuple[str, ...]],
+    fdr: str | None,
+    scores: dict[str, tuple[float, ...] | None],
+    plot: Path | None,
     draws: int | None,
-    table: str | None,
     seed: int | None,
     printing: o.Printing,
 ) -> None:
-    """Test independence in a release; nothing is spent."""
+    """Test every pair of features of a release; nothing is spent."""
+    rate = float(exact("0.05" if fdr is None else fdr, "--fdr"))
+    if plot is not None and plot.exists():
+        raise InputError(f"{plot} exists already: name another file")
     randomness = None if seed is None else SeededRandomness(seed)
-    found = load_consistent(folder).test(*features, table=table, draws=draws, randomness=randomness)
+    answer = every_pair_of(load_consistent(folder), fdr=rate, ordered=scores, draws=draws, randomness=randomness)
+    if plot is not None:
+        replace_file(plot, png(answer.plot()))
     if printing.json:
-        print_json({"release": folder, **found.to_json()})
+        print_json({"release": folder, **answer.to_json()})
         return
-    given = f" given {', '.join(found.strata)}" if found.strata else ""
-    rows = [
-        ("question", f"are {found.rows} and {found.columns} independent{given}?"),
-        ("table", f"{found.table}: unbiased counts with {found.noise} noise, all margins of the test exact"),
-        ("statistic", f"{found.statistic:.6g}, where independence has {found.expected:,} on average"),
-        ("p-value", f"{found.p_value:.4g}, exact by simulation of {found.draws:,} tables with noise"),
-        ("budget", "none: everything here was published already"),
-        *(("note", note) for note in found.notes),
-    ]
-    print_rows(rows)
+    lines = sorted(zip(answer.adjusted, answer.tests, strict=True), key=lambda line: (line[0], line[1].p_value))
+    width = max(len(f"{test.rows} × {test.columns}") for test in answer.tests)
+    echo(f"{'pair':<{width}}  p-value   adjusted")
+    for adjusted, test in lines:
+        verdict = "associated" if adjusted <= rate else ""
+        pair = f"{test.rows} × {test.columns}"
+        echo(f"{pair:<{width}}  {test.p_value:<8.4g}  {adjusted:<8.4g}  {verdict}".rstrip())
+    echo()
+    for one, other, why in answer.untested:
+        echo(f"not tested: {one} × {other}: {why}")
+    discoveries, tested = len(answer.discoveries), len(answer.tests)
+    echo(f"{discoveries} of {tested} pairs are associated, at a false discovery rate of at most {plain(exact(rate))}.")
+    echo("It holds under any dependence of the tests (Benjamini-Yekutieli); no budget is spent.")
+
+
+def _margins(answer: Independence | Association) -> str:
+    """Say which totals of a test are exact."""
+    noisy = answer.noisy_totals if isinstance(answer, Independence) else ()
+    return f"the totals of {' and '.join(noisy)} noisy" if noisy else "all margins of the test exact"
+
+
+def _described(answer: Independence | Association) -> list[tuple[str, str]]:
+    """The lines about the statistic: what was chosen and why, its value, its direction."""
+    if isinstance(answer, Independence):
+        return [("statistic", f"{answer.statistic:.6g}, where independence has {answer.expected:,} on average")]
+    lines = [("chosen", answer.method)]
+    for name, scores in answer.ordered:
+        values = ", ".join(f"{score:g}" for score in scores)
+        lines.append(("scores", f"{name}: {values}"))
+    if answer.z is None:
+        lines.append(("statistic", f"{answer.statistic:.6g}, where independence has {answer.degrees} on average"))
+        return lines
+    lines.append(("statistic", f"z = {answer.z:.4g}: {answer.sense}"))
+    if answer.alternative is not Alternative.TWO_SIDED:
+        lines.append(("looked for", f"z {'above' if answer.alternative is Alternative.GREATER else 'below'} 0"))
+    return lines
 
 
 def _print(result: OddsRatioResult, interval: Interval, budget: Budget, notes: list[str]) -> None:

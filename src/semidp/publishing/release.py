@@ -53,6 +53,7 @@ from semidp.statistics.tables.published import ProductTable, PublishedProduct, P
 
 if TYPE_CHECKING:
     from semidp.questions.answers import IntervalEstimate, TableIntervals
+    from semidp.questions.association import Association, Scores
     from semidp.questions.independence import Independence
     from semidp.questions.measured import Cells
     from semidp.questions.synthesis import SyntheticRecords
@@ -194,10 +195,13 @@ class Release:
         columns: str,
         strata: Iterable[str] = (),
         *,
+        ordered: "Iterable[str] | Scores" = (),
+        pooled: bool = False,
+        alternative: str = "two-sided",
         table: str | None = None,
         draws: int | None = None,
         randomness: Randomness | None = None,
-    ) -> "Independence":
+    ) -> "Independence | Association":
         """Test whether two features are independent (given strata), from what is published: at no cost in privacy.
 
         Exact given the totals of rows and of columns (within strata), which the release must publish exactly: tables
@@ -207,6 +211,13 @@ class Release:
         ----------
         rows, columns, strata
             Features of a published table, of any number of levels; a table of more features is summed.
+        ordered
+            Which of rows and columns have ordered levels (or a mapping to their scores, 1, 2, 3 … unless given): the
+            test then looks for a trend.
+        pooled
+            Whether to look for one association common to all strata (Cochran-Mantel-Haenszel).
+        alternative
+            ``two-sided``; ``greater`` or ``less`` where the test has one degree of freedom.
         table
             Which table, where several have the features; the smallest unless given.
         draws
@@ -222,9 +233,20 @@ class Release:
         >>> semidp.run(plan, people).test("sex", "vote").p_value
         0.0001
         """
-        from semidp.questions.measured import independence_of
+        from semidp.questions.association import association_of
 
-        return independence_of(self, rows, columns, strata, table, draws, randomness)
+        return association_of(
+            self,
+            rows,
+            columns,
+            strata,
+            ordered=ordered,
+            pooled=pooled,
+            alternative=alternative,
+            table=table,
+            draws=draws,
+            randomness=randomness,
+        )
 
     def interval(
         self,
@@ -232,6 +254,7 @@ class Release:
         *,
         minus: "Cells | None" = None,
         among: "Cells | None" = None,
+        measure: str = "difference",
         level: float = 0.95,
         sampling: bool = False,
         table: str | None = None,
@@ -248,6 +271,8 @@ class Release:
         ----------
         of, minus, among
             Cells of one published table, or of one that is summed over its other features.
+        measure
+            How two rates are compared: ``difference``, ``risk-ratio`` or ``odds-ratio``.
         level
             The confidence level.
         sampling
@@ -268,7 +293,7 @@ class Release:
         """
         from semidp.questions.measured import interval_of
 
-        return interval_of(self, of, minus, among, level, sampling, table, draws, randomness)
+        return interval_of(self, of, minus, among, level, sampling, table, draws, randomness, measure)
 
     def intervals(
         self,

@@ -6,21 +6,44 @@ are named here.
 
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
 from semidp.questions.areas import AreaRow, area_intervals, read_area_rows
+from semidp.questions.association import Association, ScoreTest, score_test
 from semidp.questions.combination import Combination, combine
 from semidp.questions.independence import Independence, independence_test, random_tables, simulated_bound
+from semidp.questions.markov import Mixing, Posterior, posterior
+from semidp.questions.models import Formula, TableModel, TermTest, logistic_fit, loglinear_fit, model
+from semidp.questions.pairs import PairTests, adjusted_p_values, every_pair
+from semidp.questions.ratios import NoisyRates, RateMeasure, sampled_comparison
 
 __all__ = [
     "AreaRow",
+    "Association",
     "Combination",
     "Covers",
+    "Formula",
     "Independence",
     "IntervalEstimate",
+    "Mixing",
+    "NoisyRates",
+    "PairTests",
+    "Posterior",
+    "RateMeasure",
+    "ScoreTest",
     "TableIntervals",
+    "TableModel",
+    "TermTest",
+    "adjusted_p_values",
     "area_intervals",
     "combine",
+    "every_pair",
     "independence_test",
+    "logistic_fit",
+    "loglinear_fit",
+    "model",
+    "posterior",
     "random_tables",
     "read_area_rows",
+    "sampled_comparison",
     "sampled_rate",
+    "score_test",
     "simulated_bound",
 ]

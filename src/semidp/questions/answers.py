@@ -77,7 +77,8 @@ class IntervalEstimate:
     def to_json(self) -> dict[str, Any]:
         """Return the answer as plain values."""
         found = asdict(self)
-        finite = {key: found[key] if math.isfinite(found[key]) else None for key in ("value", "standard_error")}
+        numbers = ("value", "standard_error", "low", "high")
+        finite = {key: found[key] if math.isfinite(found[key]) else None for key in numbers}
         return found | finite | {"covers": str(self.covers)}
 
 

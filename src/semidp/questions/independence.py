@@ -42,6 +42,8 @@ class Independence:
         How many were simulated.
     notes
         What a reader must know.
+    noisy_totals
+        The features whose totals are noisy: the p-value then is the largest over plausible totals.
     """
 
     rows: str
@@ -54,10 +56,12 @@ class Independence:
     p_value: float
     draws: int
     notes: tuple[str, ...] = ()
+    noisy_totals: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the test as plain values."""
-        return {**asdict(self), "strata": list(self.strata), "notes": list(self.notes)}
+        lists = {name: list(getattr(self, name)) for name in ("strata", "notes", "noisy_totals")}
+        return asdict(self) | lists
 
 
 def random_tables(rows: Counts, columns: Counts, count: int, source: np.random.Generator) -> Counts:
@@ -121,8 +125,7 @@ def independence_test(
     errors
         Draws the noise of that many tables.
     """
-    if draws < 19:
-        raise InputError(f"a Monte Carlo test needs at least 19 draws, such as 9999, not {draws}")
+    check_draws(draws)
     n = rows.sum(axis=0)
     size = np.maximum(n, 1).astype(np.float64)
     mean = rows[:, None] * (columns[None] / size)
@@ -138,6 +141,12 @@ def independence_test(
         off = random_tables(rows, columns, count, source) - mean + errors(count, randomness)
         larger += int(np.count_nonzero((off**2 * scale).sum(axis=(1, 2, 3)) >= bound))
     return statistic, int(free.sum()), (1 + larger) / (1 + draws)
+
+
+def check_draws(draws: int) -> None:
+    """Refuse fewer draws than a test at 0.05 needs."""
+    if draws < 19:
+        raise InputError(f"a Monte Carlo test needs at least 19 draws, such as 9999, not {draws}")
 
 
 def blocks(draws: int, size: int) -> list[int]:

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.scope import Scope
 from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
-from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.base import Mechanism, NoNoise
@@ -31,7 +29,8 @@ from semidp.questions.answers import (
     sampled_difference,
     sampled_rate,
 )
-from semidp.questions.independence import Independence, blocks, independence_test, simulated_bound
+from semidp.questions.independence import blocks, simulated_bound
+from semidp.questions.ratios import NoisyRates, RateMeasure, fixed_risk_ratio, from_two_rates, sampled_comparison
 from semidp.statistics.odds_ratio.umpu import check_level
 from semidp.statistics.tables.published import PublishedProduct, PublishedTable
 
@@ -47,7 +46,6 @@ DRAWS = 9999
 
 _FEWER = 999  # where noise is drawn slowly, or the table is large
 _MANY_CELLS = 2048
-_LARGEST = 50_000_000  # entries of the matrix from the cells of a table to the sums that are asked for
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,8 @@ class Measured:
         The noise.
     number
         Which table of a product it is.
+    noisy
+        The measurement as it was drawn, where cells were measured.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Measured:
     estimate: Floats = field(repr=False)
     mechanism: Mechanism = field(repr=False)
     number: int = 0
+    noisy: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property
     def draws(self) -> int:
@@ -87,6 +88,23 @@ class Measured:
         if isinstance(self.mechanism, ResidualMechanism):
             return np.array([self.mechanism.combination_error({self.number: each}) for each in weights])
         return np.array([self.mechanism.standard_error(each) for each in weights])
+
+    def covariance(self, weights: Floats) -> Floats:
+        """Covariances of the noise of weighted sums: ``(Var(a + b) - Var(a - b)) / 4``."""
+        size = len(weights)
+        matrix = np.diag(self.errors(weights) ** 2)
+        if not isinstance(self.mechanism, (NoNoise, ResidualMechanism)):
+            pulled = np.stack([self.mechanism.space.project(each).ravel() for each in weights])
+            product = self.mechanism.variance * (pulled @ pulled.T)
+            # Noise of equal variance in every direction; other laws are taken apart pair by pair.
+            if np.allclose(np.diag(product), np.diag(matrix), rtol=1e-9, atol=1e-12):
+                return np.asarray(product)
+        for one in range(size):
+            for other in range(one):
+                both = np.stack([weights[one] + weights[other], weights[one] - weights[other]])
+                more, less = self.errors(both) ** 2
+                matrix[one, other] = matrix[other, one] = (more - less) / 4
+        return matrix
 
     def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
         """Return how the errors of weighted sums are drawn: by the mechanism's own noise."""
@@ -149,6 +167,18 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
     return found.ravel(), tuple(sizes)
 
 
+def table_features(release: "Release") -> list[tuple[str, ...]]:
+    """The features of every published table, one a chain of nested ones."""
+    release.refuse_parts("intervals and tests")
+    schemas: list[Schema] = []
+    for result in release.results:
+        if isinstance(result, PublishedProduct):
+            schemas.extend(table.schema for table in result.tables)
+        elif isinstance(result, PublishedTable):
+            schemas.append(result.schema)
+    return [tuple(feature.name for feature in schema.features) for schema in schemas]
+
+
 def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
     """Return the smallest table of a release that has some features, or the one of a given name, as it was measured."""
     release.refuse_parts("intervals and tests")
@@ -176,64 +206,18 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
             f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "
             "semidp that wrote the release"
         )
-    return Measured(part.name, part.schema, part.estimate, mechanism)
+    return Measured(part.name, part.schema, part.estimate, mechanism, noisy=result.noisy)
 
 
-# --- tests ----------------------------------------------------------------------------------------------------------
-
-
-def independence_of(
-    release: "Release",
-    rows: str,
-    columns: str,
-    strata: Iterable[str],
-    table: str | None,
-    draws: int | None,
-    randomness: Randomness | None,
-) -> Independence:
-    """Test whether two features are independent, given strata, from the counts of a release; see `Release.test`."""
-    strata = tuple(strata)
-    names = (rows, columns, *strata)
-    measured, public = measured_table(release, names, table), release.scope.dataspace
-    if len({measured.schema.axis(name) for name in names}) < len(names):
-        raise InputError("rows, columns and strata must be different features, each named once")
-    for side in (rows, columns):
-        if not public.publishes(Margin(side, *strata)):
-            raise Refused(
-                f"the test is exact given the totals of {' by '.join((side, *strata))}, which this release does not "
-                f"publish exactly; it publishes {public.summary()}"
-            )
-    if measured.schema.possible is not None:
-        raise Refused("with impossible cells (structural zeros) independence has no meaning here: test a part without")
-    codes, sizes = level_codes(measured.schema, names)
-    shape = (sizes[0], sizes[1], math.prod(sizes[2:]))
-    if math.prod(shape) * codes.size > _LARGEST:
-        raise Refused("this table has too many cells for a simulation: test a coarser one")
-    weights = (codes == np.arange(math.prod(shape))[:, None]).astype(np.float64).reshape(-1, *measured.schema.shape)
-    law, count = measured.law(weights), measured.draws if draws is None else draws
-    statistic, expected, p_value = independence_test(
-        measured.of(weights).reshape(shape),
-        _margin(release.scope, (rows, *strata)).reshape(sizes[0], -1),
-        _margin(release.scope, (columns, *strata)).reshape(sizes[1], -1),
-        (measured.errors(weights) ** 2).reshape(shape),
-        lambda part, source: law(part, source).reshape(-1, *shape),
-        count,
-        SystemRandomness() if randomness is None else randomness,
-    )
-    needed = [{rows, *strata}, {columns, *strata}]
-    further = [m for m in public.margins if {*m.names} & {rows, columns} and not any({*m.names} <= n for n in needed)]
-    notes = [f"The test does not condition on further exact totals: {', '.join(map(str, further))}."] if further else []
-    noise = measured.mechanism.name
-    return Independence(rows, columns, strata, measured.name, noise, statistic, expected, p_value, count, tuple(notes))
-
-
-def _margin(scope: Scope, names: Sequence[str]) -> NDArray[np.int64]:
-    """The exact totals of some features, in their order."""
-    total = scope.dataspace.value(Margin(*names))
-    codes, sizes = level_codes(total.schema, names)
-    found = np.zeros(math.prod(sizes), dtype=np.int64)
-    np.add.at(found, codes, total.counts.ravel())
-    return found
+def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:
+    """The published whole numbers of a table that have the exact totals."""
+    for result in release.results:
+        if isinstance(result, PublishedTable) and result.name == name:
+            counts: NDArray[np.int64] = np.rint(result.counts).astype(np.int64)
+            if (counts < 0).any() or (counts != result.counts).any() or not result.keeps(release.scope):
+                break
+            return counts
+    raise Refused(f"the published counts of {name!r} are not whole numbers with the exact totals: publish them fitted")
 
 
 # --- intervals ------------------------------------------------------------------------------------------------------
@@ -249,14 +233,19 @@ def interval_of(
     table: str | None,
     draws: int | None,
     randomness: Randomness | None,
+    measure: RateMeasure | str = RateMeasure.DIFFERENCE,
 ) -> IntervalEstimate:
     """Return a count, a rate, or a difference of two, with its interval; see `Release.interval`."""
     check_level(level, "the confidence level")
+    measure = RateMeasure(measure)
+    if measure is not RateMeasure.DIFFERENCE and (minus is None or among is None):
+        raise InputError(f"a {measure} compares the rates in two groups: say among which, and minus which")
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
     measured = measured_table(release, names, table)
     public = release.scope.dataspace
     bounds = CellBounds.of(public, measured.schema.names)
-    return TableQuestion(measured, public.n or 0, bounds, level, sampling, draws, randomness).answer(of, minus, among)
+    question = TableQuestion(measured, public.n or 0, bounds, level, sampling, draws, randomness, measure)
+    return question.answer(of, minus, among)
 
 
 @dataclass(frozen=True)
@@ -273,6 +262,7 @@ class TableQuestion:
     sampling: bool
     draws: int | None = None
     randomness: Randomness | None = None
+    measure: RateMeasure = RateMeasure.DIFFERENCE
 
     def answer(self, of: Cells, minus: Cells | None, among: Cells | None) -> IntervalEstimate:
         """Return a count, a rate, or a difference of two."""
@@ -281,7 +271,49 @@ class TableQuestion:
             return self._count(chosen) if minus is None else self._difference(chosen, mask(minus))
         groups = [mask(cells) for cells in (among, minus) if cells is not None]
         parts = [(chosen * group, group) for group in groups]
-        return self._rate(*parts[0]) if len(parts) == 1 else self._difference_of_rates(parts)
+        return self._rate(*parts[0]) if len(parts) == 1 else self._compared_rates(parts)
+
+    def _compared_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
+        """Compare the rates in two groups by `measure`."""
+        if self.measure is RateMeasure.DIFFERENCE:
+            return self._difference_of_rates(parts)
+        apart = not (parts[0][1] * parts[1][1]).any()
+        if self.sampling and apart:
+            return sampled_comparison(self._noisy_rates(parts), self.measure, self.level)
+        if self.sampling:
+            raise Refused(f"a {self.measure} for a population needs groups without a common record")
+        return self._ratio_of_rates(parts)
+
+    def _noisy_rates(self, parts: list[tuple[Floats, Floats]]) -> NoisyRates:
+        """The counts of two groups, with the covariance of their noise."""
+        weights = np.stack([*parts[0], *parts[1]])
+        sums = self.measured.of(weights)
+        return NoisyRates(sums[::2], sums[1::2], self.measured.covariance(weights))
+
+    def _ratio_of_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
+        """A risk ratio or odds ratio of these records, from the law of the noise alone."""
+        rates = self._noisy_rates(parts)
+        first, second = (top for top, _ in parts)
+        scale = max(float(rates.covariance.max()), 1e-300)
+        fixed = rates.covariance[1, 1] <= 1e-12 * scale and rates.covariance[3, 3] <= 1e-12 * scale
+        usable = bool((rates.records > 0).all())
+        if fixed and usable and self.measure is RateMeasure.RISK_RATIO:
+            lines = first / rates.records[0], second / rates.records[1]
+            drawn = self._simulated(*lines)
+            values = rates.cases / rates.records
+            value = float(rates.estimate(self.measure))
+            error = self._error(lines[0] - value * lines[1]) / abs(values[1]) if math.isfinite(value) else math.inf
+            return fixed_risk_ratio((values[0], values[1]), (drawn[0], drawn[1]), error, self.level)
+        if fixed and usable and self._error(first + second) ** 2 <= 1e-12 * scale:
+            # All cases of both groups are exact too: one count fixes the table.
+            cases = self._count(first)
+            total = float(rates.cases.sum())
+            ends = [_odds_ratio(end, total, rates.records) for end in (cases.low, cases.high)]
+            value = _odds_ratio(float(rates.cases[0]), total, rates.records)
+            return replace(cases, value=value, standard_error=math.nan, low=ends[0], high=ends[1])
+        sharper = replace(self, level=(1 + self.level) / 2)
+        one, two = (sharper._rate(top, bottom) for top, bottom in parts)
+        return from_two_rates(one, two, self.measure, self.level)
 
     def _simulated(self, *weights: Floats) -> list[Floats]:
         return list(self.measured.simulated(np.stack(weights), self.draws, self.randomness).T)
@@ -393,6 +425,13 @@ class TableQuestion:
         roots = [math.sqrt(_variance([part])) for part in sums]
         equal = [math.sqrt(_variance([part], _pooled(sums))) for part in sums]
         return sum(roots) ** 2, sum(equal) ** 2
+
+
+def _odds_ratio(cases: float, total: float, records: Floats) -> float:
+    """The odds ratio of two groups of these sizes where `cases` of `total` are in the first."""
+    one, other = cases / records[0], (total - cases) / records[1]
+    value = float(RateMeasure.ODDS_RATIO.of(one, other))
+    return math.inf if math.isnan(value) else value
 
 
 def _pooled(sums: list[list[float]]) -> float:

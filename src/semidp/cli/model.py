@@ -1,0 +1,80 @@
+"""``semidp model``: a logistic or log-linear model of a released table, at no cost in privacy."""
+
+from pathlib import Path
+
+from semidp.cli import _options as o
+from semidp.cli._command import argument, command, option
+from semidp.cli._output import echo, print_json, print_rows
+from semidp.core.exact import exact, plain
+from semidp.publishing.rechecking.recheck import load_consistent
+from semidp.questions.models import TableModel, TermTest
+from semidp.questions.models import model as fitted_model
+
+
+@command
+def model(
+    *,
+    folder: Path = o.RELEASE,
+    formula: str = argument(
+        "Such as 'survived ~ class * sex', or '~ class * sex' for the counts themselves.", "FORMULA"
+    ),
+    against: o.Text = option("A smaller model to test this one against.", "FORMULA"),
+    level: str = option("The confidence level.", "NUMBER", default="0.95"),
+    table: o.Text = option("Which table of the release, where several would do.", "TABLE", "--name"),
+    printing: o.Printing,
+) -> None:
+    """Fit a model to a released table: it costs no privacy.
+
+    With a feature of two levels on the left: a logistic model of its second level. With nothing on the left: a
+    log-linear model of the counts. Terms are joined by +, and a * b is a + b + a:b; coefficients are against the first
+    level of each feature. Standard errors and intervals know the noise and the sampling.
+    """
+    confidence = float(exact(level, "--level"))
+    answer = fitted_model(load_consistent(folder), formula, against=against, level=confidence, table=table)
+    if printing.json:
+        print_json({"release": str(folder), **answer.to_json()})
+        return
+    _print(answer)
+
+
+def _print(answer: TableModel) -> None:
+    print_rows(
+        [
+            ("model", f"{answer.kind}: {answer.formula} ({answer.response})"),
+            ("table", f"{answer.table}: unbiased counts with {answer.noise} noise, whose covariance is in the errors"),
+        ]
+    )
+    echo()
+    width = max(len(name) for name in (*answer.names, "coefficient"))
+    echo(f"{'coefficient':<{width}}  estimate     error       low      high   p-value")
+    columns = (answer.coefficients, answer.errors, answer.low, answer.high, answer.p_values)
+    for name, *numbers in zip(answer.names, *columns, strict=True):
+        *values, p = numbers
+        cells = "  ".join(f"{value:8.3f}" for value in values)
+        echo(f"{name:<{width}}  {cells}  {p:8.3g}")
+    echo()
+    value = "rate" if answer.kind == "logistic" else "count"
+    labels = [", ".join(row[:-3]) for row in answer.fitted]
+    width = max(len(label) for label in (*labels, "fitted"))
+    echo(f"{'fitted':<{width}}  {value:>8}       low      high")
+    for label, row in zip(labels, answer.fitted, strict=True):
+        cells = "  ".join(f"{number:8.4g}" for number in row[-3:])
+        echo(f"{label:<{width}}  {cells}")
+    echo()
+    for test in answer.terms:
+        echo(f"without {test.term}: {_wald(test)}")
+    if answer.against is not None:
+        echo(f"against {answer.against.term}: {_wald(answer.against)}")
+    if answer.fit is not None:
+        echo(f"fit of the model: {_wald(answer.fit)}")
+    echo(f"Intervals at level {plain(exact(answer.level))} cover noise and sampling, by a normal approximation.")
+
+
+def _wald(test: TermTest) -> str:
+    """Say what a test found.
+
+    >>> _wald(TermTest("sex", 3.9, 1, 0.0483))
+    'χ² = 3.9 with 1 degree of freedom, p = 0.0483'
+    """
+    degrees = "degree" if test.degrees == 1 else "degrees"
+    return f"χ² = {test.statistic:.4g} with {test.degrees} {degrees} of freedom, p = {test.p_value:.3g}"

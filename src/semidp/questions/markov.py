@@ -1,0 +1,449 @@
+"""The posterior of the true counts: tables of whole numbers with the exact totals, weighed by the law of the noise.
+
+A Markov chain moves through the tables that have the exact totals of a released table. Its answers are given only if
+many chains from far apart agree. What was published, and by which noise, is the business of `measured`.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tables.schema import Schema
+from semidp.errors import Refused
+from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.pure import LaplaceMechanism
+from semidp.noise.randomness import Randomness, SystemRandomness, generator
+from semidp.questions.measured import Measured, fitted_counts, measured_table
+from semidp.statistics.odds_ratio.umpu import check_level
+
+if TYPE_CHECKING:
+    from semidp.publishing.release import Release
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+LogLaw = Callable[[Counts, Counts], Floats]
+"""The log of the likelihood of counts in cells (by their flat numbers), up to a constant."""
+
+_CHAINS = 64
+_MOST_CELLS = 4096
+_MOST_FEATURES = 8
+_LARGEST_R = 1.01  # of the potential scale reduction
+_LEAST_SIZE = 1000  # effective draws of every mean
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Two records that agree on some axes exchange their levels on others: it keeps every exact total.
+
+    Parameters
+    ----------
+    exchanged
+        The axes on which the records exchange their levels.
+    shared
+        The axes on which they must agree.
+    """
+
+    exchanged: tuple[int, ...]
+    shared: tuple[int, ...]
+
+
+def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[Swap]:
+    """Swaps that keep margins, each given by its axes: a Markov basis where the margins are decomposable (Dobra, 2003).
+
+    Two records exchange B and agree on G. A margin M is kept if it lies in B or outside of it, or if the records agree
+    on its part in B or on its part outside.
+
+    >>> [(swap.exchanged, swap.shared) for swap in swaps(2, [[0], [1]])]
+    [((0,), ())]
+    >>> [(swap.exchanged, swap.shared) for swap in swaps(3, [[0, 1], [1, 2]])]  # A and C given B
+    [((0,), (1,))]
+    """
+    every = frozenset(range(axes))
+    sets = [frozenset(margin) for margin in margins]
+    choices: set[tuple[frozenset[int], frozenset[int]]] = set()
+    for size in range(1, axes):
+        for exchanged in map(frozenset, itertools.combinations(range(axes), size)):
+            straddling = [margin for margin in sets if margin & exchanged and margin - exchanged]
+            for inside in itertools.product((True, False), repeat=len(straddling)):
+                shared: frozenset[int] = frozenset()
+                for margin, within in zip(straddling, inside, strict=True):
+                    shared |= margin & exchanged if within else margin - exchanged
+                moved, left = exchanged - shared, every - exchanged - shared
+                # Exchanging the others instead gives the same two records.
+                if moved and left:
+                    choices.add((min(moved, left, key=sorted), shared))
+    # A swap that asks for more agreement than another of the same axes is part of that one.
+    least = []
+    for moved, shared in choices:
+        weaker = [other for axes, other in choices if axes == moved and other < shared]
+        if not weaker:
+            least.append(Swap(tuple(sorted(moved)), tuple(sorted(shared))))
+    return sorted(least, key=_by_axes)
+
+
+def _by_axes(swap: Swap) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return swap.exchanged, swap.shared
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Metropolis chains on the tables with given totals.
+
+    A step exchanges the levels of k pairs of records (a swap), or moves k records along an axis of no total, where the
+    cells have so many; it is accepted with the ratio of the likelihoods. Proposals are symmetric, so that the chains
+    have the posterior under a uniform prior on the tables as their law.
+
+    Parameters
+    ----------
+    shape
+        Of the table.
+    swaps
+        What keeps the totals.
+    free
+        Axes that no total names.
+    log_law
+        The log-likelihood by cell.
+    reach
+        The largest k is the largest power of 2 up to this.
+    """
+
+    shape: tuple[int, ...]
+    swaps: tuple[Swap, ...]
+    free: tuple[int, ...]
+    log_law: LogLaw = field(repr=False)
+    reach: float
+
+    def run(
+        self, tables: Counts, steps: int, source: np.random.Generator, *, flat: bool = False, keep: int = 0
+    ) -> tuple[Counts, Counts]:
+        """Move every table `steps` times; return where they end, and `keep` tables on the way.
+
+        With `flat`, every table is as likely as any other: for starts that are far apart.
+        """
+        current = tables.copy()
+        chains = len(current)
+        kinds: list[Swap | int] = [*self.swaps, *self.free]
+        powers = max(0, int(math.log2(max(self.reach, 1.0))))
+        every = max(1, steps // keep) if keep else steps + 1
+        kept = []
+        for step in range(steps):
+            kind = kinds[int(source.integers(len(kinds)))]
+            amount = 2 ** source.integers(0, powers + 1, chains)
+            cells, signs = self._cells(kind, chains, source)
+            self._move(current, cells, amount[:, None] * signs, source, flat)
+            if (step + 1) % every == 0:
+                kept.append(current.copy())
+        return current, np.stack(kept) if kept else np.empty((0, *current.shape), dtype=np.int64)
+
+    def _move(self, current: Counts, cells: Counts, change: Counts, source: np.random.Generator, flat: bool) -> None:
+        """Change some cells of every table, where that is accepted."""
+        before = np.take_along_axis(current, cells, axis=1)
+        after = before + change
+        possible = (after >= 0).all(axis=1)
+        gain = np.zeros(len(current))
+        if not flat:
+            gain = (self.log_law(after, cells) - self.log_law(before, cells)).sum(axis=1)
+        accepted = possible & (np.log(source.random(len(current))) < gain)
+        np.put_along_axis(current, cells, np.where(accepted[:, None], after, before), axis=1)
+
+    def _cells(self, kind: Swap | int, chains: int, source: np.random.Generator) -> tuple[Counts, Counts]:
+        """Flat cells that change, one row a chain, and by which sign: records leave the first and enter the last.
+
+        All cells of a row are different, or none changes: two records that agree on what they exchange, or on all
+        else, only trade places, and a record may move to where it is. Such rows have the sign 0.
+        """
+        one = np.stack([source.integers(0, size, chains) for size in self.shape])
+        other = np.stack([source.integers(0, size, chains) for size in self.shape])
+        if isinstance(kind, int):
+            moved = one.copy()
+            moved[kind] = other[kind]
+            places = [one, moved]
+            signs = np.array([-1, 1])
+        else:
+            other[list(kind.shared)] = one[list(kind.shared)]
+            first, second = one.copy(), other.copy()
+            exchanged = list(kind.exchanged)
+            first[exchanged], second[exchanged] = other[exchanged], one[exchanged]
+            places = [one, other, first, second]
+            signs = np.array([-1, -1, 1, 1])
+        cells = np.stack([np.ravel_multi_index(tuple(place), self.shape) for place in places], axis=1)
+        ordered = np.sort(cells, axis=1)
+        different = (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
+        return cells, signs * different[:, None]
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """Whether chains agree.
+
+    Parameters
+    ----------
+    reduction
+        The largest potential scale reduction R of all cells, from halves of the chains (Gelman and Rubin, 1992): near 1
+        where the chains have forgotten where they started.
+    size
+        The least number of independent draws that would give means as exact, from the spread of the chains' means.
+    steps
+        How often each chain moved.
+    """
+
+    reduction: float
+    size: float
+    steps: int
+
+    @property
+    def mixed(self) -> bool:
+        """Whether answers may be given."""
+        return self.reduction <= _LARGEST_R and self.size >= _LEAST_SIZE
+
+
+def mixing(draws: NDArray[Any], steps: int) -> Mixing:
+    """Compare the halves of chains; `draws` has shape (times, chains, cells).
+
+    >>> source = np.random.default_rng(1)
+    >>> mixing(source.normal(size=(200, 64, 3)), 200).mixed
+    True
+    >>> apart = source.normal(size=(200, 64, 3)) + np.arange(64)[:, None]
+    >>> mixing(apart, 200).mixed
+    False
+    """
+    half = len(draws) // 2
+    parts = np.concatenate([draws[:half], draws[half : 2 * half]], axis=1).astype(np.float64)
+    means = parts.mean(axis=0)
+    within = parts.var(axis=0, ddof=1).mean(axis=0)
+    between = means.var(axis=0, ddof=1)
+    varied = within + between > 0
+    if not varied.any():
+        return Mixing(1.0, math.inf, steps)
+    # A cell that never moves within chains and differs between them has not mixed at all.
+    ratio = np.divide(between, within, out=np.full(within.shape, np.inf), where=within > 0)
+    reduction = float(np.sqrt((half - 1) / half + ratio[varied]).max())
+    size = float((parts.shape[1] * (within + between)[varied] / np.maximum(between[varied], 1e-300)).min())
+    return Mixing(reduction, size, steps)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The posterior of the counts of a table, given everything that is published of it.
+
+    Parameters
+    ----------
+    table, noise, schema
+        Which table, the law of its noise, its features and levels.
+    mean, error, low, high, level
+        For every cell the mean and standard deviation, and an interval with at least this probability.
+    mixing
+        What the chains say about themselves.
+    notes
+        What a reader must know.
+    """
+
+    table: str
+    noise: str
+    schema: Schema
+    mean: Floats = field(repr=False)
+    error: Floats = field(repr=False)
+    low: Floats = field(repr=False)
+    high: Floats = field(repr=False)
+    level: float
+    mixing: Mixing
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The levels of each cell, its mean and the ends of its interval."""
+        levels = [feature.levels for feature in self.schema.features]
+        numbers = np.stack([self.mean, self.low, self.high], axis=-1).reshape(-1, 3)
+        cells = itertools.product(*levels)
+        return [(*cell, *values) for cell, values in zip(cells, numbers.tolist(), strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the posterior as plain values."""
+        names = [*self.schema.names, "mean", "low", "high"]
+        return {
+            "table": self.table,
+            "noise": self.noise,
+            "level": self.level,
+            "prior": "uniform on the tables with the exact totals",
+            "mixing": {"reduction": self.mixing.reduction, "size": self.mixing.size, "steps": self.mixing.steps},
+            "cells": [dict(zip(names, row, strict=True)) for row in self.rows],
+            "notes": list(self.notes),
+        }
+
+
+def log_law(measured: Measured) -> LogLaw:
+    """The log-likelihood of tables given a measurement in whole numbers, cell by cell: exact for each kind of noise."""
+    assert measured.noisy is not None
+    noisy = np.asarray(measured.noisy, dtype=np.int64).ravel()
+    mechanism = measured.mechanism
+    if isinstance(mechanism, RoundedGaussianMechanism):
+        scale = math.sqrt(float(mechanism.sigma2))
+        return lambda counts, cells: _rounded(np.abs(noisy[cells] - counts), scale)
+    if isinstance(mechanism, (DiscreteGaussianMechanism, LatticeGaussianMechanism)):
+        rate = 1 / (2 * float(mechanism.sigma2))
+        return lambda counts, cells: -rate * (noisy[cells] - counts).astype(np.float64) ** 2
+    if isinstance(mechanism, LaplaceMechanism):
+        b = float(mechanism.b)
+        return lambda counts, cells: -np.abs(noisy[cells] - counts) / b
+    raise Refused(
+        f"the posterior is computed for Gaussian, lattice and Laplace noise in cells, not for {mechanism.name} noise"
+    )
+
+
+def _rounded(size: Counts, scale: float) -> Floats:
+    """``log(Φ((k + 1/2)/σ) - Φ((k - 1/2)/σ))`` for k >= 0, without cancellation in the tail."""
+    near = scipy.special.log_ndtr(-(size - 0.5) / scale)
+    far = scipy.special.log_ndtr(-(size + 0.5) / scale)
+    return np.asarray(near + np.log1p(-np.exp(far - near)))
+
+
+def posterior(
+    release: "Release",
+    table: str | None = None,
+    *,
+    level: float = 0.95,
+    steps: int | None = None,
+    randomness: Randomness | None = None,
+) -> Posterior:
+    """Return the posterior of the true counts of a released table, at no cost in privacy.
+
+    The prior is uniform on the tables of whole numbers, none negative, with the exact totals. 64 chains start far
+    apart; they move on until they agree, or the answer is refused.
+
+    Parameters
+    ----------
+    release
+        A release with a table of counts.
+    table
+        Which table; the smallest unless given.
+    level
+        The probability of the intervals.
+    steps
+        How often each chain moves; up to some hundred times the number of cells unless given.
+    randomness
+        For the chains; the operating system unless given.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> people = {"sex": [*"ffm"] * 9, "vote": [*"yny"] * 9}
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> answer = posterior(semidp.run(plan, people))
+    >>> bool((answer.low >= 0).all()), answer.mean.sum(axis=1).round(6).tolist()
+    (True, [18.0, 9.0])
+    """
+    check_level(level, "the level")
+    measured = measured_table(release, (), table)
+    start = fitted_counts(release, measured.name)
+    margins = _margins(release.scope.dataspace, measured)
+    if measured.noisy is None:
+        raise Refused(f"the posterior needs a measurement of the cells, and {measured.name!r} has noise on residuals")
+    chains = Chains(
+        measured.schema.shape,
+        tuple(swaps(len(measured.schema.shape), margins)),
+        _free(len(measured.schema.shape), margins),
+        log_law(measured),
+        measured.mechanism.scale,
+    )
+    source = generator(SystemRandomness() if randomness is None else randomness)
+    draws, state = sampled(chains, start.ravel(), source, steps)
+    if not state.mixed:
+        raise Refused(
+            f"the chains do not agree after {state.steps:,} steps (R = {state.reduction:.3f}, {state.size:.0f} "
+            "effective draws): no posterior is given; ask for more steps, or for a smaller table"
+        )
+    flat = draws.reshape(-1, draws.shape[2])
+    ends = np.quantile(flat, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
+    shape = measured.schema.shape
+    return Posterior(
+        measured.name,
+        measured.mechanism.name,
+        measured.schema,
+        flat.mean(axis=0).reshape(shape),
+        flat.std(axis=0).reshape(shape),
+        ends[0].reshape(shape).astype(np.float64),
+        ends[1].reshape(shape).astype(np.float64),
+        level,
+        state,
+    )
+
+
+def sampled(
+    chains: Chains, start: Counts, source: np.random.Generator, steps: int | None = None
+) -> tuple[Counts, Mixing]:
+    """Run chains from starts that are far apart until they agree; return their draws and how well they agree."""
+    cells = math.prod(chains.shape)
+    if not chains.swaps and not chains.free:
+        return np.broadcast_to(start, (2, _CHAINS, cells)).copy(), Mixing(1.0, math.inf, 0)
+    tables = np.broadcast_to(start, (_CHAINS, cells)).copy()
+    # One half starts at the fit, the other where a walk without a likelihood has led.
+    wandered, _ = chains.run(tables[_CHAINS // 2 :], 20 * cells + 200, source, flat=True)
+    tables[_CHAINS // 2 :] = wandered
+    length = 40 * cells + 2000 if steps is None else steps
+    tries = 5 if steps is None else 1
+    done = 0
+    for _ in range(tries):
+        # What came before is forgotten: as much again is kept.
+        tables, _ = chains.run(tables, length if done == 0 else 0, source)
+        tables, draws = chains.run(tables, length, source, keep=100)
+        done += length
+        state = mixing(draws, done)
+        if state.mixed:
+            break
+        length *= 2
+    return draws, state
+
+
+def _margins(public: Dataspace, measured: Measured) -> list[list[int]]:
+    """The exact totals of features of the table, as axes of it; refuse those that swaps do not keep."""
+    schema = measured.schema
+    if measured.estimate.size > _MOST_CELLS or len(schema.shape) > _MOST_FEATURES:
+        raise Refused(f"the posterior is computed for at most {_MOST_CELLS:,} cells: ask for a coarser table")
+    if schema.possible is not None:
+        raise Refused("the posterior of a table with impossible cells (structural zeros) is not computed here")
+    if any(len(feature.names) > 1 for feature in schema.features):
+        raise Refused("the posterior of a table with nested features is not computed here: ask for one without")
+    margins: list[list[int]] = []
+    for margin in public.margins:
+        axes = [schema.axis(name) for name in margin.names if name in schema.names]
+        if axes and not any({*axes} <= {*other} for other in margins):
+            margins = [other for other in margins if not {*other} <= {*axes}] + [axes]
+    if not _decomposable([frozenset(margin) for margin in margins]):
+        raise Refused(
+            "the exact totals of this table hang together in a circle (are not decomposable): swaps of two records do "
+            "not reach every table that has them"
+        )
+    return margins
+
+
+def _decomposable(margins: list[frozenset[int]]) -> bool:
+    """Whether margins can be taken off one by one, what each shares with the others lying in one of them.
+
+    >>> _decomposable([frozenset({0, 1}), frozenset({1, 2})])
+    True
+    >>> _decomposable([frozenset({0, 1}), frozenset({1, 2}), frozenset({0, 2})])
+    False
+    """
+    left = list(margins)
+    while len(left) > 1:
+        for margin in left:
+            others = [other for other in left if other is not margin]
+            shared = margin & frozenset().union(*others)
+            if any(shared <= other for other in others):
+                left = others
+                break
+        else:
+            return False
+    return True
+
+
+def _free(axes: int, margins: list[list[int]]) -> tuple[int, ...]:
+    named = set(itertools.chain.from_iterable(margins))
+    return tuple(axis for axis in range(axes) if axis not in named)
