@@ -10,7 +10,7 @@ import pytest
 from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
-from semidp.questions.markov import Chains, Mixing, Swap, log_law, mixing, posterior, sampled, swaps
+from semidp.questions.markov import Chains, Mixing, RecordSwap, log_law, mixing, posterior, sampled, swaps
 from semidp.questions.measured import measured_table
 
 # Spaces that can be enumerated: a small table, and the axes of its exact totals.
@@ -78,7 +78,7 @@ def test_moves_that_do_not_connect_the_tables_are_caught() -> None:
     """Without the exchange of the third feature the chains stay where they started: refused, not reported."""
     table, margins = SPACES["three one-way"]
     good = chains_of(table, margins, table, 1.5)
-    bad = Chains(table.shape, (Swap((0,), (1,)),), (), good.log_law, 1.5)
+    bad = Chains(table.shape, (RecordSwap((0,), (1,)),), (), good.log_law, 1.5)
     source = np.random.default_rng(3)
     _, right = sampled(good, table.ravel(), source, 12_000)
     starts = np.stack([table.ravel(), tables_like(table, margins)[0]] * 32)

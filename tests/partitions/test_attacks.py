@@ -157,10 +157,11 @@ def test_damaged_measurements_are_told_and_abandoned_draws_removed(people, tmp_p
     assert sound(place)
 
 
-def test_a_single_table_has_a_budget_of_its_own() -> None:
-    """As a product of one it was written, charged and then not read: a plan has no other word for it."""
-    with pytest.raises(InputError, match="a budget of its own"):
-        Plan([TablesRequest([TableRequest(["sex"])], Budget.gdp(1))])
+def test_a_single_table_is_the_same_request_however_it_is_asked_for() -> None:
+    """As a product of one it was written, charged and then not read: now it is the table itself."""
+    asked = Plan([TablesRequest([TableRequest(["sex"])], Budget.gdp(1))])
+    assert asked == Plan([TableRequest(["sex"], Budget.gdp(1))])
+    assert Plan.from_toml(asked.to_toml()) == asked
 
 
 def test_columns_of_every_type_tell_the_parts_apart(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from semidp.queries.products import product_space
 from semidp.report.page import html
 from semidp.statistics.tables.fitting import fit_product, totals_of
 from semidp.statistics.tables.published import FitKind
-from semidp.statistics.tables.request import all_of, tables_for
+from semidp.statistics.tables.request import all_of
 
 SEXES, AGES, REGIONS = ["f", "m"], ["y", "i", "o"], ["n", "s", "w", "e"]
 FEATURES = [Feature("sex", SEXES), Feature("age", AGES), Feature("region", REGIONS)]
@@ -157,23 +157,23 @@ def test_plans_are_written_and_read_back_with_weights_and_objective():
         rho = "1/10"
     """
     read = Plan.from_toml(text)
-    assert [table.name for table in read.product.tables] == ["sexes", "sex-age", "sex-region", "age-region"]
-    assert read.product.tables[0].weight == 4
-    assert read.product.objective is Objective.largest
-    assert read.requests[0].budget == Budget.zcdp("1/10")
+    alone, shared = read.requests
+    assert [table.name for table in shared.tables] == ["sexes", "sex-age", "sex-region", "age-region"]
+    assert shared.tables[0].weight == 4
+    assert shared.objective is Objective.largest
+    assert alone.budget == Budget.zcdp("1/10")
     assert Plan.from_toml(read.to_toml()) == read
 
 
 def test_a_single_table_with_a_budget_at_the_top_is_an_ordinary_one():
     read = Plan.from_toml('rho = "1/2"\n[[table]]\nfeatures = ["sex", "age"]')
-    assert read.product is None
-    assert read.tables == (TableRequest(["sex", "age"], Budget.zcdp("1/2")),)
+    assert read.requests == (TablesRequest([TableRequest(["sex", "age"])], Budget.zcdp("1/2")),)
+    assert read == Plan([TableRequest(["sex", "age"], Budget.zcdp("1/2"))])
 
 
 def test_pure_epsilon_is_shared_table_by_table():
-    alone, product = tables_for([TableRequest(["sex"]), TableRequest(["age"])], Budget.pure(1))
-    assert product is None
-    assert [(table.name, table.budget) for table in alone] == [
+    both = TablesRequest([TableRequest(["sex"]), TableRequest(["age"])])
+    assert [(request.name, request.budget) for request in both.dividing(Budget.pure(1))] == [
         ("sex", Budget.pure(Fraction(1, 2))),
         ("age", Budget.pure(Fraction(1, 2))),
     ]

@@ -39,7 +39,7 @@ _LEAST_SIZE = 1000  # effective draws of every mean
 
 
 @dataclass(frozen=True)
-class Swap:
+class RecordSwap:
     """Two records that agree on some axes exchange their levels on others: it keeps every exact total.
 
     Parameters
@@ -54,7 +54,7 @@ class Swap:
     shared: tuple[int, ...]
 
 
-def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[Swap]:
+def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[RecordSwap]:
     """Swaps that keep margins, each given by its axes: a Markov basis where the margins are decomposable (Dobra, 2003).
 
     Two records exchange B and agree on G. A margin M is kept if it lies in B or outside of it, or if the records agree
@@ -84,11 +84,11 @@ def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[Swap]:
     for moved, shared in choices:
         weaker = [other for axes, other in choices if axes == moved and other < shared]
         if not weaker:
-            least.append(Swap(tuple(sorted(moved)), tuple(sorted(shared))))
+            least.append(RecordSwap(tuple(sorted(moved)), tuple(sorted(shared))))
     return sorted(least, key=_by_axes)
 
 
-def _by_axes(swap: Swap) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _by_axes(swap: RecordSwap) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return swap.exchanged, swap.shared
 
 
@@ -115,7 +115,7 @@ class Chains:
     """
 
     shape: tuple[int, ...]
-    swaps: tuple[Swap, ...]
+    swaps: tuple[RecordSwap, ...]
     free: tuple[int, ...]
     log_law: LogLaw = field(repr=False)
     reach: float
@@ -129,7 +129,7 @@ class Chains:
         """
         current = tables.copy()
         chains = len(current)
-        kinds: list[Swap | int] = [*self.swaps, *self.free]
+        kinds: list[RecordSwap | int] = [*self.swaps, *self.free]
         powers = max(0, int(math.log2(max(self.reach, 1.0))))
         every = max(1, steps // keep) if keep else steps + 1
         kept = []
@@ -153,7 +153,7 @@ class Chains:
         accepted = possible & (np.log(source.random(len(current))) < gain)
         np.put_along_axis(current, cells, np.where(accepted[:, None], after, before), axis=1)
 
-    def _cells(self, kind: Swap | int, chains: int, source: np.random.Generator) -> tuple[Counts, Counts]:
+    def _cells(self, kind: RecordSwap | int, chains: int, source: np.random.Generator) -> tuple[Counts, Counts]:
         """Flat cells that change, one row a chain, and by which sign: records leave the first and enter the last.
 
         All cells of a row are different, or none changes: two records that agree on what they exchange, or on all
