@@ -19,7 +19,7 @@ from scipy.stats import chi2, chi2_contingency, false_discovery_control, nchyper
 
 import semidp
 from semidp import (
-    Adjacency,
+    Ball,
     Budget,
     Dataspace,
     Feature,
@@ -77,7 +77,7 @@ class Tests:
         ]
         example = random_tables(rows, columns, 1, self.source)[0]
         public = Dataspace.of(Table(Schema(features), example), [Margin("row", "stratum"), Margin("column", "stratum")])
-        space = sensitivity_space(public, Adjacency(semi_adjacency(public).bound))
+        space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
         self.mechanism: Mechanism = calibrated("gaussian", space, budget)
         self.scores = scores
         n = rows.sum(axis=0)
@@ -335,7 +335,7 @@ class Population:
         example = np.stack([self.records, np.zeros(8)], axis=1).reshape(4, 2, 2).astype(np.int64)
         margins = [Margin("class", "sex")] if exact_groups else [Margin("class"), Margin("sex")]
         public = Dataspace.of(Table(Schema(features), example), margins)
-        space = sensitivity_space(public, Adjacency(semi_adjacency(public).bound))
+        space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
         self.mechanism: Mechanism = calibrated("gaussian", space, Budget.gdp(mu))
         projections = [space.project(cell.reshape(4, 2, 2)).ravel() for cell in np.eye(16)]
         self.projection = np.stack(projections)

@@ -111,8 +111,8 @@ def odds_ratio(
         raise InputError(f"--rows, --columns and --strata name {name!r} twice: name different features")
     if (Path(data) / "release.json").is_file():
         o.only_these(context, _FOR_RELEASES)
-        asked = _Asked(rows, columns, within, _scores_of(ordered, scores), pooled, alternative)
-        _test_release(data, asked, draws, table_name, seed, printing)
+        question = _Asked(rows, columns, within, _scores_of(ordered, scores), pooled, alternative)
+        _test_release(data, question, draws, table_name, seed, printing)
         return
     if draws is not None or table_name is not None:
         raise InputError("--draws and --name are for the test of a release: leave them out for data")
