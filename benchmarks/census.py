@@ -22,7 +22,7 @@ from simulated.noisy_measurements import SHAPES, people_of, query_values, read_b
 HERE = Path(__file__).parent
 BLOCKS = HERE / "data" / "hawaii_blocks_2020.csv"
 SECONDS, BYTES = 30.0, 3e9
-SLOWER = 1.5
+SLOWER = 1.3
 """Most that a block may take longer where there are ten times as many."""
 DISTRICTS, COPIES = 100, 10
 SEEDS = (15, 16, 17, 18)

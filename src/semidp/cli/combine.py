@@ -25,6 +25,7 @@ def combine(
     """
     from semidp.questions.combination import combine as combined
 
+    # Numbers that do not follow from their measurements are refused before anything is combined.
     releases = [load_consistent(folder) for folder in folders]
     combination = combined(releases)
     with naming_options(force):

@@ -66,6 +66,7 @@ def read_area_rows(path: str | Path) -> list[AreaRow]:
         raise InputError(f"{path} is not a CSV file in UTF-8") from None
     if NAME not in header or len(header) < 2 or len(set(header)) < len(header):
         raise InputError(f"{path} must have a column {NAME}, columns of features and, if wanted, {WEIGHT}, each once")
+    # Every other column is a feature; whether the release has it is seen later.
     features = [column for column in header if column not in (NAME, WEIGHT)]
     rows = []
     for number, line in enumerate(lines, 2):
@@ -129,6 +130,7 @@ def area_intervals(
         names |= set(row.cells)
     measured = measured_table(release, names, table)
     weights = _weights(measured, rows)
+    # All areas see the same draws of the noise, which is drawn once.
     stacked = np.stack(list(weights.values()))
     values = measured.of(stacked)
     errors = measured.errors(stacked)

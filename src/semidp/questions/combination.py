@@ -150,6 +150,7 @@ def combine(releases: Sequence[Release]) -> Combination:
     if schema.size > MOST_CELLS:
         raise Refused(f"all features together have {schema.size:,} cells, and at most {MOST_CELLS:,} are combined")
     observed: list[Observed] = []
+    # A copy of a release is no second measurement, whatever its folder is called.
     seen: set[str] = set()
     for release in releases:
         for one, digest in _measured(release, schema):
@@ -228,6 +229,7 @@ def _cells(release: Release, table: PublishedTable, schema: Schema) -> Iterator[
     """A table with noise on its cells."""
     request = next(request for request in release.plan.requests if request.name == table.name)
     mechanism = table.recalibrated(request, release.scope)
+    # Exact totals fix such a table, and they are taken from the dataspace.
     if isinstance(mechanism, NoNoise):
         return
     if not isinstance(mechanism, CellByCell):
@@ -247,6 +249,7 @@ def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], schema: Schema
     for view, part in space.parts.items():
         names = space.schema.named(view)
         _refuse_empty_levels(mechanism, view)
+        # Residuals were multiplied to be whole before noise was added.
         scales = space.scales[part].astype(float)
         variances = mechanism.variances[part] / scales**2
         shape = space.residuals.shape(view)
@@ -321,6 +324,7 @@ def _digest(table: Schema, values: NDArray[Any]) -> str:
 def _exact(dataspace: Dataspace) -> Iterator[Observed]:
     schema = dataspace.schema
     assert schema is not None
+    # The number of records is public.
     if dataspace.n is not None:
         yield Observed(_table_query(schema, schema.grid.nothing), 0, np.full((1,), dataspace.n), 0.0)
     for margin, total in zip(dataspace.margins, dataspace.totals, strict=True):
@@ -333,6 +337,7 @@ def _possible(schema: Schema) -> dict[int, NDArray[np.bool_]]:
     mask = schema.possible
     if mask is None:
         return {}
+    # Features that no zero names stay apart from those that zeros couple.
     named = {name for zero in schema.structural_zeros for name, _ in zero.levels}
     for axis, feature in enumerate(schema.features):
         if feature.name not in named:
