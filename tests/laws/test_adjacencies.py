@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -58,6 +58,38 @@ def test_what_is_covered_is_among_the_pairs() -> None:
             missed += not inside
     assert covered > 40
     assert missed > 2
+
+
+def is_minimal(one: Sequence[object], other: Sequence[object], possible: Collection[Sequence[object]]) -> bool:
+    """Whether no part of the changes keeps the exact totals (the neighbours of `he2014blowfish`)."""
+    changed = [place for place, record in enumerate(one) if record != other[place]]
+    for size in range(1, len(changed)):
+        for part in itertools.combinations(changed, size):
+            halfway = tuple(other[place] if place in part else record for place, record in enumerate(one))
+            if halfway in possible:
+                return False
+    return True
+
+
+def test_exchanges_are_minimal_changes_and_not_all_of_them() -> None:
+    """A circle of three people who hand on their published values is a minimal change and no exchange."""
+    circle = Dataspace.of(Table(Schema([Feature("ward", "xyz")]), [1, 1, 1]), [Margin("ward")])
+    minimal = exchanged = spaces = 0
+    for space in (*small_spaces(), circle):
+        possible = {tuple(one) for one in datasets(space)}
+        exchange = Exchange.of(space)
+        for one in possible:
+            for other in exchange.neighbours(one, space):
+                assert is_minimal(one, other, possible), (one, other)
+                exchanged += one != tuple(other)
+        for first, second in itertools.permutations(possible, 2):
+            minimal += is_minimal(first, second, possible)
+        spaces += 1
+    assert spaces == 7
+    assert 300 < exchanged < minimal
+    around = (("x",), ("y",), ("z",)), (("y",), ("z",), ("x",))
+    assert is_minimal(*around, {tuple(one) for one in datasets(circle)})
+    assert not Exchange.of(circle).adjacent(*around, circle)
 
 
 def test_steps_of_exchanges_join_any_records() -> None:
