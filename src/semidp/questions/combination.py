@@ -35,6 +35,8 @@ SUMMARY = "combination.json"
 KIND = "combination"
 MOST_CELLS, MOST_COUPLED = 2 * 10**7, 2000
 """Cells of all features together, and cells of features that unequal groups or structural zeros couple."""
+_TELLING = 24
+"""So many numbers of one measurement are not drawn alike twice."""
 _UNCHECKED = (
     "That the releases are of the same records was checked by their number, their levels and their exact totals alone."
 )
@@ -153,11 +155,14 @@ def combine(releases: Sequence[Release]) -> Combination:
     # A copy of a release is no second measurement, whatever its folder is called.
     seen: set[str] = set()
     for release in releases:
-        for one, digest in _measured(release, schema):
-            if digest in seen:
-                raise InputError("the same measurement stands in two of these releases: name each release once")
-            seen.add(digest)
-            observed.append(one)
+        measured = list(_measured(release, schema))
+        # A few numbers may be drawn alike by chance; all of a release, or many, are not.
+        digests = {_digest([one]) for one in measured if one.values.size >= _TELLING}
+        digests |= {_digest(measured)} if measured else set()
+        if digests & seen:
+            raise InputError("the same measurement stands in two of these releases: name each release once")
+        seen |= digests
+        observed += measured
     observed += _exact(dataspace)
     measurements = Measurements(Places(), schema.shape, observed, _possible(schema))
     coupled = Classes.of(measurements).block
@@ -214,8 +219,8 @@ def _together(releases: Sequence[Release]) -> Dataspace:
     return dataspace
 
 
-def _measured(release: Release, schema: Schema) -> Iterator[tuple[Observed, str]]:
-    """What a release measured of tables, with digests that tell measurements apart."""
+def _measured(release: Release, schema: Schema) -> Iterator[Observed]:
+    """What a release measured of tables."""
     for table in release.alone:
         if table.residuals is not None:
             yield from _residuals(table.residuals, table.noisy, schema)
@@ -225,7 +230,7 @@ def _measured(release: Release, schema: Schema) -> Iterator[tuple[Observed, str]
         yield from _residuals(release.product.mechanism, release.product.noisy, schema)
 
 
-def _cells(release: Release, table: PublishedTable, schema: Schema) -> Iterator[tuple[Observed, str]]:
+def _cells(release: Release, table: PublishedTable, schema: Schema) -> Iterator[Observed]:
     """A table with noise on its cells."""
     request = next(request for request in release.plan.requests if request.name == table.name)
     mechanism = table.recalibrated(request, release.scope)
@@ -240,10 +245,10 @@ def _cells(release: Release, table: PublishedTable, schema: Schema) -> Iterator[
     variance = mechanism.variance * (table.noise.scale / mechanism.scale) ** 2
     values = _in_order(table.noisy, table.schema, schema)
     query = _table_query(schema, schema.view(table.schema.names))
-    yield Observed(query, 0, values, variance), _digest(table.schema, values)
+    yield Observed(query, 0, values, variance)
 
 
-def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], schema: Schema) -> Iterator[tuple[Observed, str]]:
+def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], schema: Schema) -> Iterator[Observed]:
     """Residuals that were measured themselves: contrasts of each named feature, with the noise they were drawn with."""
     space = mechanism.space
     for view, part in space.parts.items():
@@ -259,7 +264,7 @@ def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], schema: Schema
         of_view = space.schema.restrict(names)
         ordered = _in_order(values, of_view, schema)
         query = _residual_query(schema, schema.view(names))
-        yield Observed(query, 0, ordered, variances[0]), _digest(of_view, ordered)
+        yield Observed(query, 0, ordered, variances[0])
 
 
 def _refuse_empty_levels(mechanism: ResidualMechanism, view: View) -> None:
@@ -314,11 +319,13 @@ def _in_order(values: NDArray[Any], table: Schema, schema: Schema) -> NDArray[An
     return np.transpose(values, order)[None]
 
 
-def _digest(table: Schema, values: NDArray[Any]) -> str:
-    """Tell measurements apart by what was drawn, not by where it lies."""
-    content = np.ascontiguousarray(values, dtype=float).tobytes()
-    names = ",".join(sorted(table.names)).encode()
-    return hashlib.sha256(names + b"\0" + content).hexdigest()
+def _digest(measured: Sequence[Observed]) -> str:
+    """Tell the measurements of a release apart by what was drawn and with which noise, not by where they lie."""
+    parts = []
+    for one in measured:
+        content = np.ascontiguousarray(one.values, dtype=float).tobytes()
+        parts.append(hashlib.sha256(repr(one.query).encode() + one.variance.tobytes() + content).hexdigest())
+    return hashlib.sha256("".join(sorted(parts)).encode()).hexdigest()
 
 
 def _exact(dataspace: Dataspace) -> Iterator[Observed]:
