@@ -25,6 +25,7 @@ from semidp.questions.answers import (
     TableIntervals,
     linear_interval,
     normal_interval,
+    overlapping_difference,
     ratio_interval,
     sampled_difference,
     sampled_rate,
@@ -392,36 +393,56 @@ class TableQuestion:
             drawn = self._simulated(weights)[0]
             every = math.lcm(*(round(records) for _, records in sums))
             return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
+        beside = self._inner_and_rest(parts)
+        if beside is not None:
+            return beside
         own, null = self._sampling_variances([bottom for _, bottom in parts], sums)
-        full, equal = math.sqrt(noise**2 + own), math.sqrt(noise**2 + null)
-        if not (parts[0][1] * parts[1][1]).any():
-            covariance = (self._error(lines[0]) ** 2 + self._error(lines[1]) ** 2 - noise**2) / 2
-            noises = [self._noise_of_rate(*part) for part in parts]
-            counted = [(cases, records) for cases, records in sums]
-            return sampled_difference(counted, noises, covariance, (full, equal), self.level)
-        return normal_interval(value, full, equal, (-1.0, 1.0), self.level, covers)
+        errors = math.sqrt(noise**2 + own), math.sqrt(noise**2 + null)
+        noises = [self._noise_of_rate(*part) for part in parts]
+        counted = [(cases, records) for cases, records in sums]
+        if bool((parts[0][1] == parts[1][1]).all()):  # the same records: only the noise can differ
+            return normal_interval(value, *errors, (-1.0, 1.0), self.level, covers)
+        if (parts[0][1] * parts[1][1]).any():
+            return overlapping_difference(counted, noises, errors, self.level)
+        covariance = (self._error(lines[0]) ** 2 + self._error(lines[1]) ** 2 - noise**2) / 2
+        return sampled_difference(counted, noises, covariance, errors, self.level)
+
+    def _inner_and_rest(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate | None:
+        """Return the difference of the rates of a group and of one that holds it; None where neither holds the other.
+
+        The outer group is the inner one and the rest, in shares w and 1 - w, so that the difference is 1 - w times that
+        of the inner rate and the rest's, which share no record.
+        """
+        shared = parts[0][1] * parts[1][1]
+        nested = [bool((shared == bottom).all()) for _, bottom in parts]
+        if not any(nested) or all(nested):
+            return None
+        inner, outer = (0, 1) if nested[0] else (1, 0)
+        top, bottom = parts[inner]
+        rest = (parts[outer][0] - top, parts[outer][1] - bottom)
+        left, records = self.measured.of(np.stack([rest[1], parts[outer][1]])).tolist()
+        if left <= 0:
+            return None
+        apart = [(top, bottom), rest] if inner == 0 else [rest, (top, bottom)]
+        answer, share = self._difference_of_rates(apart), left / records
+        return replace(
+            answer,
+            value=share * answer.value,
+            standard_error=share * answer.standard_error,
+            low=share * answer.low,
+            high=share * answer.high,
+        )
 
     def _sampling_variances(self, groups: list[Floats], sums: list[list[float]]) -> tuple[float, float]:
         """Return the variance of the difference of two rates by sampling, and that of equal rates.
 
-        Groups without a common record are independent. Of nested groups the outer one is the inner and the rest, in
-        shares w and 1 - w: the difference is 1 - w times that of the inner rate and the rest's. Groups that overlap
-        otherwise may be correlated in any way: their standard errors are added.
+        Groups without a common record are independent. Others may be correlated in any way: their standard errors are
+        added. Where one holds the other, see `_inner_and_rest`.
         """
-        shared = groups[0] * groups[1]
-        (cases, records), (other_cases, other_records) = sums
-        if not shared.any():
+        if not (groups[0] * groups[1]).any():
             return _variance(sums), _variance(sums, _pooled(sums))
-        nested = [bool((shared == group).all()) for group in groups]
-        if any(nested):
-            if nested[1]:  # the first is the inner one from here on
-                cases, records, other_cases, other_records = other_cases, other_records, cases, records
-            rest = [other_cases - cases, other_records - records]
-            if rest[1] <= 0:  # the same records, as far as is known
-                return 0.0, 0.0
-            left = (rest[1] / other_records) ** 2
-            both = [[cases, records], rest]
-            return left * _variance(both), left * _variance(both, _pooled(both))
+        if bool((groups[0] == groups[1]).all()):  # the same records
+            return 0.0, 0.0
         roots = [math.sqrt(_variance([part])) for part in sums]
         equal = [math.sqrt(_variance([part], _pooled(sums))) for part in sums]
         return sum(roots) ** 2, sum(equal) ** 2
