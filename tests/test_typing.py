@@ -17,10 +17,10 @@ score = Outcome("score", 0, 100, steps=100)
 sex, age = Feature("sex", ["f", "m"]), Feature("age", bins=[0, 18, "65"], null_level="unknown")
 schema = Schema([sex, Feature("region", ["n", "s"])], [semidp.StructuralZero.of({"sex": "f", "region": ["n"]})])
 table = Table(schema, [[0, 2], [3, 4]])
-plan = Plan(tables=[TableRequest(["sex", "region"], Budget.gdp(1))], invariants=["sex"], features=[sex])
+plan = Plan(requests=[TableRequest(["sex", "region"], Budget.gdp(1))], invariants=["sex"], features=[sex])
 other = Plan([TableRequest(["sex"], Budget.zcdp("1/2"))], [Margin("sex"), ["sex", "region"]])
-means = Plan(groups=[GroupRequest("mean", score, ["sex"], Budget.gdp(1))], invariants=["sex"])
-lines = Plan(regressions=[RegressionRequest(score, ["sex"], Budget.gdp(1))], invariants=["sex"])
+means = Plan([GroupRequest("mean", score, ["sex"], Budget.gdp(1))], invariants=["sex"])
+lines = Plan([RegressionRequest(score, ["sex"], Budget.gdp(1)), TableRequest(["sex"])], invariants=["sex"])
 """
 TWINS = {
     "TableRequest(1, Budget.gdp(1))": "arg-type",

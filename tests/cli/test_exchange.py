@@ -103,7 +103,7 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here
     assert done.code == 0
     assert "(not any 3 records)" in done.out
     assert "1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person" in done.out
-    assert "For any 3 records that change at once the same noise gives: 1.5-GDP" in done.out
+    assert "For any 3 records that change at once the same noise gives: 1.64567-GDP" in done.out
     rehearsed = here(*words, "--adjacency", "exchange", "--dry-run").out
     assert [line for line in rehearsed.splitlines() if line.startswith(("adjacency", "strength", "otherwise"))] == [
         line for line in done.out.splitlines() if line.startswith(("adjacency", "strength", "otherwise"))

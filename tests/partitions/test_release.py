@@ -274,7 +274,7 @@ def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(people, t
     refused(Plan(table, [], FEATURES), "of memory", memory=1000)
     empty = [["tract", "sex"]]  # a joint margin with empty cells, where so few live
     few = Plan([TableRequest(["tract", "sex", "age"], Budget.gdp(1))], empty, FEATURES)
-    refused(few, "joint margin with empty cells", data=records(20))
+    refused(few, "impossible cells", data=records(20))
 
 
 def test_labels_become_folders_that_every_file_system_has(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from semidp.core.ball_arithmetic import above, ball, sharp
 from semidp.core.exact import exact
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import Datasets
 from semidp.core.tradeoff.base import ROUNDOFF, Floats, Tradeoff, group_size
 from semidp.core.tradeoff.composition import compose, losses_of, reach_of
 from semidp.core.tradeoff.losses import Losses, convolve_all
@@ -63,7 +63,7 @@ def dp_sgd(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
     return dp_event.SelfComposedDpEvent(step, steps)
 
 
-def event_guarantee(event: Any, dataspace: Dataspace, adjacency: Adjacency) -> Guarantee:
+def event_guarantee(event: Any, dataspace: Datasets, adjacency: Adjacency) -> Guarantee:
     """Return what a dp-accounting event guarantees beside exact statistics: (D_t, A_a, f).
 
     >>> from semidp.core.spaces.adjacency import Ball

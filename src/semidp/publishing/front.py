@@ -220,7 +220,7 @@ def _grouped(
 
 def release(
     data: Any,
-    *requests: Request,
+    *requests: Request | TableRequest,
     exact: Sequence[Names] = (),
     levels: Mapping[str, Sequence[str]] | None = None,
     bins: Mapping[str, Sequence[Number]] | None = None,

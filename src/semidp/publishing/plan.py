@@ -88,7 +88,7 @@ def _all(value: Any, kind: type, what: str) -> tuple[Any, ...]:
     return found
 
 
-def _requests(value: "Iterable[Request]") -> "tuple[Request, ...]":
+def _requests(value: "Iterable[Request | TableRequest]") -> "tuple[Request, ...]":
     """Read what is to be released, kind by kind; tables without a budget are put together."""
     from semidp.statistics.registry import gathered
 
