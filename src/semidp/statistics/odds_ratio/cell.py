@@ -52,6 +52,8 @@ class CellSpace(QuerySpace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
+    >>> from semidp.core.spaces.dataspace import Dataspace
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn")])
@@ -172,6 +174,8 @@ class CanonicalMechanism(Mechanism):
 
     Examples
     --------
+    >>> from semidp.core.spaces.adjacency import Ball
+    >>> from semidp.core.spaces.dataspace import Dataspace
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> schema = Schema([Feature("sex", "fm"), Feature("vote", "yn")])
