@@ -60,7 +60,7 @@ def test_whatever_fails_after_the_charge_says_so(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(requests.TableRequest, "publish", fails)
+    monkeypatch.setattr(requests.TablesRequest, "publish", fails)
     assert here("ledger", "ledger.json", "--rho", "1").code == 0
     done = here("release", people, *WORDS, "--ledger", "ledger.json", "--out", "release")
     assert done.code != 0
