@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 BLOCKS = ROOT / "benchmarks" / "data" / "hawaii_blocks_2020.csv"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not BLOCKS.exists(), reason="the blocks of Hawaii are in the repository, not in the sdist")
 def test_the_page_runs_and_prints_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

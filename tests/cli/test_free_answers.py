@@ -195,6 +195,7 @@ def test_intervals_for_counts_rates_and_differences(here: Semidp, released: str)
     assert "is there a difference?" in done.out
 
 
+@pytest.mark.long
 def test_the_posterior_of_a_release(here: Semidp, released: str) -> None:
     done = good(here("intervals", released, "--posterior", "--seed", "1"))
     assert done.out.splitlines()[0].split() == ["gender", "admit", "dept", "mean", "low", "high"]

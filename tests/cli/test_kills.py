@@ -111,6 +111,7 @@ def place(here: Semidp, tmp_path: Path) -> Place:
     return place
 
 
+@pytest.mark.long
 def test_kills_at_random_points(here: Semidp, place: Place) -> None:
     place.check(place.start())
     ((_, accesses),) = place.check(place.start())

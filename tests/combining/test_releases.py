@@ -78,6 +78,7 @@ def test_one_release_beside_one_that_says_nothing_is_itself() -> None:
         np.testing.assert_allclose(one.standard_errors, published.standard_errors, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_errors_are_as_large_as_stated_and_a_wrong_scale_is_caught() -> None:
     """300 pairs, 24 cells: the mean square of standardised errors is 1 ± 0.15 with probability above 1 - 1e-6."""
     truth = np.zeros((2, 3, 4))
