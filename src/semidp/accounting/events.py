@@ -67,6 +67,7 @@ def event_guarantee(event: Any, dataspace: Datasets, adjacency: Adjacency) -> Gu
     """Return what a dp-accounting event guarantees beside exact statistics: (D_t, A_a, f).
 
     >>> from semidp.core.spaces.adjacency import Ball
+    >>> from semidp.core.spaces.dataspace import Dataspace
     >>> training = dp_sgd(noise_multiplier=2.0, sample_rate=1.0, steps=4)
     >>> event_guarantee(training, Dataspace.described("enrolment by school"), Ball(2)).tradeoff
     Gaussian(mu_squared=Fraction(16, 1))
