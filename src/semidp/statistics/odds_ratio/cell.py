@@ -6,7 +6,6 @@ Both margins of the table are public (within strata), so that x11 is all that is
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -270,7 +269,3 @@ class CanonicalMechanism(Mechanism):
         if not isinstance(moves, int) or isinstance(moves, bool) or moves < 1:
             raise InputError("the record of canonical noise is damaged: it cannot be recomputed")
         return cls(space, curve, moves)
-
-    def with_less_noise(self, share: Fraction) -> None:
-        """Return None: an audit draws outputs towards the query instead."""
-        return None
