@@ -5,7 +5,7 @@ in them were fitted. How a part is carried out is in `tasks`, where tasks run in
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,13 +35,12 @@ from semidp.statistics.tables.published import (
     RESIDUAL_FIELDS,
     FitKind,
     Fitted,
+    OnResiduals,
     ProductTable,
     read_residuals,
     residual_columns,
-    residual_faults,
     residuals_from_json,
     residuals_json,
-    within_claim,
 )
 from semidp.statistics.tables.request import TableRequest, TablesRequest, called_after
 
@@ -210,7 +209,7 @@ class AtCut:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PartitionedTables(Published):
+class PartitionedTables(OnResiduals):
     """Tables that were measured and fitted at a cut and above it first, and below it part by part.
 
     Parameters
@@ -284,23 +283,6 @@ class PartitionedTables(Published):
     def recalibrated(self, request: Request, scope: Scope) -> ResidualMechanism:
         """Return the noise of its residuals, placed anew."""
         return self.request.residual_mechanism(self.request.residual_space(scope))
-
-    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
-        """Return the noise of its residuals as it states it."""
-        return within_claim(self.mechanism)
-
-    def faults(self, mechanism: Mechanism) -> Iterator[str]:
-        """Say where it records another mechanism, or less noise, than the one that its plan gives."""
-        yield from super().faults(mechanism)
-        if isinstance(mechanism, ResidualMechanism):
-            yield from residual_faults(self.mechanism, mechanism)
-
-    def stated_mechanism(self, check: ResultCheck) -> Mechanism | None:
-        """Return the noise of its residuals as it states it; None where its budget gives another."""
-        from semidp.statistics.tables.recheck import compare_residuals
-
-        assert isinstance(check.mechanism, ResidualMechanism)
-        return compare_residuals(check, self.mechanism, check.mechanism)
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PartitionedTables":
         """Compare the tables at the cut, then every part; return them as they are computed again."""

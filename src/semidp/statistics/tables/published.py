@@ -480,8 +480,31 @@ class ProductTable(CellTable):
         return f"ProductTable({self.name!r}: {' × '.join(self.schema.names)}, {self.schema.size:,} cells)"
 
 
+class OnResiduals(Published):
+    """Tables that state the noise of their residuals: how that is compared with what their plan needs."""
+
+    mechanism: ResidualMechanism
+
+    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+        """Return the noise of its residuals as it states it."""
+        return within_claim(self.mechanism)
+
+    def faults(self, mechanism: Mechanism) -> Iterator[str]:
+        """Say where it records another mechanism, or less noise, than the one that its plan gives."""
+        yield from super().faults(mechanism)
+        if isinstance(mechanism, ResidualMechanism):
+            yield from residual_faults(self.mechanism, mechanism)
+
+    def stated_mechanism(self, check: ResultCheck) -> Mechanism | None:
+        """Return the noise of its residuals as it states it; None where its budget gives another."""
+        from semidp.statistics.tables.recheck import compare_residuals
+
+        assert isinstance(check.mechanism, ResidualMechanism)
+        return compare_residuals(check, self.mechanism, check.mechanism)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedProduct(Published):
+class PublishedProduct(OnResiduals):
     """The tables of a product, all from one measurement.
 
     Parameters
@@ -537,23 +560,6 @@ class PublishedProduct(Published):
     def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
         """Return the noise of its residuals, placed anew."""
         return request.calibrate(request.space(scope))
-
-    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
-        """Return the noise of its residuals as it states it."""
-        return within_claim(self.mechanism)
-
-    def faults(self, mechanism: Mechanism) -> Iterator[str]:
-        """Say where it records another mechanism, or less noise, than the one that its plan gives."""
-        yield from super().faults(mechanism)
-        if isinstance(mechanism, ResidualMechanism):
-            yield from residual_faults(self.mechanism, mechanism)
-
-    def stated_mechanism(self, check: ResultCheck) -> Mechanism | None:
-        """Return the noise of its residuals as it states it; None where its budget gives another."""
-        from semidp.statistics.tables.recheck import compare_residuals
-
-        assert isinstance(check.mechanism, ResidualMechanism)
-        return compare_residuals(check, self.mechanism, check.mechanism)
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedProduct":
         """Compare estimates, errors and whole numbers; return the tables as they are computed again."""
