@@ -1,14 +1,45 @@
 """What all tests share: laws have no deadline, since a busy machine breaks none, and draw the same cases every time.
 
 ``pytest --hypothesis-profile explore`` draws new ones.
+
+The operating system's words are replaced by words that follow from the name of the test. A test that fails once in
+a hundred runs would otherwise fail for somebody who changed nothing. Tests of the generator itself are marked
+``system_randomness`` and keep the true one; so does every process that a test starts.
 """
 
+import hashlib
+
+import numpy as np
 import pytest
 from hypothesis import settings
+
+from semidp.noise.randomness import SystemRandomness, Words
 
 settings.register_profile("explore", deadline=None)
 settings.register_profile("semidp", deadline=None, derandomize=True)
 settings.load_profile("semidp")
+
+TRUE_WORDS = SystemRandomness.words
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed the words of the operating system by the name of the test, before its fixtures draw any."""
+    if item.get_closest_marker("system_randomness") is not None:
+        SystemRandomness.words = TRUE_WORDS  # type: ignore[method-assign]
+        return
+    digest = hashlib.sha256(item.nodeid.encode()).digest()
+    bits = np.random.PCG64(int.from_bytes(digest[:8], "little"))
+
+    def words(self: SystemRandomness, count: int) -> Words:
+        return np.asarray(bits.random_raw(count), dtype=np.uint64)
+
+    SystemRandomness.words = words  # type: ignore[method-assign]
+
+
+def pytest_runtest_teardown() -> None:
+    """Give the operating system's words back, for what is not a test of this folder."""
+    SystemRandomness.words = TRUE_WORDS  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,6 +13,8 @@ from semidp.errors import InputError
 from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian
 from semidp.noise.randomness import SeededRandomness, Stream, SystemRandomness, generator, uniforms
 
+pytestmark = pytest.mark.system_randomness
+
 
 def test_the_operating_systems_words_are_uniform_and_never_repeat(fits) -> None:
     source = SystemRandomness()
