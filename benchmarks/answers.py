@@ -34,7 +34,7 @@ from semidp import (
 )
 from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.errors import Refused
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import calibrated
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.association import ScoreTest
@@ -43,7 +43,7 @@ from semidp.questions.markov import posterior
 from semidp.questions.measured import measured_table
 from semidp.questions.models import DesignMatrix, Formula, logistic_fit
 from semidp.questions.noisy_totals import TotalsTest, least_favourable
-from semidp.questions.pairs import every_pair
+from semidp.questions.paired_tests import every_pair
 from semidp.questions.ratios import NoisyRates, RateMeasure
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,7 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import outcome_mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
@@ -31,9 +31,9 @@ from semidp.statistics.outcomes.noise_law import noise_deviation, simulated, upp
 from semidp.statistics.outcomes.population import SampledMeans, rate_ends
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.outcomes.spread import SquareSums, square_mechanism
-from semidp.statistics.quantiles.estimates import GroupQuantiles
 from semidp.statistics.quantiles.mechanism import exponential_mechanism
-from semidp.statistics.quantiles.space import rank_space
+from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
+from semidp.statistics.quantiles.ranks import rank_space
 from semidp.statistics.regression.designs import Design
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit

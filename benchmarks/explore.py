@@ -18,7 +18,7 @@ from semidp import Feature, Plan, Schema, Table, prepare
 from semidp.core.tradeoff.budget import Budget
 from semidp.explore.controls import LADDER
 from semidp.explore.desk import Desk
-from semidp.explore.page import application
+from semidp.explore.explorer_page import application
 
 TARGET = 0.2
 SHAPE = {"area": 250, "age": 20, "status": 20}

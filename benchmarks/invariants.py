@@ -9,7 +9,7 @@ from typing import Any
 
 from semidp import Budget, Dataspace, Feature, Margin, Schema, Table
 from semidp.bridges import opendp as bridge
-from semidp.core.spaces.outcomes import outcome_adjacency
+from semidp.core.spaces.outcome_adjacency import outcome_adjacency
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import sum_space

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 from semidp.core.margins import Grid, Totals
-from semidp.mechanisms.knorm.base import Ball
 from semidp.mechanisms.knorm.closed import PairBall
+from semidp.mechanisms.knorm.norm_ball import Ball
 from semidp.mechanisms.knorm.table import TableBall
 from semidp.queries.moves import moves
 

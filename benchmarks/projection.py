@@ -15,7 +15,7 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
-from semidp.queries.tables import TableSpace, sensitivity_space
+from semidp.queries.table_spaces import TableSpace, sensitivity_space
 
 SHAPE = (10, 100, 100, 100)
 TIMES_A_SUM = 10

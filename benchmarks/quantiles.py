@@ -29,7 +29,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome
 from semidp.statistics.quantiles.mechanism import exponential_mechanism
-from semidp.statistics.quantiles.space import rank_scores, rank_space
+from semidp.statistics.quantiles.ranks import rank_scores, rank_space
 
 STEPS, SETS, REPEATS = 1000, 40, 25
 KINDS = {

@@ -23,9 +23,9 @@ from semidp.accounting import (
     zcdp_epsilon_paper,
     zcdp_group,
 )
-from semidp.core.tradeoff.base import Order
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.function import Order
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.gaussian import mu_within, rho_within
 

@@ -15,9 +15,9 @@ from semidp.accounting import dp_sgd, event_guarantee, event_tradeoff, functiona
 from semidp.accounting.events import Mixture
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.composition import compose
 from semidp.core.tradeoff.curves import gaussian, laplace, zcdp
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError, Refused
 
 REMOVE, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE

@@ -27,20 +27,20 @@ from semidp.core.spaces.listing import datasets
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.composition import compose
 from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.output.files import locked
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.registry import recorded
 from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.space import moment_space
+from semidp.statistics.regression.moments import moment_space
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 TABLE = Table(SCHEMA, [[1, 2, 3], [4, 5, 6]])

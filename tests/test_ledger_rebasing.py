@@ -22,15 +22,15 @@ from semidp.cli import run as command
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.listing import datasets
 from semidp.core.tables.features import Nest
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 from semidp.statistics.registry import recorded
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("ill", "ny"), Feature("region", "ns")])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from semidp.census.layout import EXACT, LEVELS, MEASURED, RACES, SIZES
-from semidp.studies.census import PERSONS, budget
+from semidp.studies.census_study import PERSONS, budget
 
 GROUPS = ("hisp", "white", "black", "aian", "asian", "nhpi", "other", "two")
 LENGTHS = {"State": 3, "County": 6, "Tract": 12, "Block_Group": 13}

@@ -28,10 +28,10 @@ from semidp.core.spaces.witness import Witness
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature, Nest
 from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.composition import compose
 from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.piecewise_linear import from_function, from_profile, piecewise
 from semidp.errors import (
     AdjacencyUnknown,
@@ -61,12 +61,12 @@ from semidp.publishing.parts.by_partition import run_partitioned
 from semidp.publishing.pipeline import Prepared, prepare, run
 from semidp.publishing.plan import Plan, Reading
 from semidp.publishing.release import Release
-from semidp.queries.base import ExplicitSpace, QuerySpace
-from semidp.queries.tables import TableSpace, sensitivity_space
+from semidp.queries.query_space import ExplicitSpace, QuerySpace
+from semidp.queries.table_spaces import TableSpace, sensitivity_space
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.measured import OddsRatioResult, odds_ratio_test
+from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, odds_ratio_test
 from semidp.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
 from semidp.statistics.quantiles.published import PublishedQuantiles

@@ -15,30 +15,30 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.exact import Number
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
-from semidp.core.spaces.outcomes import outcome_adjacency
+from semidp.core.spaces.outcome_adjacency import outcome_adjacency
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import outcome_mechanism
 from semidp.noise.randomness import Randomness
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import Source, open_source
-from semidp.sources.outcomes import check_binary, read_histogram
+from semidp.sources.outcome_readers import check_binary, read_histogram
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.groups import By, blocks_of
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.outcomes.spread import SquareSums, square_mechanism, squared_steps
-from semidp.statistics.quantiles.estimates import MEDIAN, GroupQuantiles
 from semidp.statistics.quantiles.mechanism import exponential_mechanism
-from semidp.statistics.quantiles.space import rank_space
+from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles
+from semidp.statistics.quantiles.ranks import rank_space
 from semidp.statistics.regression.designs import Design
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit, joint_counts
+from semidp.statistics.regression.moments import MomentSpace
 from semidp.statistics.regression.routes import route_values
-from semidp.statistics.regression.space import MomentSpace
 
 SQUARE_STEPS = 100
 """The grid on which outcomes are squared has at most this many steps."""

@@ -13,9 +13,9 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
-from semidp.mechanisms.knorm.base import NormBall, knorm_noise
+from semidp.mechanisms.knorm.norm_ball import NormBall, knorm_noise
 from semidp.noise.randomness import generator
-from semidp.queries.tables import TableSpace, sensitivity_space
+from semidp.queries.table_spaces import TableSpace, sensitivity_space
 
 
 def a_space(counts: Sequence[Any], margins: Sequence[str], a: int, released: str | None = None) -> TableSpace:

@@ -10,8 +10,8 @@ from semidp.audit import Pair, audit_samples
 from semidp.audit.digits import digit_scores
 from semidp.audit.evidence import Point
 from semidp.audit.scores import Batch
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.curves import approximate, gaussian
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.noise.randomness import SeededRandomness
 
 Floats = NDArray[np.float64]

@@ -10,11 +10,11 @@ from scipy.stats import laplace, norm
 from semidp.audit import noise_energy, worst_pair
 from semidp.audit.energy import FOURTH_MOMENT, LEAST_VARIANCE
 from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.noise.randomness import SeededRandomness
-from semidp.queries.tables import TableSpace
+from semidp.queries.table_spaces import TableSpace
 
 from .conftest import a_space
 

@@ -23,7 +23,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.output.columns import read_numbers
 from semidp.sources.contract import Outcome
 from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.space import moment_space
+from semidp.statistics.regression.moments import moment_space
 
 dp.enable_features("contrib")
 LAPLACE = dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), 10.0)

@@ -13,7 +13,7 @@ import pytest
 from semidp.audit import audit_mechanism, claims_of_release, given_pairs
 from semidp.audit.given import _arises
 from semidp.cli import run as command
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.tables.features import Feature
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused, SemidpError

@@ -10,7 +10,7 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import InputError, Refused
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 
 from .conftest import a_space
 

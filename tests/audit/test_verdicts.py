@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from semidp.audit import Draws, Pair, audit_mechanism, one_by_one, worst_pair
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
 from semidp.mechanisms.knorm.closed import PairBall
 from semidp.mechanisms.knorm.table import TableBall
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.noise.distributions import RoundedGaussian
 from semidp.noise.randomness import SeededRandomness, generator
-from semidp.queries.tables import TableSpace
+from semidp.queries.table_spaces import TableSpace
 from semidp.studies.naive import published_noise
 
 from .conftest import knorm_draws

@@ -19,7 +19,7 @@ from semidp.cli.explore import _with_data, _without_data
 from semidp.core.scope import Scope
 from semidp.explore.controls import LADDER, Controls, variants
 from semidp.explore.desk import Desk
-from semidp.explore.page import Page, application
+from semidp.explore.explorer_page import Page, application
 from semidp.publishing import pipeline
 from semidp.publishing.release import Release
 from semidp.report.outlook import forecast

@@ -375,7 +375,7 @@ def page(place: Path) -> Iterator[TestClient]:
     from semidp import Plan
     from semidp.cli._options import Opening
     from semidp.cli.explore import _with_data
-    from semidp.explore.page import application
+    from semidp.explore.explorer_page import application
 
     desk = _with_data("people.csv", Plan(), Opening(), None)
     own = f"http://127.0.0.1:{PORT}"

@@ -13,7 +13,7 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 
 GOLDEN = json.loads((Path(__file__).parent / "example_tables.json").read_text(encoding="utf-8"))
 

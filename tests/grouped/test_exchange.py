@@ -7,14 +7,14 @@ import pytest
 
 from semidp import Dataspace, Exchange, Feature, Margin, Outcome, Schema, Table
 from semidp.core.spaces import listing
-from semidp.core.spaces.exchange import Blocks
-from semidp.core.spaces.outcomes import outcome_exchange
+from semidp.core.spaces.exchange_blocks import Blocks
+from semidp.core.spaces.outcome_adjacency import outcome_exchange
 from semidp.errors import Refused
 from semidp.queries.bounds import Norms
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.regression.designs import Coding, Design
+from semidp.statistics.regression.moments import moment_space
 from semidp.statistics.regression.routes import regression_routes, route_values
-from semidp.statistics.regression.space import moment_space
 
 STEPS = 2
 OUTCOME = Outcome("y", 0, 1, steps=STEPS)

@@ -14,7 +14,7 @@ from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.grouped import sums
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import outcome_mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.sources.contract import Outcome

@@ -17,15 +17,15 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.grouped import sums
-from semidp.mechanisms.base import Measurement, Mechanism
 from semidp.mechanisms.gaussian import RoundedGaussianMechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.selection import outcome_mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
-from semidp.report.page import html
+from semidp.report.report_page import html
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation, simulated, upper_tail

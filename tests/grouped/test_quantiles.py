@@ -16,8 +16,8 @@ from semidp.cli import run as command
 from semidp.core.spaces import listing
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange import Blocks
-from semidp.core.spaces.outcomes import outcome_exchange
+from semidp.core.spaces.exchange_blocks import Blocks
+from semidp.core.spaces.outcome_adjacency import outcome_exchange
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
@@ -29,18 +29,18 @@ from semidp.noise.choice import ExponentialChoice, FlippedChoice
 from semidp.noise.randomness import SeededRandomness, Stream, SystemRandomness
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 from semidp.publishing.release import Release
 from semidp.sources.contract import Outcome
-from semidp.statistics.quantiles.estimates import GroupQuantiles
 from semidp.statistics.quantiles.mechanism import (
     EXPONENTIAL,
     ExponentialMechanism,
     exponential_mechanism,
     farthest_rank,
 )
+from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
+from semidp.statistics.quantiles.ranks import RankSpace, rank_scores, rank_space
 from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.quantiles.space import RankSpace, rank_scores, rank_space
 from semidp.statistics.registry import recorded
 
 BUDGETS = (Budget.pure("1/2"), Budget.zcdp("1/50"), Budget.gdp("1/4"))

@@ -19,8 +19,8 @@ from semidp.accounting.ledger import Ledger
 from semidp.cli import run as command
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange import Blocks, Records
-from semidp.core.spaces.outcomes import outcome_exchange
+from semidp.core.spaces.exchange_blocks import Blocks, Records
+from semidp.core.spaces.outcome_adjacency import outcome_exchange
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature, Nest
 from semidp.core.tables.schema import Schema
@@ -33,8 +33,8 @@ from semidp.queries.bounds import Norms
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism, PermuteAndFlip, exponential_mechanism
+from semidp.statistics.quantiles.ranks import RankSpace, rank_space
 from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.quantiles.space import RankSpace, rank_space
 
 Record = tuple[int, ...]  # a level of each feature with two levels, then the value
 Dataset = tuple[Record, ...]

@@ -20,8 +20,8 @@ from semidp.sources.contract import Outcome
 from semidp.statistics.regression.designs import Coding, Column, Design
 from semidp.statistics.regression.linear import LinearFit, Moments
 from semidp.statistics.regression.logistic import LogisticFit
+from semidp.statistics.regression.moments import moment_space
 from semidp.statistics.regression.routes import route_values
-from semidp.statistics.regression.space import moment_space
 
 CLEAR = Budget.gdp(10**7)
 ARM, SEX = Feature("arm", ("c", "d")), Feature("sex", ("f", "m"))

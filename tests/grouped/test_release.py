@@ -21,15 +21,15 @@ from semidp.grouped import sums
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 from semidp.publishing.release import Release
-from semidp.report.page import html
+from semidp.report.report_page import html
 from semidp.report.sentences import summary
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import proportion_of
+from semidp.statistics.regression.moments import moment_space
 from semidp.statistics.regression.request import RegressionRequest
-from semidp.statistics.regression.space import moment_space
 from semidp.statistics.sums.request import GroupRequest, Statistic
 from semidp.statistics.tables.request import TableRequest
 

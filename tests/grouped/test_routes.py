@@ -22,8 +22,8 @@ from semidp.statistics.registry import query_space
 from semidp.statistics.regression.designs import Coding, Design
 from semidp.statistics.regression.linear import LinearFit, Moments, noise_covariance, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit
+from semidp.statistics.regression.moments import MomentSpace, moment_space
 from semidp.statistics.regression.routes import best_combination, moment_map, regression_routes, route_values
-from semidp.statistics.regression.space import MomentSpace, moment_space
 
 OUTCOME = Outcome("y", 0, 1, steps=100)
 BUDGETS = (Budget.gdp(1), Budget.zcdp("0.5"), Budget.pure(1))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.outcomes import outcome_adjacency
+from semidp.core.spaces.outcome_adjacency import outcome_adjacency
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
@@ -15,7 +15,7 @@ from semidp.errors import Refused
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.regression.designs import Coding, Design
-from semidp.statistics.regression.space import moment_space
+from semidp.statistics.regression.moments import moment_space
 
 A, B = Margin("A"), Margin("B")
 

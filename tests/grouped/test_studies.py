@@ -2,8 +2,8 @@
 
 import pytest
 
-from semidp.studies.base import Settings, Tidy
-from semidp.studies.registry import study
+from semidp.studies.catalogue import study
+from semidp.studies.study import Settings, Tidy
 
 
 def others(table: Tidy, row: dict[str, object], method: str) -> float:

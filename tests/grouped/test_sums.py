@@ -19,7 +19,7 @@ from semidp.mechanisms.selection import outcome_mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
-from semidp.report.page import html
+from semidp.report.report_page import html
 from semidp.report.sentences import summary
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import open_source

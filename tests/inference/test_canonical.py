@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear, piecewise
 from semidp.errors import InputError, Refused
 from semidp.noise.canonical import CanonicalNoise, Normal, Recursive, Tulap

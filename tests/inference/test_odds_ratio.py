@@ -14,15 +14,15 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused, SchemaError
 from semidp.noise.noise_for_tradeoff import canonical_noise
 from semidp.noise.randomness import SeededRandomness
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
-from semidp.statistics.odds_ratio.measured import OddsRatioResult, odds_ratio_test
+from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, odds_ratio_test
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
 
 SCHEMA = Schema([Feature("gender", ["f", "m"]), Feature("admitted", ["yes", "no"])])

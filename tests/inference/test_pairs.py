@@ -9,7 +9,7 @@ from scipy.stats import false_discovery_control
 from semidp import Budget, Plan, TableRequest, TablesRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
-from semidp.questions.pairs import adjusted_p_values, draws_for, every_pair
+from semidp.questions.paired_tests import adjusted_p_values, draws_for, every_pair
 
 
 def test_adjusted_p_values_are_those_of_the_step_up_rule() -> None:

@@ -14,8 +14,8 @@ from semidp.noise.randomness import SeededRandomness, generator
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
-from semidp.studies.base import Settings
-from semidp.studies.registry import study
+from semidp.studies.catalogue import study
+from semidp.studies.study import Settings
 
 PRIVATE, PUBLIC = "semi-private UMPU", "without privacy (UMPU)"
 

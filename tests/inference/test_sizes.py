@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from semidp.studies.inference import EXPERIMENTS
+from semidp.studies.inference_study import EXPERIMENTS
 
 MARGINS, RUNS = 50, 100
 NAMES = (

@@ -12,8 +12,8 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import kstest
 
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError, Refused
 from semidp.noise.canonical import CanonicalNoise, Normal, Tulap
 from semidp.noise.noise_for_tradeoff import canonical_noise

@@ -21,7 +21,7 @@ from semidp.mechanisms.knorm.table import TableBall
 from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
 from semidp.mechanisms.selection import mechanism_for
 from semidp.noise.randomness import SeededRandomness, SystemRandomness
-from semidp.queries.tables import TableSpace, sensitivity_space
+from semidp.queries.table_spaces import TableSpace, sensitivity_space
 
 DEVIATIONS = 4.9
 

@@ -15,16 +15,16 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.mechanisms.knorm.base import NormBall
 from semidp.mechanisms.knorm.closed import PairBall, RowsBall
 from semidp.mechanisms.knorm.explicit import ExplicitBall
 from semidp.mechanisms.knorm.linear_programs import LinearProgram, Optimum
+from semidp.mechanisms.knorm.norm_ball import NormBall
 from semidp.mechanisms.knorm.placed_balls import place_ball
 from semidp.mechanisms.knorm.polar import TablePolar
 from semidp.mechanisms.knorm.table import KINDS, ExchangeBall, TableBall, facets
 from semidp.mechanisms.pure import KNormMechanism
-from semidp.queries.base import QuerySpace
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.query_space import QuerySpace
+from semidp.queries.table_spaces import sensitivity_space
 
 Floats = np.ndarray
 Moves = Callable[[int, int, int], Floats]

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, kstest
 
-from semidp.mechanisms.knorm.base import NormBall, knorm_noise, noise_moment, second_moment
 from semidp.mechanisms.knorm.closed import PairBall, RowsBall
 from semidp.mechanisms.knorm.explicit import ExplicitBall
+from semidp.mechanisms.knorm.norm_ball import NormBall, knorm_noise, noise_moment, second_moment
 from semidp.mechanisms.knorm.table import TableBall
 from semidp.studies.naive import published_noise
 

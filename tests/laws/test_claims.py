@@ -19,11 +19,11 @@ from semidp.errors import AdjacencyUnknown, InputError
 from semidp.mechanisms.examples import two_way
 from semidp.mechanisms.gaussian import RoundedGaussianMechanism
 from semidp.noise.randomness import SeededRandomness
-from semidp.queries.base import ExplicitSpace
-from semidp.queries.tables import TableSpace
+from semidp.queries.query_space import ExplicitSpace
+from semidp.queries.table_spaces import TableSpace
 from semidp.sources.contract import Outcome
 from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.space import moment_space
+from semidp.statistics.regression.moments import moment_space
 
 
 def test_a_design_in_another_order_does_not_halve_the_noise() -> None:

@@ -11,17 +11,17 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.margins import View
 from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, exchange_bound, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange import Blocks, Record, Records
+from semidp.core.spaces.exchange_blocks import Blocks, Record, Records
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.core.tradeoff.base import Order
 from semidp.core.tradeoff.curves import gaussian
+from semidp.core.tradeoff.function import Order
 from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
-from semidp.queries.exchange import ExchangeTable
+from semidp.queries.exchange_tables import ExchangeTable
 from semidp.queries.norms import Question
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 
 PLACES = [("s", "a"), ("s", "b"), ("t", "c")]
 DEEPER = [("r", "s", "a"), ("r", "s", "b"), ("u", "v", "c"), ("u", "w", "d")]

@@ -14,7 +14,7 @@ import pytest
 from semidp.core.margins import Chain, View
 from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
@@ -24,12 +24,12 @@ from semidp.mechanisms.knorm.placed_balls import place_ball
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts
-from semidp.queries.exchange import ExchangeTable
+from semidp.queries.exchange_tables import ExchangeTable
 from semidp.queries.norms import Found, Question
 from semidp.queries.patterns import BlockTable
 from semidp.queries.probes import SelfCheckError, drawn, largest_residual
 from semidp.queries.products import product_space
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 
 Move = tuple[int, ...]
 Views = dict[View, set[Move]]

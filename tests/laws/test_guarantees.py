@@ -14,9 +14,9 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.composition import compose
 from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
+from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.piecewise_linear import piecewise
 from semidp.errors import InputError, Refused
 

@@ -19,7 +19,7 @@ from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import Refused
 from semidp.queries.bounds import certified_norms
 from semidp.queries.norms import Question
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 
 A, B, C = (0,), (1,), (2,)
 CASES = [

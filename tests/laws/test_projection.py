@@ -22,7 +22,7 @@ from semidp.queries.projection import (
     averages_commute,
     projector,
 )
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 
 FAMILIES = [
     [(0,), (1,), (2,)],

@@ -14,9 +14,9 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import InputError, Refused, SchemaError
-from semidp.queries.base import ExplicitSpace
 from semidp.queries.bounds import certified_norms, edge_cover
-from semidp.queries.tables import TableSpace, sensitivity_space
+from semidp.queries.query_space import ExplicitSpace
+from semidp.queries.table_spaces import TableSpace, sensitivity_space
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:

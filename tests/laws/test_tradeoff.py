@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from semidp.accounting import approximate_group
 from semidp.core.exact import up
-from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
+from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear, from_function, from_profile, piecewise
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian, Laplace

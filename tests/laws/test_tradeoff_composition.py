@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.composition import Composed, compose
 from semidp.core.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
+from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.losses import Losses, convolve_all
 from semidp.core.tradeoff.piecewise_linear import piecewise
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian

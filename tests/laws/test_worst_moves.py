@@ -14,7 +14,7 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.queries.moves import _Appearing
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 
 
 def check(counts: np.ndarray, a: int) -> None:

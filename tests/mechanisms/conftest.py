@@ -11,8 +11,8 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
-from semidp.queries.base import QuerySpace
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.query_space import QuerySpace
+from semidp.queries.table_spaces import sensitivity_space
 
 Setting = tuple[QuerySpace, Table]
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semidp.core.tradeoff.base import Order
 from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.function import Order
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.base import CLAIMS, KINDS
 from semidp.mechanisms.gaussian import (
     ContinuousGaussianMechanism,
     DiscreteGaussianMechanism,
@@ -22,6 +21,7 @@ from semidp.mechanisms.gaussian import (
     mu_within,
     rho_within,
 )
+from semidp.mechanisms.mechanism import CLAIMS, KINDS
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.selection import FOR_RELEASES, NAMES, available, calibrated, choose
 from semidp.noise.randomness import SeededRandomness

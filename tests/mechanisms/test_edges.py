@@ -8,8 +8,8 @@ import pytest
 from semidp.core.tables.counts import Table
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import DataError, InputError, Refused
-from semidp.mechanisms.base import NoNoise
 from semidp.mechanisms.gaussian import ContinuousGaussianMechanism, DiscreteGaussianMechanism, LatticeGaussianMechanism
+from semidp.mechanisms.mechanism import NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.selection import FOR_RELEASES, available, calibrated, choose
 from semidp.noise.randomness import SeededRandomness

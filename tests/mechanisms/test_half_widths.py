@@ -14,17 +14,17 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.branches import BranchNoise
+from semidp.mechanisms.branch_noise import BranchNoise
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
 from semidp.mechanisms.pure import LOG_CONCAVE, KNormMechanism, L2Mechanism, LaplaceMechanism
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from semidp.noise.randomness import SeededRandomness
 from semidp.noise.sums import Weighted, half_width, half_widths, normal_half_width
 from semidp.queries.branches import Cut
 from semidp.queries.products import product_space
 from semidp.queries.projection import projector
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 
 NORMAL, LAPLACE = 1.959963984540054, math.log(20) / math.sqrt(2)  # what intervals were made of before
 

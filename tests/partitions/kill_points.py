@@ -18,7 +18,7 @@ from typing import Any
 
 from semidp import Budget, Ledger, Plan, Release, TableRequest, run_partitioned
 from semidp.output.files import document_at, is_unfinished, replace_file
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 from tests.partitions.conftest import FEATURES, records
 
 EVENTS = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "open"}

@@ -22,7 +22,7 @@ from semidp.core.tables.schema import Schema
 from semidp.output import files
 from semidp.output.files import Unfinished, document_at
 from semidp.publishing.parts import by_partition, runners
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 from semidp.sources.opening import open_source
 from tests.partitions.conftest import FEATURES, records, unfinished
 

@@ -8,8 +8,8 @@ import pytest
 
 from semidp import Ball, Budget, Dataspace, Feature, Margin, Schema, Table
 from semidp.core.margins import named
-from semidp.mechanisms.branches import BranchNoise, mechanism_above
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.queries.branches import Cut, branch_space
 from semidp.queries.products import product_space

@@ -15,7 +15,7 @@ from semidp import Budget, BudgetExceeded, InputError, Ledger, Release, run_part
 from semidp.output.files import Unfinished, discard_unfinished, document_at, is_unfinished
 from semidp.publishing.parts import by_partition, runners
 from semidp.publishing.parts import tasks as part_tasks
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 from tests.partitions.conftest import plan, unfinished
 from tests.partitions.test_unfinished import WORDS, Fails, _children
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from semidp import Ball, Budget, Dataspace, Exchange, Feature, Margin, Schema, SemidpError, Table
-from semidp.mechanisms import branches
-from semidp.mechanisms import residuals as products
-from semidp.mechanisms.branches import BranchNoise, mechanism_above
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms import branch_noise as branches
+from semidp.mechanisms import residual_noise as products
+from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.queries.branches import Cut
 from semidp.queries.products import product_space

@@ -30,7 +30,7 @@ from semidp.publishing.parts.cut_fits import (
     shares,
     whole_totals,
 )
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 from semidp.queries.branches import Cut
 from semidp.sources.opening import open_source
 from semidp.statistics.tables.fitting import SettledViews, by_size, fit_product, nearest_whole, totals_of

@@ -26,13 +26,13 @@ from semidp import (
     run_partitioned,
 )
 from semidp.core.tables.schema import Schema
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import digest, document_at
 from semidp.publishing.parts import by_partition
 from semidp.publishing.parts import tasks as part_tasks
 from semidp.publishing.parts.partitions import PartitionedTables
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 from tests.partitions.conftest import FEATURES, PATHS, plan, records
 
 

@@ -15,7 +15,7 @@ from semidp.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.output.files import discard_unfinished, document_at, is_unfinished
 from semidp.publishing.parts import runners
 from semidp.publishing.parts import tasks as part_tasks
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 from tests.partitions.conftest import plan, unfinished
 
 KILLS = int(os.environ.get("SEMIDP_KILLS", "1"))

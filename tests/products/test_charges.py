@@ -13,8 +13,8 @@ from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.base import Order
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.core.tradeoff.function import Order
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.queries.products import product_space
 from semidp.statistics.registry import recorded
 

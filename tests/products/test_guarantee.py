@@ -10,14 +10,14 @@ import pytest
 from semidp.core.margins import Chain, Grid
 from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.allocation import allocate, allocate_largest
 from semidp.mechanisms.placement import Objective
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.queries.costs import BallCosts, ExchangeCosts, single_move
 from semidp.queries.products import ProductSpace, product_space
 from semidp.queries.residuals import Residuals, below, named
@@ -350,7 +350,7 @@ def test_all_pairs_of_five_features_under_two_exact_totals():
     announced = sum(float(mechanism.cell_variances(number).sum()) for number in range(10))
     assert total < announced < total * 1.0001  # rounding to whole numbers adds a twelfth over the squared scale
     one_by_one = []
-    from semidp.queries.tables import sensitivity_space
+    from semidp.queries.table_spaces import sensitivity_space
 
     for view in PAIRS:
         table = sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view))

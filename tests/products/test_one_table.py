@@ -9,12 +9,12 @@ from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, Tab
 from semidp.audit import claims_of_release
 from semidp.cli import run as semidp
 from semidp.core.spaces.adjacency import Exchange
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import choose, residual_plan
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.pipeline import calibrate, prepare
-from semidp.publishing.rechecking.recheck import disagreements
-from semidp.queries.tables import sensitivity_space
+from semidp.publishing.rechecking.release_check import disagreements
+from semidp.queries.table_spaces import sensitivity_space
 
 SIZES = {"sex": 2, "region": 3, "ill": 2}
 FEATURES = [Feature(name, [f"{name[0]}{level}" for level in range(size)]) for name, size in SIZES.items()]

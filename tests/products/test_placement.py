@@ -12,7 +12,7 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.placement import Objective, Workload, least_total
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.queries.products import product_space
 from tests.products.test_joint_costs import ball_moves
 

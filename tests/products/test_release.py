@@ -33,12 +33,12 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.fitting.problem import Infeasible
 from semidp.mechanisms.placement import Objective
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.pipeline import calibrate, prepare
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 from semidp.queries.products import product_space
-from semidp.report.page import html
+from semidp.report.report_page import html
 from semidp.statistics.tables.fitting import fit_product, totals_of
 from semidp.statistics.tables.published import FitKind
 from semidp.statistics.tables.request import all_of
@@ -265,7 +265,7 @@ def test_the_report_shows_the_tables_and_how_they_hang_together():
 
 def test_tables_one_by_one_are_compared_at_the_same_guarantee():
     """By hand: each table alone has noise Δ2² at its own budget; with the best split (Σ sqrt(trace Δ2²))²."""
-    from semidp.queries.tables import sensitivity_space
+    from semidp.queries.table_spaces import sensitivity_space
 
     mechanism = prepare(plan(), people()).mechanisms[0]
     space = mechanism.space

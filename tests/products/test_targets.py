@@ -9,7 +9,7 @@ from attrs import evolve
 
 from semidp import Budget, Feature, GroupRequest, InputError, Outcome, Plan, Refused, TableRequest, prepare, run
 from semidp.cli import run as semidp
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.publishing.release import Release
 
 FEATURES = [Feature("sex", "fm"), Feature("age", "yio"), Feature("region", "nswe")]

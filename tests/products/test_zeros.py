@@ -8,13 +8,13 @@ import pytest
 
 from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.products import product_space

@@ -15,7 +15,7 @@ from typing import Any
 
 from semidp import Release
 from semidp.errors import SemidpError
-from semidp.publishing.rechecking.recheck import recheck
+from semidp.publishing.rechecking.release_check import recheck
 
 Path_ = tuple[str | int, ...]
 

@@ -10,7 +10,7 @@ import pytest
 
 from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, run
 from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 from semidp.statistics.tables import published
 
 HEADER = ["sex", "region", "count", "estimate", "standard_error", "estimate_low", "estimate_high"]

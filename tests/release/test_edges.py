@@ -23,7 +23,7 @@ from semidp import (
     run,
 )
 from semidp.noise.randomness import SeededRandomness
-from semidp.report.page import html
+from semidp.report.report_page import html
 from semidp.report.sentences import summary
 from tests.release.conftest import Example, assert_same_margins, strict_json, totals, whole_counts
 

@@ -9,7 +9,7 @@ from semidp.cli import run as semidp
 from semidp.mechanisms.examples import two_way
 from semidp.mechanisms.selection import FOR_RELEASES, available, choose, with_exact_claim
 from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 
 PEOPLE = {"sex": [*"ffmmfmfmfm"], "region": [*"nsnsnsnwwn"]}
 BUDGETS = [Budget.pure(1), Budget.approximate(1, "1e-6"), Budget.zcdp("1/2"), Budget.gdp(1)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from semidp import Budget, Margin, Plan, Refused, Release, TableRequest, run
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import NAMES as MECHANISMS
 from semidp.noise.randomness import SeededRandomness
 from tests.release.conftest import Example, assert_same_margins, cells_of, read_table, strict_json, totals

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semidp import Budget, Dataspace, Feature, Margin, Plan, Schema, StructuralZero, Table, TableRequest, prepare, run
-from semidp.mechanisms.base import NoNoise
+from semidp.mechanisms.mechanism import NoNoise
 from semidp.publishing.pipeline import calibrate
 from semidp.report.outlook import comparison, forecast
 from semidp.statistics.outcomes.request import outcome_from

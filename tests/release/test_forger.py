@@ -26,7 +26,7 @@ from semidp import (
 )
 from semidp.cli import run as command
 from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.recheck import recheck
+from semidp.publishing.rechecking.release_check import recheck
 from semidp.statistics.outcomes.intervals import Confidence
 from tests.release.forger import Forger
 
@@ -174,7 +174,7 @@ def test_what_an_earlier_version_computed_otherwise_is_believed_and_listed(tmp_p
 def test_large_tables_are_fitted_again_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forger = made("laplace", tmp_path / "release").without_report()
     assert "table.csv count" not in fields_on_trust(forger.folder)
-    monkeypatch.setattr("semidp.publishing.rechecking.recheck.MOST_CELLS", 5)
+    monkeypatch.setattr("semidp.publishing.rechecking.release_check.MOST_CELLS", 5)
     assert {"table.csv count", "tables.fit.optimal"} <= fields_on_trust(forger.folder)
     assert "table.csv count" not in fields_on_trust(forger.folder, deep=True)
     document = forger.document()

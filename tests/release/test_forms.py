@@ -17,7 +17,7 @@ from semidp.output import cells
 from semidp.output.cells import METADATA, Columns, Form
 from semidp.output.columns import Labels
 from semidp.publishing import release as release_module
-from semidp.publishing.rechecking.recheck import disagreements
+from semidp.publishing.rechecking.release_check import disagreements
 
 ODD = ("plain", "a,b", 'say "x"', "two\nlines", "", " space ", "=1+1", "ü", "'")
 NESTED = Feature.nested(["state", "county"], [("a", "x, y"), ("a", "y"), ('b"', "z")])

@@ -19,7 +19,7 @@ from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, SchemaError, SemidpError
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.grids import FOLDED_CELLS, branches
-from semidp.report.page import html
+from semidp.report.report_page import html
 from semidp.statistics.sums.request import GroupRequest
 
 TREE = {"AL": {"001": ["a", "b"], "003": ["c"]}, "WA": {"05": ["d", "e", "f"]}, "DC": {"9": ["g"]}}

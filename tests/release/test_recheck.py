@@ -32,7 +32,7 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.recheck import disagreements, recheck
+from semidp.publishing.rechecking.release_check import disagreements, recheck
 from semidp.publishing.survey import formulas
 from semidp.statistics.outcomes.intervals import Confidence
 

@@ -15,7 +15,7 @@ from semidp import Budget, Feature, Outcome, Plan, Release, TableRequest, Tables
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.grids import CellGrid, faint_cells, grid
 from semidp.output.plots.figures import estimates_plot
-from semidp.report.page import html
+from semidp.report.report_page import html
 from semidp.report.sentences import strength
 from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest

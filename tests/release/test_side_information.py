@@ -15,10 +15,10 @@ from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_a
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.spaces.listing import datasets
 from semidp.core.spaces.unknown_totals import widest_space
-from semidp.core.tradeoff.base import Order
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.function import Order
 from semidp.errors import DataError, InputError, Refused
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 from semidp.report.sentences import change
 from semidp.sources.contract import Outcome
 

@@ -10,7 +10,7 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.errors import AdjacencyUnknown, Refused
 from semidp.publishing.survey import announced, any_totals, survey
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 
 SCHEMA = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
 MARGINS = [[], ["sex"], ["region"], ["sex", "region"]]

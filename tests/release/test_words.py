@@ -28,9 +28,9 @@ from semidp import (
     sensitivity_space,
 )
 from semidp.core.exact import exact, rounded_up
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.composition import compose
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.mechanisms.accuracy import cell_errors
 from semidp.mechanisms.selection import available, residual_plan
 from semidp.output.texts import name_of

@@ -12,7 +12,7 @@ import pytest
 
 from semidp import Budget, Feature, Margin, Plan, Release, TableRequest, run
 from semidp.noise.randomness import SeededRandomness
-from semidp.report.page import html, search_script
+from semidp.report.report_page import html, search_script
 from semidp.sources.contract import Outcome
 from semidp.statistics.sums.request import GroupRequest, Statistic
 from tests.services.conftest import Watched

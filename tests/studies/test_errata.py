@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import binom
 
 import semidp
-from semidp.studies.base import both_margins, simulated_table
-from semidp.studies.gaussian import MU, NAIVE, SEMI, expected_loss, mean_chi, mechanisms
-from semidp.studies.sensitivity_space import space
+from semidp.studies.gaussian_study import MU, NAIVE, SEMI, expected_loss, mean_chi, mechanisms
+from semidp.studies.sensitivity_space_study import space
+from semidp.studies.study import both_margins, simulated_table
 
 ROOT = Path(__file__).parents[2]
 ERRATA = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")

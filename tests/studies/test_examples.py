@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from semidp import Dataspace, Feature, Margin, Schema, StructuralZero, Table, semi_adjacency
-from semidp.studies import adjacency as examples
-from semidp.studies import census
-from semidp.studies import composition as orders
-from semidp.studies import sensitivity_space as moves
-from semidp.studies import subspace_dp as subspace
-from semidp.studies.base import Settings, Tidy
-from semidp.studies.registry import STUDIES, study
+from semidp.studies import adjacency_study as examples
+from semidp.studies import census_study as census
+from semidp.studies import composition_study as orders
+from semidp.studies import sensitivity_space_study as moves
+from semidp.studies import subspace_dp_study as subspace
+from semidp.studies.catalogue import STUDIES, study
+from semidp.studies.study import Settings, Tidy
 
 QUICK = [name for name in STUDIES if name not in {"gaussian", "knorm"}]
 

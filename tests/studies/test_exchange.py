@@ -7,7 +7,8 @@ import pytest
 
 from semidp import Dataspace, Exchange, Feature, Margin, Schema, Table, sensitivity_space
 from semidp.accounting import zcdp_epsilon_paper
-from semidp.studies import census, exchange
+from semidp.studies import census_study as census
+from semidp.studies import exchange_study as exchange
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chi
 
-from semidp.studies.base import MODELS, Settings, Tidy, simulated_table
-from semidp.studies.gaussian import MU, NAIVE, SEMI, SIZES, compute, expected_loss, mean_chi, mechanisms
+from semidp.studies.gaussian_study import MU, NAIVE, SEMI, SIZES, compute, expected_loss, mean_chi, mechanisms
+from semidp.studies.study import MODELS, Settings, Tidy, simulated_table
 
 FAR = 5.5
 RUNS = 200

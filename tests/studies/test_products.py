@@ -3,7 +3,7 @@
 import pytest
 
 from semidp.output.plots.style import png
-from semidp.studies import products
+from semidp.studies import products_study as products
 
 
 def test_the_numbers_and_which_gain_is_the_same_promise() -> None:

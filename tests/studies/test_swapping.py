@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from semidp.output.plots.style import png
-from semidp.studies import swapping
+from semidp.studies import swapping_study as swapping
 
 
 @pytest.fixture(scope="module")

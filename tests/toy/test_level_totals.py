@@ -30,7 +30,7 @@ from semidp.core.tradeoff.curves import gaussian
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.recheck import recheck
+from semidp.publishing.rechecking.release_check import recheck
 from semidp.statistics import registry
 from semidp.statistics.registry import recorded
 from tests.toy.level_totals.kind import KIND

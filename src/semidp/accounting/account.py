@@ -14,10 +14,10 @@ from semidp.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.composition import Composed, Grouped, compose
 from semidp.core.tradeoff.curves import tradeoff_from_json
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.errors import AdjacencyUnknown, BudgetExceeded, Refused
 from semidp.statistics.registry import recorded

@@ -22,8 +22,8 @@ from semidp.core.exact import exact
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets
-from semidp.core.tradeoff.base import ROUNDOFF, Floats, Tradeoff, group_size
 from semidp.core.tradeoff.composition import compose, losses_of, reach_of
+from semidp.core.tradeoff.function import ROUNDOFF, Floats, Tradeoff, group_size
 from semidp.core.tradeoff.losses import Losses, convolve_all
 from semidp.core.tradeoff.piecewise_linear import from_profile
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian, Laplace

@@ -7,12 +7,12 @@ or a release promises; `foreign` audits samples, functions and odds-ratio tests.
 """
 
 from semidp.audit.attack import Audit, Draws, affordable_samples, audit_mechanism, one_by_one, with_less_noise
+from semidp.audit.attacked_pairs import pair_for, worst_pair
 from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.audit.energy import Energy, noise_energy
 from semidp.audit.evidence import Bound, Point
 from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
 from semidp.audit.given import given_pairs
-from semidp.audit.pairs import pair_for, worst_pair
 from semidp.queries.worst_pairs import Pair
 
 __all__ = [

@@ -19,9 +19,9 @@ from semidp.audit.evidence import Bound, Point, allowed_power, at_least, at_most
 from semidp.audit.scores import Batch, Floats, Score, distance_scores, lessons, residue_scores, signed_scores
 from semidp.core.notebook import facts
 from semidp.core.progress import Progress, silent
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.output.plots.figures import audit_plot
 from semidp.queries.worst_pairs import Pair
@@ -98,7 +98,7 @@ class Audit:
 
     Examples
     --------
-    >>> from semidp.audit.pairs import worst_pair
+    >>> from semidp.audit.attacked_pairs import worst_pair
     >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.noise.randomness import SeededRandomness

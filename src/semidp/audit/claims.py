@@ -5,9 +5,9 @@ Everything here is a function of public values: the plan, the published totals, 
 
 from dataclasses import dataclass, replace
 
-from semidp.core.tradeoff.base import Order, Tradeoff
+from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.errors import SemidpError
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import AUTO
 from semidp.publishing.pipeline import Prepared
 from semidp.publishing.release import Release

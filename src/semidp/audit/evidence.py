@@ -12,7 +12,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.exact import down, up
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError

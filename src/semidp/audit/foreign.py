@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.audit.attack import ERROR, Audit, Draws, Outputs, audit_mechanism, trained_on
 from semidp.core.progress import Progress, silent
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
 from semidp.queries.worst_pairs import Pair
@@ -105,7 +105,7 @@ def audit_function(
 def draws_of_test(result: Attackable) -> tuple[Draws, Pair]:
     """Return how U of an odds-ratio test is drawn, and two values of x11 that adjacent datasets can have.
 
-    >>> from semidp.statistics.odds_ratio.measured import odds_ratio_test
+    >>> from semidp.statistics.odds_ratio.measured_ratio import odds_ratio_test
     >>> from semidp.noise.randomness import SeededRandomness
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema

@@ -16,7 +16,7 @@ import numpy as np
 from semidp.audit.claims import Claim
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency, Exchange
-from semidp.core.spaces.exchange import Blocks, servings
+from semidp.core.spaces.exchange_blocks import Blocks, servings
 from semidp.errors import DataError, InputError, Refused
 from semidp.publishing.plan import Plan
 from semidp.queries.worst_pairs import Pair

@@ -13,7 +13,7 @@ from attrs import define, field
 from numpy.typing import NDArray
 
 from semidp.core.exact import down
-from semidp.core.tradeoff.base import Floats, Tradeoff
+from semidp.core.tradeoff.function import Floats, Tradeoff
 from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear, lower_hull
 from semidp.errors import InputError
 

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from semidp.bridges.privacy_functions import NO_PRIVACY, Assessment, LossMeasure, Metric, assess, stated_margins
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.dataspace import Dataspace, DescribedDatasets, Margin
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.piecewise_linear import from_profile
 from semidp.errors import InputError, MissingExtra, Refused
 from semidp.publishing.plan import Plan

@@ -20,8 +20,8 @@ from semidp.core.spaces.dataspace import Datasets, Dataspace, DescribedDatasets,
 from semidp.core.spaces.witness import Witness
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.errors import AdjacencyUnknown, InputError
 from semidp.output.texts import name_of

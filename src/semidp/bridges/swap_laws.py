@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.bridges.distinguishing import counted
 from semidp.core.exact import Number, exact
-from semidp.core.tradeoff.base import ROUNDOFF, Floats
+from semidp.core.tradeoff.function import ROUNDOFF, Floats
 from semidp.errors import InputError
 
 RECORDS = 3

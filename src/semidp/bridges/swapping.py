@@ -17,7 +17,7 @@ from attrs import frozen
 from semidp.bridges.distinguishing import Corner, Frontier, advantage, corners_between, curve_through
 from semidp.bridges.swap_laws import RECORDS, CellLaw, Grid, Stratum, Swap, swapped_law, tables_of
 from semidp.core.progress import Progress, silent
-from semidp.core.tradeoff.base import Floats
+from semidp.core.tradeoff.function import Floats
 from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear
 from semidp.errors import InputError
 

@@ -23,7 +23,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.exact import number
 from semidp.core.progress import Progress, silent
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError, Occupied, SemidpError
 from semidp.publishing.pipeline import CHARGE_STANDS, charge_told
 

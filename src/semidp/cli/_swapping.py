@@ -21,8 +21,8 @@ from semidp.core.exact import plain
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.curves import gaussian
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.piecewise_linear import from_profile
 from semidp.errors import InputError, Refused
 from semidp.publishing.plan import Plan

@@ -19,11 +19,11 @@ from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.accuracy import cell_errors
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import available, option_name, residual_plan
 from semidp.output.texts import errors_text
 from semidp.queries.bounds import Norms
-from semidp.queries.tables import TableSpace, sensitivity_space
+from semidp.queries.table_spaces import TableSpace, sensitivity_space
 
 REFERENCE: tuple[Budget, ...] = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))
 """The budgets for which the noise is shown when none is given."""

@@ -26,11 +26,11 @@ from semidp.audit.attack import (
     audit_mechanism,
     with_less_noise,
 )
+from semidp.audit.attacked_pairs import pair_for
 from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.audit.energy import MOST_DRAWS, Energy, noise_energy
 from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
 from semidp.audit.given import given_pairs
-from semidp.audit.pairs import pair_for
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, kind_and_a, naming_options, print_json, print_rows, progress_bar
@@ -40,7 +40,7 @@ from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.errors import InputError, Occupied
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.noise.randomness import Randomness
 from semidp.output.columns import read_numbers
 from semidp.output.files import recover, replace_file

@@ -20,7 +20,7 @@ from semidp.core.exact import exact
 from semidp.core.guarantee import Guarantee
 from semidp.errors import InputError
 from semidp.output.files import new_folder
-from semidp.studies.base import Tidy
+from semidp.studies.study import Tidy
 
 if TYPE_CHECKING:
     from semidp.census import CensusEstimates
@@ -44,7 +44,7 @@ def census(
         if out is not None or force or printing.json or printing.quiet:
             raise InputError(f"options follow the word {context.invoked_subcommand}, which has options of its own")
         return
-    from semidp.studies import census as study
+    from semidp.studies import census_study as study
 
     table = study.compute()
     effective = study.guarantee()
@@ -99,7 +99,7 @@ def _moves(rows: list[dict[str, Any]]) -> Any:
 
 def _queries() -> Any:
     """What one exchange costs in each level, and why."""
-    from semidp.studies import census as study
+    from semidp.studies import census_study as study
 
     found = grid(("level", "query"), ("announced", "times", "rho"), ["because"])
     for row in study.costs_by_level().records():
@@ -111,7 +111,7 @@ def _queries() -> Any:
 def _print(table: Tidy, effective: Guarantee) -> None:
     from rich.console import Console
 
-    from semidp.studies import census as study
+    from semidp.studies import census_study as study
 
     shares = grid(("tables", "setting", "level"), ("k", "rho", *EPSILONS))
     before: tuple[Any, ...] = ()

@@ -31,8 +31,8 @@ from semidp.core.spaces.adjacency import (
 )
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
+from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import AdjacencyUnknown, InputError, Refused

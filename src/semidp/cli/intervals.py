@@ -10,7 +10,7 @@ from semidp.cli._output import echo, grid, harmless, print_json, print_rows
 from semidp.core.exact import exact, plain
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.rechecking.recheck import load_consistent
+from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.answers import IntervalEstimate, TableIntervals
 from semidp.questions.areas import area_intervals, read_area_rows
 from semidp.questions.markov import posterior

@@ -12,8 +12,8 @@ from semidp.cli._command import argument, command, flag
 from semidp.cli._output import in_place, kind_and_a, print_json, print_rows
 from semidp.cli.release import DISAGREES
 from semidp.core.exact import plain, rounded_up
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError
 from semidp.output.texts import name_of
 from semidp.publishing.plan import Plan

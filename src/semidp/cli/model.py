@@ -6,7 +6,7 @@ from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, print_json, print_rows
 from semidp.core.exact import exact, plain
-from semidp.publishing.rechecking.recheck import load_consistent
+from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.models import TableModel, TermTest
 from semidp.questions.models import model as fitted_model
 

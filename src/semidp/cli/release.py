@@ -28,7 +28,7 @@ from semidp.cli._output import (
 from semidp.core.exact import plain
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import NAMES, with_exact_claim
 from semidp.output.cells import Form, form_named
 from semidp.output.files import check_place, discard_unfinished, document_at, is_unfinished, new_folder
@@ -36,7 +36,7 @@ from semidp.publishing.needs import Needs, declared_needs, memory_from, needs_of
 from semidp.publishing.parts.by_partition import Whole, prepare_parts, run_partitioned
 from semidp.publishing.pipeline import Prepared, prepare, run
 from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.recheck import Recheck, load_consistent, recheck
+from semidp.publishing.rechecking.release_check import Recheck, load_consistent, recheck
 from semidp.publishing.release import REPORT, Release, release_files
 from semidp.publishing.signing import Signer
 from semidp.publishing.signing import verify as verify_signature

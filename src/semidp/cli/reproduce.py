@@ -9,8 +9,8 @@ from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, in_place, naming_options, print_json, progress_bar
 from semidp.output.files import document_at, new_folder
 from semidp.output.plots.style import png
-from semidp.studies.base import Settings, Tidy
-from semidp.studies.registry import STUDIES, Study, study
+from semidp.studies.catalogue import STUDIES, Study, study
+from semidp.studies.study import Settings, Tidy
 
 MANIFEST = "studies.json"
 """The list of the files that a command wrote to a folder; only such a folder may be replaced."""

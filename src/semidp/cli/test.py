@@ -20,11 +20,11 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import replace_file
 from semidp.output.plots.style import png
 from semidp.publishing.pipeline import run
-from semidp.publishing.rechecking.recheck import load_consistent
+from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.association import Association
 from semidp.questions.independence import Independence
-from semidp.questions.pairs import every_pair as every_pair_of
-from semidp.statistics.odds_ratio.measured import OddsRatioResult
+from semidp.questions.paired_tests import every_pair as every_pair_of
+from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, check_level
 from semidp.statistics.odds_ratio.words import test_rows

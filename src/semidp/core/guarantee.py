@@ -17,8 +17,8 @@ from semidp.core.documents import from_json
 from semidp.core.notebook import facts, shortened_text
 from semidp.core.spaces.adjacency import Adjacency, Ball
 from semidp.core.spaces.dataspace import Datasets, Dataspace
-from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.curves import tradeoff_from_json
+from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
 from semidp.output.files import read_plain, replace_file

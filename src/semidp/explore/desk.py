@@ -20,7 +20,7 @@ from semidp.publishing.pipeline import Prepared, calibrate
 from semidp.publishing.plan import Plan, Reading
 from semidp.publishing.release import Release
 from semidp.publishing.survey import any_totals
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.report.outlook import Outlook, forecast
 from semidp.statistics.protocol import BUDGET_KEYS, Request
 

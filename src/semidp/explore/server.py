@@ -17,7 +17,7 @@ def serve(desk: Desk, port: int, *, browser: bool, announce: Callable[[str], Non
     """Serve the page until an interrupt; `announce` is given its address once it can be opened."""
     import uvicorn
 
-    from semidp.explore.page import application
+    from semidp.explore.explorer_page import application
 
     token = secrets.token_urlsafe(24)
     with _listening(port) as listener:

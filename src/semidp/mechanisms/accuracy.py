@@ -5,8 +5,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.mechanisms.base import Mechanism
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 
 INTERVALS_BELOW = 10**6
 """Tables of so many cells and more are written without the ends of intervals."""

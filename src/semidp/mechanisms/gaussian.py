@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import Refused
-from semidp.mechanisms.base import (
+from semidp.mechanisms.mechanism import (
     CellByCell,
     ClaimKind,
     Mechanism,
@@ -31,7 +31,7 @@ from semidp.mechanisms.base import (
 from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian
 from semidp.noise.lattice import SMALLEST_SIGMA2, LatticeGaussian, OneSidedLatticeGaussian
 from semidp.noise.randomness import Randomness, generator
-from semidp.queries.base import MatrixForm, QuerySpace
+from semidp.queries.query_space import MatrixForm, QuerySpace
 
 
 @dataclass(frozen=True, eq=False)

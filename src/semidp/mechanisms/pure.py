@@ -19,11 +19,14 @@ from semidp.core.exact import sqrt_up, up
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress, silent
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import Refused
-from semidp.mechanisms.base import (
+from semidp.mechanisms.knorm.norm_ball import knorm_noise, noise_moment
+from semidp.mechanisms.knorm.placed_balls import PlacedBall, PlacedRows, place_ball
+from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, TableBall
+from semidp.mechanisms.mechanism import (
     CellByCell,
     ClaimKind,
     Mechanism,
@@ -34,12 +37,9 @@ from semidp.mechanisms.base import (
     root_up,
     simulated_half_widths,
 )
-from semidp.mechanisms.knorm.base import knorm_noise, noise_moment
-from semidp.mechanisms.knorm.placed_balls import PlacedBall, PlacedRows, place_ball
-from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, TableBall
 from semidp.noise.distributions import DiscreteLaplace
 from semidp.noise.randomness import Randomness, generator, uniforms
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 
 LOG_CONCAVE = 2.17
 """Standard deviations that hold 95% of any symmetric log-concave law: most for an exponential, cut at 4.5 means."""

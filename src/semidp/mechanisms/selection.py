@@ -8,17 +8,17 @@ other exact statistics. How a mechanism works lives in the other modules of this
 from semidp.core.spaces.adjacency import Exchange
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.base import Mechanism, NoNoise
 from semidp.mechanisms.gaussian import (
     DiscreteGaussianMechanism,
     LatticeGaussianMechanism,
     RoundedGaussianMechanism,
 )
+from semidp.mechanisms.mechanism import Mechanism, NoNoise
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
-from semidp.mechanisms.residuals import ResidualMechanism
-from semidp.queries.base import QuerySpace
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.queries.products import product_space
-from semidp.queries.tables import TableSpace
+from semidp.queries.query_space import QuerySpace
+from semidp.queries.table_spaces import TableSpace
 
 FOR_RELEASES: tuple[type[Mechanism], ...] = (
     RoundedGaussianMechanism,

@@ -11,8 +11,8 @@ import scipy
 
 from semidp.core.ball_arithmetic import ball, precision
 from semidp.core.exact import bisection, whole_bisection
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear, lower_hull
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import Gaussian

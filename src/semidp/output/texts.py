@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from semidp.core.exact import rounded_up, sqrt_up
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 
 CLAIM_TEXTS = {
     "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",

@@ -18,9 +18,9 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.output.cells import Form
@@ -31,7 +31,7 @@ from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release, versions
 from semidp.publishing.side_information import announced, other_guarantee
 from semidp.publishing.survey import survey
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.protocol import Published, Request, advertised, budget_of
 

@@ -29,10 +29,10 @@ from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.curves import tradeoff_from_json
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import AdjacencyUnknown, InputError, Refused, SemidpError, did_you_mean
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.output.cells import METADATA, Form, Framed, StoredFiles, csvw, form_named
 from semidp.output.files import digest, discard_unfinished, document_at, new_folder, read_plain, recover
@@ -791,7 +791,7 @@ def release_title(release: Release) -> str:
 
 def _report() -> Any:
     # A room above, allowed by name in tests/test_layers.py: a release draws its own report.
-    from semidp.report.page import html
+    from semidp.report.report_page import html
     from semidp.report.sentences import summary
 
     return SimpleNamespace(html=html, summary=summary)

@@ -11,13 +11,13 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin, normalised
-from semidp.core.spaces.outcomes import outcome_adjacency
+from semidp.core.spaces.outcome_adjacency import outcome_adjacency
 from semidp.core.spaces.unknown_totals import widest_space
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused
-from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.gaussian import LatticeGaussianMechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.pure import L2Mechanism
 from semidp.publishing.plan import Reading, adjacency_from
 from semidp.publishing.survey import exchange_of

@@ -15,7 +15,7 @@ from semidp.core.spaces.adjacency import (
     semi_adjacency_bound,
 )
 from semidp.core.spaces.dataspace import Dataspace, normalised
-from semidp.core.spaces.outcomes import outcome_exchange
+from semidp.core.spaces.outcome_adjacency import outcome_exchange
 from semidp.core.spaces.unknown_totals import even_space
 from semidp.core.tables.counts import no_column, refuse_cells
 from semidp.core.tables.features import Feature, Nest

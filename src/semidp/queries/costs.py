@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from semidp.core.exact import up
 from semidp.core.margins import Floats, View, join, maximal, meet, named, variables
-from semidp.core.spaces.exchange import servings
+from semidp.core.spaces.exchange_blocks import servings
 from semidp.errors import Refused
 from semidp.queries.agreement import BallMove, ExchangeMove, Tree
 from semidp.queries.bounds import certified_norms

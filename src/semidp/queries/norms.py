@@ -26,7 +26,7 @@ from semidp.core.margins import (
     within,
 )
 from semidp.core.spaces.dataspace import Dataspace
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.structure import Structure
 from semidp.errors import Refused
 from semidp.queries.bounds import Norms, certified_norms

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import LARGEST_MASK, Counts, Mask, Shape, Totals, View, meet, named
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.structure import Structure
 from semidp.queries.bounds import Norms
 

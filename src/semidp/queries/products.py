@@ -18,18 +18,18 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.core.margins import LARGEST_MASK, Counts, Floats, View, join, named, within
 from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Datasets, Dataspace
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.structure import Structure
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, Refused
-from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.moves import Listing
 from semidp.queries.probes import SelfCheckError, largest_residual
+from semidp.queries.query_space import QuerySpace
 from semidp.queries.residuals import Residuals, below, kept_nodes, trimmed
-from semidp.queries.tables import domain_of, sensitivity_space
+from semidp.queries.table_spaces import domain_of, sensitivity_space
 from semidp.queries.worst_pairs import Pair
 
 _LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed

@@ -1,7 +1,7 @@
 """The orthogonal projection onto tables with zero published margins, and the part of a table that they fix.
 
 No matrix of cells by cells is ever formed: averages over margins where these commute, least squares on the margin
-operator elsewhere. What is published, and how far two tables may be apart, is in `tables` and `norms`.
+operator elsewhere. What is published, and how far two tables may be apart, is in `table_spaces` and `norms`.
 """
 
 import itertools

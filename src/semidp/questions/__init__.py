@@ -11,7 +11,7 @@ from semidp.questions.combination import Combination, combine
 from semidp.questions.independence import Independence, independence_test, random_tables, simulated_bound
 from semidp.questions.markov import Mixing, Posterior, posterior
 from semidp.questions.models import Formula, TableModel, TermTest, logistic_fit, loglinear_fit, model
-from semidp.questions.pairs import PairTests, adjusted_p_values, every_pair
+from semidp.questions.paired_tests import PairTests, adjusted_p_values, every_pair
 from semidp.questions.ratios import NoisyRates, RateMeasure, sampled_comparison
 
 __all__ = [

@@ -25,8 +25,8 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.fitting.tables import fit_table
-from semidp.mechanisms.base import CellByCell, NoNoise
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.mechanism import CellByCell, NoNoise
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.files import new_folder, replace_file
 from semidp.publishing.release import Release
 from semidp.statistics.tables.published import CellTable, Fitted, PublishedTable

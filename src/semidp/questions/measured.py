@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.base import Mechanism, NoNoise
+from semidp.mechanisms.mechanism import Mechanism, NoNoise
 from semidp.mechanisms.pure import KNormMechanism
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.questions.answers import (
     Covers,

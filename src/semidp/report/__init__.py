@@ -5,7 +5,7 @@ in its folder of `statistics`; here is what is said of the release as a whole.
 """
 
 from semidp.report.outlook import comparison, forecast
-from semidp.report.page import html
+from semidp.report.report_page import html
 from semidp.report.sentences import strength, summary, weakness
 
 __all__ = ["comparison", "forecast", "html", "strength", "summary", "weakness"]

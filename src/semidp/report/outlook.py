@@ -12,7 +12,7 @@ from typing import Any
 
 from semidp.core.exact import plain, rounded_up
 from semidp.core.guarantee import detection
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.output.texts import name_of
 from semidp.publishing.pipeline import Prepared
 from semidp.report.sentences import implied, together_text

@@ -10,8 +10,8 @@ from semidp.core.exact import plain, rounded_up
 from semidp.core.guarantee import Guarantee, detection
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Datasets, Dataspace
-from semidp.core.tradeoff.base import Order, Tradeoff
 from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.output.cells import METADATA
 from semidp.output.texts import name_of

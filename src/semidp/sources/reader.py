@@ -15,7 +15,7 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import Source
-from semidp.sources.outcomes import check_binary, read_histogram
+from semidp.sources.outcome_readers import check_binary, read_histogram
 
 _JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
 

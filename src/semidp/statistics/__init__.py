@@ -4,9 +4,9 @@
 that a user holds are named here.
 """
 
-from semidp.core.spaces.outcomes import outcome_adjacency
+from semidp.core.spaces.outcome_adjacency import outcome_adjacency
 from semidp.statistics.odds_ratio.hypergeometric import Strata
-from semidp.statistics.odds_ratio.measured import planned_test
+from semidp.statistics.odds_ratio.measured_ratio import planned_test
 from semidp.statistics.odds_ratio.power_analysis import PowerCurves
 from semidp.statistics.odds_ratio.published import PublishedOddsRatio
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
@@ -16,12 +16,12 @@ from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.intervals import LEVEL, About, Confidence, Intervals
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.outcomes.spread import Spread, SquareSums
-from semidp.statistics.quantiles.estimates import MEDIAN, GroupQuantiles
+from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles
 from semidp.statistics.regression.designs import Coding, Column, Design
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit
+from semidp.statistics.regression.moments import MomentSpace, moment_space
 from semidp.statistics.regression.routes import route_values
-from semidp.statistics.regression.space import MomentSpace, moment_space
 
 __all__ = [
     "LEVEL",

@@ -21,20 +21,20 @@ from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import RECORD, Datasets, Margin
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, tradeoff_from_json
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError
-from semidp.mechanisms.base import CLAIMS, Measurement, Mechanism, NoNoise
+from semidp.mechanisms.mechanism import CLAIMS, Measurement, Mechanism, NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, FOR_RELEASES, NAMES, mechanism_for
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Columns, Form, Framed, StoredFiles
 from semidp.output.sections import Details, Section
 from semidp.output.texts import CLAIM_TEXTS, scale_text
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair
 from semidp.sources.reader import Reader
 from semidp.statistics.findings import CLOSE, Findings, Trust, close, different_columns

@@ -15,8 +15,8 @@ from typing import Any
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets
 from semidp.errors import InputError, Refused, SemidpError
-from semidp.mechanisms.base import Mechanism
-from semidp.queries.base import QuerySpace
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.queries.query_space import QuerySpace
 from semidp.statistics.protocol import Attackable, Kind, Request, ResultReader
 
 _registered: list[Kind] = []

@@ -14,14 +14,14 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.exact import down, sqrt_down
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, gaussian
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError
-from semidp.mechanisms.base import ClaimKind, Mechanism, cell_weights, check_request, epsilon_of, root_up
-from semidp.mechanisms.knorm.base import NormBall
+from semidp.mechanisms.knorm.norm_ball import NormBall
+from semidp.mechanisms.mechanism import ClaimKind, Mechanism, cell_weights, check_request, epsilon_of, root_up
 from semidp.noise.randomness import Randomness, generator
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 
 Floats = NDArray[np.float64]
 

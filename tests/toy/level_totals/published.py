@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from semidp.core.scope import Scope
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.statistics.protocol import Published, measured_by, read_back
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.sources.reader import Reader
 from semidp.statistics.protocol import OwnBudget, checked_budget, file_name, mechanism_name
 from tests.toy.level_totals.published import LevelTotal, published_total

@@ -18,7 +18,7 @@ from semidp.core.notebook import facts
 from semidp.core.spaces.adjacency_words import AdjacencyWords, BallWords, ExchangeWords
 from semidp.core.spaces.cover import worst_cover
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.graver import MOST_CELLS, graver_basis
 from semidp.core.spaces.listing import cells, datasets, fiber
 from semidp.core.spaces.structure import Slices, Structure

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from attrs import frozen
 
 from semidp.core.exact import Number, number, plain, positive, sqrt_down, sqrt_up
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError

@@ -17,7 +17,7 @@ import numpy as np
 
 from semidp.core.ball_arithmetic import above, ball, least, sharp
 from semidp.core.exact import Number, down, up
-from semidp.core.tradeoff.base import ROUNDOFF, Floats, Tradeoff, group_size, grown, proportion, read_up
+from semidp.core.tradeoff.function import ROUNDOFF, Floats, Tradeoff, group_size, grown, proportion, read_up
 from semidp.core.tradeoff.losses import Losses, convolve_all
 from semidp.core.tradeoff.polygons import Approximate, Cornered, Polygon, geometric
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from semidp.core.tradeoff.base import ROUNDOFF, Floats
+from semidp.core.tradeoff.function import ROUNDOFF, Floats
 
 _TAIL = 1e-18  # mass moved to an infinite loss at the end of each distribution
 _DIRECT = 1 << 21  # products up to which a plain convolution is as fast as a Fourier transform

@@ -17,7 +17,7 @@ import numpy as np
 
 from semidp.core.ball_arithmetic import RealBall, above, ball, below, precision
 from semidp.core.exact import Number, plain, up
-from semidp.core.tradeoff.base import (
+from semidp.core.tradeoff.function import (
     ROUNDOFF,
     Floats,
     Tradeoff,

@@ -15,7 +15,7 @@ import scipy
 
 from semidp.core.ball_arithmetic import RealBall, above, ball, sharp
 from semidp.core.exact import Number, bisection, down, plain, sqrt_up, up
-from semidp.core.tradeoff.base import (
+from semidp.core.tradeoff.function import (
     LARGEST,
     ROUNDOFF,
     SMALLEST,

@@ -1,13 +1,13 @@
 """The K-norm of hull(S_a), its certified unit ball, and uniform points of it.
 
-A ball is a value with a norm and a sampler (`base`): `closed` (one published side, or two levels), `table` (both
+A ball is a value with a norm and a sampler (`norm_ball`): `closed` (one published side, or two levels), `table` (both
 sides), `explicit` (any list of vectors); `placed_balls` finds the ball of a sensitivity space. Budgets live in
 `mechanisms`.
 """
 
-from semidp.mechanisms.knorm.base import NormBall, knorm_noise, noise_moment, second_moment
 from semidp.mechanisms.knorm.closed import PairBall, RowsBall
 from semidp.mechanisms.knorm.explicit import ExplicitBall
+from semidp.mechanisms.knorm.norm_ball import NormBall, knorm_noise, noise_moment, second_moment
 from semidp.mechanisms.knorm.placed_balls import PlacedBall, place_ball
 from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
 

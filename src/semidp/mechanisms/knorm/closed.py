@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from semidp.core.progress import Progress, silent
 from semidp.errors import InputError
-from semidp.mechanisms.knorm.base import Floats, pilot
+from semidp.mechanisms.knorm.norm_ball import Floats, pilot
 
 Integers = NDArray[np.int64]
 _CHUNK = 1 << 17  # numbers drawn at a time

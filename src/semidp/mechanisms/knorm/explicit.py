@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from semidp.core.progress import Progress, silent
 from semidp.errors import InputError
-from semidp.mechanisms.knorm.base import Floats, pilot
 from semidp.mechanisms.knorm.linear_programs import LinearProgram, Rationals, inside
+from semidp.mechanisms.knorm.norm_ball import Floats, pilot
 from semidp.mechanisms.knorm.polar import MARGIN
 
 _BLOCK = 64  # proposals between two looks at the polar points found so far

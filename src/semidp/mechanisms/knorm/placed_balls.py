@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from semidp.core.spaces.adjacency import Exchange
 from semidp.errors import Refused
-from semidp.mechanisms.knorm.base import Floats, NormBall
 from semidp.mechanisms.knorm.closed import PairBall, RowsBall
 from semidp.mechanisms.knorm.explicit import ExplicitBall
+from semidp.mechanisms.knorm.norm_ball import Floats, NormBall
 from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 
 Whole = NDArray[np.int64]
 
@@ -157,7 +157,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     --------
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
-    >>> from semidp.queries.tables import sensitivity_space
+    >>> from semidp.queries.table_spaces import sensitivity_space
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table

@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.mechanisms.knorm.base import Floats
 from semidp.mechanisms.knorm.closed import half_l1
 from semidp.mechanisms.knorm.linear_programs import LinearProgram, Optimum, Rationals, inside
+from semidp.mechanisms.knorm.norm_ball import Floats
 
 MARGIN = 1e-11  # far above the rounding error of any sum below, far below what a sample of any size can see
 _SLACK = 1e-9  # a three-cycle violated by less is not worth a row

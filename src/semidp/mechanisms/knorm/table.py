@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from semidp.core.progress import Progress, silent
 from semidp.errors import InputError
-from semidp.mechanisms.knorm.base import Floats
 from semidp.mechanisms.knorm.closed import PairBall, half_l1, root_directions
+from semidp.mechanisms.knorm.norm_ball import Floats
 from semidp.mechanisms.knorm.polar import MARGIN, TablePolar
 
 # One facet of each kind of the 4 x 4 balls: the upper left 3 x 3 cells of six times its normal, whose last row and

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.tables.schema import Schema
-from semidp.core.tradeoff.base import Tradeoff
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.output.plots.style import BLUE, CYCLE, GREY, ORANGE, Figure, drawing
 
 _STYLES = ("-", "--", "-.", ":")

@@ -26,8 +26,8 @@ from semidp.core.progress import Progress, silent
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused, SemidpError
-from semidp.mechanisms.branches import BranchNoise, mechanism_above
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.output.cells import Form, StoredFiles, form_named
 from semidp.output.files import Unfinished, durable, lasting_folder

@@ -20,9 +20,9 @@ from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.mechanisms.base import Mechanism
-from semidp.mechanisms.branches import BranchNoise, mechanism_above
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles, named_files
 from semidp.output.files import digest, regular_file
 from semidp.output.sections import Details, Section

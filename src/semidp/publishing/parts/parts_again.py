@@ -12,8 +12,8 @@ from semidp.core.progress import silent
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
-from semidp.mechanisms.branches import BranchNoise
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.branch_noise import BranchNoise
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.publishing.parts.cut_fits import CutFit
 from semidp.publishing.parts.partitions import (

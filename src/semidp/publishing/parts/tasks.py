@@ -29,7 +29,7 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
-from semidp.mechanisms.branches import BranchNoise
+from semidp.mechanisms.branch_noise import BranchNoise
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
 from semidp.output.columns import read_parquet

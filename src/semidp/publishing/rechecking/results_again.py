@@ -3,7 +3,7 @@
 What follows is known to its statistic, by `Published.recheck`; here is what holds of every result.
 """
 
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import AUTO, NAMES
 from semidp.publishing.release import Release
 from semidp.statistics.findings import CLOSE, Findings

@@ -17,17 +17,17 @@ from semidp.core.margins import Floats
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.core.tables.counts import Table
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import tradeoff_from_json
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.noise.canonical import CanonicalNoise
 from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.noise.randomness import Randomness, SystemRandomness
-from semidp.queries.base import QuerySpace
 from semidp.queries.bounds import Norms
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.query_space import QuerySpace
+from semidp.queries.table_spaces import sensitivity_space
 from semidp.queries.worst_pairs import Pair
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 

@@ -1,7 +1,7 @@
 """Odds-ratio tests, as the registry finds them."""
 
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, recorded_cell
-from semidp.statistics.odds_ratio.measured import OddsRatioResult
+from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.statistics.odds_ratio.published import PublishedOddsRatio
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.protocol import Kind

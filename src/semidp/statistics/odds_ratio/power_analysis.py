@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from semidp.core.exact import whole_bisection
 from semidp.core.spaces.adjacency import Adjacency, Ball
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from semidp.core.scope import Scope
-from semidp.mechanisms.base import Measurement
+from semidp.mechanisms.mechanism import Measurement
 from semidp.output.cells import Columns, Form, StoredFiles
 from semidp.output.sections import Details, Section
 from semidp.statistics.odds_ratio import words
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
-from semidp.statistics.odds_ratio.measured import OddsRatioResult
+from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.statistics.odds_ratio.umpu import Interval
 from semidp.statistics.protocol import Published, Request, measured_by, read_back
 

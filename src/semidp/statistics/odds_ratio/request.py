@@ -16,9 +16,9 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused, SchemaError
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.sources.reader import Reader
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
 from semidp.statistics.odds_ratio.forecast import PowerForecast

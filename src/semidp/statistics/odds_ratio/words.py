@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from semidp.core.exact import exact, plain
 from semidp.output.sections import Details, Section
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
-from semidp.statistics.odds_ratio.measured import OddsRatioResult
+from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval
 
 if TYPE_CHECKING:

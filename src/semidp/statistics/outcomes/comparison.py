@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.statistics.outcomes.intervals import About
 from semidp.statistics.outcomes.noise_law import simulated

@@ -9,7 +9,7 @@ import numpy as np
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.statistics.outcomes.spread import FromNoise, NoisyPart
 
 By = Sequence[Margin | str] | Margin | str

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from semidp.core.exact import Number, exact, number, plain
 from semidp.errors import InputError
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.pure import LaplaceMechanism
 
 Floats = NDArray[np.float64]

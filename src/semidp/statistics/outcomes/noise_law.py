@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.exact import bisection
-from semidp.mechanisms.base import CellByCell, Mechanism
+from semidp.mechanisms.mechanism import CellByCell, Mechanism
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.noise.distributions import CountNoise, DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.statistics.outcomes.noise_law import normal_quantile, t_quantile, upper_tail
 from semidp.statistics.outcomes.spread import Spread
 

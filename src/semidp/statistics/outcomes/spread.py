@@ -17,7 +17,7 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import outcome_mechanism
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.noise_law import half_widths, normal_quantile, t_quantile

@@ -3,8 +3,8 @@
 from semidp.statistics.protocol import Kind
 from semidp.statistics.quantiles.mechanism import EXPONENTIAL
 from semidp.statistics.quantiles.published import PublishedQuantiles
+from semidp.statistics.quantiles.ranks import recorded_ranks
 from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.quantiles.space import recorded_ranks
 
 KIND = Kind(
     place=30,

@@ -1,6 +1,6 @@
 """Quantiles by exact group: a value is chosen in each group, the likelier the fewer records make it the quantile.
 
-The exponential mechanism, for pure ε permute and flip, drawn exactly; `space` proves what they guarantee.
+The exponential mechanism, for pure ε permute and flip, drawn exactly; `ranks` proves what they guarantee.
 """
 
 import math
@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.exact import sqrt_down, up
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError
-from semidp.mechanisms.base import Measurement, Mechanism, NoNoise, check_request, epsilon_of
 from semidp.mechanisms.gaussian import mu_within, rho_within
+from semidp.mechanisms.mechanism import Measurement, Mechanism, NoNoise, check_request, epsilon_of
 from semidp.noise.choice import Choice, ExponentialChoice, FlippedChoice
 from semidp.noise.randomness import Randomness, Stream, SystemRandomness
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair
-from semidp.statistics.quantiles.space import RankSpace, rank_scores
+from semidp.statistics.quantiles.ranks import RankSpace, rank_scores
 
 _PI = Fraction(355, 113)  # a little more than π
 
@@ -46,7 +46,7 @@ class ExponentialMechanism(Mechanism):
     Examples
     --------
     >>> from semidp.sources.contract import Outcome
-    >>> from semidp.statistics.quantiles.space import rank_space
+    >>> from semidp.statistics.quantiles.ranks import rank_space
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
     >>> from semidp.core.tables.features import Feature

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from semidp.core.exact import plain
 from semidp.core.scope import Scope
-from semidp.mechanisms.base import Measurement, Mechanism, NoNoise
+from semidp.mechanisms.mechanism import Measurement, Mechanism, NoNoise
 from semidp.output.cells import Columns, Form
 from semidp.output.sections import Details, Section
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
 from semidp.statistics.protocol import Noise, Published, ResultCheck, read_back
 from semidp.statistics.quantiles import words
-from semidp.statistics.quantiles.estimates import GroupQuantiles, most_rank_error
-from semidp.statistics.quantiles.space import RankSpace
+from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles, most_rank_error
+from semidp.statistics.quantiles.ranks import RankSpace
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol import Request

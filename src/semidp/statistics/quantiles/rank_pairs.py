@@ -1,6 +1,6 @@
 """The pair of datasets that an audit of quantiles compares: records in groups, with values that leave choices open.
 
-Which records move is as in `statistics.quantiles.space`. Under A_a any a of one cell go from the lowest value to the
+Which records move is as in `statistics.quantiles.ranks`. Under A_a any a of one cell go from the lowest value to the
 highest; under exchanges a person and one carrier swap cells while the values v, w, v' take each other's places. All
 other values are placed so that every choice hangs in the balance, and then moved about while that helps.
 """
@@ -19,7 +19,7 @@ from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.errors import Refused, SemidpError
 from semidp.noise.choice import ExponentialChoice
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism
-from semidp.statistics.quantiles.space import RankSpace, rank_scores
+from semidp.statistics.quantiles.ranks import RankSpace, rank_scores
 
 Floats = NDArray[np.float64]
 
@@ -129,7 +129,7 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
 
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.quantiles.mechanism import exponential_mechanism
-    >>> from semidp.statistics.quantiles.space import rank_space
+    >>> from semidp.statistics.quantiles.ranks import rank_space
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
     >>> from semidp.core.tables.features import Feature

@@ -1,6 +1,6 @@
 """Published quantiles, computed again from the steps that were chosen."""
 
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.statistics.outcomes.published import GROUPS_OR_COUNTS, columns_of_groups
 from semidp.statistics.protocol import ResultCheck
 from semidp.statistics.quantiles.published import PublishedQuantiles

@@ -14,19 +14,19 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
 from semidp.statistics.protocol import Forecast, budget_of, checked_budget, file_name
-from semidp.statistics.quantiles.estimates import MEDIAN, GroupQuantiles, most_rank_error
 from semidp.statistics.quantiles.forecast import RankForecast
 from semidp.statistics.quantiles.mechanism import exponential_mechanism
 from semidp.statistics.quantiles.published import PublishedQuantiles, published_quantiles
-from semidp.statistics.quantiles.space import RankSpace, rank_space
+from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles, most_rank_error
+from semidp.statistics.quantiles.ranks import RankSpace, rank_space
 
 
 def _quantile_name(request: "QuantileRequest") -> str:

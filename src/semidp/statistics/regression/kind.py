@@ -1,9 +1,9 @@
 """Regressions, as the registry finds them."""
 
 from semidp.statistics.protocol import Kind
+from semidp.statistics.regression.moments import recorded_moments
 from semidp.statistics.regression.published import PublishedRegression
 from semidp.statistics.regression.request import RegressionRequest
-from semidp.statistics.regression.space import recorded_moments
 
 KIND = Kind(
     place=20,

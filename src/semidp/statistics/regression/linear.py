@@ -17,7 +17,7 @@ from semidp.core.exact import Number
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO, outcome_mechanism
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.group_sums import GroupSums
@@ -26,8 +26,8 @@ from semidp.statistics.outcomes.noise_law import half_widths
 from semidp.statistics.outcomes.spaces import SumSpace
 from semidp.statistics.outcomes.spread import FromNoise, NoisyPart, SquareSums
 from semidp.statistics.regression.designs import Design
+from semidp.statistics.regression.moments import MomentSpace
 from semidp.statistics.regression.routes import RouteSpace, moment_map, regression_routes
-from semidp.statistics.regression.space import MomentSpace
 
 Floats = NDArray[np.float64]
 

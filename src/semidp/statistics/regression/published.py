@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.scope import Scope
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.cells import Columns, Form, Framed
 from semidp.output.plots.figures import estimates_plot
 from semidp.output.sections import Details, Section
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
 from semidp.statistics.protocol import Published, ResultCheck, measured_by, read_back

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.statistics.protocol import ResultCheck
 from semidp.statistics.regression.published import PublishedRegression
 

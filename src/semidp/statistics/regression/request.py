@@ -14,9 +14,9 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
 from semidp.statistics.outcomes.forecast import SumsForecast, sums_line
@@ -33,9 +33,9 @@ from semidp.statistics.protocol import Forecast, checked_budget, file_name, mech
 from semidp.statistics.regression.designs import Coding, Design
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit, joint_counts
+from semidp.statistics.regression.moments import MomentSpace, moment_space, recorded_moments
 from semidp.statistics.regression.published import PublishedRegression, published_regression
 from semidp.statistics.regression.routes import route_values
-from semidp.statistics.regression.space import MomentSpace, moment_space, recorded_moments
 
 
 class Model(StrEnum):

@@ -17,7 +17,7 @@ from semidp.errors import InputError
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.regression.designs import Design
-from semidp.statistics.regression.space import MomentSpace, moment_space
+from semidp.statistics.regression.moments import MomentSpace, moment_space
 
 RouteSpace = SumSpace | MomentSpace
 """A query that X'y follows from."""

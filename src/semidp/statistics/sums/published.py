@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.cells import Columns, Form
 from semidp.output.plots.figures import estimates_plot
 from semidp.sources.contract import Outcome

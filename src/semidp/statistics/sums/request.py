@@ -13,9 +13,9 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
 from semidp.statistics.outcomes.forecast import SumsForecast, sums_line

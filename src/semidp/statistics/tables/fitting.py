@@ -18,8 +18,8 @@ from semidp.core.scope import Scope
 from semidp.fitting.problem import Infeasible
 from semidp.fitting.tables import Fit, fit_alike, fit_totals
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
-from semidp.mechanisms.base import Measurement
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.mechanism import Measurement
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.queries.products import ProductSpace
 from semidp.queries.residuals import below
 from semidp.statistics.protocol import measured_by

@@ -11,8 +11,8 @@ from semidp.core.margins import Totals, junction_order
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.mechanisms.accuracy import MOST_CELLS, cell_errors
-from semidp.mechanisms.base import Mechanism
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.texts import errors_text
 from semidp.statistics.tables.product_words import ErrorsOfTable, mechanism_lines
 

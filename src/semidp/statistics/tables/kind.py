@@ -8,9 +8,9 @@ from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets
 from semidp.errors import Refused
 from semidp.output.cells import StoredFiles
-from semidp.queries.base import QuerySpace
 from semidp.queries.products import product_space
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.query_space import QuerySpace
+from semidp.queries.table_spaces import sensitivity_space
 from semidp.statistics.protocol import Kind
 from semidp.statistics.tables.published import PublishedProduct, PublishedTable
 from semidp.statistics.tables.request import (

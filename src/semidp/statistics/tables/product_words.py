@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from semidp.core.margins import View, maximal, meet
 from semidp.mechanisms.accuracy import table_errors
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Form
 from semidp.output.plots.figures import loss_plot
 from semidp.output.sections import LISTED_ROWS, Details, Section

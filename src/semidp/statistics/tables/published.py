@@ -21,10 +21,10 @@ from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.fitting.tables import fit_table
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
-from semidp.mechanisms.base import Measurement, Mechanism
-from semidp.mechanisms.branches import BranchNoise
+from semidp.mechanisms.branch_noise import BranchNoise
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.placement import Objective, Workload
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import TABLE_NUMBERS, Columns, Form, Framed, StoredFiles, named_files
 from semidp.output.columns import Labels
 from semidp.output.plots.figures import heatmap

@@ -9,9 +9,9 @@ from attrs import evolve
 from numpy.typing import NDArray
 
 from semidp.core.progress import silent
-from semidp.mechanisms.base import Mechanism, NoNoise
 from semidp.mechanisms.gaussian import LatticeGaussianMechanism
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.mechanism import Mechanism, NoNoise
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.statistics.findings import close
 from semidp.statistics.protocol import ResultCheck
 from semidp.statistics.tables.fitting import fit_product, totals_of

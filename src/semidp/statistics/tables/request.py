@@ -16,13 +16,13 @@ from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.mechanisms.base import Measurement, Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.placement import Objective
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, table_mechanism
-from semidp.queries.base import QuerySpace
 from semidp.queries.products import ProductSpace, product_space
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.query_space import QuerySpace
+from semidp.queries.table_spaces import sensitivity_space
 from semidp.sources.reader import Reader
 from semidp.statistics.protocol import (
     Forecast,

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from semidp import gaussian
 from semidp.output.plots.style import BLACK, BLUE, GREY, ORANGE, Figure, drawing
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.studies.study import PAPER, Settings, Tidy
 
 CONFIDENTIAL = (0, 1, 1)
 MU = 1.0

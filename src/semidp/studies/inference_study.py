@@ -24,7 +24,7 @@ from semidp import (
     semi_adjacency,
     sensitivity_space,
 )
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import calibrated
 from semidp.noise.canonical import Recursive
 from semidp.noise.randomness import SeededRandomness
@@ -38,7 +38,7 @@ from semidp.questions.answers import (
 )
 from semidp.questions.independence import random_tables, simulated_bound
 from semidp.statistics.odds_ratio.hypergeometric import Strata
-from semidp.studies.base import PAPER, Settings, Tidy, table_of
+from semidp.studies.study import PAPER, Settings, Tidy, table_of
 
 Floats = NDArray[np.float64]
 Shares = dict[float, tuple[float, float, float]]

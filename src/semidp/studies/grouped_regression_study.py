@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, mechanisms, statistics
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.style import Figure, drawing, error_bars, logarithmic_errors
-from semidp.studies.base import PAPER, Losses, Settings, Tidy
 from semidp.studies.naive import baseline_regression
+from semidp.studies.study import PAPER, Losses, Settings, Tidy
 
 BY_FACTORS = tuple((factors, 512) for factors in (1, 2, 3, 4))
 BY_RECORDS = tuple((4, records) for records in (128, 256, 512, 1024))

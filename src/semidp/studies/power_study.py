@@ -12,7 +12,7 @@ import numpy as np
 from semidp import Budget, TwoByTwo, power_curves
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.style import CYCLE, GREY, MARKERS, Figure, drawing, plain_numbers
-from semidp.studies.base import PAPER, RECORDS, Settings, Tidy
+from semidp.studies.study import PAPER, RECORDS, Settings, Tidy
 
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
 ODDS_RATIOS = np.geomspace(1, 8, 19)

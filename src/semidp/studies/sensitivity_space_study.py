@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from semidp import Ball, Budget, TableSpace, sensitivity_space
 from semidp.mechanisms.pure import KNormMechanism
 from semidp.output.plots.style import BLUE, GREY, ORANGE, Figure, drawing
-from semidp.studies.base import PAPER, Settings, Tidy, both_margins, table_of
+from semidp.studies.study import PAPER, Settings, Tidy, both_margins, table_of
 
 SHAPE = (7, 6)
 FOUR_CELLS, THREE_CYCLE = "four-cell move", "three-cycle"

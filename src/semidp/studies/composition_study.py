@@ -11,7 +11,7 @@ import numpy as np
 
 from semidp import Tradeoff, approximate, compose, gaussian
 from semidp.output.plots.style import BLUE, GREY, ORANGE, Figure, drawing
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.studies.study import PAPER, Settings, Tidy
 
 RECORDS_TOGETHER = 3
 DELTAS = ("1e-2", "1e-4", "1e-6")

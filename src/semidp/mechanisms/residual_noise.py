@@ -20,23 +20,23 @@ from semidp.core.exact import plain, positive, up
 from semidp.core.guarantee import Guarantee
 from semidp.core.margins import View, named, trimmed_view
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.base import Mechanism, cell_weights, check_scale, root_up
 from semidp.mechanisms.conditioning import Conditioning, combined
 from semidp.mechanisms.gaussian import mu_within, rho_within
+from semidp.mechanisms.mechanism import Mechanism, cell_weights, check_scale, root_up
 from semidp.mechanisms.placement import Objective, Workload, closed_form, least_total, placed
 from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian, sample_each
 from semidp.noise.randomness import Randomness
 from semidp.noise.sums import LEVEL, Weighted, half_widths
-from semidp.queries.base import QuerySpace
 from semidp.queries.costs import BallCosts
 from semidp.queries.products import ProductSpace
 from semidp.queries.projection import MOST_PATTERNS
+from semidp.queries.query_space import QuerySpace
 from semidp.queries.residuals import below
-from semidp.queries.tables import sensitivity_space
+from semidp.queries.table_spaces import sensitivity_space
 from semidp.queries.worst_pairs import Pair
 
 _BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from semidp import Ball, Budget, Table, sensitivity_space
-from semidp.mechanisms.base import Mechanism
 from semidp.mechanisms.gaussian import ContinuousGaussianMechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.style import GREY, Figure, drawing, error_bars
-from semidp.studies.base import MODELS, PAPER, Losses, Settings, Tidy, both_margins, simulated_table
 from semidp.studies.naive import NaiveGaussian
+from semidp.studies.study import MODELS, PAPER, Losses, Settings, Tidy, both_margins, simulated_table
 
 SIZES = range(2, 11)
 MU = Fraction(1, 10)

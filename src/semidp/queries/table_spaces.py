@@ -17,16 +17,16 @@ from numpy.typing import ArrayLike
 from semidp.core.margins import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named
 from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Datasets, Dataspace
-from semidp.core.spaces.exchange import Blocks
+from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, Refused
-from semidp.queries.base import MatrixForm, QuerySpace, RowsForm
 from semidp.queries.bounds import Norms
-from semidp.queries.exchange import ExchangeTable
+from semidp.queries.exchange_tables import ExchangeTable
 from semidp.queries.moves import Listing, moves
 from semidp.queries.norms import Found, Question, find_norms
 from semidp.queries.projection import FixedTable, Patterns, Projector, projector
+from semidp.queries.query_space import MatrixForm, QuerySpace, RowsForm
 from semidp.queries.worst_pairs import Pair, table_pair
 
 _MOST_MOVES = 500  # how many other moves an audit looks at where the worst is not known, or does not fit the totals

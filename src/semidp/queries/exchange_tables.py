@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import Counts, meet, named
-from semidp.core.spaces.exchange import Blocks, servings
+from semidp.core.spaces.exchange_blocks import Blocks, servings
 from semidp.errors import Refused
 from semidp.queries.bounds import Norms
 from semidp.queries.norms import Found, Question

@@ -18,10 +18,10 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import DataError, InputError, Refused, SchemaError
-from semidp.mechanisms.base import Measurement
+from semidp.mechanisms.mechanism import Measurement
 from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.noise.randomness import Randomness
 from semidp.queries.worst_pairs import Pair

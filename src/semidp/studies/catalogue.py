@@ -10,13 +10,13 @@ from typing import Protocol, cast
 
 from semidp.errors import InputError
 from semidp.output.plots.style import Figure
-from semidp.studies.base import Settings, Tidy
+from semidp.studies.study import Settings, Tidy
 
 STUDIES = (
     *("gaussian", "knorm", "power", "composition", "sensitivity-space", "adjacency", "exchange", "products"),
     *("subspace-dp", "census", "inference", "grouped-means", "grouped-regression", "swapping"),
 )
-"""The name of each study as the command line calls it: that of its file."""
+"""The name of each study as the command line calls it: that of its file, without ``_study``."""
 
 
 class Study(Protocol):
@@ -40,4 +40,4 @@ def study(name: str) -> Study:
     """
     if name not in STUDIES:
         raise InputError(f"there is no study {name!r}: choose from {', '.join(STUDIES)}")
-    return cast(Study, importlib.import_module(f"semidp.studies.{name.replace('-', '_')}"))
+    return cast(Study, importlib.import_module(f"semidp.studies.{name.replace('-', '_')}_study"))

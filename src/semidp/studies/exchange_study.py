@@ -11,7 +11,7 @@ import numpy as np
 
 from semidp import Ball, Dataspace, Exchange, Feature, Margin, Schema, Table, sensitivity_space
 from semidp.output.plots.style import BLUE, ORANGE, Figure, drawing
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.studies.study import PAPER, Settings, Tidy
 
 EACH, MOST = 20, 4
 TITLES = {

@@ -15,7 +15,7 @@ from semidp.bridges.distinguishing import gaussian_mu
 from semidp.bridges.swap_laws import CellLaw
 from semidp.bridges.swapping import attacked, listed, one_cell
 from semidp.output.plots.style import CYCLE, GREY, MARKERS, Figure, drawing, plain_numbers
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.studies.study import PAPER, Settings, Tidy
 
 RATES = tuple(Fraction(percent, 100) for percent in (1, 2, 5, 10, 20, 50))
 STRATA = (8, 12, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)

@@ -16,7 +16,7 @@ import numpy as np
 from semidp import Adjacency, Ball, Dataspace, Guarantee, zcdp
 from semidp.accounting import tradeoff_from_json, zcdp_epsilon_paper
 from semidp.output.plots.style import BLUE, GREY, ORANGE, Figure, drawing, plain_numbers
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.studies.study import PAPER, Settings, Tidy
 
 DELTA = Fraction(1, 10**10)
 PERSONS, UNITS = Fraction(542, 339) ** 2, Fraction(3379, 12343) ** 2

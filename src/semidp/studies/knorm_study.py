@@ -13,13 +13,13 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from semidp import Ball, Budget, Table, sensitivity_space
-from semidp.mechanisms.base import Mechanism
-from semidp.mechanisms.knorm.base import knorm_noise
+from semidp.mechanisms.knorm.norm_ball import knorm_noise
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.style import CYCLE, Figure, drawing, error_bars, plain_numbers
-from semidp.studies.base import MODELS, PAPER, Losses, Settings, Tidy, both_margins, simulated_table
 from semidp.studies.naive import NaiveL1, NaiveL2, NaiveLinf, published_noise
+from semidp.studies.study import MODELS, PAPER, Losses, Settings, Tidy, both_margins, simulated_table
 
 Draw = Callable[[int], NDArray[Any]]
 

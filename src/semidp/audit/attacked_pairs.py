@@ -1,8 +1,8 @@
 """The pair of datasets that an audit compares: asked of the mechanism, which asks its query space."""
 
 from semidp.core.spaces.adjacency import Adjacency
-from semidp.mechanisms.base import Mechanism
-from semidp.queries.base import QuerySpace
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair
 
 

@@ -41,7 +41,7 @@ from semidp.publishing.pipeline import CHARGE_STANDS
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import REPORT, release_files
 from semidp.report.outlook import comparison
-from semidp.report.page import moves, search_script
+from semidp.report.report_page import moves, search_script
 
 MOST_SCENARIOS = 3
 _LONGEST_FORM = 2**22  # bytes: a plan with many declared levels

@@ -20,14 +20,14 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.tables.counts import Table
-from semidp.core.tradeoff.base import Tradeoff
 from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
 from semidp.noise.distributions import CountNoise
 from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness
 from semidp.noise.sums import LEVEL, Weighted, half_widths
-from semidp.queries.base import QuerySpace
+from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair
 
 ClaimKind = Literal["exact", "ideal"]

@@ -9,9 +9,9 @@ import math
 from typing import Any
 
 from semidp import Budget, Feature, Plan, Prepared, TableRequest, TablesRequest, prepare, sensitivity_space
-from semidp.mechanisms.residuals import ResidualMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.plots.style import BLUE, GREY, ORANGE, Figure, drawing
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.studies.study import PAPER, Settings, Tidy
 
 SIZES = (2, 5, 7, 9, 16)
 NAMES = tuple(f"{size} levels" for size in SIZES)

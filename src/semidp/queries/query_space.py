@@ -1,7 +1,7 @@
 """What every query space answers: how far two values of a query can be apart while everything published stays.
 
 A `QuerySpace` belongs to a query, a dataspace and an adjacency; every mechanism is calibrated from one and from nothing
-else. Count tables are in `tables`, sums and moments of an outcome in `outcomes`; `ExplicitSpace` is any list of
+else. Count tables are in `table_spaces`, sums and moments of an outcome in `outcomes`; `ExplicitSpace` is any list of
 vectors.
 """
 
@@ -55,7 +55,7 @@ class QuerySpace(ABC):
     """S = {φ(X) - φ(X') : X, X' adjacent in D_t} of a whole-number query φ (Cho and Awan, Section 4.1).
 
     >>> from semidp.core.spaces.adjacency import Ball
-    >>> from semidp.queries.tables import sensitivity_space
+    >>> from semidp.queries.table_spaces import sensitivity_space
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema

@@ -1,6 +1,6 @@
 """Private medians and quantiles by group beside exact group sizes, with intervals that are chosen beside them.
 
-The proof is in `space`, the exact choice in `mechanism`. Sums and means are in `statistics.sums`.
+The proof is in `ranks`, the exact choice in `mechanism`. Sums and means are in `statistics.sums`.
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
-from semidp.mechanisms.base import Mechanism
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.statistics.outcomes.groups import ByBlocks
 from semidp.statistics.outcomes.intervals import About, Intervals
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism, farthest_rank
-from semidp.statistics.quantiles.space import RankSpace
+from semidp.statistics.quantiles.ranks import RankSpace
 
 Floats = NDArray[np.float64]
 MEDIAN = Fraction(1, 2)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from semidp.core.margins import View, named, trimmed_view, within
 from semidp.core.tables.counts import Table
-from semidp.mechanisms.residuals import (
+from semidp.mechanisms.residual_noise import (
     ResidualMechanism,
     residual_half_widths,
     residual_noise,

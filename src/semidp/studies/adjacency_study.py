@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from semidp import Dataspace, Feature, Margin, Schema, SemiAdjacency, Table, semi_adjacency
 from semidp.output.plots.style import BLACK, BLUE, ORANGE, Figure, drawing
-from semidp.studies.base import PAPER, Settings, Tidy
+from semidp.studies.study import PAPER, Settings, Tidy
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, mechanisms, statistics
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.style import Figure, drawing, error_bars, logarithmic_errors
-from semidp.studies.base import PAPER, Losses, Settings, Tidy
 from semidp.studies.naive import baseline_means
+from semidp.studies.study import PAPER, Losses, Settings, Tidy
 
 DESIGNS = {"equal": (50,) * 10, "unequal": (5, 10, 20, 30, 40, 50, 60, 80, 90, 115)}
 MUS = tuple(Fraction(numerator, 4) for numerator in (1, 2, 4, 8, 16))
