@@ -17,6 +17,7 @@ from semidp.core.documents import from_json
 from semidp.core.notebook import facts, shortened_text
 from semidp.core.spaces.adjacency import Adjacency, Ball
 from semidp.core.spaces.dataspace import Datasets, Dataspace
+from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.smooth import Gaussian
@@ -168,7 +169,7 @@ class Guarantee:
         a = adjacency.a
         return Guarantee(dataspace, adjacency, self.tradeoff.group(a) if a else Gaussian(Fraction(0)))
 
-    def for_any_records(self, a: int) -> "Guarantee":
+    def for_any_records(self, a: int, protection: Protection | None = None) -> "Guarantee":
         """Return what an exchange guarantee says of any `a` records that change at once: (D_t, A_a, f∘…∘f).
 
         Datasets of D_t that differ in k records are joined by at most k exchanges (`Exchange.steps`).
@@ -180,7 +181,7 @@ class Guarantee:
         >>> found.adjacency, found.tradeoff.mu
         (Ball(a=3), Fraction(3, 1))
         """
-        records = Ball(a)
+        records = Ball(a, protection)
         steps = self.adjacency.steps(records)
         if steps is None:
             raise InputError("only an exchange guarantee is carried over to any records in this way")
@@ -214,6 +215,9 @@ class Guarantee:
                 "to confuse this one with."
             )
         if self.is_ordinary:
+            if self.adjacency.protection is not None:
+                whose = self.adjacency.words.whose
+                return f"What is protected: {whose}. Replacing them hardly changes what is published."
             who = "each person's record" if a == 1 else f"the records of any {a} people together"
             return f"What is protected: {who}. Replacing {'it' if a == 1 else 'them'} hardly changes what is published."
         return self.adjacency.words.protected(self.dataspace.summary())

@@ -207,6 +207,8 @@ def _all_levels_alike(space: ProductSpace) -> bool:
     views = [margin.view for margin in dataspace.published]
     if space.schema.structural_zeros or (views and junction_order(views) is None):
         return False
+    if space.costs.times > 1:  # whether one person can have so many records depends on how many persons there are
+        return False
     # where fewer records have some published value, not every move of so many exists
     records = space.costs.a
     if isinstance(space.costs, ExchangeCosts):

@@ -269,7 +269,7 @@ class KNormMechanism(PureMechanism):
             return Guarantee(mine.dataspace, adjacency, mine.tradeoff)
         if mine.adjacency.steps(adjacency) is None:
             raise Refused("what k-norm noise guarantees for more pairs is not known: calibrate it for them")
-        return mine.for_any_records(adjacency.a)
+        return mine.for_any_records(adjacency.a, adjacency.protection)
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each cell."""

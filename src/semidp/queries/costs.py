@@ -80,6 +80,8 @@ class BallCosts:
         All moves, as tables at `released` with one axis for the moves, where the dataspace is small enough to list.
     released
         The view of the listed moves.
+    times
+        How many moves of a records a person makes one after the other; listed moves are so many at once.
 
     Examples
     --------
@@ -94,6 +96,7 @@ class BallCosts:
     a: int
     moves: NDArray[np.int64] | None = field(default=None, repr=False)
     released: View | None = None
+    times: int = 1
     _costs: dict[object, Fraction] = field(default_factory=dict, init=False, repr=False)
     _seen: dict[View, Floats] = field(default_factory=dict, init=False, repr=False)
     _bounds: dict[tuple[View, ...], tuple[JointBound, ...]] = field(default_factory=dict, init=False, repr=False)
@@ -104,7 +107,8 @@ class BallCosts:
             return self._upwards(listed, view)
         alike = self._class(view)
         if alike not in self._costs:
-            self._costs[alike] = self._found(view)
+            # a norm of so many moves is at most so many times that of one, and costs are squares
+            self._costs[alike] = self.times**2 * self._found(view)
         return self._costs[alike]
 
     def _class(self, view: View) -> object:
@@ -176,7 +180,7 @@ class BallCosts:
         everything = tuple(range(len(views)))
         if self.moves is not None:
             squares = np.stack([self._squares(view) for view in views], axis=1)
-            return [JointBound((ResidualGroup(everything, (ListedMoves(squares, 2 * self.a),)),))]
+            return [JointBound((ResidualGroup(everything, (ListedMoves(squares, 2 * self.a * self.times),)),))]
         together = self._group(views, everything, MOST_WORK)
         if any(isinstance(part, PatternMoves) and part.exact for part in together.parts):
             return [JointBound((together,))]  # no division does better than all moves themselves
@@ -241,7 +245,7 @@ class BallCosts:
             return []
         equal = all(len(self._children(axis, depth)) == 1 for axis in axes for depth in range(1, deepest[axis] + 1))
         exact = equal and all(family.kept_margins for family in families)
-        part = PatternMoves(tuple(families), local, exact)
+        part = PatternMoves(tuple(family.times(self.times**2) for family in families), local, exact)
         return [part] if part.work <= work else []
 
     def _paired(
@@ -252,7 +256,7 @@ class BallCosts:
         The records that appear and those that vanish are paired off by a margin B: a move is a sum of a moves of
         single records that keep B, so that ``N(m) <= a max N(e_y - e_x)`` for the norm N² = Σ τ_d |H_d M_d m|².
         """
-        scale = self._visible(views) ** 2
+        scale = (self.times * self._visible(views)) ** 2
         parts: list[GroupCost] = []
         for margin in (self.residuals.grid.nothing, *self._touching(views)):
             trees = [Tree(self._tree(deepest, axis).counts, min(margin[axis], deepest[axis])) for axis in axes]
@@ -339,6 +343,8 @@ class ExchangeCosts(BallCosts):
     >>> costs = ExchangeCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2)
     >>> costs.cost((0, 1, 0)), costs.cost((1, 1, 0)), costs.cost((0, 1, 1))
     (Fraction(2, 1), Fraction(4, 1), Fraction(12, 7))
+    >>> ExchangeCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2, times=5).cost((1, 1, 0))
+    Fraction(100, 1)
     """
 
     @cached_property

@@ -151,6 +151,15 @@ class Family:
             factors.append(Factor((place,), (_stacked(options),)))
         return cls(np.array(moves[0].signs), tuple(factors))
 
+    def times(self, square: int) -> "Family":
+        """Return the family with every square so many times: moves that are made again and again.
+
+        >>> family = Family.of([Tree(((2,),), 0)], BallMove(1), [])
+        >>> family.times(9).most([(1,)], np.array([1.0]))[0]
+        18.0
+        """
+        return replace(self, scale=square * self.scale)
+
     @cached_property
     def _entries(self) -> tuple[NDArray[np.intp], Floats]:
         """Entries of the kernels that differ somewhere, and the weight of each in the sum."""

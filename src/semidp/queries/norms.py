@@ -47,6 +47,17 @@ class Found:
     move: Counts | None = field(default=None, repr=False)
     only: Counts | None = field(default=None, repr=False)
 
+    def repeated(self, times: int) -> "Found":
+        """Return the same for so many moves one after the other: upper bounds, since t may not hold all of them.
+
+        >>> Found(Norms(4, 8, 2), True, "closed form").repeated(5)
+        Found(norms=Norms(l1=20, l2_squared=200, linf=10), exact=False, method='5 times the closed form')
+        """
+        if times == 1:
+            return self
+        move = None if self.move is None else times * self.move
+        return Found(self.norms.scaled(times), False, f"{times} times the {self.method}", move, self.only)
+
 
 @dataclass(frozen=True, eq=False)
 class Question:

@@ -141,8 +141,11 @@ class ProductSpace(QuerySpace):
         a = min(self.adjacency.a, self.dataspace.n)
         margins = tuple(margin.view for margin in self.dataspace.published)
         released = join(*self.views)
-        kind = ExchangeCosts if isinstance(self.adjacency, Exchange) else BallCosts
-        return kind(self.residuals, margins, a, self._listed(a, released), released)
+        listed = self._listed(a, released)
+        if isinstance(self.adjacency, Exchange):
+            once = min(self.adjacency.once, self.dataspace.n)
+            return ExchangeCosts(self.residuals, margins, once, listed, released, self.adjacency.times)
+        return BallCosts(self.residuals, margins, a, listed, released)
 
     @cached_property
     def cost(self) -> Mapping[View, Fraction]:
@@ -166,7 +169,9 @@ class ProductSpace(QuerySpace):
         except Refused:
             return {}
         records = blocks.reach if isinstance(self.adjacency, Exchange) else self.costs.a
-        return {view: largest_residual(blocks, view, records, self._kept) for view in self.measured}
+        return {
+            view: self.costs.times**2 * largest_residual(blocks, view, records, self._kept) for view in self.measured
+        }
 
     @cached_property
     def remembered(self) -> dict[object, Any]:

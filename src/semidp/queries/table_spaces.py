@@ -162,9 +162,11 @@ class TableSpace(QuerySpace):
 
     def _worst_first(self) -> Iterator[Counts]:
         """Iterate over the worst move, then over the first of the others, the longest first."""
-        worst = self.worst_move()
+        worst, times = self.worst_move(), self.adjacency.times if self._exchange is not None else 1
         if worst is not None:
-            yield worst
+            # where the totals do not hold so many of it, fewer
+            for repeated in range(times, 0, -1):
+                yield worst // times * repeated
         others = list(islice(self.moves(), _MOST_MOVES))
         yield from sorted(others, key=lambda move: -int((move**2).sum()))
 
@@ -197,10 +199,13 @@ class TableSpace(QuerySpace):
         return table.counts
 
     def moves(self) -> Iterator[Counts]:
-        """Iterate over the elements of S without zero, lazily: four-cell moves first, then three-cycles, and so on."""
+        """Iterate over the elements of S without zero, lazily: four-cell moves first, then three-cycles, and so on.
+
+        Exchanges of a person with several records: each single exchange so many times, whose hull contains all.
+        """
         question = self._question
         if self._exchange is not None:
-            return self._exchange.moves()
+            return (move * self.adjacency.times for move in self._exchange.moves())
         structure = question.structure
         # under structural zeros what is left out ties the cells of the table: then only a listing knows the moves
         whole = question.released == structure.grid.full or not structure.schema.structural_zeros
@@ -270,11 +275,15 @@ class TableSpace(QuerySpace):
     @property
     def reach(self) -> int:
         """The most records that the table can see change between adjacent datasets."""
-        return super().reach if self._exchange is None else self._exchange.reach
+        if self._exchange is None:
+            return super().reach
+        return min(self.adjacency.times * self._exchange.reach, self.dataspace.n)
 
     @cached_property
     def _found(self) -> Found:
-        return find_norms(self._question, self.adjacency.a) if self._exchange is None else self._exchange.found
+        if self._exchange is None:
+            return find_norms(self._question, self.adjacency.a)
+        return self._exchange.found.repeated(self.adjacency.times)
 
     @cached_property
     def _domain(self) -> Mask | None:

@@ -21,6 +21,7 @@ from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.graver import MOST_CELLS, graver_basis
 from semidp.core.spaces.listing import cells, datasets, fiber
+from semidp.core.spaces.protection import Protection
 from semidp.core.spaces.structure import Slices, Structure
 from semidp.core.spaces.unknown_totals import even_space
 from semidp.core.spaces.witness import Witness, free_witness, slice_witness
@@ -39,7 +40,7 @@ class AdjacencyKind(StrEnum):
     exchange = "exchange"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Adjacency(ABC):
     """Which datasets must be hard to tell apart: a `Ball`, or an `Exchange`. Neither is the other (docs/exchange.md).
 
@@ -51,14 +52,19 @@ class Adjacency(ABC):
         How files name the relation.
     protects_groups
         Whether any `a` records are protected that change at once.
+    protection
+        Whom the promise is about where a person has several records; None where a record is a person.
 
     Examples
     --------
     >>> Adjacency.from_json({"metric": "hamming", "a": 3}), Adjacency.from_json({"kind": "exchange", "a": 3})
     (Ball(a=3), Exchange(a=3))
+    >>> print(Exchange(10, Protection("patient", 5, "stays")))
+    exchange (one patient with up to 5 stays, up to 10 stays)
     """
 
     a: int
+    protection: Protection | None = None
     kind: ClassVar[AdjacencyKind]
     protects_groups: ClassVar[bool]
 
@@ -73,6 +79,15 @@ class Adjacency(ABC):
 
     def __str__(self) -> str:
         return self.words.name
+
+    def __repr__(self) -> str:
+        whose = "" if self.protection is None else f", {self.protection!r}"
+        return f"{type(self).__name__}(a={self.a}{whose})"
+
+    @property
+    def times(self) -> int:
+        """How many records of one person are set one after the other; 1 where a record is a person."""
+        return 1 if self.protection is None else self.protection.times
 
     @abstractmethod
     def adjacent(
@@ -114,9 +129,14 @@ class Adjacency(ABC):
     def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
         """Return how many values of an outcome are replaced in each group at most, groups without any left out."""
 
-    def mark(self) -> dict[str, str]:
+    def mark(self) -> dict[str, Any]:
         """Return what tells the relation from a ball beside its number in a release's JSON."""
-        return {} if self.kind is AdjacencyKind.ball else {"kind": str(self.kind)}
+        kind = {} if self.kind is AdjacencyKind.ball else {"kind": str(self.kind)}
+        return {**kind, **self._whose()}
+
+    def _whose(self) -> dict[str, Any]:
+        """Return whom the promise is about, as plain values: nothing where a record is a person."""
+        return {} if self.protection is None else {"protection": self.protection.to_json()}
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -125,10 +145,12 @@ class Adjacency(ABC):
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "Adjacency":
         """Read what `to_json` wrote; without a kind it is a ball, as before there were two kinds."""
-        return Adjacency.named(value.get("kind", AdjacencyKind.ball), value["a"])
+        whose = value.get("protection")
+        protection = None if whose is None else Protection.from_json(whose)
+        return Adjacency.named(value.get("kind", AdjacencyKind.ball), value["a"], protection)
 
     @staticmethod
-    def named(kind: str, a: int) -> "Adjacency":
+    def named(kind: str, a: int, protection: Protection | None = None) -> "Adjacency":
         """Return the relation that files call `kind`.
 
         >>> Adjacency.named("exchange", 2)
@@ -136,13 +158,16 @@ class Adjacency(ABC):
         """
         for relation in (Ball, Exchange):
             if relation.kind == kind:
-                return relation(a)
+                return relation(a, protection)
         raise InputError(f"the kind of an adjacency is ball or exchange, not {str(kind)[:40]!r}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ball(Adjacency):
     """A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace one).
+
+    For a person with up to m records a is the most records that must change for all of that person's
+    to be different: `semi_adjacency` gives m times what one record needs.
 
     >>> Ball(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
     True
@@ -156,7 +181,7 @@ class Ball(Adjacency):
     @property
     def words(self) -> AdjacencyWords:
         """What the relation is called in messages and reports."""
-        return BallWords(self.a)
+        return BallWords(self.a, self.protection)
 
     def adjacent(
         self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
@@ -211,16 +236,20 @@ class Ball(Adjacency):
 
     def to_json(self) -> dict[str, Any]:
         """Return the relation as plain values, written as before there were two kinds."""
-        return {"metric": "hamming", "a": self.a}
+        return {"metric": "hamming", "a": self.a, **self._whose()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Exchange(Adjacency):
     """The exchanges of one person: others do no more than hand over the published values that the person takes.
 
     One dataset arises from the other when one person takes any possible value, and for each published block that
     changes one other record takes over the old value (`spaces.exchange`). `a` is the most records that one exchange
     changes; every exchange lies in A_a of the same dataspace.
+
+    A person with up to m records has m exchanges, one after the other: each sets one of the person's records, and its
+    carriers are records that are not set yet (one always exists). So every norm is at most m times that of one
+    exchange, and `a` is m times what one of them changes.
 
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
@@ -239,15 +268,26 @@ class Exchange(Adjacency):
     kind: ClassVar[AdjacencyKind] = AdjacencyKind.exchange
     protects_groups: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.a % self.times:
+            raise InputError(f"{self.times} exchanges change as many times the records of one, which {self.a} are not")
+
     @classmethod
-    def of(cls, dataspace: Datasets) -> "Exchange":
+    def of(cls, dataspace: Datasets, protection: Protection | None = None) -> "Exchange":
         """Return the exchanges of a dataspace; refuse one whose margins overlap or whose zeros tie a margin."""
-        return cls(Blocks.of(dataspace).reach)
+        times = 1 if protection is None else protection.times
+        return cls(times * Blocks.of(dataspace).reach, protection)
+
+    @property
+    def once(self) -> int:
+        """The most records that one exchange changes."""
+        return self.a // self.times
 
     @property
     def words(self) -> AdjacencyWords:
         """What the relation is called in messages and reports."""
-        return ExchangeWords(self.a)
+        return ExchangeWords(self.a, self.protection)
 
     def adjacent(
         self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
@@ -255,11 +295,18 @@ class Exchange(Adjacency):
         """Whether two small datasets, as lists of labelled records, are exchanges of each other in their dataspace."""
         if dataspace is None:
             raise InputError("whether two datasets are exchanges depends on what is published: give their dataspace")
+        self._refuse_several()
         blocks = Blocks.of(dataspace)
         return blocks.adjacent(blocks.coded(one), blocks.coded(other))
 
+    def _refuse_several(self) -> None:
+        """Refuse to compare records without their persons."""
+        if self.times > 1:
+            raise InputError("records alone do not say whose they are: compare datasets one exchange at a time")
+
     def neighbours(self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace) -> list[tuple[tuple[str, ...], ...]]:
         """Return the datasets of a small dataspace that are exchanges of one of them, without itself."""
+        self._refuse_several()
         blocks = Blocks.of(dataspace)
         records = blocks.coded(dataset)
         if not blocks.contains(records):
@@ -273,24 +320,33 @@ class Exchange(Adjacency):
     def covers(self, dataspace: Datasets, other: Adjacency, other_space: Datasets) -> bool:
         """Whether `other` has the same exchanges, or what one record does alone; pairs of more are never covered."""
         if other.differ(other_space) > 1:
-            return other.kind is self.kind and dataspace == other_space
+            return other.kind is self.kind and dataspace == other_space and other.times <= self.times
         return super().covers(dataspace, other, other_space)
 
     def steps(self, other: Adjacency) -> int | None:
         """Return a for A_a: datasets of D_t that differ in k records are joined by at most k exchanges.
 
         Over the records that differ each block has the same published values in both, so that carriers can be found
-        among them, and each step mends one.
+        among them, and each step mends one. A step of a person with up to m records makes m of them.
+
+        >>> Exchange(2).steps(Ball(4)), Exchange(6, Protection("patient", 3)).steps(Ball(4))
+        (4, 2)
         """
-        return other.a if isinstance(other, Ball) else None
+        if isinstance(other, Ball):
+            return -(-other.a // self.times)
+        return None
 
     def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """Return a swap between two groups of each set that has two, or one outcome that changes alone.
 
+        A person with several records makes as many of them, in the largest groups; fewer do less.
+
         >>> Exchange(2).changed_sums([np.array([5, 2]), np.array([7])])
         [array([ 1, -1]), array([0])]
+        >>> Exchange(6, Protection("patient", 3)).changed_sums([np.array([5, 2, 4])])
+        [array([ 3,  0, -3])]
         """
-        inhabited = [np.flatnonzero(sizes) for sizes in counts]
+        inhabited = [np.flatnonzero(sizes) if self.times == 1 else _largest_first(sizes) for sizes in counts]
         several = sum(len(groups) > 1 for groups in inhabited)
         single = sum(len(groups) == 1 for groups in inhabited)
         swaps = several >= single  # carriers bring the upper bound along; else the outcome changes in place
@@ -298,23 +354,34 @@ class Exchange(Adjacency):
         for sizes, groups in zip(counts, inhabited, strict=True):
             move = np.zeros(sizes.size, dtype=np.int64)
             if not swaps:
-                move[groups[:1]] = 1
+                move[groups[:1]] = self.times
             elif len(groups) > 1:
-                move[groups[:2]] = [1, -1]
+                move[groups[:2]] = [self.times, -self.times]
             moves.append(move)
         return moves
 
     def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
         """Return one value in two groups of each set that has two, and in the only group of any other: 2p + p'.
 
+        Each of m exchanges replaces at most one value of a group, so that m times these are the worst.
+
         >>> Exchange(2).replaced_values([np.array([5, 2]), np.array([7])])
         [1, 1, 1]
         """
-        return [1 for sizes in counts for _ in range(min(int((sizes > 0).sum()), 2))]
+        return [self.times for sizes in counts for _ in range(min(int((sizes > 0).sum()), 2))]
 
     def to_json(self) -> dict[str, Any]:
         """Return the relation as plain values."""
-        return {"kind": "exchange", "a": self.a}
+        return {"kind": "exchange", "a": self.a, **self._whose()}
+
+
+def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return where records are: two of the largest groups first, in their order, then the others."""
+    flat = sizes.ravel()
+    order = np.argsort(-flat, kind="stable")
+    two = np.sort(order[:2])
+    found = np.concatenate([two, order[2:]])
+    return np.asarray(found[flat[found] > 0])
 
 
 @dataclass(frozen=True)
@@ -362,7 +429,7 @@ class SemiAdjacency:
         }
 
 
-def semi_adjacency(dataspace: Datasets) -> SemiAdjacency:
+def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) -> SemiAdjacency:
     """Return the semi-adjacent parameter a(t) of a dataspace.
 
     Worst case: the maximum over X in D_t, records x of X and values y possible for it, of
@@ -373,6 +440,10 @@ def semi_adjacency(dataspace: Datasets) -> SemiAdjacency:
     worst smallest cover of y's published values. A small space is listed. Other decomposable margins have the bound
     m + 1 for m margins; `graver_degree` bounds some with structural zeros or without a junction tree. Otherwise the
     caller must give a.
+
+    A person with up to m records needs at most m times a number that holds for all totals: the person's records are set
+    one after the other, and what is set leaves the data with its totals, so that each next one needs no more than some
+    totals may need. That m a(t) of these totals suffices is not proved where a(t) is smaller than that number.
 
     Examples
     --------
@@ -386,12 +457,16 @@ def semi_adjacency(dataspace: Datasets) -> SemiAdjacency:
     (3, 2, 3, 'closed form for disjoint margins')
     >>> print(found.witness)
     (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
+    >>> semi_adjacency(Dataspace.of(table, [Margin("sex"), Margin("region")]), Protection("patient", 2)).bound
+    6
     """
     if not isinstance(dataspace, Dataspace):
         raise InputError("a(t) of a dataspace that is only described is not known: give its schema and margins")
     structure = Structure.of(dataspace)
     if structure.n == 0:
         return SemiAdjacency(0, 0, 0, "no records")
+    if protection is not None and protection.times > 1:
+        return _several(structure, protection)
     if not structure.zeros_matter and structure.common is not None:
         return _closed_form(structure)
     listed = by_listing(dataspace)
@@ -408,7 +483,25 @@ def semi_adjacency(dataspace: Datasets) -> SemiAdjacency:
     )
 
 
-def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjacency:
+def _several(structure: Structure, protection: Protection) -> SemiAdjacency:
+    """How many records move together for a person with several: a bound that holds for all totals, so many times."""
+    times = protection.times
+    if not structure.essential and free_witness(structure) is None:
+        return SemiAdjacency(0, 0, 0, "no published margin leaves a choice")
+    bound, method = _bound(structure)
+    if bound is None:
+        raise AdjacencyUnknown(
+            f"how many records change with {protection.who} is not known for these totals: give the number a of "
+            "records that must be able to move together",
+            needs="adjacency",
+        )
+    together = min(times * bound, structure.n)
+    return SemiAdjacency(None, None, together, f"{times} times the {method}")
+
+
+def semi_adjacency_bound(
+    schema: Schema, margins: Iterable[Margin], protection: Protection | None = None
+) -> SemiAdjacency:
     """Return the bound ``a(t) <= m + 1`` for m decomposable margins, over all published values t.
 
     m counts the margins with a choice of two cells or more, nested ones dropped. Levels that do not occur under some t
@@ -441,7 +534,8 @@ def semi_adjacency_bound(schema: Schema, margins: Iterable[Margin]) -> SemiAdjac
             "totals themselves, or the number a of records that must be able to move together",
             needs="adjacency",
         )
-    return SemiAdjacency(None, None, bound, "bound over all totals")
+    times = 1 if protection is None else protection.times
+    return SemiAdjacency(None, None, times * bound, "bound over all totals")
 
 
 def _bound(structure: Structure) -> tuple[int | None, str]:
@@ -452,7 +546,7 @@ def _bound(structure: Structure) -> tuple[int | None, str]:
     return None if degree is None else max(2, 1 + degree), "bound by Graver elements"
 
 
-def exchange_bound(schema: Schema, margins: Iterable[Margin]) -> Exchange:
+def exchange_bound(schema: Schema, margins: Iterable[Margin], protection: Protection | None = None) -> Exchange:
     """Return exchange adjacency with the most records that one exchange changes, over all published values t.
 
     q + 1 for q margins with a choice of two cells or more, nested ones dropped: levels that do not occur under some t
@@ -467,7 +561,7 @@ def exchange_bound(schema: Schema, margins: Iterable[Margin]) -> Exchange:
     >>> exchange_bound(schema, [Margin("sex"), Margin("region")])
     Exchange(a=3)
     """
-    return Exchange.of(even_space(schema, margins, 1))
+    return Exchange.of(even_space(schema, margins, 1), protection)
 
 
 def graver_degree(structure: Structure) -> int | None:

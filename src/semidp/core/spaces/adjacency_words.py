@@ -6,6 +6,8 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from semidp.core.spaces.protection import Protection
+
 
 @dataclass(frozen=True)
 class AdjacencyWords(ABC):
@@ -13,9 +15,12 @@ class AdjacencyWords(ABC):
 
     >>> BallWords(3).pairs, ExchangeWords(3).pairs
     ('any 3 records at once', 'exchanges of one person')
+    >>> ExchangeWords(10, Protection("patient", 5, "stays")).pairs
+    'exchanges of one patient with up to 5 stays'
     """
 
     a: int
+    protection: Protection | None = None
 
     @property
     @abstractmethod
@@ -60,8 +65,28 @@ class AdjacencyWords(ABC):
     def why(self, most: str) -> list[str]:
         """Say which datasets a guarantee beside exact totals compares; `most` is a(t) in words."""
 
+    @property
+    def who(self) -> str:
+        """Whom the promise is about: a person, or one with several records."""
+        return "one person" if self.protection is None else self.protection.who
+
+    @property
+    def whose(self) -> str:
+        """The same in front of what the person has: "each person's record", "one patient's stays"."""
+        if self.protection is None:
+            return "each person's record"
+        every = f"all {self.protection.records}" if self.protection.most > 1 else f"the {self.protection.record}"
+        return f"{every} of each {self.protection.noun} (up to {self.protection.most})"
+
+    @property
+    def noun(self) -> str:
+        """What records are called."""
+        return "records" if self.protection is None else self.protection.records
+
     def heading(self, exact: bool) -> str:
         """Return the heading of the part on records that move together."""
+        if self.protection is not None:
+            return f"Why {self._records} {'move' if exact else 'change'} together"
         if not exact:
             return "Why one record changes alone" if self.a == 1 else f"Why {self.a} records change together"
         return "Why records move together" if self.a == 1 else f"Why {self.a} records move together"
@@ -69,12 +94,17 @@ class AdjacencyWords(ABC):
     def together(self, exact: bool) -> str:
         """Say in a few words how many records change together; `exact` says whether there are exact totals."""
         a = self.a
+        if self.protection is not None:
+            kept = " under the exact totals" if exact else ""
+            return f"a = {a}: {self.protection.who} can be different with up to {self._records}{kept}"
         if not exact:
             return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
         return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
 
     @property
     def _records(self) -> str:
+        if self.protection is not None:
+            return f"{self.a} {self.protection.records if self.a != 1 else self.protection.record}"
         return f"{self.a} record{'s' if self.a != 1 else ''}"
 
 
@@ -89,7 +119,9 @@ class BallWords(AdjacencyWords):
 
     @property
     def name(self) -> str:
-        return f"any {self._records}" if self.a else "no records"
+        if not self.a:
+            return f"no {self.noun}"
+        return f"any {self._records}" + ("" if self.protection is None else f" ({self.protection.who})")
 
     @property
     def used(self) -> str:
@@ -97,11 +129,12 @@ class BallWords(AdjacencyWords):
 
     @property
     def pairs(self) -> str:
-        return f"any {self.a} records at once"
+        return f"any {self.a} {self.noun} at once" + ("" if self.protection is None else f" ({self.protection.who})")
 
     @property
     def promise(self) -> str:
-        return f"any {self._records} that keep the exact totals"
+        kept = f"any {self._records} that keep the exact totals"
+        return kept if self.protection is None else f"{self.protection.who}: {kept}"
 
     @property
     def column(self) -> str:
@@ -109,9 +142,15 @@ class BallWords(AdjacencyWords):
 
     @property
     def same_noise(self) -> str:
-        return f"For any {self.a} records that change at once the same noise gives"
+        return f"For any {self.a} {self.noun} that change at once the same noise gives"
 
     def protected(self, exact: str) -> str:
+        if self.protection is not None:
+            return (
+                f"What is protected: {self.whose}, as far as the exact statistics leave them open. Datasets that agree "
+                f"on every exact statistic ({exact}) and differ in at most {self._records} are hard to tell apart. "
+                f"There {self.protection.who} can be different together with {self.noun} of others."
+            )
         if self.a == 1:
             together = "one record can change alone"
         else:
@@ -124,6 +163,12 @@ class BallWords(AdjacencyWords):
         )
 
     def why(self, most: str) -> list[str]:
+        if self.protection is not None:
+            return [
+                f"For {self.protection.who} to be any other that the published totals allow, {most} {self.noun} have "
+                f"to change together in the worst case. The guarantee compares datasets that differ in up to "
+                f"{self._records} and agree on every published total."
+            ]
         return [
             f"In the worst case {most} records have to change together, whoever the person is and whatever else they "
             f"could have been. The guarantee compares datasets that differ in up to {self.a} "
@@ -138,13 +183,22 @@ class ExchangeWords(AdjacencyWords):
     ('exchange (up to 3 records)', 'exchange (nobody can change)')
     """
 
-    restriction = "exchanges of one person: the claim is about these, and not about any records"
-    pairs = "exchanges of one person"
-    promise = "exchanges of one person (not any records that change at once)"
+    @property
+    def restriction(self) -> str:
+        return f"{self.pairs}: the claim is about these, and not about any {self.noun}"
+
+    @property
+    def pairs(self) -> str:
+        return f"exchanges of {self.who}"
+
+    @property
+    def promise(self) -> str:
+        return f"{self.pairs} (not any {self.noun} that change at once)"
 
     @property
     def name(self) -> str:
-        return f"exchange (up to {self._records})" if self.a else "exchange (nobody can change)"
+        whose = "" if self.protection is None else f"{self.protection.who}, "
+        return f"exchange ({whose}up to {self._records})" if self.a else "exchange (nobody can change)"
 
     @property
     def used(self) -> str:
@@ -152,16 +206,24 @@ class ExchangeWords(AdjacencyWords):
 
     @property
     def column(self) -> str:
-        return f"for exchanges of up to {self.a} records"
+        return f"for exchanges of up to {self.a} {self.noun}"
 
     @property
     def same_noise(self) -> str:
         return (
-            f"For exchanges of one person alone (at most {self.a} records, the others hand over published values) the "
-            "same noise gives"
+            f"For exchanges of {self.who} alone (at most {self.a} {self.noun}, the others hand over published values) "
+            "the same noise gives"
         )
 
     def protected(self, exact: str) -> str:
+        if self.protection is not None:
+            return (
+                f"What is protected: {self.whose}, against every alternative that the exact statistics ({exact}) "
+                f"allow. Two datasets are hard to tell apart where {self.protection.who} differs and {self.noun} of "
+                "others do no more than hand over the published values that are taken (exchange adjacency, one "
+                f"{self.protection.record} after the other). This is not a guarantee for any {max(self.a, 2)} "
+                f"{self.noun} that change at once: such changes may be protected less."
+            )
         if self.a == 1:
             others = "nobody else changes"
         else:
@@ -175,6 +237,15 @@ class ExchangeWords(AdjacencyWords):
         )
 
     def why(self, most: str) -> list[str]:
+        if self.protection is not None:
+            return [
+                f"The guarantee compares datasets in which {self.protection.who} is different and {self.noun} of "
+                f"others, {self._records} in all at most, hand over the published values that are taken, keeping "
+                f"everything else (exchange adjacency). Every {self.protection.noun} could have had any "
+                f"{self.noun} that the published totals allow.",
+                f"This is not a guarantee for any {max(self.a, 2)} {self.noun} that change at once; what the same "
+                "noise guarantees for those is stated apart.",
+            ]
         others = "at most one other record hands" if self.a == 2 else f"at most {self.a - 1} other records hand"
         return [
             f"The guarantee compares datasets in which one person's record is different and {others} over the "
@@ -185,10 +256,12 @@ class ExchangeWords(AdjacencyWords):
         ]
 
     def heading(self, exact: bool) -> str:
+        if self.protection is not None:
+            return f"Who changes with one {self.protection.noun}" if exact else super().heading(exact)
         return "Who changes with one person" if exact else super().heading(exact)
 
     def together(self, exact: bool) -> str:
-        if self.a <= 1:
+        if self.a <= 1 or self.protection is not None:
             return super().together(exact)
         others = "one other hands" if self.a == 2 else f"up to {self.a - 1} others hand"
         return f"exchange: one person changes and {others} over published values (not any {self.a} records)"

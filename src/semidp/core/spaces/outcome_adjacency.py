@@ -2,13 +2,15 @@
 
 from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.protection import Protection
 
 
-def outcome_adjacency(dataspace: Dataspace) -> Ball:
+def outcome_adjacency(dataspace: Dataspace, protection: Protection | None = None) -> Ball:
     """Return A_a(t) for records that carry an unpublished outcome.
 
     Changing only y needs one record, and a record that changes its features needs as many others as it would without
-    y, which keep theirs. So a(t) is that of the published margins, and at least 1 where there is a record.
+    y, which keep theirs. So a(t) is that of the published margins, and at least 1 where there is a record; for a
+    person with several records, at least as many as these.
 
     >>> from semidp import Margin
     >>> from semidp.core.tables.features import Feature
@@ -18,10 +20,11 @@ def outcome_adjacency(dataspace: Dataspace) -> Ball:
     >>> outcome_adjacency(Dataspace.of(one_group, [Margin("ward")]))
     Ball(a=1)
     """
-    return Ball(max(semi_adjacency(dataspace).bound, 1 if dataspace.n else 0))
+    alone = min(1 if protection is None else protection.times, dataspace.n)
+    return Ball(max(semi_adjacency(dataspace, protection).bound, alone), protection)
 
 
-def outcome_exchange(dataspace: Dataspace) -> Exchange:
+def outcome_exchange(dataspace: Dataspace, protection: Protection | None = None) -> Exchange:
     """Return exchange adjacency for records that carry an unpublished outcome: y can change alone.
 
     >>> from semidp import Margin
@@ -32,4 +35,5 @@ def outcome_exchange(dataspace: Dataspace) -> Exchange:
     >>> outcome_exchange(Dataspace.of(wards, [Margin("ward")]))
     Exchange(a=2)
     """
-    return Exchange(max(Exchange.of(dataspace).a, 1 if dataspace.n else 0))
+    exchange = Exchange.of(dataspace, protection)
+    return Exchange(max(exchange.a, exchange.times if dataspace.n else 0), protection)

@@ -152,6 +152,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
 
     Exchanges with one published side: `ExchangeBall` for two levels on a side, else a list where that is small, else
     the ball over rows of all moves that are no longer, which contains them. Both sides: the space of three records.
+    So many exchanges one after the other: the same ball, stretched as often.
 
     Examples
     --------
@@ -169,6 +170,7 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     a, form, rows = space.reach, space.matrix(), space.rows()
     if form is not None and form.columns_published:
         return _two_sided(space, form.cells, a)
+    stretch = space.adjacency.times
     if rows is None:
         return _listed(space)
     if isinstance(space.adjacency, Exchange):
@@ -176,7 +178,8 @@ def place_ball(space: QuerySpace) -> PlacedBall:
         if sides is None:
             a = space.norms.l1 // 2  # of the rows together, so that the ball contains the exchanges
         elif sides[0] > 1 and min(sides) == 2 and (sides[1] == 2 or space.dimension <= MOST_FREE_CELLS):
-            return PlacedRows(ExchangeBall(*sides), rows.cells.reshape(sides), space.shape, rows.lengths)
+            ball = ExchangeBall(*sides)
+            return PlacedRows(ball, rows.cells.reshape(sides), space.shape, rows.lengths, stretch=stretch)
         if (a if sides is None else sides[0]) > 1 and space.dimension <= MOST_DIMENSIONS:
             return _listed(space)
     return PlacedRows(RowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape, rows.lengths)
@@ -185,11 +188,15 @@ def place_ball(space: QuerySpace) -> PlacedBall:
 def _two_sided(space: QuerySpace, cells: NDArray[np.intp], a: int) -> PlacedBall:
     if cells.shape[0] > cells.shape[1]:
         cells = cells.T
+    times = space.adjacency.times
+    several = isinstance(space.adjacency, Exchange) and times > 1
     if len(cells) == 2:
         smallest = int(np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).min())
-        return PlacedMatrix(PairBall(cells.shape[1], min(a // 2, smallest)), cells, space.shape)
+        # an exchange swaps two records of such a table
+        return PlacedMatrix(PairBall(cells.shape[1], min(times if several else a // 2, smallest)), cells, space.shape)
     table = TableBall(len(cells), cells.shape[1], min(a, 3))
-    return PlacedMatrix(table, cells, space.shape, stretch=a // 2 if a > 3 else 1)
+    stretch = a // 2 if a > 3 else 1
+    return PlacedMatrix(table, cells, space.shape, stretch=times if several else stretch)
 
 
 def _listed(space: QuerySpace) -> PlacedBall:

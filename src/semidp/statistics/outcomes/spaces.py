@@ -87,6 +87,7 @@ class SumSpace(OutcomeSpace):
     *Exchanges.* The person leaves cell x with outcome v and enters cell y with v', the carrier takes its w from y to x:
     cell y changes by ``v' - w`` and cell x by ``w - v``, the only cell of a block with one by ``v' - v``. So with p
     blocks of several cells and p' of one, ``Δ1 = B max(2p, p + p')``, ``Δ2² = B² max(2p, p + p')`` and ``Δ∞ = B``.
+    A person with up to m records makes m exchanges: m times these, attained where the two largest cells hold m records.
 
     Examples
     --------
@@ -140,14 +141,25 @@ class SumSpace(OutcomeSpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid."""
-        move = np.concatenate(self.adjacency.changed_sums(self.counts))
+        move = self._changed
         changes = np.abs(move[move != 0]).tolist()
         once = Norms(sum(changes), sum(k * k for k in changes), max(changes, default=0))
         return once.scaled(self.outcome.steps)
 
     @property
     def exact(self) -> bool:
-        """Whether the norms are attained: one block, or published blocks that share no feature and no margin."""
+        """Whether the norms are attained: the blocks are apart, and their cells hold the records that move."""
+        sizes = np.concatenate([counts.ravel() for counts in self.counts])
+        return self._apart and bool((np.abs(self._changed) <= sizes).all())
+
+    @cached_property
+    def _changed(self) -> Counts:
+        """The largest change of the sums of an outcome between 0 and 1."""
+        return np.concatenate(self.adjacency.changed_sums(self.counts))
+
+    @property
+    def _apart(self) -> bool:
+        """Whether there is one block, or published blocks that share no feature and no margin."""
         names = [name for block in self.blocks for name in block.names]
         apart = len(names) == len(set(names)) and all(block in self.dataspace.margins for block in self.blocks)
         # a margin across blocks, such as BC beside AB and CD, or a declared zero says which of their cells go together
@@ -192,9 +204,10 @@ class SumSpace(OutcomeSpace):
 
     def worst_move(self) -> Counts | None:
         """Return a change of the sums that attains Δ2: outcomes go from 0 to B, or change their groups."""
-        if not self.exact:
+        if not self._apart:
             return None
-        return np.concatenate(self.adjacency.changed_sums(self.counts)) * self.outcome.steps
+        sizes = np.concatenate([counts.ravel() for counts in self.counts])
+        return np.clip(self._changed, -sizes, sizes) * self.outcome.steps
 
     @cached_property
     def _inhabited(self) -> NDArray[np.bool_]:

@@ -94,13 +94,15 @@ class _Placed:
             yield self._ball(sections)
             return
         one, other = self._swapped()
+        # a person with several records makes as many exchanges, where the cells hold them
+        times = min(self.space.adjacency.times, int(self.table[one]), int(self.table[other]))
         if one == other:  # nobody can change a group: a value changes alone
-            yield [_Move((one, one), (0, sections))]
+            yield [_Move((one, one), (0, sections))] * times
             return
         middle = (sections + 1) // 2
         values = itertools.permutations((0, middle, sections)) if sections > 1 else ((0, 1, 1), (0, 1, 0))
         for v, w, after in values:
-            yield [_Move((one, other), (v, after)), _Move((other, one), (w, w))]
+            yield [_Move((one, other), (v, after)), _Move((other, one), (w, w))] * times
 
     def _ball(self, sections: int) -> list[_Move]:
         """As many records of the largest cells as may differ go from the lowest value to the highest."""

@@ -92,13 +92,14 @@ class MomentSpace(OutcomeSpace):
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid, times the design's multiplier."""
         if isinstance(self.adjacency, Exchange):
-            return self.naive
+            return self.naive.scaled(self.adjacency.times)
         return Norms.of(self._rows).scaled(self.movable * self.outcome.steps)
 
     @property
     def exact(self) -> bool:
         """Whether the rows were compared, under exchange; else whether a longest rows exist is not looked into."""
-        return isinstance(self.adjacency, Exchange) and len(self._rows) <= _MOST_ROWS
+        alone = isinstance(self.adjacency, Exchange) and self.adjacency.times == 1
+        return alone and len(self._rows) <= _MOST_ROWS
 
     @property
     def dimension(self) -> int:
@@ -111,9 +112,9 @@ class MomentSpace(OutcomeSpace):
         if not len(rows):
             return None
         if isinstance(self.adjacency, Exchange):
-            if not self.exact:
+            if len(rows) > _MOST_ROWS:
                 return None
-            moves = np.concatenate([rows, *(rows - row for row in rows)])
+            moves = np.concatenate([rows, *(rows - row for row in rows)]) * self.adjacency.times
         else:
             records = self._records
             if records is None:

@@ -1,0 +1,140 @@
+"""Whom a promise protects where several records belong to one person: a patient with all stays.
+
+Without a `Protection` a record is a person. How many records must move together is in `adjacency`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from semidp.errors import InputError
+
+MOST_RECORDS = 1_000_000
+"""The most records of one person that a promise may name."""
+_SUFFIX = re.compile(r"[ _.-]*(id|ids|no|nr|number|key|identifier)$", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z])(Id|ID|No|Nr|Key)$")
+
+
+class Protect(StrEnum):
+    """Which of two linked kinds of records a promise is about."""
+
+    unit = "unit"
+    member = "member"
+
+
+@dataclass(frozen=True)
+class Protection:
+    """One unit with up to `most` records, all of which may be different at once.
+
+    Parameters
+    ----------
+    id
+        The column that says whose a record is.
+    most
+        The most records of one unit: public, declared, and data beyond it are refused.
+    records
+        What records are called, in words.
+    protect
+        A unit with all its records, or one of them.
+    least
+        The fewest records of one unit. Units that are known from their records alone have one at least.
+
+    Examples
+    --------
+    >>> stays = Protection("patient_id", 5, "stays")
+    >>> stays.who, stays.times
+    ('one patient with up to 5 stays', 5)
+    >>> Protection("patient", 1).who
+    'one patient with 1 record'
+    """
+
+    id: str
+    most: int
+    records: str = "records"
+    protect: Protect = Protect.unit
+    least: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not self.id:
+            raise InputError("a promise for several records needs the column that says whose a record is")
+        whole = isinstance(self.most, int) and not isinstance(self.most, bool)
+        if not whole or not 1 <= self.most <= MOST_RECORDS:
+            raise InputError(
+                f"the most records of one {self.noun} is a whole number from 1 to {MOST_RECORDS:,}, not {self.most}"
+            )
+        if not isinstance(self.records, str) or not self.records.strip() or len(self.records) > 40:
+            raise InputError("what records are called is a short word, such as stays")
+        object.__setattr__(self, "protect", Protect(self.protect))
+        if isinstance(self.least, bool) or not isinstance(self.least, int) or not 0 <= self.least <= self.most:
+            raise InputError(f"the fewest records of one {self.noun} is a whole number from 0 to the most")
+
+    @property
+    def noun(self) -> str:
+        """What a unit is called: the name of its column without the part that says it is one.
+
+        >>> [Protection(name, 2).noun for name in ("patient", "patient_id", "PupilID", "id", "hh_no")]
+        ['patient', 'patient', 'pupil', 'person', 'hh']
+        """
+        bare = _CAMEL.sub("", _SUFFIX.sub("", self.id))
+        words = re.sub(r"[\s_.-]+", " ", bare).strip()
+        return words.lower() if words else "person"
+
+    @property
+    def units(self) -> str:
+        """What several units are called.
+
+        >>> Protection("patient", 2).units, Protection("baby", 2).units
+        ('patients', 'babies')
+        """
+        noun = self.noun
+        if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+            return f"{noun[:-1]}ies"
+        return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+
+    @property
+    def record(self) -> str:
+        """What one record is called."""
+        return self.records.removesuffix("s") if len(self.records) > 1 else self.records
+
+    @property
+    def who(self) -> str:
+        """Whom the promise protects."""
+        if self.most == 1:
+            return f"one {self.noun} with 1 {self.record}"
+        return f"one {self.noun} with up to {self.most} {self.records}"
+
+    @property
+    def times(self) -> int:
+        """How many records of the same unit change one after the other: all of a unit, or one member."""
+        return self.most if self.protect is Protect.unit else 1
+
+    def is_about(self, other: "Protection | None") -> bool:
+        """Whether another promise is about the same units, whatever the most records and the words.
+
+        >>> Protection("patient", 2).is_about(Protection("patient", 5)), Protection("patient", 2).is_about(None)
+        (True, False)
+        """
+        if other is None:
+            return False
+        return (self.id, self.protect, self.least) == (other.id, other.protect, other.least)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the promise as plain values."""
+        return {
+            "id": self.id,
+            "most": self.most,
+            "records": self.records,
+            "protect": str(self.protect),
+            "least": self.least,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Protection":
+        """Read what `to_json` wrote.
+
+        >>> Protection.from_json(Protection("patient", 5).to_json()) == Protection("patient", 5)
+        True
+        """
+        return cls(value["id"], value["most"], value["records"], Protect(value["protect"]), value["least"])
