@@ -283,7 +283,7 @@ def pair_rows(runs: int) -> Iterator[tuple[object, ...]]:
         false: dict[str, list[float]] = {}
         power: dict[str, list[float]] = {}
         for seed in range(runs):
-            release = semidp.run(plan, five_features(500, source), randomness=SeededRandomness(seed))
+            release = semidp.run(plan, five_features(500, source), SeededRandomness(seed))
             answer = every_pair(release, draws=1999, randomness=SeededRandomness(seed))
             true = np.array([{test.rows, test.columns} in ({*"ab"}, {*"cd"}) for test in answer.tests])
             p = np.array([test.p_value for test in answer.tests])
@@ -442,7 +442,7 @@ def posterior_rows(runs: int) -> Iterator[tuple[object, ...]]:
         plan = Plan([TableRequest(["class", "sex", "survived"], Budget.gdp(mu))], ["class", "sex", "survived"])
         kept: dict[str, list[Any]] = {"truth": [], "posterior": [], "noise": [], "refused": []}
         for seed in range(runs):
-            release = semidp.run(plan, people, randomness=SeededRandomness(seed))
+            release = semidp.run(plan, people, SeededRandomness(seed))
             measured = measured_table(release, ("class",))
             bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)
             half = measured.mechanism.half_widths

@@ -147,7 +147,7 @@ def parts(root: str, how: str) -> dict[str, float]:
     import resource
     import shutil
 
-    from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, open_source, run_partitioned
+    from semidp import Budget, Feature, Plan, RunOptions, TableRequest, TablesRequest, open_source, run
     from semidp.core.tables.features import Nest
     from semidp.sources.opening import one_thread
 
@@ -175,7 +175,8 @@ def parts(root: str, how: str) -> dict[str, float]:
         if spark:
             frame = source.spark_frame()
             frame.groupBy("state").applyInArrow(_warm, "n long").collect()
-        run_partitioned(plan, source, out, "state", jobs=1 if spark else int(how), progress=progress)
+        options = RunOptions(out=out, jobs=1 if spark else int(how), progress=progress)
+        run(plan, source, options, partition="state")
     shutil.rmtree(out)
     usage = [resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return {"parts": times["ended"] - times["begun"], "memory": max(usage)}

@@ -155,7 +155,7 @@ def records_against_mbi(n: int = 2_000) -> list[dict[str, Any]]:
         invariants=["sex", "age"],
         features=features,
     )
-    done = release(plan, data, randomness=SeededRandomness(1))
+    done = release(plan, data, SeededRandomness(1))
     exact = [
         {"features": list(margin.names), "values": total.counts.tolist()}
         for margin, total in zip(done.scope.dataspace.margins, done.scope.dataspace.totals, strict=True)

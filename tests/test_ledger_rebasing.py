@@ -30,6 +30,7 @@ from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
+from semidp.publishing.options import RunOptions
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.statistics.registry import recorded
 
@@ -436,4 +437,4 @@ def test_a_table_charged_by_too_small_an_exchange_norm_is_counted_anew(tmp_path:
     assert total is not None
     assert total.tradeoff.implied_mu_squared() == 2
     with pytest.raises(BudgetExceeded):
-        run(evolve(plan, requests=[plan.requests[0].with_budget(Budget.gdp("1.5"))]), people, ledger=book)
+        run(evolve(plan, requests=[plan.requests[0].with_budget(Budget.gdp("1.5"))]), people, RunOptions(ledger=book))

@@ -57,7 +57,7 @@ from semidp.publishing.front import (
     total,
     what_holds,
 )
-from semidp.publishing.parts.by_partition import run_partitioned
+from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import Prepared, prepare, run
 from semidp.publishing.plan import Plan, Reading
 from semidp.publishing.release import Release
@@ -116,6 +116,7 @@ __all__ = [
     "Refused",
     "RegressionRequest",
     "Release",
+    "RunOptions",
     "Schema",
     "SchemaError",
     "Scope",
@@ -155,7 +156,6 @@ __all__ = [
     "regression",
     "release",
     "run",
-    "run_partitioned",
     "sample_size",
     "semi_adjacency",
     "sensitivity_space",

@@ -45,7 +45,7 @@ def test_intervals_hold_as_often_as_they_say_and_narrower_ones_do_not() -> None:
     rows = [AreaRow("a", {"sex": "f", "vote": "y"}), AreaRow("a", {"sex": "m", "vote": "n"}, 0.5)]
     held = narrow = 0
     for seed in range(40):
-        published = semidp.run(plan, people, randomness=SeededRandomness(seed))
+        published = semidp.run(plan, people, SeededRandomness(seed))
         answer = area_intervals(published, rows, draws=199, randomness=SeededRandomness(1000 + seed))["a"]
         held += answer.low <= truth <= answer.high
         narrow += abs(truth - answer.value) <= (answer.high - answer.low) / 5

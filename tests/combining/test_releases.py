@@ -26,13 +26,13 @@ def people(seed: int = 0, records: int = RECORDS) -> dict[str, list[str]]:
 
 def table(exact: list[Any], features: list[str], budget: Budget, seed: int | None = None, **more: Any) -> Release:
     plan = Plan([TableRequest(features, budget, **more)], exact, levels_from_data=True)
-    return semidp.run(plan, people(), randomness=None if seed is None else SeededRandomness(seed))
+    return semidp.run(plan, people(), None if seed is None else SeededRandomness(seed))
 
 
 def product(exact: list[Any], tables: list[list[str]], budget: Budget, seed: int | None = None) -> Release:
     requests = [TableRequest(features) for features in tables]
     plan = Plan([TablesRequest(requests, budget)], exact, levels_from_data=True)
-    return semidp.run(plan, people(), randomness=None if seed is None else SeededRandomness(seed))
+    return semidp.run(plan, people(), None if seed is None else SeededRandomness(seed))
 
 
 def test_two_tables_of_one_kind_are_averaged_by_precision() -> None:

@@ -33,7 +33,7 @@ Records = Mapping[str, Sequence[Any]]
 
 def files_of(data: Any, folder: Path) -> dict[str, str]:
     """Release with a seed; return the files of the release, without the time of day."""
-    release = run(PLAN, data, randomness=SeededRandomness(7))
+    release = run(PLAN, data, SeededRandomness(7))
     release.save(folder)
     files = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
     document = {**json.loads(files["release.json"]), "created": None}

@@ -459,7 +459,7 @@ def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
         ],
         invariants=[WARD],
     )
-    release = run(plan, data, randomness=SeededRandomness(1))
+    release = run(plan, data, SeededRandomness(1))
     rates, means = release.groups
     (_, sampled), (_, of_means) = rates.intervals[0], means.intervals[0]
     assert sampled.exact

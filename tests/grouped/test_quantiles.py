@@ -27,6 +27,7 @@ from semidp.errors import InputError, Refused
 from semidp.grouped import quantiles
 from semidp.noise.choice import ExponentialChoice, FlippedChoice
 from semidp.noise.randomness import SeededRandomness, Stream, SystemRandomness
+from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import disagreements
@@ -410,7 +411,7 @@ def test_a_release_of_quantiles_reads_back_and_follows_from_its_steps(tmp_path: 
     assert Plan.from_toml(plan.to_toml()) == plan
     assert request.name == "quantiles-score"
     book = Ledger.create(tmp_path / "ledger.json", Budget.zcdp(2))
-    made = run(plan, pupils(), SeededRandomness(3), ledger=book)
+    made = run(plan, pupils(), RunOptions(randomness=SeededRandomness(3), ledger=book))
     made.save(tmp_path / "out")
     again = Release.load(tmp_path / "out")
     assert again.guarantee.tradeoff == made.guarantee.tradeoff

@@ -27,6 +27,7 @@ from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import BudgetExceeded, SemidpError
+from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
 from semidp.queries.bounds import Norms
@@ -356,7 +357,7 @@ def test_a_ledger_counts_what_an_earlier_version_charged_by_the_right_bound(
     path = tmp_path / "ledger.json"
     plan, records = medians(Budget.pure(1))
     book = Ledger.create(path, Budget.pure("2.4"))
-    first = run(plan, records, ledger=book)
+    first = run(plan, records, RunOptions(ledger=book))
     written = json.loads(path.read_text())["charges"]
     assert first.guarantee.tradeoff.implied_epsilon() == 1
     earlier.undo()
@@ -367,11 +368,11 @@ def test_a_ledger_counts_what_an_earlier_version_charged_by_the_right_bound(
     assert command(["ledger", str(path)]) == 0
     assert "as charged pure 1-DP" in capsys.readouterr().out
     with pytest.raises(BudgetExceeded):
-        run(plan, records, ledger=book)
+        run(plan, records, RunOptions(ledger=book))
     assert json.loads(path.read_text())["charges"] == written
 
     second, _ = medians(Budget.pure("1/2"))
-    run(second, records, ledger=book)
+    run(second, records, RunOptions(ledger=book))
     charges = json.loads(path.read_text())["charges"]
     assert charges[0] == written[0]
     assert tradeoff_from_json(charges[1]["rebased"][0]).implied_epsilon() == Fraction(3, 2)

@@ -19,6 +19,7 @@ from semidp.core.tradeoff.composition import compose
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.grouped import sums
 from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import disagreements
@@ -58,7 +59,7 @@ def plan(*requests: object, **changes: object) -> Plan:
 
 @pytest.fixture(scope="module")
 def release() -> Release:
-    return run(plan(), pupils(), randomness=SeededRandomness(1))
+    return run(plan(), pupils(), SeededRandomness(1))
 
 
 def test_everything_stands_under_one_guarantee(release):
@@ -132,11 +133,11 @@ def test_the_report_shows_them_together(release):
 
 def test_the_ledger_is_charged_once_for_all(tmp_path):
     ledger = Ledger.create(tmp_path / "ledger.json", Budget.gdp(13))
-    done = run(plan(), pupils(), ledger=ledger)
+    done = run(plan(), pupils(), RunOptions(ledger=ledger))
     assert done.ledger["label"] == "table (school × sex), mean-score (school), proportion-passed (school × sex)"
     assert ledger.total().tradeoff == Budget.gdp(13).tradeoff()
     with pytest.raises(BudgetExceeded):
-        run(plan(*GROUPS), pupils(), ledger=ledger)
+        run(plan(*GROUPS), pupils(), RunOptions(ledger=ledger))
 
 
 def test_an_audit_calibrates_groups_again(release):
@@ -214,7 +215,7 @@ def test_one_group_and_an_empty_group():
     data = {name: values[:60] for name, values in pupils().items()}
     wanted = GroupRequest(Statistic.mean, SCORE, [SCHOOL], Budget.gdp(1))
     declared = [Feature("school", ("north", "closed"))]
-    done = run(Plan([wanted], invariants=[SCHOOL], features=declared), data, randomness=SeededRandomness(1))
+    done = run(Plan([wanted], invariants=[SCHOOL], features=declared), data, SeededRandomness(1))
     assert done.guarantee.adjacency.a == 1
     assert done.scope.semi_adjacency.worst_case == 1
     assert math.isnan(done.groups[0].estimates[0].values[1])

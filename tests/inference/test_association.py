@@ -235,7 +235,7 @@ def strata_release(mu: str, strata: int, each: int, odds: float, seed: int):
     data = {"r": rows.astype(str), "c": columns.astype(str), "k": [f"{value:02}" for value in stratum]}
     features = [Feature("r", ["0", "1"]), Feature("c", ["0", "1"])]
     plan = Plan([TableRequest(["r", "c", "k"], Budget.gdp(mu))], [["r", "k"], ["c", "k"]], features)
-    return run(plan, {name: list(values) for name, values in data.items()}, randomness=SeededRandomness(seed))
+    return run(plan, {name: list(values) for name, values in data.items()}, SeededRandomness(seed))
 
 
 def test_the_noise_covariance_of_a_release_is_that_of_its_draws() -> None:

@@ -69,7 +69,7 @@ def simulated_coverage(sizes: np.ndarray, one: Cells, other: Cells, runs: int = 
         columns["ward"] += "ab"[ward] * int(size)
         columns["vote"] += "y" * int(size)
     plan = Plan([TableRequest(["sex", "ward", "vote"], Budget.gdp(4))], [["sex", "ward"]], features)
-    release = run(plan, columns, randomness=SeededRandomness(1))
+    release = run(plan, columns, SeededRandomness(1))
     measured = measured_table(release, ("sex", "ward", "vote"))
     errors = measured.simulated(np.eye(8).reshape(-1, 2, 2, 2), runs, SeededRandomness(5)).reshape(-1, 2, 2, 2)
     bounds = CellBounds.of(release.scope.dataspace, ["sex", "ward", "vote"])

@@ -135,7 +135,7 @@ def released(mu: object = 1):
     plan = Plan(
         [TableRequest(["ward", "sex", "ill"], Budget.gdp(mu))], ["ward", "sex"], features, levels_from_data=True
     )
-    return run(plan, people(), randomness=SeededRandomness(1))
+    return run(plan, people(), SeededRandomness(1))
 
 
 def test_a_release_is_modelled() -> None:

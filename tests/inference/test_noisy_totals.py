@@ -104,7 +104,7 @@ def titanic(table: list[str], exact: list, mu: object, seed: int = 1):
         for name, values in data.items():
             values.extend([line[name]] * int(line["count"]))
     plan = Plan([TableRequest(table, Budget.gdp(mu))], exact, [Feature("survived", ["No", "Yes"])])
-    return run(plan, data, randomness=SeededRandomness(seed))
+    return run(plan, data, SeededRandomness(seed))
 
 
 def test_class_and_survival_with_exact_class_and_sex() -> None:
@@ -120,11 +120,11 @@ def test_what_has_too_many_totals_is_refused() -> None:
     data = {"a": [*"xyz"] * 20, "b": [*"pq"] * 30}
     features = [Feature("a", ["x", "y", "z"]), Feature("b", ["p", "q"])]
     plan = Plan([TableRequest(["a", "b"], Budget.gdp(1))], ["b"], features)
-    noisy = run(plan, data, randomness=SeededRandomness(1))
+    noisy = run(plan, data, SeededRandomness(1))
     with pytest.raises(Refused, match="too many plausible totals"):
         noisy.test("a", "b")
     swapped = Plan([TableRequest(["a", "b"], Budget.gdp(1))], ["a"], features)
-    other = run(swapped, data, randomness=SeededRandomness(1))
+    other = run(swapped, data, SeededRandomness(1))
     assert other.test("a", "b", draws=199).p_value > 0.05
     with pytest.raises(InputError, match="no direction"):
         other.test("a", "b", alternative="greater")

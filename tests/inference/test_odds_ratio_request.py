@@ -23,6 +23,7 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import document_at
+from semidp.publishing.options import RunOptions
 from semidp.publishing.rechecking.release_check import recheck
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
@@ -133,7 +134,11 @@ def test_a_ledger_computes_the_charge_anew_once_more_is_exact(tmp_path: Path):
     old_record = mechanism.record()
     assert old_record["query"] == {"kind": "cell", "features": ["sex", "vote"], "cell": [0, 0]}  # as 0.1 wrote it
     book = Ledger.create(tmp_path / "ledger.json", Budget.pure(9))
-    run(plan(OddsRatioRequest("sex", "vote", Budget.pure(1)), invariants=["sex", "vote"]), people(), ledger=book)
+    run(
+        plan(OddsRatioRequest("sex", "vote", Budget.pure(1)), invariants=["sex", "vote"]),
+        people(),
+        RunOptions(ledger=book),
+    )
     assert len(book.made) == 1
 
 

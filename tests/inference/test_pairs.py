@@ -63,7 +63,7 @@ def data(n: int = 400) -> dict[str, list[str]]:
 def test_every_pair_of_several_tables_once() -> None:
     tables = [TableRequest(list(pair)) for pair in (("a", "b"), ("b", "c"), ("c", "a"), ("a", "d"))]
     plan = Plan([TablesRequest(tables, Budget.gdp(1))], ["a", "b", "c", "d"])
-    release = run(plan, data(), randomness=SeededRandomness(1))
+    release = run(plan, data(), SeededRandomness(1))
     found = every_pair(release, draws=1999, randomness=SeededRandomness(1))
     assert [{test.rows, test.columns} for test in found.tests] == [{*"ab"}, {*"bc"}, {*"ac"}, {*"ad"}]
     assert [(test.rows, test.columns) for test in found.discoveries] == [("a", "b")]
@@ -76,7 +76,7 @@ def test_every_pair_of_several_tables_once() -> None:
 
 def test_pairs_without_exact_totals_are_named_and_ordered_ones_are_trends() -> None:
     plan = Plan([TableRequest(["a", "b", "c"], Budget.gdp(2))], ["a", "b"], levels_from_data=True)
-    release = run(plan, data(), randomness=SeededRandomness(1))
+    release = run(plan, data(), SeededRandomness(1))
     found = every_pair(release, ordered=["a", "b"], draws=999)
     assert [(one, other) for one, other, _ in found.untested] == [("a", "c"), ("b", "c")]
     assert "totals of c" in found.untested[0][2]

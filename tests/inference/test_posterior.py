@@ -114,7 +114,7 @@ def release_of(mechanism: str, budget: Budget, seed: int = 1):
     data = {"r": [*"aaabbbbb"] * 2, "c": [*"xyzxyyzz"] * 2}
     features = [Feature("r", ["a", "b"]), Feature("c", ["x", "y", "z"])]
     plan = Plan([TableRequest(["r", "c"], budget, mechanism)], ["r", "c"], features)
-    return run(plan, data, randomness=SeededRandomness(seed))
+    return run(plan, data, SeededRandomness(seed))
 
 
 @pytest.mark.parametrize(("mechanism", "budget"), MECHANISMS)
@@ -144,7 +144,7 @@ def test_a_release_has_the_posterior_of_its_own_noise(mechanism: str, budget: Bu
 def test_small_cells_have_shorter_intervals_than_the_noise_alone() -> None:
     data = {"r": ["a"] * 60 + ["b"] * 4, "c": [*"xxxxxyyyyz"] * 6 + ["z"] * 4}
     plan = Plan([TableRequest(["r", "c"], Budget.gdp("0.3"))], ["r"], levels_from_data=True)
-    release = run(plan, data, randomness=SeededRandomness(1))
+    release = run(plan, data, SeededRandomness(1))
     answer = posterior(release, randomness=SeededRandomness(1))
     alone = release.intervals(level=0.95, randomness=SeededRandomness(1))
     assert ((answer.high - answer.low).sum()) < 0.85 * (alone.high - alone.low).sum()
@@ -164,6 +164,6 @@ def test_what_has_no_posterior_is_refused() -> None:
     raw = Plan([TableRequest(["a", "b"], Budget.gdp(1), "gaussian", "none")], ["a", "b"])
     # Noise that happens to be whole would leave a table that has a posterior: the seed has none.
     with pytest.raises(Refused, match="not whole numbers"):
-        posterior(run(raw, data, randomness=SeededRandomness(1)))
+        posterior(run(raw, data, SeededRandomness(1)))
     with pytest.raises(InputError, match="between 0 and 1"):
         posterior(run(raw, data), level=2)

@@ -138,7 +138,7 @@ GROUPS = {"among": {"sex": "m"}, "minus": {"sex": "f"}}
 def test_a_release_compares_rates_by_every_measure() -> None:
     data = people()
     plan = Plan([TableRequest(["sex", "ill"], Budget.gdp(1))], ["sex", "ill"])
-    release = run(plan, data, randomness=SeededRandomness(1))
+    release = run(plan, data, SeededRandomness(1))
     for measure, most in ((RateMeasure.DIFFERENCE, 0.5), (RateMeasure.RISK_RATIO, 5.0), (RateMeasure.ODDS_RATIO, 8.0)):
         both = release.interval({"ill": "y"}, **GROUPS, measure=measure, sampling=True)
         alone = release.interval({"ill": "y"}, **GROUPS, measure=measure, randomness=SeededRandomness(2))
@@ -157,7 +157,7 @@ def test_a_release_compares_rates_by_every_measure() -> None:
 
 def test_noisy_denominators_and_groups_without_cases() -> None:
     plan = Plan([TableRequest(["sex", "ill", "town"], Budget.gdp(1))], ["town"], levels_from_data=True)
-    release = run(plan, people(), randomness=SeededRandomness(1))
+    release = run(plan, people(), SeededRandomness(1))
     for measure in (RateMeasure.RISK_RATIO, RateMeasure.ODDS_RATIO):
         alone = release.interval({"ill": "y"}, **GROUPS, measure=measure)
         assert alone.low < alone.value < alone.high

@@ -28,7 +28,7 @@ def people(n: int, seed: int) -> dict[str, list[str]]:
 
 def release_of(data: dict[str, list[str]], seed: int, invariants: tuple[str, ...] = ("sex", "vote")) -> Release:
     plan = Plan([TableRequest(["sex", "vote", "ward"], Budget.gdp("0.7"))], invariants, FEATURES)
-    return run(plan, data, randomness=SeededRandomness(seed))
+    return run(plan, data, SeededRandomness(seed))
 
 
 def truth(data: dict[str, list[str]], **levels: str) -> int:
@@ -120,7 +120,7 @@ FEW = {"ward": ["a"] * 3 + ["b"] * 30, "vote": ["y"] * 2 + ["n"] + ["y", "n"] * 
 
 def few(seed: int) -> Release:
     plan = Plan([TableRequest(["ward", "vote"], Budget.gdp("0.05"))], ["ward", "vote"], [FEATURES[2], FEATURES[1]])
-    return run(plan, FEW, randomness=SeededRandomness(seed))
+    return run(plan, FEW, SeededRandomness(seed))
 
 
 def test_intervals_are_cut_to_what_the_exact_totals_allow() -> None:
@@ -180,7 +180,7 @@ def test_rates_of_a_group_and_of_a_larger_one_that_holds_it_keep_their_size() ->
     """
     plan = Plan([TableRequest(["sex", "vote"], Budget.gdp(2))], ["sex"], FEATURES[:2])
     sizes, source, runs = np.array([90, 30]), np.random.default_rng(4), 600
-    release = run(plan, {"sex": ["f"] * 90 + ["m"] * 30, "vote": ["y", "n"] * 60}, randomness=SeededRandomness(1))
+    release = run(plan, {"sex": ["f"] * 90 + ["m"] * 30, "vote": ["y", "n"] * 60}, SeededRandomness(1))
     measured = measured_table(release, ("sex", "vote"))
     errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), runs, SeededRandomness(5)).reshape(-1, 2, 2)
     bounds = CellBounds.of(release.scope.dataspace, ["sex", "vote"])
@@ -256,7 +256,7 @@ def test_sampling_widens_what_the_noise_alone_leaves() -> None:
 def test_tables_of_a_product_answer_alike() -> None:
     data = people(4000, 6)
     asked = TablesRequest([TableRequest(["sex", "vote"]), TableRequest(["vote", "ward"])], Budget.gdp(1))
-    release = run(Plan([asked], features=FEATURES, invariants=["sex"]), data, randomness=SeededRandomness(1))
+    release = run(Plan([asked], features=FEATURES, invariants=["sex"]), data, SeededRandomness(1))
     found = release.interval({"vote": "y"}, among={"sex": "f"}, level=0.999)
     assert truth(data, sex="f", vote="y") / truth(data, sex="f") in found
     assert release.intervals("vote-ward").table == "vote-ward"

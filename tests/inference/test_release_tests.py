@@ -159,7 +159,7 @@ def three_way(n: int = 240, seed: int = 1) -> dict[str, list[str]]:
 def test_strata_explain_an_association() -> None:
     """Rows and columns depend on the stratum alone: associated without it, independent given it."""
     plan = Plan([TableRequest(["r", "c", "k"], Budget.gdp(1))], [["r", "k"], ["c", "k"]])
-    release = run(plan, three_way(), randomness=SeededRandomness(1))
+    release = run(plan, three_way(), SeededRandomness(1))
     given = release.test("r", "c", ["k"], randomness=SeededRandomness(2))
     alone = release.test("r", "c", randomness=SeededRandomness(2))
     assert given.p_value > 0.05
@@ -174,7 +174,7 @@ def test_products_are_tested_by_their_estimates() -> None:
     data = three_way()
     asked = TablesRequest([TableRequest(["r", "c"]), TableRequest(["c", "k"])], Budget.gdp(1))
     plan = Plan([asked], invariants=["r", "c", "k"])
-    release = run(plan, data, randomness=SeededRandomness(4))
+    release = run(plan, data, SeededRandomness(4))
     found = release.test("r", "c", randomness=SeededRandomness(1))
     assert found.table == "r-c"
     assert found.noise == "residuals"
@@ -193,7 +193,7 @@ def test_the_simulated_noise_is_that_of_the_release(mechanism: str, budget: Budg
     """The same words give the same noise to a release and to a simulation of it."""
     data = three_way(60)
     plan = Plan([TableRequest(["r", "c"], budget, mechanism, "none")], ["r", "c"])
-    release = run(plan, data, randomness=SeededRandomness(7))
+    release = run(plan, data, SeededRandomness(7))
     pairs = list(zip(data["r"], data["c"], strict=True))
     truth = np.array([[pairs.count((r, c)) for c in ("c0", "c1")] for r in ("r0", "r1")])
     measured = measured_table(release, ("r", "c"))
@@ -206,7 +206,7 @@ def test_the_simulated_noise_is_that_of_the_release(mechanism: str, budget: Budg
 
 def test_a_larger_table_is_summed_and_a_saved_release_answers_alike(tmp_path: Path) -> None:
     plan = Plan([TableRequest(["r", "c", "k"], Budget.zcdp("0.5"))], ["r", "c"], levels_from_data=True)
-    release = run(plan, three_way(), randomness=SeededRandomness(5))
+    release = run(plan, three_way(), SeededRandomness(5))
     release.save(tmp_path / "release")
     again = Release.load(tmp_path / "release")
     one, other = (each.test("r", "c", randomness=SeededRandomness(6)) for each in (release, again))
@@ -231,7 +231,7 @@ def test_nested_features_are_tested_at_their_depth() -> None:
         "vote": [("n", "y")[int(place > 1)] for place in picked],
     }
     plan = Plan([TableRequest(["county", "vote"], Budget.gdp(1))], ["county", "vote"], [places])
-    release = run(plan, data, randomness=SeededRandomness(1))
+    release = run(plan, data, SeededRandomness(1))
     assert release.test("state", "vote", randomness=SeededRandomness(1)).p_value == 0.0001
     assert release.test("county", "vote", randomness=SeededRandomness(1)).expected == 8
     with pytest.raises(InputError, match="different features"):

@@ -2,11 +2,12 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest
+from semidp import Budget, Feature, Plan, Release, RunOptions, TableRequest, TablesRequest, run
 from semidp.output.files import Unfinished
 from semidp.publishing.parts import cut_fits
 
@@ -30,6 +31,11 @@ def records(n: int = 600, seed: int = 1) -> dict[str, list[str]]:
         "sex": generator.choice(["f", "m"], n).tolist(),
         "age": generator.choice(["y", "m", "o"], n, p=[0.5, 0.3, 0.2]).tolist(),
     }
+
+
+def run_partitioned(plan: Plan, data: Any, out: Path | str, partition: str, **how: Any) -> Release:
+    """Release a plan part by part into a folder."""
+    return run(plan, data, RunOptions(out=out, **how), partition=partition)
 
 
 def unfinished(place: Path) -> Path:

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from semidp import Budget, Ledger, Plan, Release, TableRequest, run_partitioned
+from semidp import Budget, Ledger, Plan, Release, TableRequest
 from semidp.output.files import document_at, is_unfinished, replace_file
 from semidp.publishing.rechecking.release_check import disagreements
-from tests.partitions.conftest import FEATURES, records
+from tests.partitions.conftest import FEATURES, records, run_partitioned
 
 EVENTS = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "open"}
 PEOPLE = records(60)

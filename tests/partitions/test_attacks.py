@@ -16,7 +16,6 @@ from semidp import (
     Release,
     TableRequest,
     TablesRequest,
-    run_partitioned,
 )
 from semidp.core.tables.schema import Schema
 from semidp.output import files
@@ -24,7 +23,7 @@ from semidp.output.files import Unfinished, document_at
 from semidp.publishing.parts import by_partition, runners
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.sources.opening import open_source
-from tests.partitions.conftest import FEATURES, records, unfinished
+from tests.partitions.conftest import FEATURES, records, run_partitioned, unfinished
 
 
 def plan() -> Plan:

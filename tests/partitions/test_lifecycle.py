@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from semidp import Budget, BudgetExceeded, InputError, Ledger, Release, run_partitioned
+from semidp import Budget, BudgetExceeded, InputError, Ledger, Release
 from semidp.output.files import Unfinished, discard_unfinished, document_at, is_unfinished
 from semidp.publishing.parts import by_partition, runners
 from semidp.publishing.parts import tasks as part_tasks
 from semidp.publishing.rechecking.release_check import disagreements
-from tests.partitions.conftest import plan, unfinished
+from tests.partitions.conftest import plan, run_partitioned, unfinished
 from tests.partitions.test_unfinished import WORDS, Fails, _children
 
 

@@ -20,7 +20,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import document_at
 from semidp.publishing.parts import partitions
 from semidp.publishing.parts import tasks as part_tasks
-from semidp.publishing.parts.by_partition import prepare_parts, run_partitioned
+from semidp.publishing.parts.by_partition import prepare_parts
 from semidp.publishing.parts.cut_fits import (
     TOGETHER,
     fit_at_cut,
@@ -35,7 +35,7 @@ from semidp.queries.branches import Cut
 from semidp.sources.opening import open_source
 from semidp.statistics.tables.fitting import SettledViews, by_size, fit_product, nearest_whole, totals_of
 from semidp.statistics.tables.published import FitKind
-from tests.partitions.conftest import FEATURES, plan, unfinished
+from tests.partitions.conftest import FEATURES, plan, run_partitioned, unfinished
 from tests.partitions.test_unfinished import Fails
 
 DEPTHS = ("state", "county", "tract")

@@ -23,7 +23,6 @@ from semidp import (
     TableRequest,
     TablesRequest,
     prepare,
-    run_partitioned,
 )
 from semidp.core.tables.schema import Schema
 from semidp.mechanisms.residual_noise import ResidualMechanism
@@ -33,7 +32,7 @@ from semidp.publishing.parts import by_partition
 from semidp.publishing.parts import tasks as part_tasks
 from semidp.publishing.parts.partitions import PartitionedTables
 from semidp.publishing.rechecking.release_check import disagreements
-from tests.partitions.conftest import FEATURES, PATHS, plan, records
+from tests.partitions.conftest import FEATURES, PATHS, plan, records, run_partitioned
 
 
 def whole(release: Release, name: str) -> Table:

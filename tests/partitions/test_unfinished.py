@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from semidp import Budget, InputError, Ledger, Release, run_partitioned
+from semidp import Budget, InputError, Ledger, Release
 from semidp.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.output.files import discard_unfinished, document_at, is_unfinished
 from semidp.publishing.parts import runners
 from semidp.publishing.parts import tasks as part_tasks
 from semidp.publishing.rechecking.release_check import disagreements
-from tests.partitions.conftest import plan, unfinished
+from tests.partitions.conftest import plan, run_partitioned, unfinished
 
 KILLS = int(os.environ.get("SEMIDP_KILLS", "1"))
 

@@ -15,6 +15,7 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.function import Order
 from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.publishing.options import RunOptions
 from semidp.queries.products import product_space
 from semidp.statistics.registry import recorded
 
@@ -33,7 +34,7 @@ def test_a_product_is_recomputed_from_what_the_ledger_keeps(tmp_path, budget):
     asked = TablesRequest([TableRequest(names) for names in TABLES], budget)
     plan = Plan([asked], invariants=["sex"], features=SCHEMA.features)
     book = Ledger.create(tmp_path / "book.json", Budget.approximate(50, "1e-6"))
-    done = run(plan, people, ledger=book)
+    done = run(plan, people, RunOptions(ledger=book))
     charge = book.account().charges[0]
     assert charge.fixed is None
     again = recorded(charge.measured[0], charge.dataspace, charge.adjacency)
@@ -130,10 +131,10 @@ def test_one_ledger_holds_a_product_and_a_table_of_other_features(tmp_path):
     people = {"sex": [*"ffmmfm"], "age": [*"yoyoyo"], "ill": [*"nnjnjn"], "ward": [*"aabbab"]}
     book = Ledger.create(tmp_path / "book.json", Budget.zcdp(50))
     pair = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age"])], Budget.gdp(1))
-    run(Plan([pair], invariants=["sex"], features=SCHEMA.features[:2]), people, ledger=book)
+    run(Plan([pair], invariants=["sex"], features=SCHEMA.features[:2]), people, RunOptions(ledger=book))
     ward = Feature("ward", "ab")
     other = TablesRequest([TableRequest(["ill", "ward"])], Budget.gdp(1))
-    run(Plan([other], invariants=["ill"], features=[SCHEMA.features[2], ward]), people, ledger=book)
+    run(Plan([other], invariants=["ill"], features=[SCHEMA.features[2], ward]), people, RunOptions(ledger=book))
     charges = book.account().charges
     assert len(charges) == 2
     assert all(charge.fixed is None for charge in charges)

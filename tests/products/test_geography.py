@@ -27,7 +27,7 @@ def test_county_and_district_tables_of_schools_agree_and_enrolment_is_exact(adja
         adjacency=adjacency,
     )
     with open_source(SCHOOLS, count="count") as source:
-        release = run(plan, source, randomness=SeededRandomness(3))
+        release = run(plan, source, SeededRandomness(3))
         schema = release.scope.dataspace.schema
         enrolled = source.counts(schema.restrict(["district"]))
     counties, districts, grades = release.product.tables
@@ -66,7 +66,7 @@ def test_a_product_like_the_census_agrees_from_the_nation_to_the_tract():
             *(Feature(name, known) for name, known in levels.items()),
         ],
     )
-    release = run(plan, data, randomness=SeededRandomness(2))
+    release = run(plan, data, SeededRandomness(2))
     *below, nation = release.product.tables
     chain = Schema(plan.features).features[0].chain
     for coarse, (above, table) in enumerate(zip([nation, *below], below, strict=False)):

@@ -35,7 +35,7 @@ def test_a_product_of_a_hundred_features_is_released_saved_and_read_back(tmp_pat
     public = [Margin(NAMES[0]), Margin(NAMES[40], NAMES[41]), Margin(NAMES[99])]
     plan = Plan([TablesRequest(wanted(), Budget.gdp(1))], invariants=public, features=declared(), adjacency=adjacency)
     data = answers()
-    release = run(plan, data, randomness=SeededRandomness(1))
+    release = run(plan, data, SeededRandomness(1))
     tables = release.product.tables
     assert len(tables) == 99
     for left, right in itertools.pairwise(tables):  # the feature that both have

@@ -35,6 +35,7 @@ from semidp.fitting.problem import Infeasible
 from semidp.mechanisms.placement import Objective
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
+from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import calibrate, prepare
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.queries.products import product_space
@@ -202,10 +203,10 @@ def test_what_a_plan_cannot_mean_is_refused(text, reason):
 
 def test_the_ledger_is_charged_once_for_all_tables(tmp_path):
     book = Ledger.create(tmp_path / "book.json", Budget.gdp("1.2"))
-    run(plan(), people(), ledger=book)
+    run(plan(), people(), RunOptions(ledger=book))
     assert len(book.account().charges) == 1
     with pytest.raises(BudgetExceeded):
-        run(plan(), people(), ledger=book)
+        run(plan(), people(), RunOptions(ledger=book))
 
 
 def test_a_seed_marks_the_product_not_private_and_repeats():

@@ -199,7 +199,7 @@ def test_names_of_files_may_not_meet() -> None:
 
 
 def test_a_seed_is_said_everywhere(saved: Save) -> None:
-    release = run(plan_of(), people(5), randomness=SeededRandomness(1))
+    release = run(plan_of(), people(5), SeededRandomness(1))
     assert release.private is False
     page = checked(release, saved)
     assert "Not private." in page

@@ -146,7 +146,7 @@ def test_noise_is_there_and_a_seed_repeats_it() -> None:
     example = Example.named("occupational_status")
     plan = plan_for(example, [["origin"], ["destination"]])
     first, again, other, secure = (
-        run(plan, example.path, randomness=randomness)
+        run(plan, example.path, randomness)
         for randomness in (SeededRandomness(1), SeededRandomness(1), SeededRandomness(2), None)
     )
     assert np.array_equal(first.tables[0].noisy, again.tables[0].noisy)
@@ -164,7 +164,7 @@ def test_errors_are_of_the_size_that_is_stated() -> None:
     truth = np.array([[example.counts[str(i), str(j)] for j in range(1, 9)] for i in range(1, 9)])
     squares = []
     for seed in range(40):
-        table = run(plan, example.path, randomness=SeededRandomness(seed)).tables[0]
+        table = run(plan, example.path, SeededRandomness(seed)).tables[0]
         squares.append(float(((table.projected - truth) ** 2).sum()))
     expected, degrees = table.noise.expected_l2**2, 49
     spread = 6 * expected * np.sqrt(2 / degrees / len(squares))

@@ -19,10 +19,10 @@ from semidp import (
     QuantileRequest,
     RegressionRequest,
     Release,
+    RunOptions,
     TableRequest,
     TablesRequest,
     run,
-    run_partitioned,
 )
 from semidp.cli import run as command
 from semidp.noise.randomness import SeededRandomness
@@ -99,7 +99,8 @@ PLANS: dict[str, Plan] = {
 def made(kind: str, folder: Path) -> Forger:
     """Make a release of a kind, and see that it is honest."""
     if kind == "by parts":
-        run_partitioned(PLANS["product"], people(), folder, "state", form="csv", randomness=SeededRandomness(3))
+        how = RunOptions(out=folder, form="csv", randomness=SeededRandomness(3))
+        run(PLANS["product"], people(), how, partition="state")
     else:
         run(PLANS[kind], people(), SeededRandomness(3)).save(folder)
     forger = Forger(folder)

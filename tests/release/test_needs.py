@@ -10,6 +10,7 @@ from semidp import Budget, Feature, InputError, Ledger, Plan, TableRequest, prep
 from semidp.output.cells import Form
 from semidp.publishing import needs
 from semidp.publishing.needs import Needs, declared_needs, memory_from, memory_limit
+from semidp.publishing.options import RunOptions
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.tables import request as requests
 
@@ -42,7 +43,7 @@ def test_ten_to_the_eighth_cells_in_four_gigabytes_are_refused_before_anything_i
     assert foreseen is not None
     assert foreseen.cells == 465**3
     with pytest.raises(InputError, match=r"needs about 10 GB of memory for 100,544,625 cells, and 4.0 GB may be used"):
-        run(plan, Source(Untouched()), ledger=book, memory=4 * 10**9)
+        run(plan, Source(Untouched()), RunOptions(ledger=book, memory=4 * 10**9))
     assert not book.account().charges
     foreseen.refuse_memory(12 * 10**9)
 
@@ -53,7 +54,7 @@ def test_levels_that_the_data_name_count_once_they_are_read(tmp_path: Path) -> N
     plan = Plan([TableRequest(list(columns), Budget.zcdp(1))], [[name] for name in columns])
     assert declared_needs(plan) is None
     with pytest.raises(InputError, match="of memory for 27,000,000 cells"):
-        run(plan, columns, ledger=book, memory=2 * 10**9)
+        run(plan, columns, RunOptions(ledger=book, memory=2 * 10**9))
     assert not book.account().charges
 
 
@@ -106,11 +107,11 @@ def test_a_full_disk_and_an_impossible_name_are_found_before_the_charge(
     name = "x" * 300
     long = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/10"), name=name)], ["sex", "region"])
     with pytest.raises(InputError, match=r"no file can be called 'x+.csv' in that folder"):
-        run(long, PEOPLE, ledger=book, folder=tmp_path / "out")
+        run(long, PEOPLE, RunOptions(ledger=book, out=tmp_path / "out", force=True))
     usage = type("Usage", (), {"free": 10})
     monkeypatch.setattr(needs.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(InputError, match=r"needs about 1 MB of disk, and 1 MB are free"):
-        run(PLAN, PEOPLE, ledger=book, folder=tmp_path / "out")
+        run(PLAN, PEOPLE, RunOptions(ledger=book, out=tmp_path / "out", force=True))
     assert not book.account().charges
     assert not list((tmp_path / "out").iterdir())
 
@@ -120,7 +121,7 @@ def test_numbers_beyond_the_arithmetic_are_found_before_the_charge(tmp_path: Pat
     plan = Plan([TableRequest(["sex"], Budget.zcdp("1/10"))], features=[Feature("sex", "fm")], count="n", adjacency=1)
     many = {"sex": ["f"] * 33, "n": [2**52] * 33}
     with pytest.raises(InputError, match=r"'table' has numbers beyond 2\^57"):
-        run(plan, many, ledger=book)
+        run(plan, many, RunOptions(ledger=book))
     assert not book.account().charges
     assert prepare(plan, {"sex": ["f"], "n": [2**52]}).scope.dataspace.n == 2**52
 
@@ -133,7 +134,7 @@ def test_a_failure_after_the_charge_is_noted(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(requests.TablesRequest, "publish", fails)
     with pytest.raises(MemoryError) as caught:
-        run(PLAN, PEOPLE, ledger=book)
+        run(PLAN, PEOPLE, RunOptions(ledger=book))
     assert len(book.account().charges) == 1
     assert caught.value.__notes__ == ["the ledger was charged all the same"]
 
@@ -144,10 +145,10 @@ def test_columns_that_parquet_cannot_tell_apart_are_found_before_the_charge(name
     (tmp_path / "out").mkdir()
     plan = Plan([TableRequest([name], Budget.zcdp("1/10"))], features=[Feature(name, "fm")])
     with pytest.raises(InputError, match=f"two columns of a Parquet file would be called '{name.casefold()}'"):
-        run(plan, people, ledger=book, folder=tmp_path / "out", form=Form.parquet)
+        run(plan, people, RunOptions(ledger=book, out=tmp_path / "out", force=True, form=Form.parquet))
     assert not book.account().charges
     assert not list((tmp_path / "out").iterdir())
-    run(plan, people, ledger=book, folder=tmp_path / "out")
+    run(plan, people, RunOptions(ledger=book, out=tmp_path / "out", force=True))
     assert len(book.account().charges) == 1
 
 

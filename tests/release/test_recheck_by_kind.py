@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from semidp import Budget, Feature, Plan, Release, TableRequest, run, run_partitioned
+from semidp import Budget, Feature, Plan, Release, RunOptions, TableRequest, run
 from semidp.audit import claims_of_release
 from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
@@ -71,7 +71,7 @@ def test_a_table_is_read_of_a_request_for_one_alone(tmp_path: Path) -> None:
 def test_an_audit_sees_less_noise_on_a_residual_of_tables_by_parts(tmp_path: Path) -> None:
     """The scale of the whole stays as it was: one residual below the largest is said to have less noise."""
     plan = Plan([TableRequest(["sex", "county"], Budget.gdp(1))], ["sex"], [COUNTIES])
-    run_partitioned(plan, PEOPLE, tmp_path / "release", "state", randomness=SeededRandomness(1))
+    run(plan, PEOPLE, RunOptions(out=tmp_path / "release", randomness=SeededRandomness(1)), partition="state")
     (claim,) = claims_of_release(Release.load(tmp_path / "release"))
     assert claim.faults == ()
     document = document_of(tmp_path / "release")

@@ -31,7 +31,7 @@ SCORE = Outcome("score", 0, 110, 110)
 
 
 def released(plan: Plan) -> Release:
-    return run(plan, PEOPLE, randomness=SeededRandomness(3))
+    return run(plan, PEOPLE, SeededRandomness(3))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def everything() -> Release:
     ]
     closed = Feature("region, old", ["north", "south", "west", "gone"])
     plan = Plan([*alone, product, means, slopes], ["sex", "region, old"], [closed, Feature("age", "yo")])
-    return run(plan, data, randomness=SeededRandomness(3))
+    return run(plan, data, SeededRandomness(3))
 
 
 def laid_out(release: Release) -> CellGrid:

@@ -43,7 +43,7 @@ def four_features() -> Release:
         count="count",
         adjacency=2,
     )
-    return run(plan, DATA / "titanic.csv", randomness=SeededRandomness(1))
+    return run(plan, DATA / "titanic.csv", SeededRandomness(1))
 
 
 def hard_names() -> Release:

@@ -102,7 +102,7 @@ def test_a_killed_executor_changes_no_number_and_nothing_is_charged_twice(
 SESSION = """
 import sys
 from pyspark.sql import SparkSession
-from semidp import Budget, Feature, Plan, TableRequest, run_partitioned
+from semidp import Budget, Feature, Plan, RunOptions, TableRequest, run
 from semidp.noise import SeededRandomness
 
 people, root = sys.argv[1:]
@@ -111,8 +111,8 @@ frame = session.read.parquet(people)
 rows = frame.select("state", "county", "tract").distinct().collect()
 places = Feature.nested(["state", "county", "tract"], sorted(tuple(row) for row in rows))
 plan = Plan([TableRequest(["tract", "sex"], Budget.gdp(1))], ["state"], [places, Feature("sex", "fm")])
-run_partitioned(plan, frame, f"{root}/spark", "state", randomness=SeededRandomness(1))
-run_partitioned(plan, people, f"{root}/here", "state", randomness=SeededRandomness(1))
+run(plan, frame, RunOptions(out=f"{root}/spark", randomness=SeededRandomness(1)), partition="state")
+run(plan, people, RunOptions(out=f"{root}/here", randomness=SeededRandomness(1)), partition="state")
 session.stop()
 """
 

@@ -258,12 +258,12 @@ def test_the_command_line_rehearses_and_releases_it(
 def test_the_ledger_computes_its_charge_anew_under_further_exact_statistics(plan: Plan, tmp_path: Path) -> None:
     """Under {sex} two records may differ: μ = 2·2/4 = 1. Once the sizes are exact, the total is no secret: μ = 0."""
     ledger = Ledger.create(tmp_path / "ledger.json", Budget.gdp(5))
-    semidp.run(plan, PEOPLE, SeededRandomness(4), ledger=ledger)
+    semidp.run(plan, PEOPLE, semidp.RunOptions(randomness=SeededRandomness(4), ledger=ledger))
     total = ledger.total()
     assert total is not None
     assert total.tradeoff == gaussian(1)
     more = Plan([TableRequest(["sex", "size"], Budget.gdp(1))], ["sex", "size"], [SIZES])
-    semidp.run(more, PEOPLE, SeededRandomness(4), ledger=ledger)
+    semidp.run(more, PEOPLE, semidp.RunOptions(randomness=SeededRandomness(4), ledger=ledger))
     first, second = Ledger(tmp_path / "ledger.json").account().charges
     assert (first.tradeoff, first.spent) == (gaussian(1), gaussian(0))
     assert second.spent == gaussian(1)

@@ -11,7 +11,8 @@ from semidp.cli._command import command, flag, option
 from semidp.cli._output import charge_said, echo
 from semidp.cli._totals import schema_of, scope_of, totals_of
 from semidp.errors import InputError
-from semidp.output.files import check_place, new_folder
+from semidp.output.files import check_place
+from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release, release_files
@@ -70,14 +71,8 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
         inputs = [*local_paths(data, opening.from_table), *([] if ledger is None else [str(ledger)])]
         check_place(folder, force=False, ours=release_files, inputs=inputs)
         book = o.ledger_of(ledger, quiet=True)
-        with (
-            charge_said(book),
-            opening.source(plan, data, quiet=True) as source,
-            new_folder(folder, force=False, ours=release_files, inputs=inputs) as new,
-        ):
-            done = run(plan, source, ledger=book, folder=new)
-            done.write_files(new)
-        return done
+        with charge_said(book), opening.source(plan, data, quiet=True) as source:
+            return run(plan, source, RunOptions(ledger=book, out=folder, inputs=inputs))
 
     with opening.source(first, data, quiet=False) as source:
         columns = source.columns()

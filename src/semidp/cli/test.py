@@ -19,6 +19,7 @@ from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import replace_file
 from semidp.output.plots.style import png
+from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.association import Association
@@ -136,7 +137,7 @@ def odds_ratio(
     declaring.check_used(plan)
     with opening.source(plan, data, quiet=printing.quiet) as source:
         label = f"odds ratio of {rows} and {columns}"
-        done = run(plan, source, o.randomness_of(seed), ledger=book, label=label)
+        done = run(plan, source, RunOptions(randomness=o.randomness_of(seed), ledger=book, label=label))
     scope, result = done.scope, done.results[0].result  # type: ignore[attr-defined]
     interval = result.confidence_interval(confidence)
     warnings = [*scope.warnings, *([] if result.private else [_SEEDED]), *([_EMPTY] if interval.empty else [])]

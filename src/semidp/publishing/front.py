@@ -21,12 +21,11 @@ from semidp.core.tables.schema import Schema, toml_document
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
-from semidp.output.files import new_folder
 from semidp.publishing.budgets import divided
-from semidp.publishing.parts.by_partition import run_partitioned
+from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan, Reading, declared
-from semidp.publishing.release import Release, release_files
+from semidp.publishing.release import Release
 from semidp.publishing.survey import announced
 from semidp.sources.contract import GRID
 from semidp.statistics.outcomes.intervals import Confidence
@@ -317,19 +316,8 @@ def release(
     )
     budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
     plan = divided(plan, budget, {name: positive(share, "a share") for name, share in (shares or {}).items()})
-    book = Ledger(ledger) if isinstance(ledger, (str, Path)) else ledger
-    if partition is not None:
-        if out is None:
-            raise InputError("a release by parts is written as it is made: give out, the folder for it")
-        return run_partitioned(
-            plan, data, Path(out), partition, jobs=jobs, force=force, ledger=book, randomness=randomness
-        )
-    if out is None:
-        return run(plan, data, randomness, ledger=book)
-    with new_folder(Path(out), force=force, ours=release_files) as folder:
-        done = run(plan, data, randomness, ledger=book, folder=folder)
-        done.write_files(folder)
-    return done
+    options = RunOptions(ledger=ledger, randomness=randomness, out=out, jobs=jobs, force=force)
+    return run(plan, data, options, partition=partition)
 
 
 def what_holds(

@@ -1,7 +1,7 @@
 """From a plan and data to a release: the page to read first.
 
 `prepare` reads what is public, calibrates a mechanism for every request and states the guarantee; `run` charges it,
-draws the noise and publishes. Rehearsals, audits and tests use what was prepared.
+draws the noise and publishes, in one piece or part by part. Rehearsals, audits and tests use what was prepared.
 """
 
 import contextlib
@@ -16,19 +16,20 @@ from numpy.typing import NDArray
 
 from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee
-from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import with_exact_claim
-from semidp.noise.randomness import Randomness, SystemRandomness
+from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
+from semidp.output.files import new_folder
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.needs import refuse_files
+from semidp.publishing.options import RunOptions
 from semidp.publishing.parts.partitions import Partition
 from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release, versions
+from semidp.publishing.release import Release, release_files, versions
 from semidp.publishing.side_information import announced, other_guarantee
 from semidp.publishing.survey import survey
 from semidp.queries.query_space import QuerySpace
@@ -160,60 +161,80 @@ def calibrate(
 
 
 def run(
-    plan: Plan,
-    data: Any,
-    randomness: Randomness | None = None,
-    *,
-    ledger: Ledger | None = None,
-    label: str | None = None,
-    memory: int | None = None,
-    folder: Path | None = None,
-    form: Form | None = None,
-    progress: Progress = silent,
+    plan: Plan, data: Any, options: RunOptions | Randomness | None = None, *, partition: str | None = None
 ) -> Release:
     """Carry out a plan: prepare, account, measure, publish.
+
+    By parts, every table is measured at the partition's depth and above first, and exact totals that cross parts are
+    divided there. Below it each part is measured and fitted from its own records and from public numbers. The
+    measurement is that of all tables in one piece, so that the guarantee is too.
 
     Parameters
     ----------
     plan
-        What to publish exactly and what with noise. Every request needs a budget.
+        What to publish exactly and what with noise. Every request needs a budget; by parts only tables, with zCDP, GDP
+        or (ε, δ).
     data
-        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table.
-    randomness
-        Where random words come from; the operating system unless given. Any other marks the release not private.
-    ledger
-        Charged with the composed guarantee before any noise is drawn.
-    label
-        What the ledger calls the charge; what is released, unless given.
-    memory
-        The bytes that may be used, as for `prepare`.
-    folder, form
-        An empty folder that the release will be written to, and in which form: before the ledger is charged, it must
-        take files of these names and this size.
-    progress
-        Told what is going on.
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. Of a source on Spark, the parts
+        are carried out by its executors.
+    options
+        How: the ledger, the folder to write, and so on. A source of random words alone stands for options with it.
+    partition
+        A depth of a nested feature, with a finer one in the tables: release part by part, into the folder `out` of the
+        options.
 
     Returns
     -------
     Release
-        What may be published; nothing in it is confidential beyond what the plan publishes exactly.
+        What may be published; nothing in it is confidential beyond what the plan publishes exactly. By parts it holds
+        the tables at the cut; those of a part are read by `Release.part`.
 
     Examples
     --------
-    >>> from semidp import Budget, TableRequest
+    >>> import semidp, tempfile
     >>> people = {"sex": ["f", "m", "m", "f", "m"], "region": ["n", "s", "n", "s", "s"]}
-    >>> plan = Plan([TableRequest(["sex", "region"], Budget.zcdp(1))], ["sex", "region"])
+    >>> plan = Plan([semidp.TableRequest(["sex", "region"], semidp.Budget.zcdp(1))], ["sex", "region"])
     >>> release = run(plan, people)
     >>> release.tables[0].counts.sum(axis=1).tolist(), release.guarantee.adjacency.a
     ([2, 3], 3)
+    >>> people = {"state": [*"aabb"] * 9, "county": ["a1", "a2", "b1", "b1"] * 9, "sex": [*"fmfm"] * 9}
+    >>> places = semidp.Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")])
+    >>> request = semidp.TableRequest(["county", "sex"], semidp.Budget.gdp(1))
+    >>> plan = Plan([request], ["county"], features=[semidp.Feature("sex", "fm"), places])
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     release = run(plan, people, semidp.RunOptions(out=f"{root}/release"), partition="state")
+    ...     [part.folder for part in release.partition.parts], release.part("a")["table"].counts.sum(axis=1)
+    (['state=a', 'state=b'], array([9, 9]))
     """
-    randomness = SystemRandomness() if randomness is None else randomness
+    how = RunOptions.of(options)
+    if partition is not None:
+        # Imported when used: the parts are prepared and charged by the functions of this page.
+        from semidp.publishing.parts.by_partition import run_parts
+
+        return run_parts(plan, data, how, partition)
+    how.refuse_parts()
+    if how.out is None:
+        return _in_one_piece(plan, data, how)
+    with new_folder(how.out, force=how.force, ours=release_files, inputs=how.inputs) as folder:
+        release = _in_one_piece(plan, data, how, folder)
+        release.write_files(folder, how.progress)
+        how.finish(folder, ())
+    return release
+
+
+def _in_one_piece(plan: Plan, data: Any, options: RunOptions, folder: Path | None = None) -> Release:
+    """Return the release of a plan, which will be written to a folder, if one is given.
+
+    Before the ledger is charged, the folder must take files of these names and this size.
+    """
+    progress, ledger, form = options.progress, options.book, options.written_as
     progress("reading the records", 0, None)
-    prepared = prepare(plan, data, memory=memory)
+    prepared = prepare(plan, data, memory=options.memory)
     if folder is not None:
         refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
+    randomness = options.words
     with charge_told(ledger):
-        entry = charged(prepared, ledger, label)
+        entry = charged(prepared, ledger, options.label)
         results = []
         for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
             progress(f"measuring {request.name}", 0, None)

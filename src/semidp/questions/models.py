@@ -342,7 +342,7 @@ def model(
     >>> from semidp.noise import SeededRandomness
     >>> people = {"sex": [*"ffffmmmm"] * 40, "vote": [*"nyyynnny"] * 40}
     >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
-    >>> release = semidp.run(plan, people, randomness=SeededRandomness(1))
+    >>> release = semidp.run(plan, people, SeededRandomness(1))
     >>> answer = model(release, "vote ~ sex")  # log(1/9): 40 of 160 men, 120 of 160 women
     >>> answer.names, bool(answer.low[1] < -2.197 < answer.high[1])
     (('intercept', 'sex[m]'), True)

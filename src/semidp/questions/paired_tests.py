@@ -163,7 +163,7 @@ def every_pair(
     >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40, "town": [*"aabb"] * 20}
     >>> request = semidp.TableRequest(["sex", "vote", "town"], semidp.Budget.gdp(1))
     >>> plan = semidp.Plan([request], ["sex", "vote", "town"])
-    >>> answer = every_pair(semidp.run(plan, people, randomness=SeededRandomness(1)))
+    >>> answer = every_pair(semidp.run(plan, people, SeededRandomness(1)))
     >>> [(test.rows, test.columns) for test in answer.discoveries]
     [('sex', 'vote')]
     """

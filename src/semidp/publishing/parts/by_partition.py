@@ -1,6 +1,6 @@
 """A release part by part: what is measured at the cut and above first, then a task for each node below it.
 
-`run_partitioned` does what `run` does for tables that one machine does not hold. The guarantee is that of one
+`run_parts` is what `run` calls for tables that one machine does not hold. The guarantee is that of one
 measurement of all residuals, whoever draws them: noise is calibrated to the whole product, never to a part.
 """
 
@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -28,10 +28,11 @@ from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.noise.randomness import Randomness, SystemRandomness
-from semidp.output.cells import Form, StoredFiles, form_named
+from semidp.noise.randomness import Randomness
+from semidp.output.cells import Form, StoredFiles
 from semidp.output.files import Unfinished, durable, lasting_folder
 from semidp.publishing.needs import refuse_files
+from semidp.publishing.options import RunOptions
 from semidp.publishing.parts.cut_fits import CutFit, circles_met
 from semidp.publishing.parts.partitions import (
     Part,
@@ -73,90 +74,27 @@ _FORMAT = 2
 _LARGEST = 2**62
 
 
-def run_partitioned(
-    plan: Plan,
-    data: Any,
-    out: Path | str,
-    partition: str,
-    *,
-    jobs: int = 1,
-    resume: bool = False,
-    force: bool = False,
-    randomness: Randomness | None = None,
-    ledger: Ledger | None = None,
-    label: str | None = None,
-    memory: int | None = None,
-    form: Form | str | None = None,
-    inputs: Iterable[str | Path] = (),
-    finish: Callable[[Path, Collection[str]], None] = lambda folder, passing: None,
-    tell: Callable[[Sequence[str]], None] = lambda sentences: None,
-    progress: Progress = silent,
-) -> Release:
-    """Carry out a plan of tables part by part, and write it to a folder.
-
-    Every table is measured at the partition's depth and above first, and exact totals that cross parts are divided
-    there; below it, each part is measured and fitted from its own records and from public numbers. The measurement is
-    that of the whole product, so that the guarantee is too.
-
-    Parameters
-    ----------
-    plan
-        The tables, each with a budget or with a shared one: zCDP, GDP or (ε, δ).
-    data
-        A `Source`, or what `open_source` takes. Of a source on Spark, the parts are carried out by its executors.
-    out
-        The folder to write: whole, or not at all.
-    partition
-        A depth of a nested feature, with a finer one in the tables.
-    jobs
-        The number of worker processes; with 1 parts are carried out here. The data must be a file or an address then.
-    resume
-        Go on with a release that ended before it was whole: what was measured is not measured again, and nothing is
-        charged again. The plan and the public totals must be the same, and so must the records: nothing is kept that
-        could tell, and with others in part of the release one person could be in what two measurements say. A ledger
-        that was not charged for it yet is charged first. `Release.discard_unfinished` removes such a release.
-    force
-        Replace a release at `out`.
-    randomness, ledger, label, memory, progress
-        As for `run`; the memory is that of all workers together.
-    form
-        How tables are written, Parquet unless given.
-    inputs
-        Files that are still needed, which a folder that is replaced must not hold.
-    finish
-        What is done to the folder before it takes its place, such as to sign it; it is told of files that will not be
-        part of it.
-    tell
-        Told, before anything is charged, for which tables whole numbers with all totals may not be found.
-
-    Returns
-    -------
-    Release
-        With the tables at the cut; those of a part are read by `Release.part`.
-
-    Examples
-    --------
-    >>> import semidp, tempfile
-    >>> people = {"state": [*"aabb"] * 9, "county": ["a1", "a2", "b1", "b1"] * 9, "sex": [*"fmfm"] * 9}
-    >>> plan = semidp.Plan([semidp.TableRequest(["county", "sex"], semidp.Budget.gdp(1))], ["county"],
-    ...     features=[semidp.Feature("sex", "fm"),
-    ...         semidp.Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")])])
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     release = run_partitioned(plan, people, f"{root}/release", "state")
-    ...     [part.folder for part in release.partition.parts], release.part("a")["table"].counts.sum(axis=1)
-    (['state=a', 'state=b'], array([9, 9]))
-    """
-    out = Path(out).absolute()  # whoever carries out a part may be in another folder
-    randomness = SystemRandomness() if randomness is None else randomness
-    written = Form.parquet if form is None else form_named(form)
+def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Release:
+    """Carry out a plan of tables part by part, and write it to a folder: what `run` does with a partition."""
+    if options.out is None:
+        raise InputError("a release by parts is written as it is made: give out, the folder for it")
+    out = Path(options.out).absolute()  # whoever carries out a part may be in another folder
+    randomness, ledger, progress = options.words, options.book, options.progress
+    written = options.written_as or Form.parquet
+    resume = options.resume
     with records_of(plan, data) as source:
         progress("reading the records", 0, None)
-        whole = prepare_parts(plan, source, partition, jobs=jobs, memory=memory)
-        runner = runner_for(source, jobs)
+        whole = prepare_parts(plan, source, partition, jobs=options.jobs, memory=options.memory)
+        runner = runner_for(source, options.jobs)
         with (
             charge_told(ledger),
             lasting_folder(
-                out, resume=resume, force=force, ours=release_files, inputs=inputs, clear=_clear
+                out,
+                resume=resume,
+                force=options.force,
+                ours=release_files,
+                inputs=options.inputs,
+                clear=_clear,
             ) as unfinished,
         ):
             work, about = unfinished.folder, _about(whole, written, randomness)
@@ -165,14 +103,14 @@ def run_partitioned(
             else:
                 whole.refuse_place(work, written)
                 # What is foreseen to be published otherwise than in one piece is told before anything is charged.
-                tell(whole.foreseen)
+                options.tell(whole.foreseen)
                 # Noted before the charge: a run that is killed right after that is gone on with, and not charged anew.
                 charging = None if ledger is None else ledger.account().id
                 unfinished.begin({**about, "ledger": None, "charging": charging})
-            entry = _charged_once(whole, unfinished, ledger, label, resume)
+            entry = _charged_once(whole, unfinished, ledger, options.label, resume)
             if unfinished.noted().get("whole") is True:  # all that is left to do is to put the folder in its place
                 release = Release.load(work)
-                finish(work, sorted(_passing(work)))
+                options.finish(work, sorted(_passing(work)))
             else:
                 noisy = whole.measured(unfinished, randomness)
                 results = whole.at_cut(noisy, randomness.secure)
@@ -199,7 +137,7 @@ def run_partitioned(
                 ]
                 release = put_together(whole, done, entry, written, Partition(whole.partition, tuple(parts)))
                 release.write_files(work, progress)
-                finish(work, sorted(_passing(work)))
+                options.finish(work, sorted(_passing(work)))
                 durable(work)
                 unfinished.note(whole=True)
     assert release.partition is not None

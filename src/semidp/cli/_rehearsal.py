@@ -1,0 +1,130 @@
+"""``semidp release --dry-run``: what a release would publish, with what noise, from public values."""
+
+from typing import Any
+
+from semidp.cli import _options as o
+from semidp.cli._output import echo, print_json, print_rows
+from semidp.core.exact import plain
+from semidp.core.tradeoff.budget import Budget
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.mechanisms.selection import with_exact_claim
+from semidp.output.cells import Form
+from semidp.publishing.needs import Needs, needs_of, part_needs, size_text
+from semidp.publishing.options import RunOptions
+from semidp.publishing.parts.by_partition import Whole, prepare_parts
+from semidp.publishing.pipeline import Prepared, prepare
+from semidp.publishing.plan import Plan
+from semidp.report.outlook import Outlook, forecast, stated_text
+from semidp.report.sentences import budget_parts, strength, together_text, weakness
+from semidp.sources.opening import Source
+from semidp.statistics.registry import result_readers
+
+
+def rehearse(plan: Plan, source: Source, options: RunOptions, partition: str | None, printing: o.Printing) -> None:
+    """Prepare a release, in one piece or part by part, and print what it would publish and take."""
+    if partition is None:
+        prepared = prepare(plan, source, memory=options.memory)
+        takes = needs_of(prepared.plan, prepared.scope.dataspace.schema)
+        _print_prepared(plan, prepared, takes, printing)
+        return
+    whole = prepare_parts(plan, source, partition, jobs=options.jobs, memory=options.memory)
+    takes = part_needs(whole.plan, whole.schema, whole.cut, options.jobs, options.written_as or Form.parquet)
+    _print_prepared(plan, whole, takes, printing)
+
+
+def _print_prepared(asked: Plan, found: Prepared | Whole, takes: Needs, printing: o.Printing) -> None:
+    """Say what a release would do: from public values."""
+    plan, scope, curve = found.plan, found.scope, found.guarantee.tradeoff
+    warnings = (*scope.warnings, *weakness(found.guarantee))
+    printing.warn((*warnings, *scope.disclosures))
+    if printing.json:
+        partition = {"partition": {"depth": found.partition, "parts": found.nodes}} if isinstance(found, Whole) else {}
+        print_json(
+            {
+                "dry_run": True,
+                "n": scope.dataspace.n,
+                "plan": plan.to_json(),
+                **partition,
+                "a": scope.adjacency_json(),
+                "guarantee": curve.to_json(),
+                "epsilon": curve.epsilon(plan.report_delta),
+                "report_delta": plan.report_delta,
+                "budget": plan.budget and plan.budget.numbers(),
+                **(_part_tables(found, takes) if isinstance(found, Whole) else _measured(found, takes)),
+                "disclosures": scope.disclosures,
+                "warnings": warnings,
+            }
+        )
+        return
+    rows = [("exact", scope.dataspace.summary())]
+    rows += [] if isinstance(found, Whole) else found_budget(asked, plan)
+    rows += [("budget", part) for part in budget_parts(plan)]
+    strengths = [("strength", sentence) for sentence in strength(found.guarantee, plan.report_delta)]
+    adjacency = [("adjacency", together_text(scope)), *strengths]
+    if isinstance(found, Whole):
+        for table in _part_tables(found, takes)["tables"]:
+            error = f"standard error {table['rms_standard_error']:.1f} in each of {table['cells']:,} cells"
+            rows.append(("would use", f"residuals for {' by '.join(table['features'])}: {error}"))
+        parts = f"{found.nodes:,} parts, one for every {found.partition}, of up to {takes.largest:,} cells"
+        rows += [("partition", parts), *adjacency]
+    else:
+        seen = forecast(found)
+        rows += [*_uses(found, seen), *adjacency]
+        if seen.document["announced"] is not None:
+            rows.append(("announced", f"{stated_text(seen.document, 'announced')} if the exact totals were forgotten"))
+        rows += [("otherwise", sentence) for sentence in seen.document["otherwise"]]
+    space = f"{size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk"
+    print_rows([*rows, ("would take", f"about {space} and {takes.seconds:,.0f} s beside reading")])
+    echo("nothing was drawn or written")
+
+
+def _uses(prepared: Prepared, seen: Outlook) -> list[tuple[str, str]]:
+    """Say what noise each request would have."""
+    rows, instead = [], []
+    for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
+        rows += [("would use", line) for line in request.noise_lines(mechanism, foreseen)]
+        if mechanism.claim != "exact" and request.budget is not None:
+            instead.append(("otherwise", _exact_instead(mechanism, request.budget)))
+    return [*rows, *instead]
+
+
+def _exact_instead(mechanism: Mechanism, budget: Budget) -> str:
+    """Say what the best mechanism with an exact claim would cost."""
+    exact = with_exact_claim(mechanism, budget)
+    share = exact.expected_l2 / mechanism.expected_l2 - 1
+    return (
+        f"with --claim exact: {exact.name}, expected distance of the whole table {exact.expected_l2:,.1f} "
+        f"({share:.0%} more); {mechanism.name} noise makes an ideal claim, whose proof is for real numbers"
+    )
+
+
+def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
+    """Return the tables of a release part by part, and what it takes."""
+    tables = [
+        {"name": table.name, "features": list(own.names), "cells": own.size, "rms_standard_error": error}
+        for request, mechanism in zip(whole.requests, whole.mechanisms, strict=True)
+        for number, table in enumerate(request.tables)
+        for own, error in [(whole.schema.restrict(table.features), mechanism.rms_error(number))]
+    ]
+    return {"tables": tables, "needs": takes.to_json()}
+
+
+def found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
+    """Say which budget meets the target errors."""
+    errors = [
+        f"{plain(table.target_error)} in {' by '.join(table.features)}" for table in asked.tables if table.target_error
+    ]
+    found = {str(request.budget) for request in carried_out.requests if request not in asked.requests}
+    least = f"{', '.join(found)}: the least for a standard error of {', '.join(errors)}"
+    return [("budget", least)] if errors else []
+
+
+def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
+    """Return what each request would publish and with what noise, and what it takes."""
+    seen = forecast(prepared)
+    lists: dict[str, list[dict[str, Any]]] = {name: [] for name in result_readers()}
+    for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
+        budget = request.budget and request.budget.numbers()
+        noise = request.noise_json(mechanism, foreseen)
+        lists.setdefault(f"{request.key}s", []).append({"name": request.name, "budget": budget, **noise})
+    return {**lists, "needs": takes.to_json(), "announced": seen.document["announced"]}
