@@ -1,0 +1,301 @@
+"""Units and their members: what is public about two linked kinds of records, and the two promises about them.
+
+A unit (a household, a patient) has members (persons, stays). `LinkedDataspace` is D_t of both kinds; `Reach` counts
+how many members and units change together under a promise. What residuals then cost is in `queries.linked_costs`.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from attrs import field, frozen
+
+from semidp.core.margins import View, meet, named
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import Schema
+from semidp.errors import InputError, Refused
+
+MEMBER = "member"
+UNIT = "unit"
+SIZE = "size"
+"""The feature of a unit that counts its members."""
+
+MOST_MEMBERS = 1000
+"""The largest bound on the members of a unit: every size is a level of its own."""
+
+
+class Protected(StrEnum):
+    """Whom the promise is about: one member, or a whole unit with all its members.
+
+    >>> [str(promise) for promise in Protected]
+    ['member', 'unit']
+    """
+
+    member = MEMBER
+    unit = UNIT
+
+
+def _whole(value: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{name} is a whole number, not {str(value)[:40]!r}")
+    return value
+
+
+@frozen
+class Link:
+    """How members belong to units, as far as it is public.
+
+    Parameters
+    ----------
+    protect
+        Whom the promise is about.
+    least, most
+        The bounds on the members of a unit; `least` is 0 or 1.
+    derived
+        The features of units that depend on their members, `size` among them.
+
+    Examples
+    --------
+    >>> Link(Protected.member, 1, 8, ["size", "type"]).sizes
+    ('1', '2', '3', '4', '5', '6', '7', '8')
+    """
+
+    protect: Protected = field(converter=Protected)
+    least: int
+    most: int
+    derived: tuple[str, ...] = field(default=(SIZE,), converter=tuple)
+
+    def __attrs_post_init__(self) -> None:
+        if _whole(self.least, "the least number of members of a unit") not in (0, 1):
+            raise InputError("the least number of members of a unit is 0 or 1")
+        most = _whole(self.most, "the largest number of members of a unit")
+        if not max(1, self.least) <= most <= MOST_MEMBERS:
+            raise InputError(f"the largest number of members of a unit lies between 1 and {MOST_MEMBERS:,}")
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The levels of the size of a unit: every value from the least to the most."""
+        return tuple(str(size) for size in range(self.least, self.most + 1))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "protect": str(self.protect),
+            "least": self.least,
+            "most": self.most,
+            "derived": list(self.derived),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(value["protect"], value["least"], value["most"], value["derived"])
+
+
+@frozen(slots=False, eq=False, repr=False)
+class LinkedDataspace(Dataspace):
+    """D_t of members and units that are linked; by itself it is what is public about the members.
+
+    Parameters
+    ----------
+    units
+        What is public about the units: features, number, exact totals by their own features.
+    link
+        How they hang together.
+
+    Examples
+    --------
+    >>> from semidp.core.tables.features import Feature
+    >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
+    >>> persons = Dataspace.of(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
+    >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
+    >>> public = LinkedDataspace.joining(persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3))
+    >>> public.inherited, public.about("unit").n, public.summary()
+    (('zone',), 5, 'the number of members, units by zone')
+    """
+
+    units: Dataspace
+    link: Link
+
+    kinds: ClassVar[tuple[str, ...]] = (MEMBER, UNIT)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.schema.structural_zeros or self.units.schema.structural_zeros:
+            raise Refused("linked members and units have no structural zeros: leave them out")
+        for feature in self.units.schema.features:
+            for other in self.schema.features:
+                if {*feature.names} & {*other.names} and feature != other:
+                    raise InputError(f"{feature.name!r} has other levels for units than for members")
+        for name in self.link.derived:
+            if name in self.schema.names:
+                raise Refused(f"{name!r} is derived from the members of a unit, so that no table of members has it")
+        for margin in self.units.margins:
+            if {*margin.names} & {*self.link.derived}:
+                raise Refused(f"exact totals of units are by their own features, and {margin} depends on members")
+        size = next((part for part in self.units.schema.features if part.name == SIZE), None)
+        if size is not None and size.levels != self.link.sizes:
+            raise InputError("the levels of size are every number from the least to the most members of a unit")
+        low, high = self.link.least * self.units.n, self.link.most * self.units.n
+        if not low <= self.n <= high:
+            raise Refused("so many members do not fit into so many units of the declared sizes")
+
+    @classmethod
+    def joining(cls, members: Dataspace, units: Dataspace, link: Link) -> Self:
+        """Return the space of two kinds that are known each by itself."""
+        return cls(members.schema, members.margins, members.totals, members.n, units, link)
+
+    def __repr__(self) -> str:
+        return f"LinkedDataspace({self.summary()} exact; {self.n} members, {self.units.n} units)"
+
+    @cached_property
+    def members(self) -> Dataspace:
+        """What is public about the members alone."""
+        return Dataspace(self.schema, self.margins, self.totals, self.n)
+
+    def about(self, kind: str) -> Dataspace:
+        """Return what is public about the records of one kind."""
+        if kind == UNIT:
+            return self.units
+        return self.members if kind == MEMBER else super().about(kind)
+
+    @cached_property
+    def inherited(self) -> tuple[str, ...]:
+        """The features that members have from their units."""
+        of_units = {feature.name for feature in self.units.schema.features}
+        return tuple(feature.name for feature in self.schema.features if feature.name in of_units)
+
+    @cached_property
+    def inherited_axes(self) -> frozenset[int]:
+        """The places of inherited features among those of members."""
+        features = enumerate(self.schema.features)
+        return frozenset(axis for axis, feature in features if feature.name in self.inherited)
+
+    @cached_property
+    def derived_axes(self) -> frozenset[int]:
+        """The places of derived features among those of units."""
+        features = enumerate(self.units.schema.features)
+        return frozenset(axis for axis, feature in features if feature.name in self.link.derived)
+
+    @property
+    def size_axis(self) -> int | None:
+        """The place of the size among the features of units; None where no table has it."""
+        for axis, feature in enumerate(self.units.schema.features):
+            if feature.name == SIZE:
+                return axis
+        return None
+
+    @cached_property
+    def reach(self) -> "Reach":
+        """How many members and units change together; refuse exact totals under which the promise is not known."""
+        return Reach.of(self)
+
+    def summary(self) -> str:
+        """Say in a few words what is published."""
+        members = ", ".join(str(margin) for margin in self.margins) or "the number of members"
+        units = ", ".join(str(margin) for margin in self.units.margins) or "their number"
+        return f"{members}, units by {units}" if self.units.margins else f"{members}, the number of units"
+
+    def is_within(self, other: Any) -> bool:
+        """Whether it is the same space: other promises about linked records are not compared."""
+        return bool(self == other)
+
+    def union(self, other: Any) -> "Dataspace | None":
+        """Return this space where the other is the same; None elsewhere: what both publish is not put together."""
+        return self if self == other else None
+
+    def with_features(self, schema: Schema) -> "Dataspace | None":
+        """Return this space where the schema is its own; None elsewhere."""
+        return self if schema == self.schema else None
+
+    def _document(self) -> dict[str, Any]:
+        whole = super()._document()
+        return {**whole, "units": self.units._document(), "link": self.link.to_json()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the space as plain values: everything in it is public."""
+        return {**super().to_json(), "units": self.units.to_json(), "link": self.link.to_json()}
+
+
+@frozen
+class Reach:
+    """How many members and units change together under a promise about linked records (THEORY §15).
+
+    Parameters
+    ----------
+    members
+        The most members that change: ``a_M = 2 + `` the blocks with own features of members where one member is
+        protected; ``m (1 + q_m + q_u)`` for a whole unit.
+    own_units, size_units, derived_units
+        The most units that change, as tables see it that have own features of units alone, the size but no other
+        derived feature, or other derived features. A protected member changes no own feature of any unit.
+    exchanged_units
+        The same for exchanges of one member, ``h = 2 + q_m``; for a whole unit the units beside those of one
+        exchange.
+    """
+
+    members: int
+    own_units: int
+    size_units: int
+    derived_units: int
+    exchanged_units: int
+
+    @classmethod
+    def of(cls, public: LinkedDataspace) -> "Reach":
+        """Return the numbers of a promise under exact totals of both kinds."""
+        views = [margin.view for margin in public.published]
+        refuse_shared(views, "exact totals of members")
+        if public.link.protect is Protected.member:
+            return cls._of_member(public, views)
+        return cls._of_unit(public, views)
+
+    @classmethod
+    def _of_member(cls, public: LinkedDataspace, views: list[View]) -> "Reach":
+        placed = [view for view in views if public.inherited_axes & {*named(view)}]
+        if len(placed) > 1:
+            raise Refused(
+                "at most one exact total of members may have features of their units, for one member is protected: "
+                "publish one of them, or both jointly"
+            )
+        with_own = [view for view in views if {*named(view)} - public.inherited_axes]
+        members = min(2 + len(with_own), public.n)
+        units = min(2 * members, public.units.n)
+        return cls(members, 0, units, units, min(2 + len(views), public.units.n))
+
+    @classmethod
+    def _of_unit(cls, public: LinkedDataspace, views: list[View]) -> "Reach":
+        if any(public.inherited_axes & {*named(view)} for view in views):
+            raise Refused(
+                "exact totals of members by a feature of their units are not known for whole units: publish them with "
+                "noise, or protect members"
+            )
+        unit_views = [margin.view for margin in public.units.published]
+        refuse_shared(unit_views, "exact totals of units")
+        link, all_units = public.link, public.units.n
+        q_m, q_u = len(views), len(unit_views)
+        members = min(link.most * (1 + q_m + q_u), public.n)
+        own = min(1 + q_u, all_units)
+        size = min(1 + q_u + link.most - link.least, all_units)
+        derived = min(1 + q_u + link.most * (1 + q_m), all_units)
+        return cls(members, own, size, derived, 0)
+
+
+def refuse_shared(views: Iterable[View], what: str) -> None:
+    """Refuse margins that share a feature: blocks are disjoint."""
+    seen: list[View] = []
+    for view in views:
+        if any(any(meet(view, other)) for other in seen):
+            raise Refused(f"two {what} share a feature, for which no promise about linked records is known")
+        seen.append(view)
+
+
+def linked_from_json(value: Mapping[str, Any], members: Dataspace, units: Dataspace) -> LinkedDataspace:
+    """Read what `LinkedDataspace.to_json` wrote, from what it says of each kind."""
+    return LinkedDataspace.joining(members, units, Link.from_json(value["link"]))
+
+
+def exact_by_own(public: LinkedDataspace, margin: Margin) -> Table | None:
+    """Return exact counts of units by some of their own features, or None where these are not exact."""
+    return public.units.value(margin) if public.units.publishes(margin) else None

@@ -1,0 +1,296 @@
+"""What residuals of linked members and units cost under the promises about them (THEORY §15).
+
+Members move between units and units change their composition; a residual of either kind has a bound of its own, and
+costs of both kinds are added. Sharper bounds hold for particular tables; every one is taken at the residual's depths.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from semidp.core.exact import sqrt_up, up
+from semidp.core.margins import View, named
+from semidp.core.spaces.linked import LinkedDataspace, Protected
+from semidp.errors import Refused
+from semidp.queries.costs import BallCosts, ExchangeCosts
+from semidp.queries.joint import JointBound, ResidualGroup, SumOfCosts
+from semidp.queries.linked_patterns import Axis, ExchangePatterns
+from semidp.queries.residuals import Residuals
+
+_UNIT_SIZE = Fraction(6)  # of size alone: two units go up or down by one
+_SINGLE = 2  # the square of one record that changes
+_EXACT_DENOMINATOR = 10**8  # squares are multiples of one over the number of cells
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedCosts:
+    """Costs of the residuals of one kind of linked records, one by one and added.
+
+    Parameters
+    ----------
+    public
+        What is public about both kinds.
+    residuals
+        The grid of the nodes that can hold a member or a unit.
+    exchange
+        Whether one member (or unit) is exchanged, or any that change within the numbers of the promise.
+    """
+
+    public: LinkedDataspace
+    residuals: Residuals
+    exchange: bool
+    _costs: dict[View, Fraction] = field(default_factory=dict, init=False, repr=False)
+
+    moves = None
+    """Moves of linked records are not listed."""
+
+    @property
+    def a(self) -> int:
+        """The most records of the kind that change."""
+        raise NotImplementedError
+
+    def cost(self, view: View) -> Fraction:
+        """Return an upper bound of |H_d M_d m|² over the moves of the promise."""
+        if view not in self._costs:
+            self._costs[view] = self._bound(view)
+        return self._costs[view]
+
+    def _bound(self, view: View) -> Fraction:
+        raise NotImplementedError
+
+    def joint(self, sigma2: Mapping[View, Fraction]) -> float:
+        """Return an upper bound of ``Σ_d k_d/σ_d²``."""
+        return up(sum((self.cost(view) / square for view, square in sigma2.items()), Fraction(0)))
+
+    def bounds(self, views: tuple[View, ...]) -> tuple[JointBound, ...]:
+        """Return the sum of the costs, which is the only joint bound that is proved here."""
+        singles = np.array([up(self.cost(view)) for view in views])
+        group = ResidualGroup(tuple(range(len(views))), (SumOfCosts(singles),))
+        return (JointBound((group,)),)
+
+    def families(self, axes: Sequence[int], deepest: View) -> None:
+        """Return None: no lower bound is known."""
+        return
+
+
+class MemberCosts(LinkedCosts):
+    """Costs of residuals of member tables.
+
+    Examples
+    --------
+    Persons by zone and sex, nothing exact but their number. One person moves, and somebody who lives there may take
+    the place: at most 4, as if the zone were an exact total; the ball is any two persons.
+
+    >>> from semidp.core.spaces.linked import Link
+    >>> from semidp.core.spaces.dataspace import Dataspace, Margin
+    >>> from semidp.core.tables.counts import Table
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
+    >>> persons = Dataspace.of(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
+    >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
+    >>> public = LinkedDataspace.joining(
+    ...     persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3))
+    >>> costs = MemberCosts(public, Residuals(persons.schema.grid), True)
+    >>> costs.cost((0, 1)), costs.cost((1, 0)), costs.cost((1, 1))
+    (Fraction(2, 1), Fraction(2, 1), Fraction(4, 1))
+    >>> MemberCosts(public, costs.residuals, False).cost((0, 1))
+    Fraction(8, 1)
+    """
+
+    @property
+    def a(self) -> int:
+        """The most members that change."""
+        return self.public.reach.members
+
+    @property
+    def _margins(self) -> tuple[View, ...]:
+        return tuple(margin.view for margin in self.public.published)
+
+    def _bound(self, view: View) -> Fraction:
+        ball = _ball_cost(self.residuals, self._margins, self.a, view)
+        if not self.exchange:
+            return ball
+        if self.public.link.protect is Protected.unit:
+            return min(ball, self._of_unit_exchange(view))
+        return min(ball, self._of_exchange(view))
+
+    def _of_unit_exchange(self, view: View) -> Fraction:
+        """m exchanges of one member, and the members of the unit's carriers where the table sees their unit."""
+        link = self.public.link
+        blocks = len(self.public.units.published)
+        one = _exchange_cost(self.residuals, self._margins, view)
+        followers = link.most * blocks if self.public.inherited_axes & {*named(view)} else 0
+        return _sum_of_lengths(link.most, one, followers)
+
+    def _of_exchange(self, view: View) -> Fraction:
+        """One member who moves to any unit, and those who take places and values in exchange."""
+        inherited = self.public.inherited_axes
+        placed = [margin for margin in self._margins if inherited & {*named(margin)}]
+        place = placed[0] if placed else None
+        joint = place is not None and bool({*named(place)} - inherited)
+        axes = tuple(self._axis(view, axis) for axis in named(view))
+        touched = [margin for margin in self._margins if self._own(margin) & {*named(view)}]
+        own_blocks = tuple(str(margin) for margin in touched if margin != place)
+        patterns = ExchangePatterns(axes, None if place is None else str(place), joint, own_blocks)
+        q = int(any(axis.inherited for axis in axes)) + len(touched)
+        certified = Fraction(q * q + q + 2)
+        largest = patterns.largest()
+        if largest is None:
+            return certified
+        return min(certified, _rounded_up(largest, math.prod(axis.levels for axis in axes)))
+
+    def _own(self, margin: View) -> set[int]:
+        return {*named(margin)} - self.public.inherited_axes
+
+    def _axis(self, view: View, axis: int) -> Axis:
+        chain = self.residuals.grid.chains[axis]
+        depth = view[axis]
+        margin = next((margin for margin in self._margins if margin[axis]), None)
+        return Axis(
+            levels=chain.size(depth),
+            centred=depth == 1,
+            inherited=axis in self.public.inherited_axes,
+            block=None if margin is None else str(margin),
+            held=margin is not None and margin[axis] >= depth,
+        )
+
+
+class UnitCosts(LinkedCosts):
+    """Costs of residuals of unit tables.
+
+    A member who moves changes what units are composed of, never their own features: residuals over own features alone
+    are published exactly, or refused.
+
+    Examples
+    --------
+    >>> from semidp.core.spaces.linked import Link
+    >>> from semidp.core.spaces.dataspace import Dataspace, Margin
+    >>> from semidp.core.tables.counts import Table
+    >>> from semidp.core.tables.features import Feature
+    >>> from semidp.core.tables.schema import Schema
+    >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
+    >>> persons = Dataspace.of(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
+    >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
+    >>> public = LinkedDataspace.joining(
+    ...     persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3))
+    >>> costs = UnitCosts(public, Residuals(homes.schema.grid), True)
+    >>> costs.cost((0, 1)), costs.cost((1, 1))  # half of it lies in the mean of two zones
+    (Fraction(6, 1), Fraction(4, 1))
+    >>> costs.cost((1, 0))
+    Traceback (most recent call last):
+    semidp.errors.Refused: units by zone are not protected where one member is: publish them exactly (units:zone)
+    """
+
+    @property
+    def a(self) -> int:
+        """The most units that change."""
+        return max(self.public.reach.derived_units, 1)
+
+    def _bound(self, view: View) -> Fraction:
+        derived = self.public.derived_axes & {*named(view)}
+        if self.public.link.protect is Protected.unit:
+            return self._of_unit(view, derived)
+        if not derived:
+            names = ", ".join(self.public.units.schema.named(view))
+            raise Refused(
+                f"units by {names} are not protected where one member is: publish them exactly (units:{names})"
+            )
+        if not self.exchange:
+            return self.public.reach.derived_units**2 * self._recomposed(view, derived)
+        many = self.public.reach.exchanged_units**2 * self._recomposed(view, derived)
+        return min(many, self._sharper(view, derived))
+
+    def _of_unit(self, view: View, derived: frozenset[int]) -> Fraction:
+        """A whole unit that is replaced: carriers of own features, and units that gain or lose members."""
+        reach, link = self.public.reach, self.public.link
+        margins = tuple(margin.view for margin in self.public.units.published)
+        only_size = derived == {self.public.size_axis}
+        units = reach.own_units if not derived else reach.size_units if only_size else reach.derived_units
+        ball = _ball_cost(self.residuals, margins, units, view)
+        if not self.exchange:
+            return ball
+        one = _exchange_cost(self.residuals, margins, view)
+        others = 0
+        if derived:
+            blocks = len(self.public.published)
+            others = link.most - link.least if only_size else link.most * (1 + blocks)
+        return min(ball, _sum_of_lengths(1, one, others))
+
+    def _recomposed(self, view: View, derived: frozenset[int]) -> Fraction:
+        """The largest square of one unit that keeps its own features and changes derived ones.
+
+        ``Π_own (1 - 1/c) · max_D q_d(D)``, D the derived features that change (THEORY §18).
+        """
+        share = Fraction(1)
+        for axis in named(view):
+            if axis not in derived:
+                siblings = int(self.residuals.siblings(axis, view[axis]).max())
+                share *= 1 - Fraction(1, siblings)
+        levels = [self.residuals.grid.chains[axis].size(view[axis]) for axis in sorted(derived)]
+        if any(view[axis] > 1 for axis in derived):
+            return share * _SINGLE  # H_d only shortens
+        same = math.prod((1 - Fraction(1, count) for count in levels), start=Fraction(1))
+        best = Fraction(0)
+        for changes in itertools.product((False, True), repeat=len(levels)):
+            between = Fraction(1)
+            for count, changed in zip(levels, changes, strict=True):
+                between *= -Fraction(1, count) if changed else 1 - Fraction(1, count)
+            if any(changes):
+                best = max(best, 2 * same - 2 * between)
+        return share * best
+
+    def _sharper(self, view: View, derived: frozenset[int]) -> Fraction:
+        """Δ2² of the table at the depths of a residual, where no block or an inherited one alone is exact."""
+        blocks = [margin.view for margin in self.public.published]
+        at_most = Fraction(2 * self.public.reach.exchanged_units**2)
+        if any({*named(block)} - self.public.inherited_axes for block in blocks):
+            return at_most
+        if derived == {self.public.size_axis}:
+            return min(at_most, _UNIT_SIZE)
+        if not blocks:
+            return at_most
+        has_size = self.public.size_axis in derived
+        if self._sees(view, blocks[0]):
+            return Fraction(8 if has_size else 10)
+        return Fraction(12 if has_size else 18)
+
+    def _sees(self, view: View, block: View) -> bool:
+        """Whether a unit's cell tells its published value in the block: every feature as deep, or deeper."""
+        of_units = self.public.units.schema.names
+        of_members = self.public.schema.features
+        for axis in named(block):
+            name = of_members[axis].name
+            if name not in of_units:
+                return False
+            places = [feature.name for feature in self.public.units.schema.features]
+            if view[places.index(name)] < block[axis]:
+                return False
+        return True
+
+
+def _ball_cost(residuals: Residuals, margins: tuple[View, ...], a: int, view: View) -> Fraction:
+    return BallCosts(residuals, margins, a).cost(view)
+
+
+def _exchange_cost(residuals: Residuals, margins: tuple[View, ...], view: View) -> Fraction:
+    return ExchangeCosts(residuals, margins, len(margins) + 1).cost(view)
+
+
+def _sum_of_lengths(times: int, square: Fraction, others: int) -> Fraction:
+    """Return ``(t·sqrt(k) + o·sqrt(2))²``, rounded up: lengths add."""
+    if not others:
+        return times**2 * square
+    root = times * sqrt_up(square) + others * sqrt_up(Fraction(_SINGLE))
+    return Fraction(math.ceil(root**2 * 2**40), 2**40)
+
+
+def _rounded_up(value: float, denominator: int) -> Fraction:
+    """Return the fraction that a float stands for where the denominator is small, else one that is no smaller."""
+    if denominator <= _EXACT_DENOMINATOR:
+        return Fraction(round(value * denominator), denominator)
+    return Fraction(math.ceil(value * 2**30 * (1 + 1e-9)) + 1, 2**30)

@@ -1,0 +1,147 @@
+"""The promises of linked records against every small world: neighbours exist within the numbers, no cost is exceeded."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from semidp.core.margins import named
+from semidp.core.spaces.dataspace import Margin
+from semidp.errors import Refused
+from semidp.queries.linked_costs import MemberCosts, UnitCosts
+from semidp.queries.residuals import Residuals
+from tests.linked.worlds import AGE, PLACES, SEX, TENURE, Setting, changed_members, changed_units, squares, women
+
+THREE = ((0,), (1,), (2,))
+SETTINGS = {
+    "nothing exact": Setting((PLACES,), THREE, 3, (SEX,), 0, 2, ()),
+    "nothing exact, none empty": Setting((PLACES,), THREE, 4, (SEX,), 1, 2, (), women),
+    "states": Setting((PLACES,), ((0,), (1,), (2,), (2,)), 4, (SEX,), 0, 2, (("state",),)),
+    "states, none empty": Setting((PLACES,), ((0,), (1,), (2,), (2,)), 5, (SEX,), 1, 2, (("state",),), women),
+    "blocks": Setting((PLACES,), THREE, 3, (SEX,), 0, 2, (("block",),)),
+    "sexes": Setting((PLACES,), THREE, 4, (SEX,), 0, 2, (("sex",),), women),
+    "states and sexes": Setting((PLACES,), THREE, 4, (SEX,), 0, 3, (("state",), ("sex",))),
+    "states by sex": Setting((PLACES,), THREE, 4, (SEX,), 1, 3, (("state", "sex"),)),
+    "states by sex, four units": Setting((PLACES,), ((0,), (1,), (2,), (2,)), 4, (SEX,), 0, 2, (("state", "sex"),)),
+    "tenure": Setting((TENURE,), ((0,), (0,), (1,)), 3, (SEX, AGE), 0, 2, (("tenure",),)),
+    "two own": Setting((TENURE,), ((0,), (1,)), 3, (SEX, AGE), 0, 3, (("sex",), ("age",))),
+    "both places": Setting((PLACES, TENURE), ((0, 0), (1, 1), (2, 0)), 3, (SEX,), 0, 2, (("state", "tenure"),)),
+}
+
+
+def exchanged(setting):
+    """Every move of an exchange by exact totals; and how much was looked at."""
+    moves, seen = {}, Counter()
+    for world in setting.worlds():
+        totals = setting.totals(world)
+        members, units = setting.member_table(world), setting.unit_table(world)
+        mine = moves.setdefault(totals, (world, set(), set()))
+        reach = setting.public(world).reach
+        seen["worlds"] += 1
+        for number, other in setting.alternatives(world):
+            seen["alternatives"] += 1
+            reached = 0
+            for neighbour in setting.exchanges(world, number, other):
+                reached += 1
+                assert neighbour[number] == other
+                assert setting.totals(neighbour) == totals
+                assert changed_members(world, neighbour) <= reach.members
+                assert changed_units(world, neighbour) <= 2 * reach.members
+                mine[1].add(tuple((setting.member_table(neighbour) - members).ravel().tolist()))
+                mine[2].add(tuple((setting.unit_table(neighbour) - units).ravel().tolist()))
+            assert reached or world[number] == other, (world, number, other)
+            seen["neighbours"] += reached
+    return moves, seen
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_member_reaches_every_alternative_and_no_exchange_costs_more(name):
+    setting = SETTINGS[name]
+    moves, seen = exchanged(setting)
+    assert seen["worlds"] > 20
+    assert seen["neighbours"] >= seen["alternatives"]
+    every_member = {move for _, members, _ in moves.values() for move in members}
+    every_unit = {move for _, _, units in moves.values() for move in units}
+    world = next(iter(moves.values()))[0]
+    public = setting.public(world)
+    attained = Counter()
+    for schema, kind, found in (
+        (setting.member_schema, MemberCosts, every_member),
+        (setting.unit_schema, UnitCosts, every_unit),
+    ):
+        costs = kind(public, Residuals(schema.grid), True)
+        for view, largest in squares(schema, found).items():
+            own_alone = kind is UnitCosts and not public.derived_axes & {*named(view)}
+            if own_alone:
+                assert largest == 0
+                with pytest.raises(Refused, match="publish them exactly"):
+                    costs.cost(view)
+                continue
+            if kind is MemberCosts and any(np.all(np.array(view) <= block) for block in setting.blocks):
+                assert largest < 1e-12
+                continue
+            claimed = float(costs.cost(view))
+            assert largest <= claimed + 1e-9, (view, largest, claimed)
+            attained[kind.__name__, abs(largest - claimed) < 1e-9] += 1
+    print(name, dict(seen), dict(attained))
+    assert attained["MemberCosts", True] > 0
+
+
+@pytest.mark.parametrize("name", ["nothing exact", "states", "sexes"])
+def test_no_members_that_change_at_once_cost_more_than_the_ball(name):
+    setting = SETTINGS[name]
+    members, units, pairs = set(), set(), 0
+    public = None
+    for world in list(setting.worlds())[::3]:
+        public = setting.public(world)
+        totals, reach = setting.totals(world), public.reach
+        before = setting.member_table(world), setting.unit_table(world)
+        kinds = sorted({other for _, other in setting.alternatives(world)})
+        for places in itertools.combinations(range(len(world)), min(reach.members, 2)):
+            for others in itertools.product(kinds, repeat=len(places)):
+                changed = list(world)
+                for place, other in zip(places, others, strict=True):
+                    changed[place] = other
+                if not setting.fits(changed) or setting.totals(changed) != totals:
+                    continue
+                pairs += 1
+                members.add(tuple((setting.member_table(changed) - before[0]).ravel().tolist()))
+                units.add(tuple((setting.unit_table(changed) - before[1]).ravel().tolist()))
+    assert pairs > 500
+    checked = 0
+    for schema, kind, moves in (
+        (setting.member_schema, MemberCosts, members),
+        (setting.unit_schema, UnitCosts, units),
+    ):
+        costs = kind(public, Residuals(schema.grid), False)
+        for view, largest in squares(schema, moves).items():
+            if largest > 1e-12:
+                assert largest <= float(costs.cost(view)) + 1e-9, (view, largest)
+                checked += 1
+    assert checked >= 10
+
+
+def test_a_twin_with_one_mover_fewer_is_caught():
+    """The bound of a member who always finds room, 2 where 4 is true, is exceeded by some exchange."""
+    setting = SETTINGS["nothing exact"]
+    moves, _ = exchanged(setting)
+    every = {move for _, members, _ in moves.values() for move in members}
+    largest = squares(setting.member_schema, every)
+    assert largest[1, 1] > 2
+
+
+def test_totals_under_which_no_promise_is_known_are_refused():
+    setting = Setting((PLACES, TENURE), ((0, 0), (1, 1), (2, 0)), 3, (SEX,), 0, 2, (("state",), ("tenure",)))
+    world = next(iter(setting.worlds()))
+    with pytest.raises(Refused, match="at most one exact total of members"):
+        _ = setting.public(world).reach
+    shared = Setting((PLACES,), THREE, 3, (SEX, AGE), 0, 2, (("state", "sex"), ("sex", "age")))
+    with pytest.raises(Refused, match="share a feature"):
+        _ = shared.public(next(iter(shared.worlds()))).reach
+    placed = SETTINGS["states"]
+    with pytest.raises(Refused, match="are not known for whole units"):
+        _ = placed.public(next(iter(placed.worlds())), "unit").reach
+    with pytest.raises(Refused, match="depends on members"):
+        placed.public(next(iter(placed.worlds())), exact_units=[Margin("size")])
