@@ -148,10 +148,8 @@ def test_every_patient_may_be_every_possible_other_one(hospital):
 
 
 def _within(costs, found):
-    for view, square in found.items():
-        if square > 1e-12 and square > float(costs.cost(view)) + 1e-9:
-            return False
-    return True
+    excess = [square for view, square in found.items() if square > 1e-12 and square > float(costs.cost(view)) + 1e-9]
+    return not excess
 
 
 @pytest.mark.few(2)

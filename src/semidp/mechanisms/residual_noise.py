@@ -128,8 +128,20 @@ class ResidualMechanism(Mechanism):
                 "tables are measured together for a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each "
                 "table a budget of its own"
             )
-        law = "discrete" if budget.kind == "zcdp" else "rounded"
-        precision = 2 * rho_within(budget) if law == "discrete" else mu_within(budget) ** 2
+        law, precision = law_within(budget)
+        return cls.within(space, precision, law, weights, objective, joint)
+
+    @classmethod
+    def within(
+        cls,
+        space: ProductSpace,
+        precision: Fraction,
+        law: str,
+        weights: Sequence[float] | None = None,
+        objective: Objective = Objective.total,
+        joint: bool = True,
+    ) -> Self:
+        """Return the mechanism of a precision: what every move may cost at most; the rest is as in `calibrate`."""
         workload = Workload.of(space, weights, objective)
         sigma2 = _within(closed_form(workload), precision, partial(_spent, space))
         saved = 0.0
@@ -429,6 +441,17 @@ class ResidualMechanism(Mechanism):
             source = randomness.part(*self.space.schema.named(view))
             found.append(residual_noise(self.law, self.sigma2[view], self.space.scales[part], source))
         return np.concatenate(found)
+
+
+def law_within(budget: Budget) -> tuple[str, Fraction]:
+    """Return the law of noise on residuals for a budget, and what a move may cost: 2ρ or μ².
+
+    >>> law_within(Budget.zcdp("1/2")), law_within(Budget.gdp(2))
+    (('discrete', Fraction(1, 1)), ('rounded', Fraction(4, 1)))
+    """
+    if budget.kind == "zcdp":
+        return "discrete", 2 * rho_within(budget)
+    return "rounded", mu_within(budget) ** 2
 
 
 def residual_noise(law: str, sigma2: Fraction, scales: NDArray[np.int64], randomness: Randomness) -> NDArray[np.int64]:

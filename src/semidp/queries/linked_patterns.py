@@ -86,7 +86,7 @@ class Axis:
         """Return <h_a, h_b> where values are equal and where they differ."""
         if not self.centred:
             return equal.astype(np.float64)
-        return equal - 1 / self.levels
+        return np.asarray(equal - 1 / self.levels, dtype=np.float64)
 
 
 @dataclass(frozen=True)

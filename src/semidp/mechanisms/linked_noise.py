@@ -1,0 +1,184 @@
+"""Noise on the residuals of linked tables: one budget over members and units, as much for each as serves best."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.guarantee import Guarantee
+from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.tradeoff.budget import Budget
+from semidp.core.tradeoff.function import Tradeoff
+from semidp.core.tradeoff.smooth import ZCDP, Gaussian
+from semidp.errors import InputError, Refused
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.mechanisms.placement import Objective, Workload
+from semidp.mechanisms.residual_noise import ResidualMechanism, law_within
+from semidp.mechanisms.size_agreement import SizeAgreement
+from semidp.noise.randomness import Randomness
+from semidp.queries.linked_products import KindSpace, LinkedSpace, precision_shares
+from semidp.queries.query_space import QuerySpace
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedMechanism(Mechanism):
+    """Gaussian noise on the residuals of member tables and of unit tables.
+
+    The noise of both kinds is independent and hides the same pairs of datasets, so that costs add:
+    ``Σ_d k_d/σ_d²`` over the residuals of both is at most 2ρ (zCDP) or μ² (GDP).
+
+    Parameters
+    ----------
+    space
+        The residuals of both kinds.
+    members, units
+        The noise of each kind.
+    """
+
+    name: ClassVar[str] = "linked residuals"
+    kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "approximate")
+    has_one_scale: ClassVar[bool] = False
+
+    space: LinkedSpace
+    members: ResidualMechanism
+    units: ResidualMechanism
+
+    @classmethod
+    def calibrate(
+        cls, space: QuerySpace, budget: Budget, weights: tuple[Sequence[float], Sequence[float]] | None = None
+    ) -> Self:
+        """Return the noise of least total variance over the tables of both kinds.
+
+        Parameters
+        ----------
+        space
+            The residuals of linked tables.
+        budget
+            zCDP, GDP or (ε, δ).
+        weights
+            How much the variance of each table counts: those of members, then those of units.
+        """
+        if not isinstance(space, LinkedSpace):
+            raise InputError("linked residuals are those of linked tables: build them with linked_space")
+        if budget.kind not in cls.kinds:
+            raise Refused("linked tables share a zCDP, GDP or (epsilon, delta) budget: pure epsilon is not built")
+        law, precision = law_within(budget)
+        given = (None, None) if weights is None else weights
+        roots = []
+        for kind, own in zip(space.kinds, given, strict=True):
+            gains = Workload.of(kind, own, Objective.total).gains
+            costs = np.array([float(kind.cost[view]) for view in kind.measured])
+            roots.append(float(np.sqrt(gains * costs).sum()))
+        parts = []
+        for kind, own, share in zip(space.kinds, given, precision_shares(roots), strict=True):
+            part = max(precision * share, Fraction(1, 2**60))
+            parts.append(ResidualMechanism.within(kind, part, law, own, joint=False))
+        return cls(space, *parts)
+
+    @property
+    def parts(self) -> tuple[ResidualMechanism, ResidualMechanism]:
+        """The noise of members and of units."""
+        return self.members, self.units
+
+    @property
+    def law(self) -> str:
+        """The law of the noise: discrete or rounded."""
+        return self.members.law
+
+    @property
+    def precision(self) -> Fraction:
+        """What a move costs at most."""
+        return sum((part.precision for part in self.parts if part.sigma2), Fraction(0))
+
+    @property
+    def spent(self) -> Fraction:
+        """What the noise costs at most by the bounds on its residuals."""
+        return sum((part.spent for part in self.parts), Fraction(0))
+
+    @property
+    def tradeoff(self) -> Tradeoff:
+        """ρ-zCDP or μ-GDP for every pair of the promise."""
+        precision = self.precision
+        if not precision:
+            return Gaussian(Fraction(0))
+        return ZCDP(precision / 2) if self.law == "discrete" else Gaussian(precision)
+
+    @cached_property
+    def agreement(self) -> SizeAgreement:
+        """How estimates of both kinds are made to agree."""
+        return SizeAgreement.of(self.members, self.units)
+
+    @property
+    def scale(self) -> float:
+        """The largest σ of a residual."""
+        return max(part.scale for part in self.parts)
+
+    @property
+    def variance(self) -> float:
+        """The mean variance of a direction; residuals have different ones."""
+        return self.expected_l2**2 / max(1, self.space.dimension)
+
+    @property
+    def expected_l2(self) -> float:
+        """The root of the expected squared error over all cells, before kinds are made to agree."""
+        return math.hypot(*(part.expected_l2 for part in self.parts))
+
+    @property
+    def naive_l2(self) -> float:
+        """The same for ordinary differential privacy pushed to the same guarantee by group privacy."""
+        return math.hypot(*(part.naive_l2 for part in self.parts))
+
+    @property
+    def forgotten(self) -> Fraction:
+        """What one record of each kind would cost if the links and the exact totals were forgotten."""
+        return sum((part.forgotten for part in self.parts if part.sigma2), Fraction(0))
+
+    def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw the noise of members, then of units."""
+        drawn = [part.noises(count, randomness) for part in self.parts]
+        return np.concatenate(drawn, axis=1)
+
+    def standard_errors(self) -> NDArray[np.float64]:
+        """Return the standard error of each entry of the vector."""
+        return np.concatenate([part.standard_errors() for part in self.parts])
+
+    def under(self, adjacency: Adjacency) -> Guarantee:
+        """Return what the same noise guarantees under the other adjacency of the same promise."""
+        space = self.space.under(adjacency)
+        parts = []
+        for part, kind in zip(self.parts, space.kinds, strict=True):
+            squares = {"residuals": _squares(part), "draw": part.law}
+            parts.append(ResidualMechanism.from_record(kind, squares))
+        return replace(self, space=space, members=parts[0], units=parts[1]).guarantee
+
+    def record(self) -> dict[str, Any]:
+        """Return what a ledger keeps: the tables of both kinds, and the exact noise of every residual."""
+        noise = {"law": self.name, "draw": self.law}
+        noise |= {"members": _squares(self.members), "units": _squares(self.units)}  # type: ignore[dict-item]
+        return {"query": self.space.query(), "noise": noise}
+
+    @classmethod
+    def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
+        """Return the mechanism of a recorded noise on a space of the same tables."""
+        if not isinstance(space, LinkedSpace):
+            raise InputError(f"the record of {cls.name} noise is damaged: it cannot be recomputed")
+        parts = []
+        for key, kind in zip(("members", "units"), space.kinds, strict=True):
+            record = {"residuals": noise.get(key), "draw": noise.get("draw")}
+            parts.append(ResidualMechanism.from_record(kind, record))
+        return cls(space, *parts)
+
+
+def _squares(part: ResidualMechanism) -> list[dict[str, Any]]:
+    recorded: list[dict[str, Any]] = part.record()["noise"]["residuals"]
+    return recorded
+
+
+def kind_of(space: LinkedSpace, counted: str) -> KindSpace:
+    """Return the residuals of one kind by its name."""
+    return next(kind for kind in space.kinds if kind.counted == counted)
