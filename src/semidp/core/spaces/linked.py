@@ -22,7 +22,7 @@ UNIT = "unit"
 SIZE = "size"
 """The feature of a unit that counts its members."""
 
-MOST_MEMBERS = 1000
+MOST_MEMBERS = 100
 """The largest bound on the members of a unit: every size is a level of its own."""
 
 

@@ -1,0 +1,102 @@
+"""Whole numbers of linked tables: both totals, nothing negative, and members that are sizes times units."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from semidp.core.margins import named
+from semidp.core.progress import silent
+from semidp.core.tradeoff.budget import Budget
+from semidp.errors import Refused
+from semidp.fitting.size_fits import fit_sizes
+from semidp.mechanisms.linked_noise import LinkedMechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
+from semidp.statistics.tables.published import FitKind
+from tests.linked.test_agreement import CASES, linked
+
+
+def every_count(levels, units, sizes, members):
+    """All whole numbers of units by size with both totals."""
+    for counts in itertools.product(range(units + 1), repeat=levels):
+        if sum(counts) == units and int(np.dot(counts, sizes)) == members:
+            yield np.array(counts)
+
+
+def test_units_by_size_are_nearly_the_closest_with_both_totals():
+    random = np.random.default_rng(1)
+    exact, cases = 0, 0
+    for _ in range(300):
+        levels, least, units = int(random.integers(2, 5)), int(random.integers(0, 2)), int(random.integers(1, 7))
+        sizes = np.arange(least, least + levels)
+        members = int(random.integers(sizes[0] * units, sizes[-1] * units + 1))
+        estimate = random.normal(units / levels, 2, levels)
+        found = fit_sizes(estimate, least, units, members)
+        assert found.min() >= 0
+        assert (found.sum(), found @ sizes) == (units, members)
+        best = min(float(((counts - estimate) ** 2).sum()) for counts in every_count(levels, units, sizes, members))
+        loss = float(((found - estimate) ** 2).sum())
+        assert loss <= best + 8
+        exact += loss <= best + 1e-9
+        cases += 1
+    assert cases == 300
+    assert exact >= 285  # the search is local
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("rho", ["1/50", "5"])
+def test_whole_numbers_agree_in_every_place(name, rho):
+    for seed in range(3):
+        space, values = linked(name, seed=seed)
+        mechanism = LinkedMechanism.calibrate(space, Budget.zcdp(rho))
+        refuse_unfitted(mechanism)
+        noisy = values + mechanism.noise(SeededRandomness(seed))
+        residuals = mechanism.agreement.residuals(*space.split(noisy))
+        kinds = tuple([FitKind.integer] * len(kind.views) for kind in space.kinds)
+        members, units = fitted_kinds(mechanism, residuals, kinds, silent)
+        for kind, fits in ((space.members, members), (space.units, units)):
+            for view, (counts, how) in zip(kind.views, fits, strict=True):
+                assert how.kind == "integer"
+                assert counts.dtype.kind == "i"
+                assert counts.min() >= 0
+                for margin in kind.dataspace.published:
+                    shared = tuple(map(min, view, margin.view))
+                    summed = kind.schema.grid.sum(counts, shared, view)
+                    assert np.array_equal(summed, kind.schema.grid.sum(margin.counts, shared, margin.view))
+        agreed = 0
+        for equation in mechanism.agreement.equations:
+            persons = _rolled(space.members, members, equation.members)
+            homes = _rolled(space.units, units, equation.sizes)
+            place = named(equation.sizes).index(space.dataspace.size_axis)
+            sizes = mechanism.agreement.sizes.astype(int)
+            assert np.array_equal(persons, np.moveaxis(homes, place, -1) @ sizes)
+            agreed += persons.size
+        assert agreed > 1
+
+
+def _rolled(kind, fits, view):
+    for whole, (counts, _) in zip(kind.views, fits, strict=True):
+        if all(depth <= deeper for depth, deeper in zip(view, whole, strict=True)):
+            return kind.schema.grid.sum(counts, view, whole)
+    raise AssertionError("no table has the view")
+
+
+def test_a_whole_unit_is_protected_with_noisy_units_by_place():
+    own = CASES["tracts"]
+    CASES["noisy units"] = (own[0], [], [], own[3], own[4])
+    try:
+        space, values = linked("noisy units", protect="unit")
+    finally:
+        del CASES["noisy units"]
+    mechanism = LinkedMechanism.calibrate(space, Budget.zcdp("1/5"))
+    residuals = mechanism.agreement.residuals(*space.split(values + mechanism.noise(SeededRandomness(1))))
+    members, units = fitted_kinds(mechanism, residuals, ([FitKind.integer], [FitKind.integer]), silent)
+    sizes = mechanism.agreement.sizes.astype(int)
+    assert np.array_equal(units[0][0] @ sizes, members[0][0].sum(axis=1))
+    assert units[0][0].sum() == space.units.dataspace.n
+
+
+def test_members_that_do_not_fit_are_refused():
+    with pytest.raises(Refused, match="do not fit"):
+        fit_sizes(np.ones(3), 1, 4, 13)
