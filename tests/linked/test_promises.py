@@ -1,4 +1,4 @@
-"""The promises of linked records against every small world: neighbours exist within the numbers, no cost is exceeded."""
+"""The promise about one member against every small world: neighbours exist, and no cost is exceeded."""
 
 import itertools
 from collections import Counter

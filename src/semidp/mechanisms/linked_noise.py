@@ -21,7 +21,7 @@ from semidp.mechanisms.placement import Objective, Workload
 from semidp.mechanisms.residual_noise import ResidualMechanism, law_within
 from semidp.mechanisms.size_agreement import SizeAgreement
 from semidp.noise.randomness import Randomness
-from semidp.queries.linked_products import KindSpace, LinkedSpace, precision_shares
+from semidp.queries.linked_products import LinkedSpace, precision_shares
 from semidp.queries.query_space import QuerySpace
 
 
@@ -177,8 +177,3 @@ class LinkedMechanism(Mechanism):
 def _squares(part: ResidualMechanism) -> list[dict[str, Any]]:
     recorded: list[dict[str, Any]] = part.record()["noise"]["residuals"]
     return recorded
-
-
-def kind_of(space: LinkedSpace, counted: str) -> KindSpace:
-    """Return the residuals of one kind by its name."""
-    return next(kind for kind in space.kinds if kind.counted == counted)

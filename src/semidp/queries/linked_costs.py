@@ -14,7 +14,8 @@ import numpy as np
 
 from semidp.core.exact import sqrt_up, up
 from semidp.core.margins import View, named
-from semidp.core.spaces.linked import LinkedDataspace, Protected
+from semidp.core.spaces.linked import LinkedDataspace
+from semidp.core.spaces.protection import Protect
 from semidp.errors import Refused
 from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.joint import JointBound, ResidualGroup, SumOfCosts
@@ -112,10 +113,10 @@ class MemberCosts(LinkedCosts):
         return tuple(margin.view for margin in self.public.published)
 
     def _bound(self, view: View) -> Fraction:
-        ball = _ball_cost(self.residuals, self._margins, self.a, view)
+        ball = _ball_cost(self.residuals, self._margins, min(self.a, self.public.n), view)
         if not self.exchange:
             return ball
-        if self.public.link.protect is Protected.unit:
+        if self.public.link.protect is Protect.unit:
             return min(ball, self._of_unit_exchange(view))
         return min(ball, self._of_exchange(view))
 
@@ -193,7 +194,7 @@ class UnitCosts(LinkedCosts):
 
     def _bound(self, view: View) -> Fraction:
         derived = self.public.derived_axes & {*named(view)}
-        if self.public.link.protect is Protected.unit:
+        if self.public.link.protect is Protect.unit:
             return self._of_unit(view, derived)
         if not derived:
             names = ", ".join(self.public.units.schema.named(view))

@@ -90,7 +90,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Move:
+class MemberMove:
     """One member of an exchange: its variable before and after, along each feature."""
 
     before: tuple[str, ...]
@@ -132,10 +132,10 @@ class ExchangePatterns:
         return best
 
     @property
-    def _protected(self) -> Move:
+    def _protected(self) -> MemberMove:
         before = tuple(FROM if axis.inherited else OLD for axis in self.axes)
         after = tuple(TO if axis.inherited else NEW for axis in self.axes)
-        return Move(before, after)
+        return MemberMove(before, after)
 
     def _scenarios(self) -> Iterator[list[str]]:
         """What others do: hand over own values of blocks, and take the places that are short."""
@@ -153,7 +153,7 @@ class ExchangePatterns:
             yield [*own, _JOINT]
             yield [*own, _JOINT, _SHORT]
 
-    def _moved(self, tasks: list[str], number: int) -> Move:
+    def _moved(self, tasks: list[str], number: int) -> MemberMove:
         """The values of a member who does some tasks."""
         before, after = [], []
         for axis in self.axes:
@@ -172,14 +172,14 @@ class ExchangePatterns:
                 last = OLD
             before.append(first)
             after.append(last)
-        return Move(tuple(before), tuple(after))
+        return MemberMove(tuple(before), tuple(after))
 
     def _hands_over(self, axis: Axis, tasks: Sequence[str]) -> bool:
         if f"block {axis.block}" in tasks:
             return True
         return axis.block == self.place_block and _JOINT in tasks
 
-    def _square(self, moves: Sequence[Move]) -> float | None:
+    def _square(self, moves: Sequence[MemberMove]) -> float | None:
         """The largest square of the sum of some moves over all patterns."""
         signs = np.tile([-1.0, 1.0], len(moves))
         kernels = []

@@ -5,15 +5,14 @@ how many members and units change together under a promise. What residuals then 
 """
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from attrs import field, frozen
 
 from semidp.core.margins import View, meet, named
-from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.tables.counts import Table
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.protection import Protect
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
 
@@ -24,17 +23,6 @@ SIZE = "size"
 
 MOST_MEMBERS = 100
 """The largest bound on the members of a unit: every size is a level of its own."""
-
-
-class Protected(StrEnum):
-    """Whom the promise is about: one member, or a whole unit with all its members.
-
-    >>> [str(promise) for promise in Protected]
-    ['member', 'unit']
-    """
-
-    member = MEMBER
-    unit = UNIT
 
 
 def _whole(value: int, name: str) -> int:
@@ -58,11 +46,11 @@ class Link:
 
     Examples
     --------
-    >>> Link(Protected.member, 1, 8, ["size", "type"]).sizes
+    >>> Link(Protect.member, 1, 8, ["size", "type"]).sizes
     ('1', '2', '3', '4', '5', '6', '7', '8')
     """
 
-    protect: Protected = field(converter=Protected)
+    protect: Protect = field(converter=Protect)
     least: int
     most: int
     derived: tuple[str, ...] = field(default=(SIZE,), converter=tuple)
@@ -107,6 +95,8 @@ class LinkedDataspace(Dataspace):
 
     Examples
     --------
+    >>> from semidp.core.spaces.dataspace import Margin
+    >>> from semidp.core.tables.counts import Table
     >>> from semidp.core.tables.features import Feature
     >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
     >>> persons = Dataspace.of(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
@@ -247,7 +237,7 @@ class Reach:
         """Return the numbers of a promise under exact totals of both kinds."""
         views = [margin.view for margin in public.published]
         refuse_shared(views, "exact totals of members")
-        if public.link.protect is Protected.member:
+        if public.link.protect is Protect.member:
             return cls._of_member(public, views)
         return cls._of_unit(public, views)
 
@@ -275,7 +265,7 @@ class Reach:
         refuse_shared(unit_views, "exact totals of units")
         link, all_units = public.link, public.units.n
         q_m, q_u = len(views), len(unit_views)
-        members = min(link.most * (1 + q_m + q_u), public.n)
+        members = link.most * (1 + q_m + q_u)
         own = min(1 + q_u, all_units)
         size = min(1 + q_u + link.most - link.least, all_units)
         derived = min(1 + q_u + link.most * (1 + q_m), all_units)
@@ -289,13 +279,3 @@ def refuse_shared(views: Iterable[View], what: str) -> None:
         if any(any(meet(view, other)) for other in seen):
             raise Refused(f"two {what} share a feature, for which no promise about linked records is known")
         seen.append(view)
-
-
-def linked_from_json(value: Mapping[str, Any], members: Dataspace, units: Dataspace) -> LinkedDataspace:
-    """Read what `LinkedDataspace.to_json` wrote, from what it says of each kind."""
-    return LinkedDataspace.joining(members, units, Link.from_json(value["link"]))
-
-
-def exact_by_own(public: LinkedDataspace, margin: Margin) -> Table | None:
-    """Return exact counts of units by some of their own features, or None where these are not exact."""
-    return public.units.value(margin) if public.units.publishes(margin) else None
