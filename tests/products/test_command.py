@@ -96,7 +96,7 @@ def test_pure_epsilon_is_table_by_table_and_says_so(said, tmp_path):
         ((*TWO, "--epsilon", 1, "--weight", "sex,age=2"), "a weight is for tables that share one"),
         (("--table", "sex,age", "--mu", 1, "--weight", "sex,age=2"), "a weight is for tables that share one"),
         (("--table", "sex,age", "--mu", 1, "--objective", "largest"), "--objective is for several tables"),
-        ((*TWO, "--epsilon", 1, "--objective", "largest"), "--objective is for several tables"),
+        ((*TWO, "--epsilon", 1, "--objective", "largest"), "an objective is for several tables"),
         ((*TWO, "--mu", 1, "--objective", "least"), "must be one of total, largest"),
         ((*TWO, "--mu", 1, "--share", "tables=2"), "tables has all of it here"),
         ((*TWO, "--mu", 1, "--share", "mean-pay=2"), "tables has all of it here"),

@@ -255,6 +255,26 @@ def test_the_command_line_rehearses_and_releases_it(
     assert disagreements(Path("made")) == ()
 
 
+def test_it_has_an_option_because_it_declares_a_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{sex},{size}" for sex, size in zip(PEOPLE["sex"], PEOPLE["size"], strict=True)]
+    Path("people.csv").write_text("\n".join(["sex,size", *rows]) + "\n")
+    assert command(["release", "--help"]) == 0
+    assert "the sum of the places of its levels" in " ".join(capsys.readouterr().out.split())
+    words = ["release", "people.csv", "--level-total", "size", "--exact", "sex", "--levels", "size=small,middle,large"]
+    assert command([*words, "--mu", "1", "--out", "made", "--seed", "4"]) == 0
+    assert Release.load("made").plan == Plan.from_toml(PLAN_FILE)
+    both = [*words, "--table", "sex,size", "--share", "total-size=3", "--rho", "1", "--dry-run"]
+    assert command(both) == 0
+    assert "0.75-zCDP for total-size" in capsys.readouterr().out
+    # Without the statistic the command does not know the option.
+    monkeypatch.setattr(registry, "_registered", [])
+    assert command([*words, "--mu", "1", "--out", "again"]) == 2
+    assert "--level-total" in capsys.readouterr().err
+
+
 def test_the_ledger_computes_its_charge_anew_under_further_exact_statistics(plan: Plan, tmp_path: Path) -> None:
     """Under {sex} two records may differ: μ = 2·2/4 = 1. Once the sizes are exact, the total is no secret: μ = 0."""
     ledger = Ledger.create(tmp_path / "ledger.json", Budget.gdp(5))
@@ -302,7 +322,7 @@ def test_an_audit_convicts_it_where_its_noise_is_too_small(folder: Path) -> None
 def test_the_folder_needs_the_shared_rooms_alone() -> None:
     """It imports no other statistic, and nothing above the statistics."""
     rooms = {"core", "errors", "mechanisms", "noise", "output", "queries", "sources", "fitting"}
-    shared = {"protocol", "findings", "outcomes"}
+    shared = {"protocol", "fields", "findings", "outcomes"}
     imports = 0
     for path in (Path(__file__).parent / "level_totals").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

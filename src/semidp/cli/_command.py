@@ -36,7 +36,8 @@ def plain_defaults(kind: type, fields: list["Attribute[Any]"]) -> list["Attribut
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Let Typer see the options of each group that a command takes, in place of the group.
 
-    A parameter that is annotated with ``Annotated[Group, ("a", "b")]`` takes these options of the group alone.
+    A parameter that is annotated with ``Annotated[Group, ("a", "b")]`` takes these options of the group alone. The
+    options of a group with a class method `declared` may grow as statistics are registered.
 
     >>> from semidp.cli._options import Spending
     >>> @command
@@ -47,27 +48,47 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     >>> ledger(file="privacy.json", rho="1")
     privacy.json 1 None None
     """
-    groups: dict[str, tuple[Any, Collection[str]]] = {}
-    shown: list[inspect.Parameter] = []
-    for parameter in inspect.signature(function).parameters.values():
-        annotation = parameter.annotation
-        group, *chosen = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-        if not has(group):
-            shown.append(parameter)
-            continue
-        known = fields_dict(group)
-        groups[parameter.name] = group, chosen[0] if chosen else tuple(known)
-        shown += [
-            parameter.replace(name=name, default=known[name].metadata["option"], annotation=known[name].type)
-            for name in groups[parameter.name][1]
-        ]
-    defaults = {each.name: each.default.default for each in shown if hasattr(each.default, "default")}
+
+    def taken() -> tuple[dict[str, tuple[Any, Collection[str]]], list[inspect.Parameter]]:
+        """Return the groups with the options that are taken of each, and all options in their order."""
+        groups: dict[str, tuple[Any, Collection[str]]] = {}
+        shown: list[inspect.Parameter] = []
+        for parameter in inspect.signature(function).parameters.values():
+            annotation = parameter.annotation
+            group, *chosen = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+            options = _options_of(group)
+            if options is None:
+                shown.append(parameter)
+                continue
+            groups[parameter.name] = group, chosen[0] if chosen else tuple(options)
+            for name in groups[parameter.name][1]:
+                default, kind = options[name]
+                shown.append(parameter.replace(name=name, default=default, annotation=kind))
+        return groups, shown
 
     @functools.wraps(function)
     def called(**given: Any) -> None:
+        groups, shown = taken()
+        defaults = {each.name: each.default.default for each in shown if hasattr(each.default, "default")}
         values = {**defaults, **given}
-        taken = {name: group(**{each: values.pop(each) for each in names}) for name, (group, names) in groups.items()}
-        function(**values, **taken)
+        made = {}
+        for name, (group, names) in groups.items():
+            made[name] = group(**{each: values.pop(each) for each in names})
+        function(**values, **made)
 
-    called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    def declare() -> None:
+        called.__signature__ = inspect.Signature(taken()[1])  # type: ignore[attr-defined]
+
+    declare()
+    called.declare = declare  # type: ignore[attr-defined]  # again, where statistics were registered since
     return called
+
+
+def _options_of(group: Any) -> dict[str, tuple[Any, Any]] | None:
+    """Return the options of a group with their types, by the names of its fields; None for what is no group."""
+    if isinstance(group, type) and hasattr(group, "declared"):
+        options: dict[str, tuple[Any, Any]] = group.declared()
+        return options
+    if not has(group):
+        return None
+    return {name: (field.metadata["option"], field.type) for name, field in fields_dict(group).items()}

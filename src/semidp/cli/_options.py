@@ -4,7 +4,7 @@ Options that belong together are the fields of a group, such as `Spending`, whic
 """
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,14 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.features import Feature, Nest
 from semidp.core.tables.schema import Schema, toml_document
 from semidp.core.tradeoff.budget import Budget
-from semidp.errors import InputError, SchemaError, did_you_mean
+from semidp.errors import InputError, SchemaError
 from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomness
-from semidp.publishing.budgets import exact_margins, with_shares
+from semidp.publishing.budgets import divided
 from semidp.publishing.plan import Plan, declared
-from semidp.sources.contract import GRID, Outcome
 from semidp.sources.opening import Source, open_source
-from semidp.statistics.outcomes.intervals import LEVEL, Confidence
-from semidp.statistics.outcomes.request import outcome_from, proportion_of
+from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.protocol import Request
-from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.regression.request import Model, RegressionRequest
-from semidp.statistics.sums.request import GroupRequest, Statistic
-from semidp.statistics.tables.request import TableRequest, TablesRequest, all_of
+from semidp.statistics.registry import asked, chosen_fields
 
 Text = str | None
 Texts = list[str] | None
@@ -129,7 +124,7 @@ class Declaring:
         for word, key, entries in (("--levels", "levels", self.levels), ("--bins", "bins", self.bins)):
             for name, several in lists_of(word, entries).items():
                 parts.setdefault(name, {})[key] = several
-        nulls = _assignments("--null-level", self.null_level)
+        nulls = assignments("--null-level", self.null_level)
         known = _schema_file(self.schema) if self.schema else Plan()
         features = {feature.name: feature for feature in known.features}
         named = (Nest(names_of(text)) for text in self.nest or ())
@@ -228,144 +223,73 @@ class Comparing:
         return self.adjacency or self.a or "worst-case"
 
 
-@frozen(field_transformer=plain_defaults)
 class Asking:
-    """What is asked for beside tables, and how all of it shares a budget."""
+    """What is asked for: the options that statistics declare, and how all of it shares a budget."""
 
-    group: Texts = option("Groups whose counts are published exactly, for --mean and the like.", "A[,B]")
-    mean: Texts = option("A private column: its mean by group.", "COLUMN")
-    sum: Texts = option("A private column: its sum by group.", "COLUMN")
-    proportion: Texts = option("A private column of zeros and ones: its proportion of ones.", "COLUMN")
-    median: Texts = option("A private column: its median by group.", "COLUMN")
-    quantile: Texts = option("A private column: these quantiles of it by group.", "COLUMN=0.1,0.9")
-    quantile_level: Text = option("An interval for each quantile at this level, of the same budget.", "NUMBER")
-    all_pairs: Text = option("A table for each pair of these features.", "A,B,C")
-    weight: Texts = option(
-        "How much the variance of a table counts beside the others (default 1); 4 about halves it.", "A,B=NUMBER"
-    )
-    objective: Text = option(
-        "What the noise of several tables makes least: their total variance (default) or the largest error.",
-        "total|largest",
-    )
-    share: Texts = option(
-        "The part of the budget for the tables, or for a statistic such as mean-age (default 1 each).", "NAME=NUMBER"
-    )
-    regress: Texts = option("A private column: its linear regression on --on.", "COLUMN")
-    logistic: Texts = option("A private column of zeros and ones: its logistic regression.", "COLUMN")
-    on: Text = option("The factors of a regression; their counts are exact.", "A[,B]")
-    bounds: Texts = option("The bounds a private column is clipped to: declared, never read.", "COLUMN=0,100")
-    grid: Texts = option("How many steps lie between the bounds (default 1000).", "COLUMN=STEPS")
-    level: Text = option("The level of confidence intervals (default 0.95).", "NUMBER")
-    sampling: bool = flag("--sampling", "Also intervals for the population that the records were drawn from.")
-    simultaneous: bool = flag("--simultaneous", "The level is that of all intervals of a set together.")
-    differences: bool = flag("--differences", "Also intervals for the differences of each two groups.")
+    def __init__(self, share: Texts = None, **values: Any) -> None:
+        self.share = share
+        self._values = values
+
+    @classmethod
+    def declared(cls) -> dict[str, tuple[Any, Any]]:
+        """Return the options with their types: those of every field that a statistic declares, and --share."""
+        options = {name: _option_of(field) for name, field in chosen_fields().items()}
+        return {**options, "share": (_SHARE, Texts)}
+
+    @property
+    def given(self) -> bool:
+        """Whether one of the options was given."""
+        return any((self.share, *self._values.values()))
+
+    @property
+    def divides(self) -> bool:
+        """Whether something was said about how a budget is divided."""
+        said = [field for name, field in chosen_fields().items() if self._values.get(name)]
+        return bool(self.share) or any(field.divides for field in said)
 
     def asked(self, plan: Plan) -> Plan:
-        """Return a plan with the statistics by group and the regressions that are asked for, without a budget."""
-        by = tuple(Margin(*names_of(text)) for text in self.group or ())
-        bounds = lists_of("--bounds", self.bounds)
-        steps = _assignments("--grid", self.grid)
-
-        def outcome(column: str) -> Outcome:
-            return outcome_from(column, bounds.get(column), steps.get(column, GRID))
-
-        quantiles = self._quantiles(by, outcome)
-        used = {request.outcome.column for request in quantiles}.union(
-            *(named or () for named in (self.mean, self.sum, self.proportion, self.regress, self.logistic))
-        )
-        unused = [name for name in {**bounds, **steps} if name not in used]
-        groups = self._groups(by, outcome, unused, alone=not quantiles)
-        groups, regressions = self._confident(groups, self._regressions(outcome))
-        return evolve(plan, requests=[*groups, *regressions, *quantiles])
-
-    def _quantiles(self, by: tuple[Margin, ...], outcome: Callable[[str], Outcome]) -> list[QuantileRequest]:
-        wanted: dict[str, set[str]] = {column: {"0.5"} for column in self.median or ()}
-        for column, several in lists_of("--quantile", self.quantile).items():
-            wanted.setdefault(column, set()).update(several)
-        if wanted and not by:
-            raise InputError(f"say by which groups to publish the quantiles of {next(iter(wanted))}: --group FEATURE")
-        if self.quantile_level is not None and not wanted:
-            raise InputError("--quantile-level is for --median and --quantile")
-        return [
-            QuantileRequest(
-                outcome(column),
-                by,
-                sorted({exact(q, f"a quantile of {column!r}") for q in several}),
-                level=self.quantile_level,
-                sampling=self.sampling and self.quantile_level is not None,
-            )
-            for column, several in wanted.items()
-        ]
-
-    def _groups(
-        self, by: tuple[Margin, ...], outcome: Callable[[str], Outcome], unused: Sequence[str], alone: bool
-    ) -> list[GroupRequest]:
-        """Return the statistics by group; groups are not `alone` where quantiles use them."""
-        columns = {Statistic.mean: self.mean, Statistic.sum: self.sum, Statistic.proportion: self.proportion}
-        wanted = [(statistic, column) for statistic, named in columns.items() for column in named or ()]
-        if by and not wanted and alone:
-            raise InputError(
-                "say what to publish of the groups: --mean, --sum, --proportion or --median, with a column"
-            )
-        if wanted and not by:
-            raise InputError(f"say by which groups to publish the {wanted[0][0]} of {wanted[0][1]}: --group FEATURE")
-        if unused:
-            raise InputError(f"--bounds or --grid name {unused[0]!r}, of which nothing is published by group")
-        return [
-            GroupRequest(statistic, proportion_of(column) if statistic is Statistic.proportion else outcome(column), by)
-            for statistic, column in wanted
-        ]
-
-    def _regressions(self, outcome: Callable[[str], Outcome]) -> list[RegressionRequest]:
-        columns = {Model.linear: self.regress, Model.logistic: self.logistic}
-        wanted = [(model, column) for model, named in columns.items() for column in named or ()]
-        if self.on is not None and not wanted:
-            raise InputError("say what to regress on these features: --regress COLUMN or --logistic COLUMN")
-        if wanted and self.on is None:
-            raise InputError(f"say on which features to regress {wanted[0][1]}: --on A,B")
-        return [
-            RegressionRequest(
-                proportion_of(column) if model is Model.logistic else outcome(column),
-                names_of(self.on or ""),
-                model=model,
-            )
-            for model, column in wanted
-        ]
-
-    def _confident(
-        self, groups: list[GroupRequest], regressions: list[RegressionRequest]
-    ) -> tuple[list[GroupRequest], list[RegressionRequest]]:
-        """Return requests with the intervals that are asked for; refuse those of which nothing has any.
-
-        Quantiles have intervals of their own, which may be about the population too.
-        """
-        beside = self.level is not None or self.simultaneous or self.differences
-        if not beside and (not self.sampling or (self.quantile_level is not None and not (groups or regressions))):
-            return groups, regressions
-        if not groups and (self.differences or not regressions):
-            raise InputError(
-                "--level, --sampling, --simultaneous and --differences are for --mean, --sum or --proportion"
-            )
-        level = LEVEL if self.level is None else self.level
-        asked = Confidence(level, self.sampling, self.simultaneous, self.differences)
-        alone = evolve(asked, differences=False)
-        return (
-            [evolve(group, confidence=asked) for group in groups],
-            [evolve(regression, confidence=alone) for regression in regressions],
-        )
+        """Return a plan with everything that is asked for, without a budget."""
+        values = {name: _chosen(field, self._values.get(name)) for name, field in chosen_fields().items()}
+        return evolve(plan, requests=asked(Chosen(values)))
 
 
-NOTHING = Asking()
+_SHARE = option(
+    "The part of the budget for the tables, or for a statistic such as mean-age (default 1 each).", "NAME=NUMBER"
+)
+
+
+def _option_of(field: Field) -> tuple[Any, Any]:
+    """Return the option of a field, with its type."""
+    if field.shape is Shape.tick:
+        return flag(field.option, field.help), bool
+    once = field.shape is Shape.text or (field.shape is Shape.features and not field.several)
+    return option(field.help, field.metavar, field.option), Text if once else Texts
+
+
+def _chosen(field: Field, given: Any) -> Any:
+    """Read what was written after the option of a field."""
+    if given is None or field.shape in (Shape.text, Shape.tick):
+        return given
+    if field.shape is Shape.columns:
+        return tuple(given)
+    if field.shape is Shape.features:
+        return tuple(names_of(text) for text in (given if field.several else [given]))
+    assigned = assignments(field.option, given, field.example)
+    return assigned if field.shape is Shape.texts else {name: names_of(text) for name, text in assigned.items()}
+
+
+def tables_asked(plan: Plan, tables: Sequence[str]) -> Plan:
+    """Return a plan that also asks for tables, each by its features."""
+    return Asking(table=list(tables)).asked(plan)
+
+
 _LONGEST_TEXT = 2**26  # characters of a plan or schema
 _SUCH_AS = {
     "--levels": "sex=f,m",
     "--bins": "age=0,18,65",
     "--null-level": "region=unknown",
     "--target-error": "county,age=5",
-    "--weight": "county,age=4",
     "--share": "tables=3",
-    "--bounds": "income=0,100000",
-    "--grid": "income=1000",
     "--of": "sex=f",
     "--minus": "sex=m",
     "--among": "region=n,s",
@@ -385,99 +309,55 @@ def described(declaring: Declaring, opening: Opening, comparing: Comparing) -> P
 
 def plan_of(
     base: Plan,
-    tables: Sequence[str],
     invariants: Sequence[str],
     *,
     budget: Budget | None = None,
     report_delta: Fraction | None = None,
     mechanism: str = "auto",
-    fit: str = "integer",
-    asking: Asking = NOTHING,
+    shares: Sequence[str] | None = None,
 ) -> Plan:
-    """Return the plan of these tables and of the statistics of `base`; what is measured shares the budget.
+    """Return the plan of what `base` asks for; what is measured shares the budget.
 
-    Groups have exact counts, so each set of groups (and the factors of a regression) that no invariant covers is
-    published too. The mechanism is that of the table, and that of the groups where there is no table; several tables
-    share one part of the budget. Parts are even unless --share says otherwise.
+    The mechanism is that of the tables, and that of the statistics where there is no table. Parts of the budget are
+    even unless --share says otherwise.
     """
-    margins = exact_margins(evolve(base, invariants=[Margin(*names_of(text)) for text in invariants]))
-    tables_asked = _tables(tables, asking.all_pairs, mechanism, fit)
-    statistics = base.requests
-    if not tables_asked:
-        if fit != "integer":
-            raise InputError("--fit is for tables: leave it out where only statistics by group are asked for")
-        statistics = tuple(request.with_mechanism(mechanism) for request in statistics)
-        if mechanism != "auto" and statistics == base.requests:
-            raise InputError("quantiles are chosen, and no noise is drawn for them: leave --mechanism out")
-    tables_asked = _set(tables_asked, "--weight", asking.weight, "weight")
-    shared = [TablesRequest(tables_asked, None, asking.objective or "total")] if tables_asked else []
-    if asking.objective is not None and (len(tables_asked) < 2 or budget is None or budget.kind == "pure"):
-        raise InputError("--objective is for several tables that share a budget: --rho, --mu, or --delta beside it")
     plan = evolve(
         base,
-        requests=[*shared, *statistics],
-        invariants=margins,
+        requests=_with_mechanism(base.requests, mechanism),
+        invariants=[Margin(*names_of(text)) for text in invariants],
         report_delta=base.report_delta if report_delta is None else report_delta,
     )
-    parts = _parts(list(dict.fromkeys(request.share_name for request in plan.requests)), asking.share)
-    return plan if budget is None else with_shares(plan, budget, parts)
+    parts = {name: positive(text, "--share") for name, text in assignments("--share", shares).items()}
+    return divided(plan, budget, parts, called="--share")
 
 
-def _tables(tables: Sequence[str], all_pairs: str | None, mechanism: str, fit: str) -> tuple[TableRequest, ...]:
-    """Return the tables that --table and --all-pairs ask for; refuse one that is asked for twice."""
-    sets = [names_of(text) for text in tables]
-    if all_pairs is not None:
-        sets += [table.features for table in all_of(names_of(all_pairs))]
-    if len({frozenset(names) for names in sets}) < len(sets):
-        raise InputError("the same table is asked for twice (--table, --all-pairs): name each once")
-    return tuple(TableRequest(names, None, mechanism, fit) for names in sets)
+def _with_mechanism(requests: Sequence[Request], mechanism: str) -> list[Request]:
+    """Return requests whose tables, or whose statistics where there is no table, have a mechanism."""
+    tables = any(request.tables for request in requests)
+    changed = []
+    for request in requests:
+        takes_it = bool(request.tables) == tables
+        changed.append(request.with_mechanism(mechanism) if takes_it else request)
+    if mechanism != "auto" and not tables and changed == list(requests):
+        raise InputError("quantiles are chosen, and no noise is drawn for them: leave --mechanism out")
+    return changed
 
 
 def with_targets(plan: Plan, targets: Sequence[str] | None) -> Plan:
     """Return a plan whose tables without a budget have the errors that --target-error asks for."""
-    if not targets:
+    errors = assignments("--target-error", targets)
+    if not errors:
         return plan
     requests: list[Request] = []
-    open_tables: list[TableRequest] = []
+    named = False
     for request in plan.requests:
-        if request.tables and request.budget is None:
-            open_tables += request.tables
-        else:
-            requests.append(request)
-    with_errors = _set(open_tables, "--target-error", targets, "target_error")
-    return evolve(plan, requests=[TablesRequest(with_errors), *requests])
-
-
-def _set(
-    tables: Sequence[TableRequest], option: str, entries: Sequence[str] | None, field: str
-) -> tuple[TableRequest, ...]:
-    """Return tables with what an option says of those that it names by their features; refuse one that is not there."""
-    known = {frozenset(table.features) for table in tables}
-    said: dict[frozenset[str], dict[str, Any]] = {}
-    for names, text in _assignments(option, entries).items():
-        key = frozenset(names_of(names))
-        if key not in known:
-            listed = "; ".join(",".join(table.features) for table in tables) or "none"
-            raise InputError(f"{option} names {names}: no table that shares the budget has these features ({listed})")
-        if key in said:
-            raise InputError(f"{option} is given twice for the table {names}: keep one")
-        said[key] = {field: exact(text, option)}
-    return tuple(evolve(table, **said.get(frozenset(table.features), {})) for table in tables)
-
-
-def _parts(names: Sequence[str], shares: Sequence[str] | None) -> dict[str, Fraction]:
-    """Return the part of the budget for the tables and for each statistic, in proportion."""
-    parts = dict.fromkeys(names, Fraction(1))
-    for name, text in _assignments("--share", shares).items():
-        if len(parts) < 2:
-            raise InputError(
-                f"--share divides a budget, and {names[0]} has all of it here: leave --share out, or ask for more"
-            )
-        if name not in parts:
-            meant = did_you_mean(name, names)
-            raise InputError(f"--share names {name!r}, which takes no part{meant}: {', '.join(names)} do")
-        parts[name] = positive(text, "--share")
-    return parts
+        open_tables = bool(request.tables) and request.budget is None
+        requests.append(request.with_target_errors("--target-error", errors) if open_tables else request)
+        named |= open_tables
+    if not named:
+        names = next(iter(errors))
+        raise InputError(f"--target-error names {names}: no table that shares the budget has these features (none)")
+    return evolve(plan, requests=requests)
 
 
 def only_these(context: typer.Context, names: Collection[str]) -> None:
@@ -497,7 +377,7 @@ def lists_of(option: str, entries: Sequence[str] | None) -> dict[str, tuple[str,
     >>> lists_of("--of", ["sex=f", "region=n,s"])
     {'sex': ('f',), 'region': ('n', 's')}
     """
-    return {name: names_of(text) for name, text in _assignments(option, entries).items()}
+    return {name: names_of(text) for name, text in assignments(option, entries).items()}
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -571,18 +451,19 @@ def read_plan(path: Path, option: str) -> Plan:
     return Plan.from_json(document, path.parent)
 
 
-def _assignments(option: str, entries: Sequence[str] | None) -> dict[str, str]:
+def assignments(option: str, entries: Sequence[str] | None, example: str = "") -> dict[str, str]:
     """Read what an option says of each feature or column.
 
-    >>> _assignments("--null-level", ["sex=unknown"])
+    >>> assignments("--null-level", ["sex=unknown"])
     {'sex': 'unknown'}
     """
-    found: dict[str, str] = {}
+    assigned: dict[str, str] = {}
     for entry in entries or ():
         name, equals, value = (part.strip() for part in entry.partition("="))
         if not (name and equals and value):
-            raise InputError(f"{option} takes NAME=…, such as {option} {_SUCH_AS[option]}, not {entry!r}")
-        if name in found:
+            such = example or _SUCH_AS[option]
+            raise InputError(f"{option} takes NAME=…, such as {option} {such}, not {entry!r}")
+        if name in assigned:
             raise InputError(f"{option} is given twice for {name!r}: keep one")
-        found[name] = value
-    return found
+        assigned[name] = value
+    return assigned

@@ -37,6 +37,7 @@ from semidp.cli._output import asides, complain, echo, hinted, interrupted_text,
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
 from semidp.sources.contract import QUERY_THREAD
+from semidp.statistics.registry import chosen_fields
 
 app = typer.Typer(
     name="semidp",
@@ -242,8 +243,13 @@ def _leave_in_time(ours: socket.socket, _kept_open: socket.socket) -> None:
             os._exit(_SIGNALLED + number)
 
 
-_program = functools.cache(functools.partial(typer.main.get_command, app))
-"""The commands with their options, read off the functions once a process."""
+@functools.cache
+def _program(fields: tuple[str, ...]) -> Any:
+    """Return the commands with their options, read off the functions once for the fields that statistics declare."""
+    for command in COMMANDS:
+        if hasattr(command, "declare"):
+            command.declare()
+    return typer.main.get_command(app)
 
 
 def run(arguments: list[str]) -> int:
@@ -256,7 +262,8 @@ def run(arguments: list[str]) -> int:
     asides.clear()
     over.clear()
     try:
-        result = _program()(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
+        program = _program(tuple(chosen_fields()))
+        result = program(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         if result == INTERRUPTED:  # Typer turns the interrupt into its exit code
             raise KeyboardInterrupt
         over.set()

@@ -30,16 +30,11 @@ class Measuring:
     plan: Path | None = option("A plan (TOML or JSON), instead of --table and --invariant.")
     mechanism: str = option(f"How to draw the noise: auto, {', '.join(NAMES)}.", "NAME", default="auto")
     claim: o.Text = option("Use only mechanisms whose claim holds for the numbers that are drawn: exact.", "exact")
-    fit: str = option(
-        "Publish the measurements as whole numbers, as real ones (both with the exact totals), or as they are.",
-        "integer|real|none",
-        default="integer",
-    )
 
     @property
     def says_how(self) -> bool:
         """Whether something is said that a plan says itself."""
-        return self.mechanism != "auto" or bool(self.claim) or self.fit != "integer"
+        return self.mechanism != "auto" or bool(self.claim)
 
     def check_beside(self, spending: o.Spending) -> None:
         """Refuse target errors beside the budget that they find."""

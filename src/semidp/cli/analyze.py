@@ -53,7 +53,8 @@ def analyze(
         raise InputError("analyze looks at one --table; for several that share a budget use release with --dry-run")
     if data is not None and totals:
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
-    plan = o.plan_of(o.described(declaring, opening, comparing), table, invariant or ())
+    base = o.described(declaring, opening, comparing)
+    plan = o.plan_of(o.tables_asked(base, table), invariant or ())
     declaring.check_used(plan)
     scope, known = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
     budgets, target = REFERENCE, spending.target

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from attrs import asdict, astuple, evolve
+from attrs import asdict, evolve
 
 from semidp.cli import _options as o
 from semidp.cli._command import command, flag, option
@@ -48,10 +48,9 @@ DISAGREES = 1
 def release(
     *,
     data: str = o.DATA,
-    table: o.Texts = o.TABLE,
+    asking: o.Asking,
     invariant: o.Texts = o.INVARIANT,
     out: Path | None = option("The folder to write: it is made, whole or not at all."),
-    asking: o.Asking,
     spending: o.Spending,
     measuring: Measuring,
     comparing: o.Comparing,
@@ -65,11 +64,11 @@ def release(
     --force replaces a folder that holds a release (or nothing) and no other file. Once the folder is in place the exit
     code is 0, even if stdout takes no more.
     """
-    base = asking.asked(o.described(declaring, opening, comparing))
+    described = o.described(declaring, opening, comparing)
     measuring.check_beside(spending)
     if measuring.plan is None:
-        plan = _asked(base, table or (), invariant or (), asking, spending, measuring)
-    elif any((table, invariant, comparing != o.Comparing(), *astuple(asking), base != Plan(), measuring.says_how)):
+        plan = _asked(asking.asked(described), invariant or (), asking, spending, measuring)
+    elif any((invariant, comparing != o.Comparing(), asking.given, described != Plan(), measuring.says_how)):
         raise InputError(
             "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
         )
@@ -104,27 +103,24 @@ def release(
 
 def _asked(
     base: Plan,
-    tables: Sequence[str],
     invariants: Sequence[str],
     asking: o.Asking,
     spending: o.Spending,
     measuring: Measuring,
 ) -> Plan:
     """Return the plan that the options ask for."""
-    if not (tables or asking.all_pairs is not None or base.requests):
+    if not base.requests:
         raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
-    if measuring.target_error and (asking.objective or asking.share):
+    if measuring.target_error and asking.divides:
         raise InputError("--objective and --share divide a budget, and --target-error finds one: leave one of them out")
     budget, target = (None, spending.target) if measuring.target_error else spending.budget()
     plan = o.plan_of(
         base,
-        tables,
         invariants,
         budget=budget,
         report_delta=target,
         mechanism=measuring.mechanism,
-        fit=measuring.fit,
-        asking=asking,
+        shares=asking.share,
     )
     return evolve(o.with_targets(plan, measuring.target_error), claim=measuring.claim)
 

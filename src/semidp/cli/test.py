@@ -133,7 +133,7 @@ def odds_ratio(
     book = o.ledger_of(ledger, printing.quiet)
     request = OddsRatioRequest(rows, columns, None, within, alternative, confidence)
     base = evolve(o.described(declaring, opening, comparing), requests=[request])
-    plan = o.plan_of(base, [], invariant or (), budget=budget, report_delta=target)
+    plan = o.plan_of(base, invariant or (), budget=budget, report_delta=target)
     declaring.check_used(plan)
     with opening.source(plan, data, quiet=printing.quiet) as source:
         label = f"odds ratio of {rows} and {columns}"

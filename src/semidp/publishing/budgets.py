@@ -10,7 +10,7 @@ from attrs import evolve
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.tradeoff.budget import Budget
-from semidp.errors import InputError, Refused
+from semidp.errors import InputError, Refused, did_you_mean
 from semidp.publishing.plan import Plan
 from semidp.queries.products import NotTogether
 from semidp.statistics.protocol import Request
@@ -33,7 +33,9 @@ def exact_margins(plan: Plan) -> tuple[Margin, ...]:
     return tuple(margins)
 
 
-def divided(plan: Plan, budget: Budget | None, shares: Mapping[str, Fraction] | None = None) -> Plan:
+def divided(
+    plan: Plan, budget: Budget | None, shares: Mapping[str, Fraction] | None = None, called: str = "shares"
+) -> Plan:
     """Return a plan whose requests without a budget divide one: tables take one share together, others one each.
 
     Groups have exact counts, so that each set of groups (and the factors of a regression) that no invariant covers is
@@ -47,6 +49,8 @@ def divided(plan: Plan, budget: Budget | None, shares: Mapping[str, Fraction] | 
         What all of it may spend together; none where tables have target errors.
     shares
         The part of ``"tables"`` and of each other request by its name, in proportion; 1 each unless given.
+    called
+        What whoever gave the shares calls them.
 
     Examples
     --------
@@ -62,14 +66,15 @@ def divided(plan: Plan, budget: Budget | None, shares: Mapping[str, Fraction] | 
         return plan
     parts = dict.fromkeys((request.share_name for request in plan.requests), Fraction(1))
     for name, share in (shares or {}).items():
+        if len(parts) < 2:
+            all_of_it = ", ".join(parts)
+            raise InputError(
+                f"{called} divides a budget, and {all_of_it} has all of it here: leave {called} out, or ask for more"
+            )
         if name not in parts:
-            raise InputError(f"shares names {name!r}, which is not asked for; there are {', '.join(parts)}")
+            meant = did_you_mean(name, list(parts))
+            raise InputError(f"{called} names {name!r}, which takes no part{meant}: {', '.join(parts)} do")
         parts[name] = share
-    return with_shares(plan, budget, parts)
-
-
-def with_shares(plan: Plan, budget: Budget, parts: Mapping[str, Fraction]) -> Plan:
-    """Return a plan whose requests, none of which has a budget, divide one in proportion to their parts."""
     whole = sum(parts.values())
     requests: list[Request] = []
     for request in plan.requests:

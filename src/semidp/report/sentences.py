@@ -187,8 +187,11 @@ def budget_parts(plan: Plan) -> list[str]:
         return []
     parts = []
     for request in plan.requests:
-        if request.budget is not None:
-            parts.append(f"{_stated(request.budget)} for {request.budget_name}")
+        if request.budget is None:
+            continue
+        several = len(request.tables) > 1
+        spender = f"{len(request.tables)} tables together" if several else request.name
+        parts.append(f"{_stated(request.budget)} for {spender}")
     return parts
 
 

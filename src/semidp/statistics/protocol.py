@@ -37,6 +37,7 @@ from semidp.output.texts import CLAIM_TEXTS, scale_text
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair
 from semidp.sources.reader import Reader
+from semidp.statistics.fields import Chosen, Field
 from semidp.statistics.findings import CLOSE, Findings, Trust, close, different_columns
 
 _SAME_SCALE = 1e-9  # relative: two calibrations of one budget differ by no more
@@ -486,10 +487,6 @@ class Request(Protocol):
         """The features that it uses."""
 
     @property
-    def budget_name(self) -> str:
-        """What it is called where a budget is divided."""
-
-    @property
     def private_columns(self) -> tuple[str, ...]:
         """The columns of outcomes that it reads, which nothing publishes."""
 
@@ -546,6 +543,9 @@ class Request(Protocol):
     def largest_target(self) -> Fraction:
         """The largest error that it names."""
 
+    def with_target_errors(self, option: str, errors: Mapping[str, str]) -> Self:
+        """Return the request with the errors that an option names, by the features of its tables."""
+
     def without_targets(self) -> Self:
         """Return the request ready to be given a budget."""
 
@@ -569,11 +569,6 @@ class RequestDefaults:
         """Its own name."""
         return self.name
 
-    @property
-    def budget_name(self) -> str:
-        """What it is called where a budget is divided: its name."""
-        return str(cast(Any, self).name)
-
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return what it would publish with a mechanism: nothing is foreseen unless a statistic says more."""
         return ()
@@ -583,7 +578,7 @@ class RequestDefaults:
         scale = mechanism.scale * float(mechanism.space.unit)
         errors = "; ".join(forecast.line() for forecast in foreseen)
         how = errors or f"scale {scale:.4g}, {mechanism.claim} claim"
-        return [f"{mechanism.name} for {self.budget_name}: {how}"]
+        return [f"{mechanism.name} for {cast(Request, self).name}: {how}"]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
         """Return its noise as plain values, with the unit that it is in unless it counts records."""
@@ -631,6 +626,10 @@ class RequestDefaults:
     def apart(self) -> tuple[Request, ...]:
         """Return the request: it measures one thing."""
         return (cast(Request, self),)
+
+    def with_target_errors(self, option: str, errors: Mapping[str, str]) -> Self:
+        """Return the request: it has no table."""
+        return self
 
     def without_targets(self) -> Self:
         """Return the request, which names no error."""
@@ -800,6 +799,14 @@ class Kind:
         Turns what a plan was given into its requests.
     read_plan, write_plan
         How its requests are read from a plan file and written to it, where an entry each is not all.
+    fields
+        What can be chosen of it, each with what stands beside it: options of `semidp release` and controls of the
+        explorer.
+    ask
+        Turns what was chosen into requests, or into whatever a plan takes.
+    shown
+        The other way: what would have been chosen to ask for a request, with what is asked for, without a budget. The
+        request may ask for several things, such as tables.
     """
 
     place: int
@@ -814,6 +821,9 @@ class Kind:
     gather: Callable[[Sequence[Any]], Sequence[Request]] = tuple
     read_plan: Callable[[Mapping[str, Any]], Sequence[Request]] | None = None
     write_plan: Callable[[Sequence[Any]], dict[str, Any]] | None = None
+    fields: tuple[Field, ...] = ()
+    ask: Callable[[Chosen], Sequence[Any]] = lambda chosen: ()
+    shown: Callable[[Any], Sequence[tuple[Mapping[str, Any], Any]]] = lambda request: ()
 
     @property
     def recorded_laws(self) -> tuple[type[Mechanism], ...]:

@@ -17,6 +17,7 @@ from semidp.core.spaces.dataspace import Datasets
 from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.queries.query_space import QuerySpace
+from semidp.statistics.fields import Chosen, Field, all_fields
 from semidp.statistics.protocol import Attackable, Kind, Request, ResultReader
 
 _registered: list[Kind] = []
@@ -54,6 +55,48 @@ def gathered(asked: Iterable[Any]) -> tuple[Request, ...]:
     if left:
         raise InputError(f"ask for table(...), mean(...), median(...) or regression(...), not for {left[0]!r}")
     return tuple(requests)
+
+
+def asking_fields() -> dict[str, tuple[Kind, Field]]:
+    """Return the fields that ask for something, by their names, with the kind that answers.
+
+    >>> list(asking_fields())
+    ['table', 'all_pairs', 'mean', 'sum', 'proportion', 'regress', 'logistic', 'median', 'quantile']
+    """
+    return {field.name: (kind, field) for kind in kinds() for field in kind.fields}
+
+
+def chosen_fields() -> dict[str, Field]:
+    """Return all fields by their names, each where it is first of use."""
+    return all_fields(field for _, field in asking_fields().values())
+
+
+def asked(chosen: Chosen) -> list[Any]:
+    """Return everything that was asked for, kind by kind; refuse what was chosen and is of no use.
+
+    >>> chosen = Chosen({"mean": ("age",), "group": (("region",),), "bounds": {"age": ("0", "120")}})
+    >>> [request.name for request in asked(chosen)]
+    ['mean-age']
+    """
+    requests: list[Any] = []
+    for kind in kinds():
+        requests += kind.ask(chosen)
+    for sentence in chosen.unused(chosen_fields().values()):
+        raise InputError(sentence)
+    return requests
+
+
+def shown(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
+    """Return what would have been chosen to ask for a request, thing by thing; nothing where that cannot be chosen.
+
+    >>> from semidp.statistics.tables.request import TableRequest, TablesRequest
+    >>> [values for values, _ in shown(TablesRequest([TableRequest(["sex"]), TableRequest(["age"])]))]
+    [{'table': (('sex',),)}, {'table': (('age',),)}]
+    """
+    for kind in kinds():
+        if isinstance(request, kind.asked):
+            return list(kind.shown(request))
+    return []
 
 
 def requests_from(document: Mapping[str, Any]) -> list[Request]:

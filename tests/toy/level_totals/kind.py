@@ -1,9 +1,29 @@
 """Level totals, as the registry finds them."""
 
+from typing import Any
+
+from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.protocol import Kind
 from tests.toy.level_totals.published import LevelTotal
 from tests.toy.level_totals.request import LevelTotalRequest
 from tests.toy.level_totals.space import recorded_total
+
+ASKING = Field(
+    "level_total",
+    "A feature: the sum of the places of its levels.",
+    Shape.columns,
+    "FEATURE",
+    label="Level total",
+)
+
+
+def _asked(chosen: Chosen) -> list[LevelTotalRequest]:
+    return [LevelTotalRequest(feature) for feature in chosen.columns(ASKING)]
+
+
+def _shown(request: LevelTotalRequest) -> list[tuple[dict[str, Any], LevelTotalRequest]]:
+    return [({ASKING.name: (request.feature,)}, request.with_budget(None))]
+
 
 KIND = Kind(
     place=90,
@@ -11,4 +31,7 @@ KIND = Kind(
     asked=(LevelTotalRequest,),
     queries={"level total": recorded_total},
     results={LevelTotal.key: LevelTotal.from_json},
+    fields=(ASKING,),
+    ask=_asked,
+    shown=_shown,
 )

@@ -1,9 +1,67 @@
 """Sums, means and proportions, as the registry finds them."""
 
+from typing import Any
+
+from semidp.statistics.fields import Chosen, Field, Shape
+from semidp.statistics.outcomes.outcome_fields import (
+    BOUNDS,
+    DIFFERENCES,
+    GRID,
+    GROUP,
+    LEVEL,
+    SAMPLING,
+    SIMULTANEOUS,
+    binary_of,
+    confidence_of,
+    confidence_values,
+    group_values,
+    groups_of,
+    outcome_of,
+    outcome_values,
+)
 from semidp.statistics.outcomes.spaces import recorded_sums
 from semidp.statistics.protocol import Kind
 from semidp.statistics.sums.published import PublishedGroups
-from semidp.statistics.sums.request import GroupRequest
+from semidp.statistics.sums.request import GroupRequest, Statistic
+
+_INTERVALS = (LEVEL, SAMPLING, SIMULTANEOUS, DIFFERENCES)
+
+
+def _of_column(statistic: Statistic, help: str, label: str, *bounds: Field) -> Field:
+    """Return the field that asks for a statistic of a column by groups."""
+    beside = (GROUP, *bounds, *_INTERVALS)
+    return Field(str(statistic), help, Shape.columns, "COLUMN", label=label, beside=beside, private=True)
+
+
+_ASKING = {
+    Statistic.mean: _of_column(Statistic.mean, "A private column: its mean by group.", "Mean", BOUNDS, GRID),
+    Statistic.sum: _of_column(Statistic.sum, "A private column: its sum by group.", "Sum", BOUNDS, GRID),
+    Statistic.proportion: _of_column(
+        Statistic.proportion, "A private column of zeros and ones: its proportion of ones.", "Proportion"
+    ),
+}
+
+
+def _asked(chosen: Chosen) -> list[GroupRequest]:
+    """Return the statistics of every column that is named."""
+    requests = []
+    for statistic, field in _ASKING.items():
+        for column in chosen.columns(field):
+            by = groups_of(chosen, f"the {statistic} of {column}")
+            binary = statistic is Statistic.proportion
+            outcome = binary_of(chosen, column) if binary else outcome_of(chosen, column)
+            confidence = confidence_of(chosen, differences=True)
+            requests.append(GroupRequest(statistic, outcome, by, confidence=confidence))
+    return requests
+
+
+def _shown(request: GroupRequest) -> list[tuple[dict[str, Any], GroupRequest]]:
+    """Return what would have been chosen to ask for a request."""
+    column = {str(request.statistic): (request.outcome.column,)}
+    bounds = {} if request.binary else outcome_values(request.outcome)
+    chosen = {**column, **group_values(request.by), **bounds, **confidence_values(request.confidence)}
+    return [(chosen, request.with_budget(None))]
+
 
 KIND = Kind(
     place=10,
@@ -12,4 +70,7 @@ KIND = Kind(
     queries={"sums": recorded_sums},
     results={PublishedGroups.key: PublishedGroups.from_json},
     always_listed=(PublishedGroups.key,),
+    fields=tuple(_ASKING.values()),
+    ask=_asked,
+    shown=_shown,
 )

@@ -3,22 +3,29 @@
 from collections.abc import Mapping
 from typing import Any
 
+from attrs import evolve
+
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets
-from semidp.errors import Refused
+from semidp.errors import InputError, Refused
+from semidp.mechanisms.placement import Objective
 from semidp.output.cells import StoredFiles
 from semidp.queries.products import product_space
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.table_spaces import sensitivity_space
+from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.protocol import Kind
-from semidp.statistics.tables.published import PublishedProduct, PublishedTable
+from semidp.statistics.tables.published import FitKind, PublishedProduct, PublishedTable
 from semidp.statistics.tables.request import (
     PLAN_KEYS,
+    UNNAMED,
     TableRequest,
     TablesRequest,
+    all_of,
     gathered,
     read_tables,
+    with_numbers,
     write_tables,
 )
 
@@ -46,6 +53,70 @@ def _read_product(entry: Mapping[str, Any], request: Any, scope: Scope, files: S
     return PublishedProduct.from_json(entry, request, scope, files)
 
 
+_FOR_TABLES = "is for tables: leave it out where only statistics by group are asked for"
+WEIGHT = Field(
+    "weight",
+    "How much the variance of a table counts beside the others (default 1); 4 about halves it.",
+    Shape.texts,
+    "A,B=NUMBER",
+    example="county,age=4",
+    unused=f"--weight {_FOR_TABLES}",
+)
+OBJECTIVE = Field(
+    "objective",
+    "What the noise of several tables makes least: their total variance (default) or the largest error.",
+    Shape.text,
+    "total|largest",
+    unused="--objective is for several tables that share a budget: --rho, --mu, or --delta beside it",
+    divides=True,
+)
+FIT = Field(
+    "fit",
+    "Publish the measurements as whole numbers (default), as real ones (both with the exact totals), or as they are.",
+    Shape.text,
+    "integer|real|none",
+    unused=f"--fit {_FOR_TABLES}",
+)
+TABLE = Field(
+    "table",
+    "The features of a table, such as sex,region; repeat it, and the tables share the budget and add up.",
+    Shape.features,
+    "A,B",
+    label="Table",
+    several=True,
+)
+ALL_PAIRS = Field(
+    "all_pairs", "A table for each pair of these features.", Shape.features, "A,B,C", beside=(WEIGHT, OBJECTIVE, FIT)
+)
+
+
+def _asked(chosen: Chosen) -> list[TablesRequest]:
+    """Return the tables that share the budget; refuse one that is asked for twice."""
+    sets = list(chosen.sets(TABLE))
+    for names in chosen.sets(ALL_PAIRS):
+        sets += [table.features for table in all_of(names)]
+    if len({frozenset(names) for names in sets}) < len(sets):
+        raise InputError("the same table is asked for twice (--table, --all-pairs): name each once")
+    if not sets:
+        return []
+    fit = chosen.text(FIT) or FitKind.integer
+    tables = [TableRequest(names, None, fit=fit) for names in sets]
+    weighted = with_numbers(tables, "weight", WEIGHT.option, chosen.texts(WEIGHT))
+    objective = chosen.text(OBJECTIVE)
+    if objective is not None and len(tables) < 2:
+        raise InputError(OBJECTIVE.unused)
+    return [TablesRequest(weighted, None, objective or Objective.total)]
+
+
+def _shown(request: TablesRequest) -> list[tuple[dict[str, Any], TableRequest]]:
+    """Return each table; its mechanism, its weight and its fit are kept, and cannot be chosen on a page."""
+    tables = []
+    for table in request.tables:
+        called = UNNAMED if table.name == "-".join(table.features) else table.name
+        tables.append(({TABLE.name: (table.features,)}, evolve(table, budget=None, name=called)))
+    return tables
+
+
 KIND = Kind(
     place=0,
     key="table",
@@ -57,4 +128,7 @@ KIND = Kind(
     gather=gathered,
     read_plan=read_tables,
     write_plan=write_tables,
+    fields=(TABLE, ALL_PAIRS),
+    ask=_asked,
+    shown=_shown,
 )

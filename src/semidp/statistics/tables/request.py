@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from semidp.core.checks import texts
-from semidp.core.exact import Number, positive
+from semidp.core.exact import Number, exact, positive
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.budget import Budget
@@ -50,7 +50,9 @@ from semidp.statistics.tables.published import (
 
 SHARED_NAME = "product"
 """The name of tables that share a budget: in a ledger, in release.json, and in the file of measurements."""
-_UNNAMED = "table"
+_NO_OBJECTIVE = "an objective is for several tables that share a budget other than pure epsilon"
+UNNAMED = "table"
+"""The name of a table that was given none and stands alone."""
 
 
 def _weight(value: Number) -> Fraction:
@@ -92,7 +94,7 @@ class TableRequest(PlanEntry):
     budget: Budget | None = field(default=None, converter=checked_budget)
     mechanism: str = field(default=AUTO, converter=mechanism_name)
     fit: FitKind = field(default=FitKind.integer, converter=_fit)
-    name: str = field(default=_UNNAMED, converter=file_name)
+    name: str = field(default=UNNAMED, converter=file_name)
     weight: Fraction = field(default=Fraction(1), converter=_weight)
     target_error: Fraction | None = field(default=None, converter=_target)
 
@@ -111,7 +113,7 @@ def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
     """Return tables that share a budget; unnamed ones are called after their features."""
     named = []
     for table in tables:
-        unnamed = table.name == _UNNAMED
+        unnamed = table.name == UNNAMED
         named.append(evolve(table, name=called_after(table.features)) if unnamed else table)
     return named
 
@@ -174,7 +176,7 @@ class TablesRequest(RequestDefaults):
         elif self.only.weight != 1 or self.only.target_error is not None:
             evolve(self.only, budget=self.budget)  # which says what does not go together
         elif self.objective is not Objective.total:
-            raise InputError("an objective is for several tables that share a budget other than pure epsilon")
+            raise InputError(_NO_OBJECTIVE)
 
     def _refuse_several(self, budget: Budget) -> None:
         for table in self.tables:
@@ -232,11 +234,6 @@ class TablesRequest(RequestDefaults):
     def features(self) -> tuple[str, ...]:
         """The features that the tables use."""
         return tuple(dict.fromkeys(name for table in self.tables for name in table.features))
-
-    @property
-    def budget_name(self) -> str:
-        """What they are called where a budget is divided."""
-        return self.name if self.alone else f"{len(self.tables)} tables together"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -307,6 +304,8 @@ class TablesRequest(RequestDefaults):
         """Return requests that spend a budget together: pure epsilon is split evenly, any other is shared."""
         if self.alone or budget.kind != "pure":
             return (evolve(self, budget=budget),)
+        if self.objective is not Objective.total:
+            raise InputError(_NO_OBJECTIVE)
         return tuple(TablesRequest((table,), budget.shared(len(self.tables))) for table in self.tables)
 
     def apart(self) -> "tuple[TablesRequest, ...]":
@@ -330,6 +329,10 @@ class TablesRequest(RequestDefaults):
         """Return the same tables, ready to be given a budget."""
         return evolve(self, tables=[evolve(table, target_error=None) for table in self.tables])
 
+    def with_target_errors(self, option: str, errors: Mapping[str, str]) -> "TablesRequest":
+        """Return the request with the errors that an option names for some of its tables."""
+        return evolve(self, tables=with_numbers(self.tables, "target_error", option, errors))
+
     def excess(self, mechanism: Mechanism) -> float:
         """Return how many times too large the worst error of a table is beside its target."""
         ratios = [0.0]
@@ -352,6 +355,28 @@ class TablesRequest(RequestDefaults):
         spent = {} if self.budget is None else self.budget.keys()
         aim = {} if self.objective is Objective.total else {"objective": str(self.objective)}
         return {**spent, **aim, "table": [table.to_json() for table in self.tables]}
+
+
+def with_numbers(
+    tables: Sequence[TableRequest], field: str, option: str, numbers: Mapping[str, str]
+) -> tuple[TableRequest, ...]:
+    """Return tables with the numbers that an option gives to those that it names by their features.
+
+    >>> tables = [TableRequest(["sex", "age"]), TableRequest(["sex", "region"])]
+    >>> [str(table.weight) for table in with_numbers(tables, "weight", "--weight", {"region,sex": "4"})]
+    ['1', '4']
+    """
+    asked = {frozenset(table.features) for table in tables}
+    said: dict[frozenset[str], dict[str, Any]] = {}
+    for names, text in numbers.items():
+        key = frozenset(name.strip() for name in names.split(","))
+        if key not in asked:
+            listed = "; ".join(",".join(table.features) for table in tables) or "none"
+            raise InputError(f"{option} names {names}: no table that shares the budget has these features ({listed})")
+        if key in said:
+            raise InputError(f"{option} is given twice for the table {names}: keep one")
+        said[key] = {field: exact(text, option)}
+    return tuple(evolve(table, **said.get(frozenset(table.features), {})) for table in tables)
 
 
 def gathered(asked: Sequence[TableRequest | TablesRequest]) -> tuple[TablesRequest, ...]:
@@ -399,7 +424,7 @@ def read_tables(document: Mapping[str, Any]) -> list[TablesRequest]:
     if not without:
         raise InputError("the plan has a budget for tables that share it, but each has its own: leave one of them out")
     if objective is not None and (len(without) < 2 or budget.kind == "pure"):
-        raise InputError("an objective is for several tables that share a budget other than pure epsilon")
+        raise InputError(_NO_OBJECTIVE)
     sharing = TablesRequest(without, None, Objective.total if objective is None else objective)
     return [*requests, *sharing.dividing(budget)]
 
