@@ -33,7 +33,7 @@ def test_release_writes_a_folder_and_says_where(here: Semidp, tmp_path: Path) ->
     assert {path.name for path in folder.iterdir()} == FILES
     assert_same_margins(OCCUPATIONS, folder, OCCUPATIONS.features, [["origin"], ["destination"]])
     assert done.err == ""
-    for expected in ("counts of origin", "0.5-zCDP", "a = 3", "out/release/report.html", "finds out in at most"):
+    for expected in ("counts of origin", "0.5-zCDP", "a = 3", "out/release/report.html", "this or that in at most"):
         assert expected in done.out
     page = (folder / "report.html").read_text()
     assert page.startswith("<!doctype html>")
@@ -243,7 +243,7 @@ def test_a_dry_run_draws_and_writes_nothing(here: Semidp, tmp_path: Path, monkey
     text = good(here(*words)).out
     assert "nothing was drawn or written" in text
     assert "would use  rounded gaussian" in text
-    assert "1-GDP" in text
+    assert "μ = 1 (Gaussian DP)" in text
     document = good(here(*words, "--format", "json")).json
     assert document["schema_version"] == 1
     assert document["dry_run"] is True

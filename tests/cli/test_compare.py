@@ -43,7 +43,7 @@ def test_half_the_budget_doubles_the_error_and_forgotten_totals_flatter(here: Se
     assert errors[3] < errors[0]
     assert base["adjacency"]["used"] == 2
     assert more["adjacency"]["used"] == 3
-    assert base["guarantee"]["name"] == "1-GDP"
+    assert base["guarantee"]["name"] == "μ = 1 (Gaussian DP)"
     assert base["announced"]["epsilon"] < base["guarantee"]["epsilon"]
     assert half["guarantee"]["epsilon"] < base["guarantee"]["epsilon"]
     assert [plan["plan"] for plan in (base, half)] == ["base.toml", "half.toml"]
@@ -58,7 +58,7 @@ def test_it_prints_what_a_dry_run_prints(here: Semidp) -> None:
         assert rehearsed["tables"][0][key] == value
     assert rehearsed["announced"] == compared["announced"]
     text = here("compare", "base.toml", "more.toml", "--data", "people.csv").out
-    for expected in ("exact", "sex by region", "attacker", "guarantee", "announced", "1-GDP"):
+    for expected in ("exact", "sex by region", "attacker", "guarantee", "announced", "μ = 1 (Gaussian DP)"):
         assert expected in text
 
 

@@ -102,8 +102,8 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here
     done = here(*words, "--adjacency", "exchange", "--out", "out")
     assert done.code == 0
     assert "(not any 3 records)" in done.out
-    assert "1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person" in done.out
-    assert "For any 3 records that change at once the same noise gives: 1.64567-GDP" in done.out
+    assert "μ = 1 (Gaussian DP), which is (6.17394, 1e-9)-DP, for exchanges of one person" in done.out
+    assert "For any 3 records that change at once the same noise gives: μ = 1.64567 (Gaussian DP)" in done.out
     rehearsed = here(*words, "--adjacency", "exchange", "--dry-run").out
     assert [line for line in rehearsed.splitlines() if line.startswith(("adjacency", "strength", "otherwise"))] == [
         line for line in done.out.splitlines() if line.startswith(("adjacency", "strength", "otherwise"))
@@ -236,5 +236,5 @@ def test_a_joint_block_seen_finer_in_one_feature_and_coarser_in_another(
     capsys.readouterr()
     assert command(["ledger", ledger]) == 0
     said = capsys.readouterr().out
-    assert "spent      1.41422-GDP" in said, "both cost 1 under the joint totals"
-    assert said.count("  1-GDP  table") == 2
+    assert "spent      μ = 1.41422 (Gaussian DP)" in said, "both cost 1 under the joint totals"
+    assert said.count("  μ = 1 (Gaussian DP)  table") == 2

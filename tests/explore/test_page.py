@@ -164,7 +164,7 @@ def test_it_shows_what_a_dry_run_prints(client: TestClient, people: Path, here: 
     errors = rehearsed["tables"][0]["errors"]
     assert f'<td class="error">{errors["standard_error"]:.3g}</td>' in page
     assert f"±{errors['half_width']:.3g}" in page
-    assert "1-GDP" in page
+    assert "μ = 1 (Gaussian DP)" in page
     assert "a = 2: up to 2 records change together" in page
     assert Plan.from_toml(saved.text).to_json() == rehearsed["plan"]
 
@@ -227,8 +227,8 @@ def test_what_is_wrong_is_one_sentence(client: TestClient) -> None:
 def test_scenarios_stand_side_by_side(client: TestClient) -> None:
     body = fields(PEOPLE_PLAN, *SEX_EXACT, ("variant", "half the budget"))
     kept = post(client, "keep", body).text
-    assert "0.5-GDP" in kept
-    assert "1-GDP" in kept
+    assert "μ = 0.5 (Gaussian DP)" in kept
+    assert "μ = 1 (Gaussian DP)" in kept
     scenario = re.findall(r'name="scenario" value="([^"]*)"', kept)
     assert len(scenario) == 1
     refused = post(client, "keep", fields(PEOPLE_PLAN, *TABLE, ("keep", "yes"))).text

@@ -13,7 +13,7 @@ from semidp.publishing.rechecking.release_check import recheck
 GOLDEN = Path(__file__).parent / "version_0_1"
 
 RELEASES = {
-    "release_gdp": ("0.5-GDP", 3, ["table"], []),
+    "release_gdp": ("μ = 0.5 (Gaussian DP)", 3, ["table"], []),
     "release_zcdp": ("0.5-zCDP", 3, ["table"], []),
     "release_schema": ("pure 1-DP", 2, ["table"], []),
     "release_groups": ("pure 1-DP", 2, [], ["mean-age"]),

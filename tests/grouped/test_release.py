@@ -122,13 +122,13 @@ def test_the_report_shows_them_together(release):
         "declared bounds 0 and 100",
         "differ by more than sampling and the noise explain?",
         "mean of score by school: 3 groups",
-        "13-GDP",
+        "μ = 13 (Gaussian DP)",
         "NOT PRIVATE",
     ):
         assert words.casefold() in page.casefold()
     text = summary(release)
     assert "with noise mean of score by school: 3 groups" in text
-    assert "strength   13-GDP" in text
+    assert "strength   μ = 13 (Gaussian DP)" in text
 
 
 def test_the_ledger_is_charged_once_for_all(tmp_path):

@@ -22,7 +22,7 @@ def said(tmp_path, capsys):
 
     def run(*words: object, code: int = 0) -> str:
         capsys.readouterr()
-        fixed = ("--invariant", "sex", "--levels-from-data", "--quiet")
+        fixed = ("--invariant", "sex", "--levels-from-data")
         assert semidp(["release", str(file), *fixed, *map(str, words)]) == code
         found = capsys.readouterr()
         if code == 2:
@@ -70,8 +70,8 @@ def test_how_the_budget_is_shared_with_other_statistics_is_stated_and_can_be_set
     assert "budget     0.75-zCDP for 2 tables together" in text
     assert "budget     0.25-zCDP for mean-pay" in text
     text = said(*both, "--mu", 1, "--share", "mean-pay=1/3", "--share", "tables=1", "--dry-run")
-    assert "budget     0.866026-GDP for 2 tables together" in text
-    assert "budget     0.5-GDP for mean-pay" in text
+    assert "budget     μ = 0.866026 (Gaussian DP) for 2 tables together" in text
+    assert "budget     μ = 0.5 (Gaussian DP) for mean-pay" in text
     document = json.loads(said(*both, "--rho", 1, "--share", "tables=3", *DRY))
     assert document["products"][0]["budget"]["rho"] == 0.75
     assert document["groups"][0]["budget"]["rho"] == 0.25

@@ -197,7 +197,7 @@ def test_the_dry_run_and_analyze_say_which(tmp_path, capsys):
     words = [str(path), "--table", "sex,region,ill", "--invariant", "sex", "--invariant", "region"]
     words += ["--levels", "ill=i0,i1", "--mu", "1"]
     assert semidp(["release", *words, "--dry-run"]) == 0
-    assert "residuals for sex by region by ill" in capsys.readouterr().out
+    assert "beyond its totals) for sex by region by ill" in capsys.readouterr().out
     assert semidp(["analyze", *words, "--format", "json"]) == 0
     named = [part["law"] for part in json.loads(capsys.readouterr().out)["mechanisms"]]
     assert named[:2] == ["residuals", "rounded gaussian"]

@@ -248,7 +248,7 @@ def test_the_report_shows_the_tables_and_how_they_hang_together():
     assert product.noise.expected_l2 < product.one_by_one_l2 < product.noise.naive_l2
     for words in (
         "one by one,",
-        "promises 1-GDP for any 3 records that keep the exact totals; so do the tables measured one by one",
+        "promises μ = 1 (Gaussian DP) for any 3 records that keep the exact totals; so do the tables",
         "ordinary differential privacy promises it for any 3 records, whether they keep the totals or not",
         "How the tables fit together",
         "age (age-region)",
@@ -261,7 +261,7 @@ def test_the_report_shows_the_tables_and_how_they_hang_together():
     asked = Plan([circle], invariants=["sex"], features=FEATURES, adjacency="exchange")
     page = html(run(asked, people()))
     assert "hang together in a circle" in page
-    assert "promises 1-GDP for exchanges of one person (not any records that change at once)" in page
+    assert "promises μ = 1 (Gaussian DP) for exchanges of one person (not any records that change at once)" in page
 
 
 def test_tables_one_by_one_are_compared_at_the_same_guarantee():

@@ -68,7 +68,7 @@ def test_names_claim_no_more_than_the_curve(curve: Tradeoff) -> None:
     if name is None:
         return
     number = exact(re.findall(r"[\d.e+-]*\d", name)[0])
-    if name.endswith("GDP"):
+    if name.endswith("(Gaussian DP)"):
         assert number**2 >= curve.implied_mu_squared()
     elif name.endswith("zCDP"):
         assert number >= curve.implied_rho()
@@ -129,7 +129,14 @@ def test_every_result_says_what_it_is() -> None:
         assert result.title()
         for line in (*result.noisy_lines(), *(text for _, text in result.summary_lines())):
             assert line in said
-        assert {word for word, _ in result.summary_lines()} <= {"mechanism", "estimate", "columns", "warning", ""}
+        assert {word for word, _ in result.summary_lines()} <= {
+            "error",
+            "mechanism",
+            "estimate",
+            "columns",
+            "warning",
+            "",
+        }
         headings = [section.heading for section in result.sections()]
         assert headings
         assert all(f"<h2>{heading}</h2>" in page for heading in headings)

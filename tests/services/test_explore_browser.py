@@ -70,7 +70,7 @@ def test_from_the_data_to_the_report(browser: Watched, address: str, tmp_path: P
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     page.locator("#amount", has_text="mu = 2").wait_for()
-    page.locator("#guarantee", has_text="2-GDP").wait_for()
+    page.locator("#guarantee", has_text="μ = 2 (Gaussian DP)").wait_for()
     after = page.locator("td.error").inner_text(), page.locator("#guarantee").inner_text()
     assert float(after[0]) < float(before[0])
     assert before[1] != after[1]

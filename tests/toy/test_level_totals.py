@@ -250,7 +250,7 @@ def test_the_command_line_rehearses_and_releases_it(
     assert command(["release", "people.csv", "--plan", "plan.toml", "--dry-run"]) == 0
     assert "scale 4" in capsys.readouterr().out
     assert command(["compare", "plan.toml", "plan.toml", "--data", "people.csv"]) == 0
-    assert "1-GDP" in capsys.readouterr().out
+    assert "μ = 1 (Gaussian DP)" in capsys.readouterr().out
     assert command(["release", "people.csv", "--plan", "plan.toml", "--out", "made", "--seed", "1"]) == 0
     assert disagreements(Path("made")) == ()
 

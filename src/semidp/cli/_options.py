@@ -52,7 +52,7 @@ SEED = option("Draw repeatable noise. The release is then marked not private.")
 FORCE = flag("--force", "Replace what is there.")
 REPORT_DELTA = option("The delta at which epsilon is reported.", "NUMBER")
 FORMAT = option("Print for people or for machines.", default=Format.text)
-QUIET = flag("--quiet", "No progress and no warnings on stderr.", "-q")
+QUIET = flag("--quiet", "No progress, no warnings, and nothing about files that were written.", "-q")
 
 
 @frozen(field_transformer=plain_defaults)
@@ -66,6 +66,11 @@ class Printing:
     def json(self) -> bool:
         """Whether the result is for machines."""
         return self.format is Format.json
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is printed about what was written."""
+        return self.quiet and not self.json
 
     def warn(self, sentences: Sequence[str]) -> None:
         """Print warnings on stderr, unless asked to be quiet."""

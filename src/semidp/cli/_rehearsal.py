@@ -15,7 +15,7 @@ from semidp.publishing.parts.by_partition import Whole, prepare_parts
 from semidp.publishing.pipeline import Prepared, prepare
 from semidp.publishing.plan import Plan
 from semidp.report.outlook import Outlook, forecast, stated_text
-from semidp.report.sentences import budget_parts, strength, together_text, weakness
+from semidp.report.sentences import budget_parts, strength, together_disclosed, together_text, weakness
 from semidp.sources.opening import Source
 from semidp.statistics.registry import result_readers
 
@@ -36,7 +36,7 @@ def _print_prepared(asked: Plan, found: Prepared | Whole, takes: Needs, printing
     """Say what a release would do: from public values."""
     plan, scope, curve = found.plan, found.scope, found.guarantee.tradeoff
     warnings = (*scope.warnings, *weakness(found.guarantee))
-    printing.warn((*warnings, *scope.disclosures))
+    printing.warn(together_disclosed((*warnings, *scope.disclosures)))
     if printing.json:
         partition = {"partition": {"depth": found.partition, "parts": found.nodes}} if isinstance(found, Whole) else {}
         print_json(

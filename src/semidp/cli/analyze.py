@@ -173,6 +173,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     chosen = document["adjacency"]
     pairs = f"a = {space['a']}" if chosen["kind"] == "ball" else f"exchange, up to {space['a']} records"
     found.append(("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}"))
+    found.append(("", "how far the table moves then: Δ1 all cells added up, Δ2 as a length, Δ∞ in one cell"))
     found += _both(document["sensitivities"], any_totals)
     found.append(("naive", f"{_norm_text(document['naive'])} (a times one record)"))
     found += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
@@ -205,7 +206,7 @@ def _adjacency(a: dict[str, Any]) -> str:
         return "not known for these invariants; the given number is used"
     literal = "" if a["definition"] is None else f", {a['definition']} if the paper's definition is read literally"
     worst = f"{a['bound']} in the worst case" if a["worst_case"] is not None else f"at most {a['bound']}"
-    return f"{worst}{literal} ({a['method']})"
+    return f"{worst}{literal}: so many records must change together ({a['method']})"
 
 
 def _change(before: dict[str, str], after: dict[str, str]) -> str:

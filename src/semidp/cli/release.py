@@ -36,7 +36,7 @@ from semidp.publishing.rechecking.release_check import Recheck, load_consistent,
 from semidp.publishing.release import REPORT, Release, release_files
 from semidp.publishing.signing import verify as verify_signature
 from semidp.questions.synthesis import about_file, check_records
-from semidp.report.sentences import summary, weakness
+from semidp.report.sentences import cautions, summary, together_disclosed, weakness
 from semidp.sources.opening import Source, local_paths
 
 _SHOWN_FIELDS = 4  # of those that are taken on trust, in print
@@ -97,6 +97,9 @@ def release(
         options = replace(options, ledger=book, progress=progress)
         done, told = _carried_out(plan, source, options, running.partition, printing)
     with in_place(f"the release {out}"):
+        if printing.silent:
+            _mark_not_private(done)
+            return
         print_rows(() if printing.json else found_budget(plan, done.plan))
         _print(done, printing, str(Path(out or "") / REPORT), told)
 
@@ -132,7 +135,7 @@ def _carried_out(
     told: list[str] = []
 
     def tell(sentences: Sequence[str]) -> None:
-        printing.warn(sentences)
+        printing.warn(together_disclosed(sentences))
         told.extend(sentences)
 
     out = Path(options.out or "")
@@ -213,6 +216,9 @@ def synthesize(
         printing.warn((*done.scope.warnings, *done.scope.disclosures))
         about = done.save_records(out, force=force, randomness=o.randomness_of(seed))
     with in_place(f"the file {out}"):
+        if printing.silent:
+            _mark_not_private(done)
+            return
         if printing.json:
             print_json({**about, "out": str(out), "about": str(about_file(out))})
             return
@@ -237,7 +243,8 @@ def demo(
         *("--nest", "county,district", "--table", "district,meals", "--invariant", "district"),
         *("--levels", "meals=no,yes", "--count", "count", "--mu", "1", "--out", str(out), "--force"),
     ]
-    if not printing.json:
+    printed = not (printing.json or printing.silent)
+    if printed:
         echo(f"$ semidp release california_schools.csv {shlex.join(words)}\n")
     release(
         data=data,
@@ -251,7 +258,7 @@ def demo(
         force=True,
         **asdict(printing),
     )
-    if not printing.json:
+    if printed:
         with in_place(f"the release {out}"):
             echo(f"\nOpen {out / REPORT} in a browser; the table is in {out / 'table.csv'}.")
 
@@ -283,10 +290,16 @@ def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
     return evolve(wanted.with_budget(budget), report_delta=target or wanted.report_delta)
 
 
+def _mark_not_private(done: Release) -> None:
+    """Say on stderr that a release is not private: who asked for silence must know it, too."""
+    if not done.private:
+        echo("warning: not private: drawn with a seed or by a mechanism meant for studies.", err=True)
+
+
 def _print(done: Release, printing: o.Printing, where: str, told: Sequence[str] = (), **more: Any) -> None:
     """Print what a release holds, and its warnings but for those that were told already."""
-    every = (*done.scope.warnings, *weakness(done.guarantee), *done.scope.disclosures)
-    printing.warn([said for said in every if said not in told])
+    every = (*done.scope.warnings, *weakness(done.guarantee), *done.scope.disclosures, *cautions(done))
+    printing.warn(together_disclosed([said for said in every if said not in told]))
     if printing.json:
         print_json({**done.to_json(), "report": where, **more})
     else:

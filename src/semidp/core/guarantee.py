@@ -338,16 +338,19 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
 
 
 def detection(tradeoff: Tradeoff) -> str:
-    """Say how often the best attacker finds out, in whole percent rounded up: a small one flatters the guarantee.
+    """Say how often the best attacker tells two records apart, in whole percent rounded up.
+
+    A number rounded down would flatter the guarantee.
 
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> detection(gaussian(1))
-    'The best attacker who accepts 5% false alarms finds out in at most 26% of cases.'
+    'The best attacker ... tells whether your record was this or that in at most 26% of cases, where guessing ... 5%.'
     """
     if tradeoff.is_trivial:
         return "Everything here is published exactly, or follows from what is: the noise adds nothing."
     power = 1 - float(tradeoff(float(1 - _FALSE_ALARMS)))
     return (
-        f"The best attacker who accepts {float(_FALSE_ALARMS):.0%} false alarms finds out in at most "
-        f"{min(math.ceil(100 * power + 1e-9), 100)}% of cases."
+        f"The best attacker who accepts {float(_FALSE_ALARMS):.0%} false alarms tells whether your record was this or "
+        f"that in at most {min(math.ceil(100 * power + 1e-9), 100)}% of cases, where guessing would give "
+        f"{float(_FALSE_ALARMS):.0%}."
     )

@@ -54,7 +54,7 @@ class Desk:
     >>> desk = Desk(("sex", "region"), lambda plan: survey(plan, open_source(people))[0], Plan())
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
     >>> desk.forecast(plan).document["guarantee"]["name"]
-    '1-GDP'
+    'μ = 1 (Gaussian DP)'
     """
 
     columns: tuple[str, ...]

@@ -35,18 +35,22 @@ def cell_errors(mechanism: Mechanism, number: int = 0) -> dict[str, float]:
         root = mechanism.expected_l2 * unit / math.sqrt(size)
         return {"standard_error": root, "smallest": root, "largest": root}
     half_widths = mechanism.half_widths * unit if size < INTERVALS_BELOW else None
-    return _spread(mechanism.standard_errors() * unit, half_widths)
+    return standard_spread(mechanism.standard_errors() * unit, half_widths)
 
 
 def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
     """Return the same for one of the tables that share a budget."""
     errors = mechanism.table_errors(number)
     half_widths = mechanism.table_half_widths(number) if errors.size < INTERVALS_BELOW else None
-    return _spread(errors, half_widths)
+    return standard_spread(errors, half_widths)
 
 
-def _spread(errors: NDArray[np.float64], half_widths: NDArray[np.float64] | None) -> dict[str, float]:
-    """Root mean square, least and largest of the standard errors and of the half-widths of cells with noise."""
+def standard_spread(errors: NDArray[np.float64], half_widths: NDArray[np.float64] | None) -> dict[str, float]:
+    """Root mean square, least and largest of the standard errors and of the half-widths of cells with noise.
+
+    >>> standard_spread(np.array([3.0, 4.0, 0.0]), None)
+    {'standard_error': 2.886751345948129, 'smallest': 3.0, 'largest': 4.0}
+    """
     noisy = errors > 0
     numbers = _three(("standard_error", "smallest", "largest"), errors, noisy)
     if half_widths is not None:

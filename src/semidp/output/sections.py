@@ -59,6 +59,8 @@ class Section:
         Groups that hold no record.
     tables
         The counts of further tables.
+    first
+        Whether it stands at the top of the page.
     """
 
     heading: str
@@ -72,6 +74,7 @@ class Section:
     names: int = 1
     empty: Sequence[str] = ()
     tables: Sequence[PageCells] = ()
+    first: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Numbers, errors and guarantees as short texts, which the page, the terminal and the explorer share."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from semidp.core.exact import rounded_up, sqrt_up
 from semidp.core.tradeoff.function import Tradeoff
@@ -11,6 +11,12 @@ CLAIM_TEXTS = {
     "ideal": "ideal arithmetic: the proof is for real-valued noise; the output was rounded to whole numbers first",
 }
 """What each kind of claim is about."""
+
+FAINT_MARK = "≈"
+"""What stands before a number that is mostly noise."""
+
+TOO_MANY = 0.25
+"""The share of cells or groups from which on a warning says that noise dominates."""
 
 
 def count_text(count: float) -> str:
@@ -46,6 +52,53 @@ def number_text(value: float) -> str:
     ('55.123', 'none')
     """
     return f"{value:.5g}" if math.isfinite(value) else "none"
+
+
+def estimate_text(value: float, error: float) -> str:
+    """Write an estimate and its standard error with the digits that the error leaves: two of the error.
+
+    >>> estimate_text(-38.8123, 66.712), estimate_text(55.123456, 0.0349), estimate_text(123456.7, 3456.7)
+    ('-39 ± 67', '55.123 ± 0.035', '123,500 ± 3,500')
+    >>> estimate_text(2.5, 0.0)
+    '2.5 ± 0'
+    """
+    if not math.isfinite(value):
+        return "none"
+    if not error or not math.isfinite(error):
+        return f"{number_text(value)} ± {number_text(error)}"
+    # The place of the last digit that is kept: 1 for tenths, -2 for hundreds.
+    digits = 1 - math.floor(math.log10(error))
+    shown = max(digits, 0)
+    return f"{round(value, digits) + 0.0:,.{shown}f} ± {round(error, digits):,.{shown}f}"
+
+
+def share_text(share: float) -> str:
+    """Write a share in percent: never 0% or 100% for one that is not.
+
+    >>> [share_text(x) for x in (0, 0.0001, 0.314, 0.9999, 1)]
+    ['0%', 'under 1%', '31%', 'over 99%', '100%']
+    """
+    if 0 < share < 0.01:
+        return "under 1%"
+    if 0.99 < share < 1:
+        return "over 99%"
+    return f"{share:.0%}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a list for a terminal: the first column is words, the others numbers.
+
+    >>> print("\\n".join(aligned([("table", "cells"), ("sex-age", "12")])))
+    table    cells
+    sex-age     12
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *others in rows:
+        cells = [first.ljust(widths[0])]
+        cells += [text.rjust(width) for text, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join(cells))
+    return lines
 
 
 def end_text(value: float) -> str:
@@ -125,11 +178,11 @@ def name_of(tradeoff: Tradeoff) -> str | None:
 
     >>> from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
     >>> name_of(gaussian(1)), name_of(zcdp("1/2")), name_of(approximate(1))
-    ('1-GDP', '0.5-zCDP', 'pure 1-DP')
+    ('μ = 1 (Gaussian DP)', '0.5-zCDP', 'pure 1-DP')
     """
     mu_squared = tradeoff.implied_mu_squared()
     if mu_squared is not None:
-        return f"{rounded_up(sqrt_up(mu_squared))}-GDP"
+        return f"μ = {rounded_up(sqrt_up(mu_squared))} (Gaussian DP)"
     epsilon = tradeoff.implied_epsilon()
     if epsilon is not None:
         return f"pure {rounded_up(epsilon)}-DP"

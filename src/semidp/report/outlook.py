@@ -56,7 +56,7 @@ def forecast(prepared: Prepared) -> Outlook:
     >>> people = {"sex": [*"ffmmm"], "region": [*"nsnss"]}
     >>> seen = forecast(semidp.prepare(plan, people)).document
     >>> round(seen["tables"][0]["expected"]["median"], 6), seen["guarantee"]["name"], seen["announced"]["name"]
-    (1.2, '1-GDP', '0.707107-GDP')
+    (1.2, 'μ = 1 (Gaussian DP)', 'μ = 0.707107 (Gaussian DP)')
     """
     scope, delta = prepared.scope, prepared.plan.report_delta
     by_request = tuple(request.forecast(mechanism, scope) for request, mechanism in prepared.parts)

@@ -17,6 +17,7 @@ from semidp.output.sections import LISTED_ROWS, Section
 from semidp.output.texts import name_of
 from semidp.publishing.release import Release
 from semidp.report import sentences
+from semidp.report.glossary import GLOSSARY
 from semidp.statistics.protocol import Published
 
 _LONG = 25  # rows from which on a table is searched
@@ -47,7 +48,12 @@ def html(release: Release, title: str | None = None) -> str:
         exact=sentences.exact_part(scope.dataspace),
         noisy=sentences.noisy_part(release),
         strength=sentences.strength(release.guarantee, release.plan.report_delta),
-        warnings=(*scope.warnings, *scope.disclosures, *sentences.said_of_several(release)),
+        warnings=(
+            *scope.warnings,
+            *sentences.together_disclosed(scope.disclosures),
+            *sentences.cautions(release),
+            *sentences.said_of_several(release),
+        ),
         explanation=[explanation.protected, explanation.attacker],
         curve=tradeoff_plot(curves),
         advertised=advertised is not None,
@@ -62,6 +68,7 @@ def html(release: Release, title: str | None = None) -> str:
         details=_details(release),
         published=_totals(scope.dataspace),
         long=_LONG,
+        glossary=GLOSSARY,
         files=[(name, quote(name), what) for name, what in sentences.files(release)],
     )
     page = rendered.lstrip()

@@ -4,6 +4,8 @@ The page and the terminal share every sentence.
 """
 
 import math
+import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 from semidp.core.exact import plain, rounded_up
@@ -48,8 +50,8 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> for adjacency in (Ball(2), Exchange(2)):
     ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
-    The best attacker who accepts 5% false alarms finds out in at most 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP
-    The best attacker ... 26% of cases. 1-GDP, which is (6.17394, 1e-9)-DP, for exchanges of one person
+    The best attacker ... 26% of cases, where guessing would give 5%. μ = 1 (Gaussian DP), which is (6.17394, 1e-9)-DP
+    The best ... 26% of cases, ... μ = 1 (Gaussian DP), which is (6.17394, 1e-9)-DP, for exchanges of one person
     """
     if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
@@ -207,6 +209,31 @@ def said_of_several(release: Release) -> list[str]:
     return [sentence for kind, results in kinds.items() for sentence in kind.said_of_several(results)]
 
 
+def cautions(release: Release) -> list[str]:
+    """Say where noise dominates what is published."""
+    return [sentence for result in release.results for sentence in result.cautions()]
+
+
+_LEVELS_READ = re.compile(r"The list of levels of (.*) was read from the data and is published without protection\.")
+
+
+def together_disclosed(disclosures: Sequence[str]) -> list[str]:
+    """Return disclosures with one sentence for all features whose levels were read from the data.
+
+    >>> said = "The list of levels of {} was read from the data and is published without protection."
+    >>> together_disclosed([said.format("sex"), said.format("age")])
+    ['The lists of levels of sex and age were read from the data and are published without protection.']
+    """
+    matches = [_LEVELS_READ.fullmatch(sentence) for sentence in disclosures]
+    names = [match[1] for match in matches if match]
+    if len(names) < 2:
+        return list(disclosures)
+    others = [sentence for sentence, match in zip(disclosures, matches, strict=True) if match is None]
+    every = f"{', '.join(names[:-1])} and {names[-1]}"
+    together = f"The lists of levels of {every} were read from the data and are published without protection."
+    return [together, *others]
+
+
 def limits(release: Release) -> list[str]:
     """Say what the release does not protect."""
     unit = (
@@ -225,7 +252,7 @@ def limits(release: Release) -> list[str]:
         explanation.side_information,
         unit,
         repeated,
-        *release.scope.disclosures,
+        *together_disclosed(release.scope.disclosures),
     ]
 
 

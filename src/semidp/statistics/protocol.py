@@ -156,7 +156,11 @@ class Published:
         return False
 
     def warnings(self) -> list[str]:
-        """Say what a reader of the release must know about it."""
+        """Say what a reader of the release must know about it: recorded in release.json."""
+        return []
+
+    def cautions(self) -> list[str]:
+        """Say where noise dominates what is published: from its numbers, each time it is shown."""
         return []
 
     @classmethod

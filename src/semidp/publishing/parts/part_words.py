@@ -91,9 +91,9 @@ def summary_lines(result: "PartitionedTables") -> list[tuple[str, str]]:
     lines = []
     for table in part_errors(result):
         name = " by ".join(table.features)
-        errors = f"standard error {error_text(table.rms)}, largest {error_text(table.largest)}"
-        lines.append(("mechanism", f"residuals, {name}: {errors}"))
-    return lines
+        errors = f"standard error {error_text(table.rms)} a cell, largest {error_text(table.largest)}"
+        lines.append(("error", f"{name}: {errors}"))
+    return [*lines, ("mechanism", "noise on residuals (what each table has beyond its totals), part by part")]
 
 
 def section(result: "PartitionedTables") -> Section:

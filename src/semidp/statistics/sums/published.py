@@ -115,6 +115,10 @@ class PublishedGroups(PublishedBySets):
         """Return the mechanism and the first estimates, for a terminal."""
         return words.summary_lines(self)
 
+    def cautions(self) -> list[str]:
+        """Say that noise dominates many of its groups."""
+        return words.cautions(self)
+
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return a section for each set of groups, and for its differences."""
         return words.sections(self)

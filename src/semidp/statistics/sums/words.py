@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
-from semidp.output.texts import end_text, more, number_text, scale_text
+from semidp.output.texts import FAINT_MARK, TOO_MANY, end_text, estimate_text, more, number_text, scale_text, share_text
 from semidp.statistics.outcomes.comparison import Comparison
 from semidp.statistics.outcomes.intervals import About, Intervals
 from semidp.statistics.outcomes.published import columns_of
@@ -53,6 +53,7 @@ def summary_lines(group: "PublishedGroups") -> list[tuple[str, str]]:
     scale = _scale(group)
     lines = [("mechanism", f"{group.noise.mechanism}, scale {scale} in each sum")]
     lines += estimate_lines(group_lines(group))
+    lines += [("", text) for text in faint_text(group)]
     lines += [("warning", text) for text in grid_warning(group)]
     return lines
 
@@ -71,9 +72,57 @@ def group_lines(group: "PublishedGroups") -> list[str]:
             if not math.isfinite(value):
                 lines.append(f"{name}: none (no records)")
                 continue
-            estimate = f"{number_text(value)} ± {number_text(error)}"
-            lines.append(f"{name}: {estimate} ({count:,} records)")
+            estimate = f"{_mark(group, value, error)}{estimate_text(value, error)}"
+            records = "1 record" if count == 1 else f"{count:,} records"
+            lines.append(f"{name}: {estimate} ({records})")
     return first_few(lines)
+
+
+def is_faint(group: "PublishedGroups", value: float, error: float) -> bool:
+    """Whether noise dominates an estimate.
+
+    It is smaller than two standard errors; or, of a mean, two standard errors to each side are half of its bounds.
+    """
+    bounds = float(group.outcome.upper - group.outcome.lower)
+    vague = group.request.statistic != "sum" and 4 * error >= bounds / 2
+    return abs(value) < 2 * error or vague
+
+
+def _mark(group: "PublishedGroups", value: float, error: float) -> str:
+    return FAINT_MARK if is_faint(group, value, error) else ""
+
+
+def faint_text(group: "PublishedGroups") -> list[str]:
+    """Say in how many groups noise dominates, and what the mark means; nothing where there is none."""
+    faint, groups = faint_groups(group)
+    if not faint:
+        return []
+    vague = "" if group.request.statistic == "sum" else ", or their range of 95% is half of the declared bounds"
+    return [
+        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they are smaller than two standard errors{vague}"
+    ]
+
+
+def faint_groups(group: "PublishedGroups") -> tuple[int, int]:
+    """Return in how many groups noise dominates, and how many groups have records."""
+    faint, groups = 0, 0
+    for part in group.estimates:
+        for _, _, value, error in part.rows():
+            if math.isfinite(value):
+                groups += 1
+                faint += is_faint(group, value, error)
+    return faint, groups
+
+
+def cautions(group: "PublishedGroups") -> list[str]:
+    """Warn of a statistic that noise dominates in more than a quarter of the groups."""
+    faint, groups = faint_groups(group)
+    if not faint or faint <= TOO_MANY * groups:
+        return []
+    return [
+        f"Noise dominates {share_text(faint / groups)} of the groups of the {title(group)}: ask for fewer or larger "
+        "groups, tighter bounds or a larger budget."
+    ]
 
 
 def sections(group: "PublishedGroups") -> list[Section]:
@@ -98,12 +147,15 @@ def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Sec
         if not count:
             empty.append(label)
             continue
-        numbers = [number_text(value), number_text(error)]
+        mark = _mark(group, value, error)
+        estimate, _, standard_error = estimate_text(value, error).partition(" ± ")
+        numbers = [f"{mark}{estimate}", standard_error]
         numbers += map(end_text, limits)
         rows.append((label, f"{count:,}", *numbers))
     shown = rows[:LISTED_ROWS]
     # What is said of the first set holds for all.
     paragraphs = group_paragraphs(group) if number == 0 else []
+    paragraphs += [f"{text}." for text in faint_text(group) if number == 0]
     paragraphs += more("groups are shown", len(shown), len(rows))
     columns = [" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error"]
     columns += map(column_heading, ends)

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semidp.core.margins import View, maximal, meet
-from semidp.mechanisms.accuracy import table_errors
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Form
 from semidp.output.plots.figures import loss_plot
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import error_text, more, name_of, within_text
+from semidp.statistics.tables.error_words import ERRORS_TEXT, FEW_TABLES, HEADINGS, CellErrors, error_lines, every_error
 from semidp.statistics.tables.words import first_cells, misses_totals, table_title
 
 if TYPE_CHECKING:
-    from semidp.statistics.tables.published import ProductTable, PublishedProduct
+    from semidp.statistics.tables.published import PublishedProduct
 
 _NAMED_TABLES = 4  # in the heading of a report
 _LISTED_TABLES = 40
@@ -30,15 +30,14 @@ def title(product: "PublishedProduct") -> str:
 
 
 def noisy_lines(product: "PublishedProduct") -> list[str]:
-    """Say how many cells each table has; of those beyond the first, how many together."""
-    lines = []
-    for table in product.tables[:_LISTED_TABLES]:
-        lines.append(f"{table_title(table)}: {table.schema.size:,} cells, together with the other tables")
-    left = product.tables[_LISTED_TABLES:]
-    if left:
-        cells = sum(table.schema.size for table in left)
-        lines.append(f"{len(left):,} more tables: {cells:,} cells")
-    return lines
+    """Say how many cells each table has; where tables are many, how many they have together."""
+    tables = product.tables
+    if len(tables) <= FEW_TABLES:
+        return [
+            f"{table_title(table)}: {table.schema.size:,} cells, together with the other tables" for table in tables
+        ]
+    cells = sum(table.schema.size for table in tables)
+    return [f"{len(tables):,} tables, which add up: {cells:,} cells"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def mechanism_lines(tables: Sequence[ErrorsOfTable], mechanism: ResidualMechanis
     """Say how large the errors of each table are whose residuals are measured, and what joint sensitivity saved."""
     if not mechanism.sigma2:
         return ["no noise: the exact totals fix every table"]
-    first = f"{mechanism.name} for {what}, {mechanism.claim} claim"
+    first = f"noise on {mechanism.name} (what each table has beyond its totals) for {what}, {mechanism.claim} claim"
     if mechanism.saved:
         first += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
     return [first, *near_least(mechanism), *(table.line() for table in tables)]
@@ -103,45 +102,52 @@ def together_words(tables: int) -> str:
 
 
 def summary_lines(product: "PublishedProduct") -> list[tuple[str, str]]:
-    """Return the errors of each table, for a terminal."""
-    tables = []
-    for number, table in enumerate(product.request.tables):
-        cells = product.tables[number].schema.size
-        errors = table_errors(product.mechanism, number)
-        tables.append(ErrorsOfTable(table.name, table.features, cells, errors))
-    lines = mechanism_lines(tables, product.mechanism, together_words(len(tables)))
-    return [("mechanism", line) for line in lines]
+    """Return how wrong the cells of each table are, and the mechanism, for a terminal."""
+    how = mechanism_lines((), product.mechanism, together_words(len(product.tables)))
+    lines = [("mechanism", line) for line in how]
+    if not product.mechanism.sigma2:
+        return lines
+    return [*error_lines(every_error(product.tables)), *lines]
 
 
 def sections(product: "PublishedProduct", form: Form | None) -> list[Section]:
-    """Return the sections of tables that share a budget: their errors, how they fit together, their counts."""
-    return [_errors_section(product), _together_section(product, form)]
+    """Return the sections of tables that share a budget: their errors, how they fit together, their counts.
+
+    The errors of many tables stand at the top of the page.
+    """
+    measured = [_measured_section(product), _together_section(product, form)]
+    errors = _errors_section(product)
+    return [errors, *measured] if errors.first else [measured[0], errors, measured[1]]
 
 
 def _errors_section(product: "PublishedProduct") -> Section:
+    """Return the list of tables with their errors."""
     every = len(product.tables)
     rows = []
-    for number, table in enumerate(product.tables[:LISTED_ROWS]):
-        rows.append(_errors_row(product, table, number))
-    paragraphs = product_paragraphs(product)
+    for table in product.tables[:LISTED_ROWS]:
+        rows.append((*CellErrors.of(table).row(), table.fitted.method))
+    paragraphs = [ERRORS_TEXT]
     paragraphs += more("tables are listed", len(rows), every, "the files")
+    return Section(
+        heading="How wrong the tables are",
+        paragraphs=paragraphs,
+        columns=(*HEADINGS, "fit"),
+        rows=rows,
+        first=every > FEW_TABLES,
+    )
+
+
+def _measured_section(product: "PublishedProduct") -> Section:
+    """Return how the tables were measured, beside what other ways would have cost."""
     losses = product_losses(product)
     # One bar has nothing to be compared with.
     drawn = len(losses) > 1 and product.mechanism.sigma2
     return Section(
         heading="Published tables from one budget",
-        paragraphs=paragraphs,
+        paragraphs=product_paragraphs(product),
         figure=loss_plot(losses) if drawn else None,
         caption=losses_caption(product),
-        columns=("table", "cells", "standard error", "largest", "fit"),
-        rows=rows,
     )
-
-
-def _errors_row(product: "PublishedProduct", table: "ProductTable", number: int) -> tuple[str, ...]:
-    errors = table_errors(product.mechanism, number)
-    typical, largest = error_text(errors["standard_error"]), error_text(errors["largest"])
-    return table.name, f"{table.schema.size:,}", typical, largest, table.fitted.method
 
 
 def _together_section(product: "PublishedProduct", form: Form | None) -> Section:

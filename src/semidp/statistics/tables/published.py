@@ -32,6 +32,7 @@ from semidp.output.sections import Details, Section
 from semidp.queries.products import ProductSpace, product_space
 from semidp.statistics.protocol import Published, ResultCheck, budget_of, is_size, measured_by, read_back
 from semidp.statistics.tables import product_words, words
+from semidp.statistics.tables.error_words import CellErrors, cautions, every_error
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol import Request
@@ -214,6 +215,10 @@ class PublishedTable(CellTable, Published):
     def warnings(self) -> list[str]:
         """Say that whole numbers were asked for and there are none."""
         return words.warnings(self)
+
+    def cautions(self) -> list[str]:
+        """Say that noise dominates many of its cells."""
+        return cautions([CellErrors.of(self)], [self.title()])
 
     @classmethod
     def said_of_several(cls, results: "Sequence[PublishedTable]") -> list[str]:
@@ -625,6 +630,11 @@ class PublishedProduct(OnResiduals):
     def warnings(self) -> list[str]:
         """Name the tables that have no whole numbers with all totals."""
         return product_words.warnings(self)
+
+    def cautions(self) -> list[str]:
+        """Name tables in many of whose cells noise dominates."""
+        titles = [words.table_title(table) for table in self.tables]
+        return cautions(every_error(self.tables), titles)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a file for each table, and the measured residuals."""

@@ -12,6 +12,7 @@ from semidp.output.grids import FOLDED_CELLS, branches, faint_cells, grid
 from semidp.output.plots.figures import loss_plot
 from semidp.output.sections import Details, PageCells, Section
 from semidp.output.texts import CLAIM_TEXTS, error_text, scale_text
+from semidp.statistics.tables.error_words import CellErrors, error_lines
 
 if TYPE_CHECKING:
     from semidp.statistics.tables.published import CellTable, PublishedTable
@@ -43,12 +44,13 @@ def noisy_lines(table: "PublishedTable") -> list[str]:
 
 
 def summary_lines(table: "PublishedTable") -> list[tuple[str, str]]:
-    """Return the mechanism with its expected loss, for a terminal."""
+    """Return how wrong a cell is, and the mechanism, for a terminal."""
     noise = table.noise
-    loss = f"expected distance from the truth {noise.expected_l2:,.1f}"
-    if noise.naive_l2:
-        loss += f" (ordinary DP at the same guarantee: {noise.naive_l2:,.1f})"
-    return [("mechanism", f"{noise.mechanism}, scale {scale_text(noise.scale)}, {loss}")]
+    how = f"{noise.mechanism}, scale {scale_text(noise.scale)}"
+    more_error = noise.naive_l2 / noise.expected_l2 if noise.naive_l2 and noise.expected_l2 else 1.0
+    if more_error >= 1.05:
+        how += f"; ordinary DP at the same guarantee has {more_error:.2g} times the error"
+    return [*error_lines([CellErrors.of(table)]), ("mechanism", how)]
 
 
 def section(table: "PublishedTable", form: Form | None) -> Section:
