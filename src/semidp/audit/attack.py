@@ -254,19 +254,22 @@ def audit_mechanism(
     _check(samples, error)
     words = SystemRandomness() if randomness is None else randomness
     trial = _Trial(mechanism, weaker, pair, claim.symmetric(), error / 2, words, progress, 2 * samples)
-    fit, choose = trained_on(samples), min(samples * 3 // 10, _MOST_TO_CHOOSE)
-    count = samples - fit - choose
-    scores = trial.learn(fit)
-    seen = [[(np.sort(one), np.sort(other)) for one, other in found] for found in trial.seen(scores, choose)]
-    convicting, shrunk_one = (trial.best(*found, count) for found in zip(scores, seen, strict=True))
-    events = (convicting, *_curve(scores[0], seen[0]))
-    hits, (shrunk_hits,) = trial.count([events, (shrunk_one,)], count)
-    errors = [error / 2] + [error / 2 / max(1, len(events) - 1)] * (len(events) - 1)
-    points = tuple(
-        Point.counted(event.score.name, found, count, share, trial.claim)
-        for event, found, share in zip(events, hits, errors, strict=True)
-    )
-    return Audit(claim, pair, points, samples, error, trial.chance(shrunk_hits, count))
+    # Outputs are split in three, so that what is counted had no part in choosing what is counted.
+    training = trained_on(samples)
+    choosing = min(samples * 3 // 10, _MOST_TO_CHOOSE)
+    counting = samples - training - choosing
+    # Every list has two entries: for outputs as drawn, and for outputs with 20% less noise.
+    scores, weaker_scores = trial.learn(training)
+    scored, weaker_scored = trial.sorted_scores((scores, weaker_scores), choosing)
+    convicting = trial.best(scores, scored, counting)
+    weaker_event = trial.best(weaker_scores, weaker_scored, counting)
+    events = (convicting, *_curve(scores, scored))
+    hits, (weaker_hits,) = trial.count([events, (weaker_event,)], counting)
+    points = []
+    for event, event_hits, share in zip(events, hits, _error_shares(error, len(events)), strict=True):
+        points.append(Point.counted(event.score.name, event_hits, counting, share, trial.claim))
+    power = trial.chance(weaker_hits, counting)
+    return Audit(claim, pair, tuple(points), samples, error, power)
 
 
 def with_less_noise(mechanism: Mechanism) -> Draws | None:
@@ -363,81 +366,115 @@ class _Trial:
             for start in range(0, count, step):
                 size = min(step, count - start)
                 shape = (size, *table.shape)
-                found = _read(self.mechanism(values, size, self.randomness), shape)
+                outputs = _read(self.mechanism(values, size, self.randomness), shape)
                 if self.weaker is None:
-                    less = shrunk(found, table, dither)
+                    weaker_outputs = shrunk(outputs, table, dither)
                 else:
-                    less = _read(self.weaker(values, size, self.randomness), shape)
-                yield which, (Batch(self.pair, found), Batch(self.pair, less))
+                    weaker_outputs = _read(self.weaker(values, size, self.randomness), shape)
+                yield which, (Batch(self.pair, outputs), Batch(self.pair, weaker_outputs))
                 self.done += size
                 self.progress("attacking the mechanism", self.done, self.total)
 
-    def seen(self, functions: Sequence[Sequence[_OfBatch]], count: int) -> list[list[_Tables]]:
-        """Return what functions give for the first and for the second table: some as drawn, some with less noise."""
-        parts: list[list[tuple[list[Floats], list[Floats]]]] = [[([], []) for _ in wanted] for wanted in functions]
+    def evaluated(self, functions: Sequence[Sequence[_OfBatch]], count: int) -> list[list[_Tables]]:
+        """Values of functions for the first and for the second table.
+
+        The first list of functions reads outputs as drawn, the second reads outputs with less noise.
+        """
+        pieces: list[list[tuple[list[Floats], list[Floats]]]] = []
+        for several in functions:
+            pieces.append([([], []) for _ in several])
         for which, batches in self.batches(count):
-            for part, wanted, batch in zip(parts, functions, batches, strict=True):
-                for place, function in zip(part, wanted, strict=True):
-                    place[which].append(function(batch))
-        return [[(np.hstack(first), np.hstack(second)) for first, second in part] for part in parts]
+            for several, batch, held in zip(functions, batches, pieces, strict=True):
+                for function, of_tables in zip(several, held, strict=True):
+                    of_tables[which].append(function(batch))
+        values: list[list[_Tables]] = []
+        for held in pieces:
+            values.append([(np.hstack(first), np.hstack(second)) for first, second in held])
+        return values
+
+    def sorted_scores(self, scores: Sequence[Sequence[Score]], count: int) -> list[list[_Tables]]:
+        """Scores of either table, in increasing order."""
+        in_order: list[list[_Tables]] = []
+        for tables in self.evaluated(scores, count):
+            in_order.append([(np.sort(first), np.sort(second)) for first, second in tables])
+        return in_order
 
     def learn(self, count: int) -> list[tuple[Score, ...]]:
-        """Return all scores, the learned ones trained on outputs as drawn, and on those with less noise."""
-        wanted = lessons(self.pair)
-        features: list[_OfBatch] = [*(lesson.features for lesson in wanted), printed]
-        return [
-            (
-                *_plain(self.pair),
-                *(lesson.learned(*rows) for lesson, rows in zip(wanted, found, strict=True)),
-                *digit_scores(*digits),
-            )
-            for *found, digits in self.seen([features, features], count)
-        ]
+        """All scores; the learned ones are trained on outputs as drawn, and on outputs with less noise."""
+        taught = lessons(self.pair)
+        features: list[_OfBatch] = [*(lesson.features for lesson in taught), printed]
+        scores: list[tuple[Score, ...]] = []
+        for *rows, digits in self.evaluated([features, features], count):
+            learned = [lesson.learned(*of_tables) for lesson, of_tables in zip(taught, rows, strict=True)]
+            scores.append((*_plain(self.pair), *learned, *digit_scores(*digits)))
+        return scores
 
     def best(self, scores: Sequence[Score], seen: Sequence[_Tables], trials: int) -> _Event:
         """Return the event that is most likely to convict, by the counts that it is expected to have.
 
         Scores of either table are given in increasing order.
         """
-        found: list[tuple[float, _Event]] = []
+        candidates: list[tuple[float, _Event]] = []
         for score, tables in zip(scores, seen, strict=True):
-            both = np.sort(np.concatenate(tables), kind="stable")  # two runs, merged
-            thresholds = np.unique(both[np.ceil((len(both) - 1) * _LEVELS).astype(np.intp)])
-            shares = [1 - np.searchsorted(x, thresholds) / len(x) for x in tables]
+            # A stable sort merges the two increasing runs in linear time.
+            both = np.sort(np.concatenate(tables), kind="stable")
+            places = np.ceil((len(both) - 1) * _LEVELS).astype(np.intp)
+            thresholds = np.unique(both[places])
+            shares = [1 - np.searchsorted(values, thresholds) / len(values) for values in tables]
             for null in (0, 1):
                 promise = self.promise(shares[null], shares[1 - null], trials)
-                place = int(promise.argmax())
-                found.append((float(promise[place]) - score.handicap, _Event(score, float(thresholds[place]), null)))
-        return max(found, key=lambda pair: pair[0])[1]
+                best = int(promise.argmax())
+                event = _Event(score, float(thresholds[best]), null)
+                candidates.append((float(promise[best]) - score.handicap, event))
+        return max(candidates, key=lambda candidate: candidate[0])[1]
 
     def promise(self, size: Floats, power: Floats, trials: int) -> Floats:
         """By how many standard deviations the lower bound of the power is expected to exceed what is allowed."""
         high = at_most(size * trials, trials, self.error / 2)
         low = at_least(power * trials, trials, self.error / 2)
         allowed = allowed_power(self.claim, high)
+        # The delta method: an error of the size counts by the slope of what is allowed at that size.
         beyond = np.minimum(high * 1.01, 1.0)
         slope = (allowed_power(self.claim, beyond) - allowed) / np.maximum(beyond - high, 1e-12)
-        variances = [np.maximum(x * (1 - x), 1 / trials) for x in (power, size)]
-        return np.asarray((low - allowed) / np.sqrt((variances[0] + slope**2 * variances[1]) / trials))
+        power_variance = np.maximum(power * (1 - power), 1 / trials)
+        size_variance = np.maximum(size * (1 - size), 1 / trials)
+        deviation = np.sqrt((power_variance + slope**2 * size_variance) / trials)
+        return np.asarray((low - allowed) / deviation)
 
     def count(self, events: Sequence[Sequence[_Event]], count: int) -> list[list[tuple[int, int]]]:
-        """Return the hits of events under null and alternative: some on outputs as drawn, some with less noise."""
-        hits = [np.zeros((len(wanted), 2), dtype=np.int64) for wanted in events]
+        """Hits of events under null and alternative.
+
+        The first list of events is counted on outputs as drawn, the second on outputs with less noise.
+        """
+        hits = [np.zeros((len(several), 2), dtype=np.int64) for several in events]
         for which, batches in self.batches(count):
-            for found, wanted, batch in zip(hits, events, batches, strict=True):
-                rows = {event.score.name: event.score(batch) for event in wanted}
-                found[:, which] += [int((rows[event.score.name] >= event.threshold).sum()) for event in wanted]
-        return [
-            [(int(row[event.null]), int(row[1 - event.null])) for event, row in zip(wanted, found, strict=True)]
-            for wanted, found in zip(events, hits, strict=True)
-        ]
+            for several, batch, of_tables in zip(events, batches, hits, strict=True):
+                # Events of one score share its values, which are the costly part.
+                values = {event.score.name: event.score(batch) for event in several}
+                for number, event in enumerate(several):
+                    of_tables[number, which] += int((values[event.score.name] >= event.threshold).sum())
+        counted: list[list[tuple[int, int]]] = []
+        for several, of_tables in zip(events, hits, strict=True):
+            counted.append([_by_null(event, row) for event, row in zip(several, of_tables, strict=True)])
+        return counted
 
     def chance(self, hits: tuple[int, int], trials: int) -> float:
         """Return how often an event with these frequencies convicts, by simulating the counts."""
         source = np.random.default_rng(0)  # neither data nor a release: what is estimated is the audit itself
-        size, power = (source.binomial(trials, found / trials, _SIMULATIONS) for found in hits)
+        size, power = (source.binomial(trials, hit / trials, _SIMULATIONS) for hit in hits)
         allowed = allowed_power(self.claim, at_most(size, trials, self.error / 2))
         return float((at_least(power, trials, self.error / 2) > allowed).mean())
+
+
+def _by_null(event: _Event, hits: NDArray[np.int64]) -> tuple[int, int]:
+    """Hits under the null and under the alternative, from hits under the first and the second table."""
+    return int(hits[event.null]), int(hits[1 - event.null])
+
+
+def _error_shares(error: float, events: int) -> list[float]:
+    """Error probability of each event: half for the first, the other half divided among the rest (Bonferroni)."""
+    drawing = events - 1
+    return [error / 2] + [error / 2 / max(1, drawing)] * drawing
 
 
 def _plain(pair: Pair) -> tuple[Score, ...]:
@@ -449,7 +486,8 @@ def _curve(scores: Sequence[Score], seen: Sequence[_Tables]) -> tuple[_Event, ..
     best = int(np.argmax([_separation(*tables) for tables in seen]))
     first = seen[best][0]
     places = [min(len(first) - 1, math.ceil((1 - size) * len(first))) for size in _SIZES]
-    return tuple(_Event(scores[best], threshold, 0) for threshold in sorted({float(first[i]) for i in places}))
+    thresholds = {float(first[place]) for place in places}
+    return tuple(_Event(scores[best], threshold, 0) for threshold in sorted(thresholds))
 
 
 def _separation(first: Floats, second: Floats) -> float:
@@ -463,14 +501,14 @@ def _separation(first: Floats, second: Floats) -> float:
 
 def _read(outputs: Outputs, shape: tuple[int, ...]) -> Outputs:
     """Return the outputs; refuse another shape, and what is not a finite number."""
-    found = np.asarray(outputs)
-    if found.shape != shape:
+    array = np.asarray(outputs)
+    if array.shape != shape:
         raise InputError(
-            f"asked for {shape[0]} outputs, the mechanism must give an array of shape {shape}, not {found.shape}"
+            f"asked for {shape[0]} outputs, the mechanism must give an array of shape {shape}, not {array.shape}"
         )
-    if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
         raise InputError("the outputs of a mechanism on trial must be finite numbers")
-    return found
+    return array
 
 
 def _check(samples: int, error: float) -> None:

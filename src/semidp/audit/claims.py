@@ -62,8 +62,8 @@ def claims_of_release(release: Release) -> tuple[Claim, ...]:
             faults.append("it claims more privacy for this table than its plan gives")
         drawn = result.drawn_by(mechanism) or mechanism
         claims.append(Claim(request.name, request.features, drawn, recorded, tuple(faults)))
-    one, *others = (result.guarantee for result in release.results)
-    whole = one.compose(*others).tradeoff
+    guarantees = [result.guarantee for result in release.results]
+    whole = guarantees[0].compose(*guarantees[1:]).tradeoff
     if release.guarantee.tradeoff.compare(whole) not in (Order.EQUAL, Order.WEAKER):
         fault = "it claims more privacy than its tables give together"
         claims[0] = replace(claims[0], faults=(*claims[0].faults, fault))

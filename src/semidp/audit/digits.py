@@ -69,14 +69,14 @@ def digit_scores(first: Rows, second: Rows) -> tuple[Score, ...]:
     """
     if not first.shape[0]:
         return ()
-    found = [_learned("values that occur", _same, first, second)]
+    scores = [_learned("values that occur", _same, first, second)]
     if first.dtype.kind == "f":
         grids = [(f"remainders modulo {grid:g}", grid) for grid in GRIDS]
         grids += [(f"remainders modulo the grid of the {name} table", grid) for name, grid in _grids(first, second)]
         kinds = [(name, _remainders(grid)) for name, grid in grids]
         kinds += [(f"binary digits, byte {place + 1} from the last", _byte(place)) for place in range(_BYTES)]
-        found += [_learned(name, keys, first, second, _HANDICAP) for name, keys in kinds]
-    return tuple(found)
+        scores += [_learned(name, keys, first, second, _HANDICAP) for name, keys in kinds]
+    return tuple(scores)
 
 
 def _learned(name: str, keys: _Keys, first: Rows, second: Rows, handicap: float = 0.0) -> Score:
@@ -113,7 +113,7 @@ def _byte(place: int) -> _Keys:
 
 def _grids(first: Rows, second: Rows) -> list[tuple[str, float]]:
     """The least distance of two outputs of each table, where it is more than rounding."""
-    found = []
+    grids = []
     for name, rows in (("first", first), ("second", second)):
         gaps = []
         for row in rows.astype(np.float64):
@@ -122,5 +122,5 @@ def _grids(first: Rows, second: Rows) -> list[tuple[str, float]]:
             apart = apart[apart > _ROUNDING * (values[-1] - values[0])]
             gaps.append(float(apart.min(initial=np.inf)))
         if np.isfinite(min(gaps)):
-            found.append((name, min(gaps)))
-    return found
+            grids.append((name, min(gaps)))
+    return grids

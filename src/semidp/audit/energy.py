@@ -111,9 +111,11 @@ def noise_energy(
     noisy = np.flatnonzero(stated >= LEAST_VARIANCE)
     if not noisy.size:
         return None
-    cells = noisy[np.unique(np.linspace(0, len(noisy) - 1, min(len(noisy), _MOST_CELLS)).astype(int))]
+    spaced = np.linspace(0, len(noisy) - 1, min(len(noisy), _MOST_CELLS)).astype(int)
+    cells = noisy[np.unique(spaced)]
     units = (np.eye(1, values.size, cell).reshape(values.shape) for cell in cells)
     published = np.stack([mechanism.space.project(unit).ravel() for unit in units])
+    # A fifth of the draws chooses a direction; the others are counted, so that the bound holds for it too.
     second_moments = _moments(mechanism, values, published, draws // 5, randomness)
     weights = _weakest(second_moments, published, cells)
     chosen = np.zeros(values.size)
@@ -137,13 +139,14 @@ def _moments(
     for start in range(0, draws, step):
         size = min(step, draws - start)
         noise = (mechanism.measure_many(values, size, randomness) - values).reshape(size, -1)
-        found = noise @ directions.T
-        total += found.T @ found
+        components = noise @ directions.T
+        total += components.T @ components
     return total / draws
 
 
 def _weakest(moments: Floats, published: Floats, cells: NDArray[np.intp]) -> Floats:
     """The weights w, of a sum of cells, with the least ``w'Mw / w'Pw``: energy beside that of equal noise."""
+    # A generalised eigenvalue problem, on the range of P: outside it both forms vanish.
     sizes, basis = np.linalg.eigh(published[:, cells])
     inside = basis[:, sizes > 1e-6] / np.sqrt(sizes[sizes > 1e-6])
     _, vectors = np.linalg.eigh(inside.T @ moments @ inside)

@@ -27,8 +27,8 @@ def at_least(hits: ArrayLike, trials: int, error: float) -> Floats:
     (0.0, 0.9333)
     """
     k = np.asarray(hits, dtype=np.float64)
-    found = scipy.special.betaincinv(np.maximum(k, 1.0), trials - k + 1, error)
-    return np.asarray(np.where(k > 0, found, 0.0))
+    quantiles = scipy.special.betaincinv(np.maximum(k, 1.0), trials - k + 1, error)
+    return np.asarray(np.where(k > 0, quantiles, 0.0))
 
 
 def at_most(hits: ArrayLike, trials: int, error: float) -> Floats:

@@ -55,12 +55,12 @@ def audit_samples(
     ('convicted', 'survives')
     """
     outputs, pair = _around(first, second)
-    given = [0, 0]
+    handed_out = [0, 0]
 
     def next_ones(values: NDArray[np.int64], count: int, randomness: Randomness) -> Outputs:
         which = int(not np.array_equal(values, pair.first))
-        start = given[which]
-        given[which] += count
+        start = handed_out[which]
+        handed_out[which] += count
         return outputs[which][start : start + count]
 
     samples = min(map(len, outputs))
@@ -98,7 +98,8 @@ def audit_function(
     >>> audit_function(lambda data: sum(data) + words.normal(), [1, 0], [1, 1], gaussian("0.6")).verdict
     'convicted'
     """
-    one, other = ([_numbers(function(data)) for _ in range(samples)] for data in (first, second))
+    one = [_numbers(function(first)) for _ in range(samples)]
+    other = [_numbers(function(second)) for _ in range(samples)]
     return audit_samples(one, other, claim, error=error, randomness=randomness, progress=progress)
 
 
@@ -129,25 +130,40 @@ def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs
         raise InputError(f"an audit needs at least {_FEWEST:,} outputs for each dataset, not {count:,}")
     learned = trained_on(count)
     whole = one.dtype.kind == other.dtype.kind == "i"
-    seen = (one[:learned].astype(np.float64), other[:learned].astype(np.float64))
-    centres = [np.median(part, axis=0) for part in seen]
-    spread = np.median(np.abs(np.concatenate([part - c for part, c in zip(seen, centres, strict=True)])), axis=0)
+    # Centres and spread come from the outputs that train the attack, never from those that are counted.
+    first_seen = one[:learned].astype(np.float64)
+    second_seen = other[:learned].astype(np.float64)
+    first_centre = np.median(first_seen, axis=0)
+    second_centre = np.median(second_seen, axis=0)
+    deviations = np.concatenate([first_seen - first_centre, second_seen - second_centre])
+    spread = np.median(np.abs(deviations), axis=0)
     typical = float(spread[spread > 0].min(initial=math.inf))
-    unit = 1.0 if whole or not math.isfinite(typical) else 2.0 ** math.floor(math.log2(typical / _FINE))
-    if max(float(np.abs(part).max()) for part in (one, other)) / unit >= _LARGEST:
+    if whole or not math.isfinite(typical):
+        unit = 1.0
+    else:
+        # A power of two, so that dividing by it loses no digit.
+        unit = 2.0 ** math.floor(math.log2(typical / _FINE))
+    largest = max(float(np.abs(part).max()) for part in (one, other))
+    if largest / unit >= _LARGEST:
         raise InputError("the outputs are too large beside their spread to be read in whole steps")
-    here, there = (np.rint(centre / unit).astype(np.int64) for centre in centres)
-    if np.array_equal(here, there):  # they may differ in other ways, which the learned scores find
-        change = seen[1].mean(axis=0) - seen[0].mean(axis=0)
+    first_value = np.rint(first_centre / unit).astype(np.int64)
+    second_value = np.rint(second_centre / unit).astype(np.int64)
+    if np.array_equal(first_value, second_value):
+        # A pair needs a move. The outputs may differ in other ways, which the learned scores find.
+        change = second_seen.mean(axis=0) - first_seen.mean(axis=0)
         where = int(np.abs(change).argmax())
-        there[where] += 1 if change[where] >= 0 else -1
+        second_value[where] += 1 if change[where] >= 0 else -1
     precision = 1 / np.maximum(spread / unit, 1e-6) ** 2 if (spread > 0).any() else None
-    return (one, other) if unit == 1.0 else (one / unit, other / unit), Pair(here, there, precision, unit)
+    outputs = (one, other) if unit == 1.0 else (one / unit, other / unit)
+    return outputs, Pair(first_value, second_value, precision, unit)
 
 
 def _matrix(outputs: ArrayLike) -> Outputs:
     array = _array(outputs)
-    array = array[:, None] if array.ndim == 1 else array.reshape(len(array), -1) if array.ndim else array
+    if array.ndim == 1:
+        array = array[:, None]
+    elif array.ndim:
+        array = array.reshape(len(array), -1)
     if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "iufb":
         raise InputError("outputs are numbers, as many in every row")
     if not np.isfinite(array.astype(np.float64)).all():

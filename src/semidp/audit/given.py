@@ -17,6 +17,7 @@ from semidp.audit.claims import Claim
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.exchange_blocks import Blocks, servings
+from semidp.core.tables.features import Feature
 from semidp.errors import DataError, InputError, Refused
 from semidp.publishing.plan import Plan
 from semidp.queries.worst_pairs import Pair
@@ -24,7 +25,6 @@ from semidp.sources.opening import open_source
 from semidp.sources.reader import Reader
 
 _MOST_PEOPLE = 2_000_000  # pairs of records that are tried as who moves from where to where
-_NAMES = ("first", "second")
 
 Record = tuple[Any, ...]
 """A leaf of every feature, then the values of the outcomes."""
@@ -53,15 +53,18 @@ def given_pairs(
     Refused
         If the datasets have other totals than are published, are not adjacent, or change nothing that was measured.
     """
-    first, second = (_Dataset.of(records, plan, scope, name) for records, name in zip(datasets, _NAMES, strict=True))
+    first = _Dataset.of(datasets[0], plan, scope, "first")
+    second = _Dataset.of(datasets[1], plan, scope, "second")
     values = []
     for dataset in (first, second):
         with dataset.reader(plan, scope) as reader:
             dataset.check_totals(reader, scope)
-            asked = zip(plan.requests, claims, strict=True)
-            values.append([request.read(reader, scope, claim.mechanism.space) for request, claim in asked])
+            measured = []
+            for request, claim in zip(plan.requests, claims, strict=True):
+                measured.append(request.read(reader, scope, claim.mechanism.space))
+            values.append(measured)
     _check_adjacent(first, second, adjacency or scope.adjacency, scope)
-    pairs = [_pair(claim, *found) for claim, *found in zip(claims, *values, strict=True)]
+    pairs = [_pair(claim, one, other) for claim, one, other in zip(claims, *values, strict=True)]
     if not any(pairs):
         raise Refused("the two datasets of the pair give the same measured values: there is nothing to tell apart")
     return pairs
@@ -84,30 +87,29 @@ class _Dataset:
     @classmethod
     def of(cls, records: Any, plan: Plan, scope: Scope, name: str) -> "_Dataset":
         schema = scope.dataspace.schema
-        wanted = [*(depth for feature in schema.features for depth in feature.names), *plan.outcomes]
+        needed: list[str] = []
+        for feature in schema.features:
+            needed.extend(feature.names)
+        needed.extend(plan.outcomes)
         if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
             raise InputError(
                 f"the {name} dataset of the pair is not a list of records: write each as an object with a value for "
-                f"{', '.join(wanted)}"
+                f"{', '.join(needed)}"
             )
-        for column in wanted:
+        for column in needed:
             if any(column not in record for record in records):
                 raise InputError(f"a record of the {name} dataset of the pair has no value for {column!r}: give one")
-        columns = {column: [record[column] for record in records] for column in wanted}
+        columns: dict[str, list[Any]] = {}
+        for column in needed:
+            columns[column] = [record[column] for record in records]
         parts: list[list[Any]] = []
         for feature in schema.features:
             if len(feature.names) == 1:
                 parts.append(feature.codes(np.array(columns[feature.name], dtype=object)).tolist())
-                continue
-            leaves = {path: leaf for leaf, path in enumerate(feature.paths())}
-            paths = zip(*(map(str, columns[depth]) for depth in feature.names), strict=True)
-            found = [leaves.get(path, -1) for path in paths]
-            if -1 in found:
-                raise DataError(
-                    f"the {name} dataset of the pair has a value of {feature.name!r} that the release does not know"
-                )
-            parts.append(found)
-        parts += [[_number(value, column, name) for value in columns[column]] for column in plan.outcomes]
+            else:
+                parts.append(_leaves(feature, columns, name))
+        for column in plan.outcomes:
+            parts.append([_number(value, column, name) for value in columns[column]])
         return cls(name, columns, tuple(zip(*parts, strict=True)))
 
     @contextlib.contextmanager
@@ -122,13 +124,25 @@ class _Dataset:
         public = scope.dataspace
         if len(self.records) != public.n:
             raise Refused(f"the {self.name} dataset of the pair has another number of records than the release")
-        found = reader.tables(margin.names for margin in public.margins)
-        for margin, total, own in zip(public.margins, public.totals, found, strict=True):
-            if own != total:
+        counted = reader.tables(margin.names for margin in public.margins)
+        for margin, published, total in zip(public.margins, public.totals, counted, strict=True):
+            if total != published:
                 raise Refused(
                     f"the {self.name} dataset of the pair has other totals of {margin} than the release publishes: "
                     "give two datasets with the published totals"
                 )
+
+
+def _leaves(feature: Feature, columns: Mapping[str, list[Any]], name: str) -> list[int]:
+    """Leaf of every record in a nested feature, from the columns of its depths."""
+    leaves = {path: leaf for leaf, path in enumerate(feature.paths())}
+    depths = [map(str, columns[depth]) for depth in feature.names]
+    places = [leaves.get(path, -1) for path in zip(*depths, strict=True)]
+    if -1 in places:
+        raise DataError(
+            f"the {name} dataset of the pair has a value of {feature.name!r} that the release does not know"
+        )
+    return places
 
 
 def _number(value: Any, column: str, name: str) -> float:
@@ -175,50 +189,68 @@ def _arises(blocks: Blocks, before: Counter[Record], after: Counter[Record]) -> 
 
 def _carried(blocks: Blocks, before: Counter[Record], x: Record, y: Record, change: Counter[Record]) -> bool:
     """Whether carriers make up the change when one person goes from x to y."""
-    left = Counter(change)
-    left[x] += 1
-    left[y] -= 1
+    unexplained = Counter(change)
+    unexplained[x] += 1
+    unexplained[y] -= 1
+    # The published totals that the person changes: each needs one carrier, and a carrier may serve several.
     differ = []
     axes = len(blocks.structure.schema.features)
     for margin in blocks.margins:
-        here, there = (blocks.nodes(record[:axes], margin.view) for record in (x, y))
-        changed = [axis for axis, nodes in enumerate(zip(here, there, strict=True)) if nodes[0] != nodes[1]]
+        source = blocks.nodes(x[:axes], margin.view)
+        target = blocks.nodes(y[:axes], margin.view)
+        changed = [axis for axis, nodes in enumerate(zip(source, target, strict=True)) if nodes[0] != nodes[1]]
         if changed:
-            differ.append((margin.view, there, changed))
-    if _size(left) > 2 * len(differ):  # a carrier accounts for two
+            differ.append((margin.view, target, changed))
+    # A carrier leaves one place and takes another, so it accounts for two entries of the change.
+    if _size(unexplained) > 2 * len(differ):
         return False
-    others = Counter(before)
-    others[x] -= 1
+    bystanders = Counter(before)
+    bystanders[x] -= 1
     for servers, carriers in servings(len(differ)):
         if None in servers:
             continue
-        served = [[part for part, server in zip(differ, servers, strict=True) if server == k] for k in range(carriers)]
-        if _served(blocks, served, others, x, left, axes):
+        served: list[list[Any]] = [[] for _ in range(carriers)]
+        for part, server in zip(differ, servers, strict=True):
+            assert server is not None
+            served[server].append(part)
+        if _served(blocks, served, bystanders, x, unexplained, axes):
             return True
     return False
 
 
 def _served(
-    blocks: Blocks, served: list[list[Any]], others: Counter[Record], x: Record, left: Counter[Record], axes: int
+    blocks: Blocks,
+    served: list[list[Any]],
+    bystanders: Counter[Record],
+    x: Record,
+    unexplained: Counter[Record],
+    axes: int,
 ) -> bool:
-    """Whether one record for each carrier, each taken once, makes up what is left of the change."""
+    """Whether one record for each carrier, each taken once, makes up the unexplained change."""
     if not served:
-        return not _size(left)
-    if _size(left) > 2 * len(served):
+        return not _size(unexplained)
+    if _size(unexplained) > 2 * len(served):
         return False
-    candidates = [record for record, count in left.items() if count < 0] if len(served) == 1 else list(others)
+    if len(served) == 1:
+        # The last carrier must leave a place that the change says was left.
+        candidates = [record for record, count in unexplained.items() if count < 0]
+    else:
+        candidates = list(bystanders)
     for record in candidates:
-        if others[record] < 1 or any(blocks.nodes(record[:axes], view) != there for view, there, _ in served[0]):
+        if bystanders[record] < 1:
+            continue
+        if any(blocks.nodes(record[:axes], view) != target for view, target, _ in served[0]):
             continue
         moved = list(record)
         for _, _, changed in served[0]:
             for axis in changed:
                 moved[axis] = x[axis]
-        rest, fewer = Counter(left), Counter(others)
-        rest[record] += 1
-        rest[tuple(moved)] -= 1
+        remaining = Counter(unexplained)
+        remaining[record] += 1
+        remaining[tuple(moved)] -= 1
+        fewer = Counter(bystanders)
         fewer[record] -= 1
-        if _served(blocks, served[1:], fewer, x, rest, axes):
+        if _served(blocks, served[1:], fewer, x, remaining, axes):
             return True
     return False
 

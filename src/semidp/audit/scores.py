@@ -38,8 +38,9 @@ class Batch:
 
     def __init__(self, pair: Pair, outputs: NDArray[np.generic]) -> None:
         self.outputs = np.ascontiguousarray(np.moveaxis(outputs, 0, -1))
+        # Whole numbers stay whole, so that remainders and equalities are exact.
         y = np.rint(self.outputs / GRID) * GRID if self.outputs.dtype.kind == "f" else self.outputs
-        self.exact = (y - pair.first[..., None], y - pair.second[..., None])  # whole numbers stay whole
+        self.exact = (y - pair.first[..., None], y - pair.second[..., None])
         self.pair = pair
 
     @property
@@ -50,8 +51,8 @@ class Batch:
     @cached_property
     def differences(self) -> tuple[Floats, Floats]:
         """The outputs less the first table, and less the second."""
-        one, other = (found.astype(np.float64) for found in self.exact)
-        return one, other
+        one, other = self.exact
+        return one.astype(np.float64), other.astype(np.float64)
 
     @cached_property
     def distances(self) -> tuple[Floats, Floats]:
@@ -67,15 +68,19 @@ class Batch:
         [[-2.0, 2.0]]
         """
         turn = np.pi / modulus * self.pair.move.ravel()[cells, None]
-        rest = np.mod(self.exact[0].reshape(-1, self.exact[0].shape[-1])[cells], modulus)
+        by_cell = self.exact[0].reshape(-1, self.exact[0].shape[-1])
+        remainders = np.mod(by_cell[cells], modulus)
 
-        def agreement(rest: NDArray[Any]) -> Floats:
-            found = 2 * np.sin(turn) * np.sin(2 * np.pi / modulus * rest - turn)
-            return np.asarray(found.round(9))  # the same residue gives the same number, whatever the batch
+        def agreement(remainders: NDArray[Any]) -> Floats:
+            # cos(a - 2t) - cos(a) = 2 sin(t) sin(a - t)
+            values = 2 * np.sin(turn) * np.sin(2 * np.pi / modulus * remainders - turn)
+            # Rounded, so that the same residue gives the same number, whatever the batch.
+            return np.asarray(values.round(9))
 
-        if rest.dtype.kind == "f":
-            return agreement(rest)
-        return np.take_along_axis(agreement(np.arange(modulus)), rest.astype(np.intp), axis=1)
+        if remainders.dtype.kind == "f":
+            return agreement(remainders)
+        # Whole numbers have few remainders: compute each once and look it up.
+        return np.take_along_axis(agreement(np.arange(modulus)), remainders.astype(np.intp), axis=1)
 
 
 @dataclass(frozen=True)
@@ -188,9 +193,12 @@ class Lesson:
         spread = np.maximum(rows.std(axis=1, keepdims=True), 1e-12)
         answers = np.repeat([0.0, 1.0], [first.shape[1], second.shape[1]])
         weights = logistic(self.combined((rows - centre) / spread), answers)
-        return Score(
-            self.name, lambda batch: np.asarray(weights @ self.combined((self.features(batch) - centre) / spread))
-        )
+
+        def score(batch: Batch) -> Floats:
+            standardised = (self.features(batch) - centre) / spread
+            return np.asarray(weights @ self.combined(standardised))
+
+        return Score(self.name, score)
 
 
 def lessons(pair: Pair) -> tuple[Lesson, ...]:
@@ -209,7 +217,7 @@ def lessons(pair: Pair) -> tuple[Lesson, ...]:
         return np.vstack([score(batch) for score in scores])
 
     def single(batch: Batch) -> Floats:
-        one, other = (found.reshape(-1, found.shape[-1])[cells] for found in batch.differences)
+        one, other = (table.reshape(-1, table.shape[-1])[cells] for table in batch.differences)
         return np.vstack([one + other, np.abs(one) - np.abs(other), batch.residues(cells, 2)])
 
     return Lesson("learned score", signed, _products), Lesson("learned score of cells", single, _alone)
@@ -232,7 +240,9 @@ def logistic(design: Floats, answers: Floats) -> Floats:
         curvature = (design * (guess * (1 - guess))) @ design.T + ridge
         slope = design @ (answers - guess) - ridge @ weights
         step = solve(curvature, slope, assume_a="pos")
-        weights += step * min(1.0, 10.0 / max(float(np.abs(step).max()), 1e-12))
+        # Separable outputs have no finite maximum: a step is at most 10 in any weight.
+        longest = max(float(np.abs(step).max()), 1e-12)
+        weights += step * min(1.0, 10.0 / longest)
         if step @ slope < _GAIN * design.shape[1]:
             break
     return weights
@@ -253,6 +263,9 @@ def _distances(differences: Floats) -> Floats:
     cells = tuple(range(size.ndim - 1))
     rows = [size.sum(axis=cells), np.sqrt((size**2).sum(axis=cells)), size.max(axis=cells)]
     if len(cells) > 1:
-        lines = [size.sum(axis=tuple(other for other in cells if other != axis)).max(axis=0) for axis in cells]
+        lines = []
+        for axis in cells:
+            across = tuple(other for other in cells if other != axis)
+            lines.append(size.sum(axis=across).max(axis=0))
         rows += [*lines, np.max(lines, axis=0)]
     return np.stack(rows)
