@@ -160,32 +160,35 @@ class Tulap(CanonicalNoise):
     def _parts(self) -> tuple[float, float, float, float]:
         """ε, b, 1 - b and 1/(1 - q), each to full relative accuracy."""
         epsilon = float(self.epsilon)
-        b, rest = math.exp(-epsilon), -math.expm1(-epsilon)
-        return epsilon, b, rest, 1 + 2 * float(self.delta) * b / rest
+        b = math.exp(-epsilon)
+        # expm1 keeps the digits of 1 - b where epsilon is small.
+        complement = -math.expm1(-epsilon)
+        stretch = 1 + 2 * float(self.delta) * b / complement
+        return epsilon, b, complement, stretch
 
     @property
     def standard_deviation(self) -> float:
         """The root of ``2b/(1-b)² + 1/12`` for δ = 0, numerically otherwise."""
-        _, b, rest, _ = self._parts
+        _, b, complement, _ = self._parts
         if self.delta:
             return super().standard_deviation
-        return self.sensitivity * math.sqrt(2 * b / rest**2 + 1 / 12)
+        return self.sensitivity * math.sqrt(2 * b / complement**2 + 1 / 12)
 
     def _lower(self, x: Floats) -> Floats:
-        epsilon, b, rest, stretch = self._parts
+        epsilon, b, complement, stretch = self._parts
         nearest = np.rint(x)
         inside = x - nearest
-        level = 0.5 + rest / (1 + b) * inside
+        level = 0.5 + complement / (1 + b) * inside
         if self.delta == 0:
             return np.asarray(np.exp(epsilon * nearest) * level)
-        below_half = np.expm1(epsilon * nearest) * level + rest / (1 + b) * inside
+        below_half = np.expm1(epsilon * nearest) * level + complement / (1 + b) * inside
         return np.maximum(0.5 + stretch * below_half, 0.0)
 
     def _lower_quantile(self, w: Floats) -> Floats:
-        epsilon, b, rest, stretch = self._parts
+        epsilon, b, complement, stretch = self._parts
         uncut = (0.5 + (w - 0.5) / stretch if self.delta else w) * (1 + b)
         nearest = -np.floor(np.log(uncut) / -epsilon)
-        return np.asarray(nearest - 0.5 + (uncut * np.exp(-epsilon * nearest) - b) / rest)
+        return np.asarray(nearest - 0.5 + (uncut * np.exp(-epsilon * nearest) - b) / complement)
 
     def _ball_quantile(self, w: Any) -> Any:
         epsilon, delta = ball(self.epsilon), ball(self.delta)
@@ -360,7 +363,8 @@ class Recursive(CanonicalNoise):
             i = min(max(bisect_right(near, float(w.mid())) - 1, 0), len(xs) - 2)
             if not (w >= ball(xs[i]) and w <= ball(xs[i + 1])):
                 return None
-            w = ball(ys[i]) + (w - ball(xs[i])) * ball((ys[i + 1] - ys[i]) / (xs[i + 1] - xs[i]))
+            slope = (ys[i + 1] - ys[i]) / (xs[i + 1] - xs[i])
+            w = ball(ys[i]) + (w - ball(xs[i])) * ball(slope)
             depth += 1
         if not w >= c:
             return None

@@ -199,9 +199,11 @@ def _below_each(limits: NDArray[np.int64], stream: Stream) -> NDArray[np.int64]:
     """
     bits = [max((limit - 1).bit_length(), 1) for limit in limits.tolist()]
     shifts = 64 - np.array(bits, dtype=np.uint64)
-    found = np.zeros(len(limits), dtype=np.int64)
-    left = np.arange(len(limits))
-    while left.size:
-        found[left] = (stream.words(len(left)) >> shifts[left]).astype(np.int64)
-        left = left[found[left] >= limits[left]]
-    return found
+    values = np.zeros(len(limits), dtype=np.int64)
+    undecided = np.arange(len(limits))
+    while undecided.size:
+        words = stream.words(len(undecided))
+        values[undecided] = (words >> shifts[undecided]).astype(np.int64)
+        # Rejection keeps the law uniform: a value beyond its limit is drawn again.
+        undecided = undecided[values[undecided] >= limits[undecided]]
+    return values

@@ -235,9 +235,9 @@ class Inversion:
             leading = leading >> np.uint16(16 - self.guide_bits)
         index = self.guide.take(leading)
         values: NDArray[np.int64] = np.add(index, self.first, dtype=np.int64)
-        rest = np.flatnonzero(index == UNDECIDED)
-        if rest.size:
-            values[rest] = self.resolve(leading[rest], stream)
+        undecided = np.flatnonzero(index == UNDECIDED)
+        if undecided.size:
+            values[undecided] = self.resolve(leading[undecided], stream)
         return values
 
     def resolve(self, leading: NDArray[np.uint16], stream: Stream) -> NDArray[np.int64]:

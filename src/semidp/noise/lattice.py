@@ -291,7 +291,9 @@ class _DrawingOrder:
     def variance(self, i: int, j: int) -> Fraction:
         """Return s² of a pair of splits."""
         top, bottom = self.rows.weight, self.columns.weight
-        return self.sigma2 * Fraction(int(top[0][i]), int(top[1][i])) * Fraction(int(bottom[0][j]), int(bottom[1][j]))
+        row_weight = Fraction(int(top[0][i]), int(top[1][i]))
+        column_weight = Fraction(int(bottom[0][j]), int(bottom[1][j]))
+        return self.sigma2 * row_weight * column_weight
 
 
 @lru_cache(maxsize=64)
@@ -333,8 +335,8 @@ def _cell_law(rows: int | None, columns: int, sigma2: Fraction) -> Floats | None
         phases = weights * np.exp(1j * angle * np.arange(last + 1))
         other += np.multiply.outer(phases, product) / around
         whole += theta_sum(np.array(angle)) * product / around
-    rest = np.ones(()) if rows is None else (whole / whole.max()) ** (rows - 1)
-    masses = (other * rest).real.reshape(last + 1, -1).mean(axis=1)
+    other_rows = np.ones(()) if rows is None else (whole / whole.max()) ** (rows - 1)
+    masses = (other * other_rows).real.reshape(last + 1, -1).mean(axis=1)
     result: Floats = np.maximum(masses, 0.0)
     return np.asarray(result / (result[0] + 2 * result[1:].sum()))
 
@@ -425,10 +427,12 @@ def _propose(plan: _DrawingOrder, count: int, stream: Stream) -> Integers:
     """Draw all block sums of `count` tables, top down; row = pair of nodes, column = table."""
     sums = np.zeros((plan.rows.nodes * plan.columns.nodes, count), dtype=np.int64)
     for pairs in _together(plan, max(1, _LANES // count)):
-        known, unknown = _blocks(plan, pairs)
-        top, side, whole = (sums[at] for at in known)
+        drawn_blocks, next_blocks = _blocks(plan, pairs)
+        top, side, whole = (sums[at] for at in drawn_blocks)
         corner = _draw(plan, pairs, *_centres(plan, pairs, (top, side, whole)), stream)
-        for at, value in zip(unknown, (corner, side - corner, top - corner, whole - top - side + corner), strict=True):
+        # One corner is drawn; the other three follow from the sums above them.
+        quarters = (corner, side - corner, top - corner, whole - top - side + corner)
+        for at, value in zip(next_blocks, quarters, strict=True):
             sums[at] = value
     if max(int(sums.max()), -int(sums.min())) > _largest(plan.rows, plan.columns):
         raise Refused("lattice noise this large does not fit in 64 bits, lower sigma or the size of the table")
@@ -447,17 +451,25 @@ def _together(plan: _DrawingOrder, most: int) -> Iterator[Integers]:
 def _blocks(plan: _DrawingOrder, pairs: Integers) -> tuple[list[Integers], list[Integers]]:
     """Return where the block sums around pairs of splits are kept: P×A, L×Q and P×Q; then L×A, L×B, R×A and R×B."""
     i, j = plan.pair(pairs)
-    parent, left, right = (rows[i] * plan.columns.nodes for rows in (plan.rows.parent, plan.rows.left, plan.rows.right))
-    whole, here, there = plan.columns.parent[j], plan.columns.left[j], plan.columns.right[j]
-    return [parent + here, left + whole, parent + whole], [left + here, left + there, right + here, right + there]
+    width = plan.columns.nodes
+    parent = plan.rows.parent[i] * width
+    left = plan.rows.left[i] * width
+    right = plan.rows.right[i] * width
+    whole, first, second = plan.columns.parent[j], plan.columns.left[j], plan.columns.right[j]
+    drawn_blocks = [parent + first, left + whole, parent + whole]
+    next_blocks = [left + first, left + second, right + first, right + second]
+    return drawn_blocks, next_blocks
 
 
-def _centres(plan: _DrawingOrder, pairs: Integers, known: Sequence[Integers]) -> tuple[Integers, Integers]:
+def _centres(plan: _DrawingOrder, pairs: Integers, sums: Sequence[Integers]) -> tuple[Integers, Integers]:
     """Return numerator and denominator of c = λ v(P×A) + α v(L×Q) - λα v(P×Q), given these three sums."""
     i, j = plan.pair(pairs)
-    (a, b), (c, d) = ((side.share[0][k], side.share[1][k]) for side, k in ((plan.rows, i), (plan.columns, j)))
-    top, side, whole = known
-    return (a * d)[:, None] * top + (c * b)[:, None] * side - (a * c)[:, None] * whole, b * d
+    # λ = a/b of the rows and α = c/d of the columns, over the common denominator bd.
+    a, b = plan.rows.share[0][i], plan.rows.share[1][i]
+    c, d = plan.columns.share[0][j], plan.columns.share[1][j]
+    top, side, whole = sums
+    numerator = (a * d)[:, None] * top + (c * b)[:, None] * side - (a * c)[:, None] * whole
+    return numerator, b * d
 
 
 def _draw(plan: _DrawingOrder, pairs: Integers, numerator: Integers, denominator: Integers, stream: Stream) -> Integers:
@@ -465,17 +477,18 @@ def _draw(plan: _DrawingOrder, pairs: Integers, numerator: Integers, denominator
     i, j = plan.pair(pairs)
     count = numerator.shape[1]
     nearest = np.floor_divide(2 * numerator + denominator[:, None], 2 * denominator[:, None])
-    rest = (numerator - nearest * denominator[:, None]).ravel()
+    # The centre less the nearest whole number, so that the attempts work near zero.
+    remainder = (numerator - nearest * denominator[:, None]).ravel()
     these = widths(float(plan.sigma2) * plan.rows.weights[i] * plan.columns.weights[j])
     denominators = np.repeat(denominator, count)
-    centre = rest / denominators
-    lane = np.arange(rest.size)
+    centre = remainder / denominators
+    lane = np.arange(remainder.size)
     these = these.select(lane // count) if count > 1 else these
-    result = np.empty(rest.size, dtype=np.int64)
+    result = np.empty(remainder.size, dtype=np.int64)
 
     def exact(position: int) -> Target:
         at = int(lane[position])
-        f = Fraction(int(rest[at]), int(denominators[at]))
+        f = Fraction(int(remainder[at]), int(denominators[at]))
         return lambda: ball(f), plan.variance(int(i[at // count]), int(j[at // count])), abs(f)
 
     while lane.size:

@@ -59,11 +59,13 @@ def half_widths(sums: Sequence[Sequence[Weighted]], level: float = LEVEL) -> lis
     [65.333]
     """
     smoothing = _SMOOTHING if len(sums) <= _MANY else _COARSE_SMOOTHING
-    found = []
+    widths = []
     for terms in sums:
-        normal = normal_half_width(terms, level)
-        found.append(half_width(terms, level, smoothing) if normal is None else normal)
-    return found
+        width = normal_half_width(terms, level)
+        if width is None:
+            width = half_width(terms, level, smoothing)
+        widths.append(width)
+    return widths
 
 
 def normal_half_width(terms: Sequence[Weighted], level: float = LEVEL, close: float = _CLOSE) -> float | None:

@@ -78,8 +78,8 @@ def ratio(centre: Fraction, variance: Fraction) -> RealBall:
         power = 2 * q ** (k * k)
         if power < arb(2) ** (-ctx.prec):
             # What is left out is below 2 Σ q^(k²) <= power / (1 - q) <= 2 power, with either sign above.
-            rest = (2 * power).upper()
-            return (above + arb(0).union(rest).union(-rest)) / (below + arb(0).union(rest))
+            tail = (2 * power).upper()
+            return (above + arb(0).union(tail).union(-tail)) / (below + arb(0).union(tail))
         angle = 2 * k * centre
         above += power * arb.cos_pi_fmpq(fmpq(angle.numerator, angle.denominator))
         below += power

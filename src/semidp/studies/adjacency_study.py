@@ -69,9 +69,11 @@ def compute(settings: Settings = PAPER) -> Tidy:
     """
     rows = []
     for example in EXAMPLES:
-        found = example.found()
+        computed = example.found()
         row: dict[str, Any] = {"example": example.text, "published": example.published, "paper": example.paper}
-        rows.append(row | {"worst_case": found.worst_case, "definition": found.definition, "method": found.method})
+        rows.append(
+            row | {"worst_case": computed.worst_case, "definition": computed.definition, "method": computed.method}
+        )
     return Tidy.of(rows)
 
 

@@ -68,12 +68,24 @@ def compute(settings: Settings = PAPER) -> Tidy:
     budgets += [("persons", "production", level, PERSONS * share / 4099) for level, share in LEVELS.items()]
     rows: list[Any] = [(*where, a, rho * a * a, "ball", "") for *where, rho in budgets for a in (1, 2, 3)]
     rows += [("persons", setting, "all", 2, *cost) for setting, *cost in _nominal()]
-    return Tidy.of(
-        {"tables": tables, "setting": setting, "level": level, "a": a, "rho": rho, "delta": DELTA}
-        | {"epsilon_paper": zcdp_epsilon_paper(rho, DELTA), "epsilon_tight": zcdp(rho).epsilon(DELTA)}
-        | {"epsilon_gaussian": _gaussian_epsilon(rho), "adjacency": kind, "condition": condition}
-        for tables, setting, level, a, rho, kind, condition in rows
-    )
+    observations = []
+    for tables, setting, level, a, rho, kind, condition in rows:
+        observations.append(
+            {
+                "tables": tables,
+                "setting": setting,
+                "level": level,
+                "a": a,
+                "rho": rho,
+                "delta": DELTA,
+                "epsilon_paper": zcdp_epsilon_paper(rho, DELTA),
+                "epsilon_tight": zcdp(rho).epsilon(DELTA),
+                "epsilon_gaussian": _gaussian_epsilon(rho),
+                "adjacency": kind,
+                "condition": condition,
+            }
+        )
+    return Tidy.of(observations)
 
 
 def _gaussian_epsilon(rho: Fraction) -> float:
@@ -112,10 +124,9 @@ def discrete_epsilon(interval: float = 1e-3) -> float:
 
 def _nominal() -> list[tuple[str, Fraction, str, str]]:
     """What one move costs under exchange, and under the ball where an exact statistic fixes a query."""
-    exchange, states_fixed, ball = (
-        sum((row["rho"] for row in costs(**case).records()), Fraction(0))
-        for case in ({}, {"fixed": True}, {"fixed": True, "kind": "ball"})
-    )
+    exchange = _total_rho(costs())
+    states_fixed = _total_rho(costs(fixed=True))
+    ball = _total_rho(costs("ball", fixed=True))
     shares = "the US level has 104/4099 of the budget"
     queries = "the production shares by query hold"
     fixed = "and the state level is the whole state, so that its total is the exact statistic"
@@ -126,6 +137,10 @@ def _nominal() -> list[tuple[str, Fraction, str, str]]:
         ("exchange, states fixed", states_fixed, "exchange", f"{queries}, {fixed}"),
         ("ball, states fixed", ball, "ball", f"{queries}, {fixed}"),
     ]
+
+
+def _total_rho(queries: Tidy) -> Fraction:
+    return sum(queries["rho"], Fraction(0))
 
 
 @cache
@@ -185,8 +200,11 @@ def costs_by_level(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
     for level in dict.fromkeys(row["level"] for row in every):
         for query, is_total in (("total", True), ("all others", False)):
             part = [row for row in every if row["level"] == level and (row["query"] == "total") is is_total]
-            sums = {name: sum((row[name] for row in part), Fraction(0)) for name in ("announced", "rho")}
-            rows += [part[0] | sums | {"query": query}] if part else []
+            if not part:
+                continue
+            announced = sum((row["announced"] for row in part), Fraction(0))
+            rho = sum((row["rho"] for row in part), Fraction(0))
+            rows.append(part[0] | {"announced": announced, "rho": rho, "query": query})
     return Tidy.of(rows)
 
 

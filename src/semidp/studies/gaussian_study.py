@@ -113,13 +113,12 @@ def plot(table: Tidy) -> Figure:
 
 
 def _theory(axes: Any, sizes: list[int]) -> None:
-    means = [
-        {
-            (name, variant): expected_loss(mechanism)
-            for name, variant, mechanism in mechanisms(simulated_table("I", k, 0))
-        }
-        for k in sizes
-    ]
+    means = []
+    for k in sizes:
+        by_curve = {}
+        for name, variant, mechanism in mechanisms(simulated_table("I", k, 0)):
+            by_curve[name, variant] = expected_loss(mechanism)
+        means.append(by_curve)
     for position, curve in enumerate(STYLES):
         label = None if position else "theory, σ E[χ]"
         losses = [each[curve] for each in means]

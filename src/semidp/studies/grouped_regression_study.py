@@ -87,7 +87,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         semi, columns = (
             data.measured(mu, coding) for coding in (statistics.Coding.effects, statistics.Coding.treatment)
         )
-        found: dict[str, list[float]] = {method: [] for method in METHODS}
+        losses: dict[str, list[float]] = {method: [] for method in METHODS}
         for _ in range(settings.replicates):
             half = _fitted(*columns, randomness) / 2  # of a treatment, which is two steps of ±1
             fits = {"semi": _fitted(*semi, randomness) * scale, "columns": half * scale}
@@ -95,8 +95,8 @@ def compute(settings: Settings = PAPER) -> Tidy:
             for method, a in (("baseline", semi[0].space.adjacency.a), ("ordinary", 1)):
                 fits[method] = baseline_regression(data.rows, data.outcomes, budget, a=a, randomness=randomness)
             for method, coefficients in fits.items():
-                found[method].append(float(np.linalg.norm(coefficients - data.truth)))
-        for method, errors in found.items():
+                losses[method].append(float(np.linalg.norm(coefficients - data.truth)))
+        for method, errors in losses.items():
             yield {"method": method}, np.array(errors)
 
     cases = [{"factors": factors, "records": records, "mu": mu} for factors, records in CASES for mu in MUS]
@@ -116,7 +116,9 @@ def plot(table: Tidy) -> Figure:
         for axes, cases, column in ((panels[0], BY_FACTORS, "factors"), (panels[1], BY_RECORDS, "records")):
             for style, (method, label) in enumerate(METHODS.items()):
                 parts = [table.where(factors=k, records=records, mu=SHOWN, method=method) for k, records in cases]
-                x, means, errors = ([part[name][0] for part in parts] for name in (column, "error", "se"))
+                x = [part[column][0] for part in parts]
+                means = [part["error"][0] for part in parts]
+                errors = [part["se"][0] for part in parts]
                 error_bars(axes, x, means, errors, style, label)
             axes.set(xscale="log" if column == "records" else "linear")
             axes.set_xticks([case[0 if column == "factors" else 1] for case in cases])

@@ -132,6 +132,10 @@ def _covered(held: Sequence[Any], reference: float = math.inf) -> Shares:
     return {LEVEL: (float(np.mean(held[0])), float(np.mean(held[1])), 1 / len(held[0]) + 1 / reference)}
 
 
+def _p_values(answers: Sequence[IntervalEstimate]) -> Floats:
+    return np.array([answer.p_value for answer in answers], dtype=np.float64)
+
+
 def _ranked(seen: Floats, reference: Floats) -> Floats:
     """Monte Carlo p-values of statistics against one set of simulated ones."""
     larger = len(reference) - np.searchsorted(np.sort(reference), seen * (1 - 1e-9))
@@ -229,23 +233,23 @@ def rates(budget: Budget, draws_of: RandomMargins = USUAL, gap: float = 0.0) -> 
         pooled = np.clip(cases.sum(axis=1) / sizes.sum(), 0.0, 1.0)
         each = np.clip(cases / sizes, 0.0, 1.0)
         null = pooled * (1 - pooled) * (1 / sizes).sum()
-        own = (each * (1 - each) / sizes).sum(axis=1)
+        sampling = (each * (1 - each) / sizes).sum(axis=1)
 
         def answers(noise: Floats) -> list[IntervalEstimate]:
             variance = noise[0, 0] + noise[1, 1] - 2 * noise[0, 1]
-            errors = np.sqrt(np.maximum(np.transpose([own, null]) + variance, 1e-12))
+            errors = np.sqrt(np.maximum(np.transpose([sampling, null]) + variance, 1e-12))
             quiet = [(float(v * n * n), 0.0, 0.0) for v, n in zip(np.diag(noise), sizes, strict=True)]
-            found = []
+            intervals = []
             for seen, (error, null_error) in zip(cases, errors.tolist(), strict=True):
                 parts = [(float(count), float(size)) for count, size in zip(seen, sizes, strict=True)]
-                found.append(sampled_difference(parts, quiet, float(noise[0, 1]), (error, null_error), LEVEL))
-            return found
+                intervals.append(sampled_difference(parts, quiet, float(noise[0, 1]), (error, null_error), LEVEL))
+            return intervals
 
-        both = answers(noise), answers(np.zeros((2, 2)))
+        # The twin forgets the noise and must fail.
+        right, twin = answers(noise), answers(np.zeros((2, 2)))
         if gap:
-            return _covered([[-gap in answer for answer in part] for part in both])
-        right, twin = (np.array([answer.p_value for answer in part], dtype=np.float64) for part in both)
-        return _sizes(right, twin)
+            return _covered([[-gap in answer for answer in right], [-gap in answer for answer in twin]])
+        return _sizes(_p_values(right), _p_values(twin))
 
     return run
 
@@ -257,8 +261,12 @@ def one_cell(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., S
         world = World("laplace", budget, seed, draws=draws_of)
         seen, drawn = world.errors(runs // 10)[:, 0], world.errors(draws)[:, 0]
         truth, most = 100.0, (0.0, 200.0)
-        held = [[truth in linear_interval(truth + e, 1.0, drawn * k, most, LEVEL) for e in seen] for k in (1.0, 0.5)]
-        return _covered(held, draws)
+
+        def held(known_share: float) -> list[bool]:
+            noise = drawn * known_share
+            return [truth in linear_interval(truth + error, 1.0, noise, most, LEVEL) for error in seen]
+
+        return _covered([held(1.0), held(0.5)], draws)
 
     return run
 
@@ -289,8 +297,12 @@ def noisy_ratio(
         top, bottom = counts
 
         def held(noise: Floats) -> list[bool]:
-            known = (noise[:, 0], noise[:, 1])
-            return [top / bottom in ratio_interval((top + e1, bottom + e2), known, 0.0, LEVEL) for e1, e2 in seen]
+            draws_of_both = (noise[:, 0], noise[:, 1])
+            answers = []
+            for error_top, error_bottom in seen:
+                measured = (top + error_top, bottom + error_bottom)
+                answers.append(top / bottom in ratio_interval(measured, draws_of_both, 0.0, LEVEL))
+            return answers
 
         return _covered([held(drawn), held(drawn / 2)], draws)
 
@@ -305,8 +317,11 @@ def population_rate(budget: Budget, draws_of: RandomMargins = USUAL, group: int 
         noise = float(np.var(world.errors(draws)[:, 0]))
         size = float(sizes[group])
         cases = world.source.binomial(sizes[group], rate, runs) + world.errors(runs)[:, 0]
-        held = [[rate in sampled_rate((float(y), size), (v, 0.0, 0.0), LEVEL) for y in cases] for v in (noise, 0.0)]
-        return _covered(held)
+
+        def held(variance: float) -> list[bool]:
+            return [rate in sampled_rate((float(y), size), (variance, 0.0, 0.0), LEVEL) for y in cases]
+
+        return _covered([held(noise), held(0.0)])
 
     return run
 
@@ -392,9 +407,10 @@ def compute(settings: Settings = PAPER) -> Tidy:
     every += [("hard", *entry) for entry in HARD_EXPERIMENTS.items()]
     rows = []
     for drawn, name, (kind, asked, experiment) in settings.each("sizes and coverages", every):
-        found = [experiment(settings.seed + 1 + number, runs, runs - 1) for number in range(margins)]
-        for nominal in found[0]:
-            shares, twins, ones = (np.array(part) for part in zip(*(each[nominal] for each in found), strict=True))
+        results = [experiment(settings.seed + 1 + number, runs, runs - 1) for number in range(margins)]
+        for nominal in results[0]:
+            columns = zip(*(result[nominal] for result in results), strict=True)
+            shares, twins, ones = map(np.array, columns)
             worst = np.abs(shares - nominal) / np.sqrt(nominal * (1 - nominal) * ones)
             row = {"experiment": name, "drawn": drawn, "kind": kind, "asked": asked, "nominal": nominal}
             row |= {"margins": margins, "runs": runs}

@@ -37,10 +37,10 @@ def compute(settings: Settings = PAPER) -> Tidy:
     rows = []
     for done, epsilon in enumerate(settings.each("power of tests", EPSILONS)):
         randomness = SeededRandomness(settings.seed + done)
-        found = power_curves(
+        estimated = power_curves(
             margins, Budget.pure(epsilon), ODDS_RATIOS.tolist(), alpha=ALPHA, replicates=runs, randomness=randomness
         )
-        for test, curve in found.curves.items():
+        for test, curve in estimated.curves.items():
             simulated = test.startswith("naive")
             for odds_ratio, power in zip(ODDS_RATIOS.tolist(), curve, strict=True):
                 error = float(np.sqrt(power * (1 - power) / runs)) if simulated else 0.0

@@ -24,7 +24,10 @@ def workload(promise: str) -> Prepared:
     >>> workload("ball").scope.adjacency.a
     3
     """
-    features = [Feature(name, [str(level) for level in range(size)]) for name, size in zip(NAMES, SIZES, strict=True)]
+    features = []
+    for name, size in zip(NAMES, SIZES, strict=True):
+        levels = [str(level) for level in range(size)]
+        features.append(Feature(name, levels))
     pairs = TablesRequest([TableRequest(pair) for pair in itertools.combinations(NAMES, 2)], Budget.gdp(1))
     plan = Plan([pairs], NAMES[:2], features, adjacency=PROMISES[promise])
     cells = itertools.product(*(feature.levels for feature in features))
@@ -61,12 +64,13 @@ def _total(mechanism: ResidualMechanism) -> float:
     """The announced total variance without the twelfth that rounding to whole numbers adds."""
     space = mechanism.space
     gain = space.residuals.gain
-    return sum(
-        float(square) * gain(view, table)
-        for view, square in mechanism.sigma2.items()
-        for table in space.views
-        if all(one <= other for one, other in zip(view, table, strict=True))
-    )
+    total = 0.0
+    for view, square in mechanism.sigma2.items():
+        for table in space.views:
+            # A residual is part of a table that sees every feature at least as finely.
+            if all(depth <= deepest for depth, deepest in zip(view, table, strict=True)):
+                total += float(square) * gain(view, table)
+    return total
 
 
 def plot(table: Tidy) -> Figure:

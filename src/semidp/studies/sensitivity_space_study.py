@@ -40,7 +40,9 @@ def compute(settings: Settings = PAPER) -> Tidy:
     >>> [table.where(move=move)["four_cell_norm"][0] for move in table.distinct("move")]
     [1.0, 2.0]
     """
-    listed = {a: {move.tobytes() for move in space(a).moves()} for a in (2, 3)}
+    listed = {}
+    for a in (2, 3):
+        listed[a] = {move.tobytes() for move in space(a).moves()}
     ball = KNormMechanism.calibrate(space(2), Budget.pure(1)).placed.ball
     rows = []
     for name in _CELLS:

@@ -99,7 +99,10 @@ class Tidy:
         """Return the table of observations, which all name the same columns."""
         observations = list(observations)
         columns = tuple(observations[0])
-        return cls(columns, tuple(tuple(row[name] for name in columns) for row in observations))
+        rows = []
+        for observation in observations:
+            rows.append(tuple(observation[name] for name in columns))
+        return cls(columns, tuple(rows))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -111,8 +114,11 @@ class Tidy:
 
     def where(self, **values: Any) -> "Tidy":
         """Return the rows with these values."""
-        wanted = [(self.columns.index(name), value) for name, value in values.items()]
-        return Tidy(self.columns, tuple(row for row in self.rows if all(row[at] == value for at, value in wanted)))
+        rows = self.rows
+        for name, value in values.items():
+            column = self.columns.index(name)
+            rows = tuple(row for row in rows if row[column] == value)
+        return Tidy(self.columns, rows)
 
     def distinct(self, column: str) -> list[Any]:
         """Return the different values of a column, in the order they appear."""
@@ -127,7 +133,8 @@ class Tidy:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows([_cell(value) for value in row] for row in self.rows)
+        for row in self.rows:
+            writer.writerow([_cell(value) for value in row])
         return text.getvalue()
 
 

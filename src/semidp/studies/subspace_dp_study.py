@@ -98,9 +98,9 @@ def plot(table: Tidy) -> Figure:
 def _accuracies(axes: Any, table: Tidy) -> None:
     nearest = [row for row in table.records() if row["distance"] == 1 or row["agrees"]]
     lines = np.arange(len(nearest))
-    claimed, measured, errors = (
-        np.array([row[name] for row in nearest]) for name in ("claimed_accuracy", "measured_accuracy", "se")
-    )
+    claimed = np.array([row["claimed_accuracy"] for row in nearest])
+    measured = np.array([row["measured_accuracy"] for row in nearest])
+    errors = np.array([row["se"] for row in nearest])
     label = "accuracy claimed: Φ(μ/2), two records Φ(μ)"
     axes.barh(lines, claimed, height=0.55, color=BLUE, alpha=0.35, label=label)
     label = "accuracy of the attack, measured"
