@@ -257,9 +257,10 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
         tasks: dict[str, Any] = {}
 
         def report(task: str, done: float, total: float | None) -> None:
-            if task not in tasks:
-                tasks[task] = bars.add_task(task, total=total)
-            bars.update(tasks[task], completed=done, total=total)
+            name = task.partition(":")[0]
+            if name not in tasks:
+                tasks[name] = bars.add_task(task, total=total)
+            bars.update(tasks[name], description=task, completed=done, total=total)
 
         yield report
 

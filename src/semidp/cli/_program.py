@@ -32,6 +32,7 @@ from semidp.cli import (
     model,
     release,
     reproduce,
+    synthesize,
 )
 from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, over, silence_stdout
 from semidp.cli.test import odds_ratio
@@ -128,9 +129,9 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
         ("semidp combine release june --out both",),
     ),
     release.show: ("what a release holds and guarantees", ("semidp show release",)),
-    release.synthesize: (
-        "records that have every published table of a release",
-        ("semidp synthesize release --out synthetic.csv",),
+    synthesize.synthesize: (
+        "records with the exact totals of a release, near its tables",
+        ("semidp synthesize release --out synthetic.csv", "semidp synthesize release --out several.csv --files 5"),
     ),
     census.census: (
         "what the 2020 Census file P.L. 94-171 guarantees",

@@ -1,4 +1,4 @@
-"""``semidp release``, ``show``, ``synthesize`` and ``demo``: the main job, its result again, records, a first look."""
+"""``semidp release``, ``show`` and ``demo``: the main job, its result again, a first look."""
 
 import shlex
 from collections.abc import Sequence
@@ -32,10 +32,9 @@ from semidp.publishing.needs import declared_needs
 from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan
-from semidp.publishing.rechecking.release_check import Recheck, load_consistent, recheck
+from semidp.publishing.rechecking.release_check import Recheck, recheck
 from semidp.publishing.release import REPORT, Release, release_files
 from semidp.publishing.signing import verify as verify_signature
-from semidp.questions.synthesis import about_file, check_records
 from semidp.report.sentences import cautions, summary, together_disclosed, weakness
 from semidp.sources.opening import Source, local_paths
 
@@ -189,46 +188,6 @@ def _on_trust(found: Recheck, key: Path | None) -> list[tuple[str, str]]:
         others = len(trust.fields) - _SHOWN_FIELDS
         rows.append(("", f"- {trust.what} ({shown}{f' and {others:,} more' if others > 0 else ''})"))
     return rows
-
-
-@command
-def synthesize(
-    *,
-    folder: Path = o.RELEASE,
-    out: Path | None = option("The CSV file to write, one record a line."),
-    seed: int | None = option("Match records the same way again.", min=0),
-    force: bool = o.FORCE,
-    printing: o.Printing,
-) -> None:
-    """Write synthetic records that have every published table of a release and every exact total, to the person.
-
-    Only the published numbers are used: no budget is spent. A file beside the records says what they are. Refused
-    where the tables and the exact totals are not decomposable, because records with all of them may not exist. --force
-    replaces records that this command wrote, and no other file.
-    """
-    if out is None:
-        raise InputError("say where to write the records: --out people.csv")
-    if folder.resolve() in out.resolve().parents:
-        raise InputError("a release is read again as it was written: choose an --out outside of its folder")
-    with naming_options(force):
-        check_records(out, force=force)
-        done = load_consistent(folder, fits=True)
-        printing.warn((*done.scope.warnings, *done.scope.disclosures))
-        about = done.save_records(out, force=force, randomness=o.randomness_of(seed))
-    with in_place(f"the file {out}"):
-        if printing.silent:
-            _mark_not_private(done)
-            return
-        if printing.json:
-            print_json({**about, "out": str(out), "about": str(about_file(out))})
-            return
-        tables = "; ".join(" by ".join(table["features"]) for table in about["tables"])
-        echo(f"records    {about['records']:,}, of {', '.join(about['columns'])}")
-        echo(f"they have  {tables}: every published count, and every exact total")
-        echo("budget     none is spent: they follow from the published numbers")
-        if not done.private:
-            echo("NOT PRIVATE: the release was drawn with a seed or by a mechanism meant for studies.")
-        echo(f"written    {out}, and what it is in {about_file(out)}")
 
 
 @command

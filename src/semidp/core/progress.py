@@ -11,7 +11,10 @@ class Progress(Protocol):
     """Called as work goes on: ``progress("fitting the table", 3, 10)``."""
 
     def __call__(self, task: str, done: float, total: float | None) -> None:
-        """Report that `done` of `total` units of `task` are finished (total None: unknown)."""
+        """Report that `done` of `total` units of `task` are finished (total None: unknown).
+
+        What follows a colon in `task` may change from call to call, such as a distance that falls.
+        """
 
 
 def silent(task: str, done: float, total: float | None) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import csv
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -23,7 +23,6 @@ from semidp.core.checks import texts
 from semidp.core.documents import from_json
 from semidp.core.exact import number
 from semidp.core.guarantee import Guarantee
-from semidp.core.margins import Totals
 from semidp.core.notebook import facts, shortened_text
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from semidp.questions.association import Association, Scores
     from semidp.questions.independence import Independence
     from semidp.questions.measured import Cells
-    from semidp.questions.synthesis import SyntheticRecords
+    from semidp.questions.records.synthetic import SyntheticRecords
 
 SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
@@ -331,33 +330,74 @@ class Release:
         """The published quantiles by group."""
         return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
 
-    def records(self, randomness: Randomness | None = None) -> "SyntheticRecords":
-        """Return synthetic records that have every published table and every exact total, to the person.
+    def records(
+        self, randomness: Randomness | None = None, *, seconds: float = 60.0, progress: Progress = silent
+    ) -> "SyntheticRecords":
+        """Return synthetic records with every exact total to the person, from the published numbers alone: at no cost.
 
-        They follow from the published numbers alone, so that they cost no budget. They are refused where the tables
-        are not whole numbers, do not agree, or hang together in a circle (are not decomposable).
+        Where the tables are decomposable the records have all of their whole numbers, too. Elsewhere two records at a
+        time exchange values where that brings the tables closer to their estimates; `distances` says how close.
+        ``records.to_pandas()`` is a data frame.
 
         Parameters
         ----------
         randomness
-            How records are matched within what tables share; the operating system's unless given.
-        """
-        self.refuse_parts("synthetic records")
-        schema = self.scope.dataspace.schema
-        tables: list[tuple[str, Totals]] = []
-        for table in self.tables:
-            if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
-                raise Refused(f"the table {table.name!r} does not hold whole numbers, so that no records have it")
-            view = schema.view(table.schema.names)
-            tables.append((table.name, Totals(view, table.counts.reshape(schema.grid.shape_of(view)))))
-        if not tables:
-            raise Refused("this release holds no table: records are put together from tables")
-        from semidp.questions.synthesis import joined
+            How records are matched and swapped; the operating system's unless given.
+        seconds
+            How long tables are approached that are not decomposable.
+        progress
+            Told how the distance falls.
 
-        return joined(self.scope.dataspace, tables, SystemRandomness() if randomness is None else randomness)
+        Examples
+        --------
+        >>> import semidp
+        >>> people = {"sex": [*"fm"] * 40, "vote": [*"yynn"] * 20, "old": [*"yn"] * 40}
+        >>> tables = [["sex", "vote"], ["vote", "old"], ["sex", "old"]]
+        >>> requests = [semidp.TableRequest(names) for names in tables]
+        >>> plan = semidp.Plan(requests, ["sex"], levels_from_data=True).with_budget(semidp.Budget.gdp(1))
+        >>> records = semidp.run(plan, people).records()
+        >>> [distance.name for distance in records.distances], records.to_dict()["sex"].count("f")
+        (['sex-vote', 'vote-old', 'sex-old'], 40)
+        """
+        from semidp.questions.records.putting_together import records_of
+
+        return records_of(self, SystemRandomness() if randomness is None else randomness, seconds, progress)
+
+    def several_records(
+        self,
+        files: int,
+        randomness: Randomness | None = None,
+        *,
+        seconds: float = 60.0,
+        progress: Progress = silent,
+    ) -> "list[SyntheticRecords]":
+        """Return several sets of records, each near its own draw of what the estimates leave open: at no cost.
+
+        The noise of the release is drawn once more for each set, by the law that it states. What differs between the
+        sets shows how much noise there is; `semidp.combine_estimates` makes one answer of theirs.
+
+        Parameters
+        ----------
+        files
+            How many sets.
+        randomness, seconds, progress
+            As for `records`; the time is that of each set.
+        """
+        from semidp.questions.records.putting_together import several_records
+
+        source = SystemRandomness() if randomness is None else randomness
+        return several_records(self, files, source, seconds, progress)
 
     def save_records(
-        self, path: Path | str, *, force: bool = False, randomness: Randomness | None = None
+        self,
+        path: Path | str,
+        *,
+        force: bool = False,
+        randomness: Randomness | None = None,
+        seconds: float = 60.0,
+        files: int = 1,
+        progress: Progress = silent,
+        stop: Callable[[], bool] = bool,
     ) -> dict[str, Any]:
         """Write synthetic records to a CSV file, and beside it what they are, which is returned; see `records`.
 
@@ -367,8 +407,12 @@ class Release:
             The file to write. The one beside it is called after it: ``people.about.json``.
         force
             Also replace records that were written by this function.
-        randomness
+        randomness, seconds, progress
             As for `records`.
+        files
+            How many sets of records to write, as ``people-1.csv`` and so on; see `several_records`.
+        stop
+            Asked again and again whether to end: the best records so far are written.
 
         Examples
         --------
@@ -379,32 +423,10 @@ class Release:
         ...     Path(f"{root}/people.csv").read_text().split(), about["records"]
         (['sex', 'f', 'f', 'm'], 3)
         """
-        from semidp.questions.synthesis import check_records, save_records
+        from semidp.questions.records.writing import write_records
 
-        check_records(Path(path), force=force)
-        records = self.records(randomness)
-        epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
-        about = {
-            "records": len(records),
-            "columns": list(records.columns),
-            "tables": [{"name": table.name, "features": list(table.schema.names)} for table in self.tables],
-            "exact": [list(margin.names) for margin in self.scope.dataspace.margins],
-            "private": self.private,
-            "guarantee": self.guarantee.tradeoff.to_json(),
-            "adjacency": self.scope.adjacency_json(),
-            "epsilon": epsilon if math.isfinite(epsilon) else None,
-            "report_delta": number(self.plan.report_delta),
-            "release_created": self.created,
-            "statement": [
-                "These records are synthetic: no line is a person. They were put together from the published numbers "
-                "of a release alone, so that they have its guarantee and cost no further budget.",
-                "Counted, they give every published table of the release and every exact total, to the person.",
-                "They say nothing more: features that no table has together were matched at random within what their "
-                "tables share.",
-                *([] if self.private else ["The release is not private: its noise can be replayed or read off."]),
-            ],
-        }
-        return save_records(records, path, about, force=force)
+        source = SystemRandomness() if randomness is None else randomness
+        return write_records(self, Path(path), force, source, seconds, files, progress, stop)
 
     def under(
         self,

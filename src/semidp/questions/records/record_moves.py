@@ -1,0 +1,139 @@
+"""Moves of records that keep every exact total: two records exchange values, or one takes those of another.
+
+Two records that exchange the features B keep a margin M if M lies inside B or outside of it, or if they agree on its
+part in B or on its part outside. Who must agree with whom is a stratum: a view that both share.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.margins import Grid, View, join, named, within
+from semidp.questions.records.record_cells import Codes, Numbers
+
+_MOST_CHOICES = 64  # ways to agree that are looked at for one set of features
+_MOST_MOVES = 256
+
+
+@dataclass(frozen=True)
+class RecordMove:
+    """A kind of move between two records of one stratum.
+
+    Parameters
+    ----------
+    axes
+        The features whose values move.
+    stratum
+        What both records share, at which depth.
+    both
+        Whether they exchange the values; else the first takes those of the second.
+
+    Examples
+    --------
+    >>> [(move.axes, move.stratum) for move in record_moves(Grid.flat((2, 2, 2)), [(1, 1, 0)], (1, 1, 1)) if move.both]
+    [((0,), (0, 1, 0)), ((1,), (1, 0, 0)), ((0, 1), (0, 0, 0))]
+    """
+
+    axes: tuple[int, ...]
+    stratum: View
+    both: bool
+
+
+def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[RecordMove]:
+    """Return moves that keep margins: exchanges of single features and of all features of a margin, and free changes.
+
+    A feature that no margin names, or only at a coarser depth, may also change in one record alone.
+
+    Parameters
+    ----------
+    grid
+        The features.
+    margins
+        The exact totals, none inside another.
+    used
+        The depth at which each feature is known in the records.
+    """
+    singles = [(axis,) for axis in named(used)]
+    blocks = [named(margin) for margin in margins if len(named(margin)) > 1]
+    moves: list[RecordMove] = []
+    for axes in dict.fromkeys([*singles, *blocks]):
+        for stratum in _strata(margins, axes, len(used)):
+            # Records that agree on a whole feature do not exchange it: a smaller set of features says the same.
+            if all(stratum[axis] < used[axis] for axis in axes):
+                moves.append(RecordMove(axes, stratum, True))
+    nothing = grid.nothing
+    fixed = join(nothing, *margins) if margins else nothing
+    for (axis,) in singles:
+        if fixed[axis] < used[axis]:
+            moves.append(RecordMove((axis,), grid.alone(axis, fixed[axis]), False))
+    return moves[:_MOST_MOVES]
+
+
+def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> list[View]:
+    """The coarsest views that two records must share so that exchanging `axes` keeps every margin."""
+    inside: list[View] = []
+    outside: list[View] = []
+    for margin in margins:
+        part = tuple(depth if axis in axes else 0 for axis, depth in enumerate(margin))
+        rest = tuple(0 if axis in axes else depth for axis, depth in enumerate(margin))
+        if any(part) and any(rest):
+            inside.append(part)
+            outside.append(rest)
+    nothing = (0,) * features
+    views: set[View] = set()
+    # The first choice is to agree on everything outside; past the limit no other is looked at.
+    for choice in itertools.islice(itertools.product(*zip(outside, inside, strict=True)), _MOST_CHOICES):
+        views.add(join(nothing, *choice) if choice else nothing)
+    coarsest = [view for view in views if not any(within(other, view) and other != view for other in views)]
+    return sorted(coarsest)
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """Records by stratum: an order of their numbers, and where each stratum begins in it.
+
+    Parameters
+    ----------
+    order
+        The records, stratum by stratum; empty where there is one stratum, of all records as they stand.
+    starts
+        Where each stratum begins, and the end.
+    """
+
+    order: NDArray[np.integer]
+    starts: Numbers
+
+
+def strata_of(grid: Grid, codes: Codes, view: View) -> Strata:
+    """Return records by what they share at a view, in linear time.
+
+    >>> strata = strata_of(Grid.flat((2, 2)), np.array([[1, 0], [0, 0], [1, 1]], dtype=np.uint8), (1, 0))
+    >>> strata.order.tolist(), strata.starts.tolist()
+    ([1, 0, 2], [0, 1, 3])
+    """
+    count = len(codes)
+    if not any(view):
+        return Strata(np.zeros(0, dtype=np.int32), np.array([0, count], dtype=np.int64))
+    keys = stratum_keys(grid, codes, view)
+    if grid.size_of(view) > 2**16:
+        _, keys = np.unique(keys, return_inverse=True)
+    # Sorting numbers of 16 bits takes linear time.
+    sizes = np.bincount(keys)
+    narrow = keys.astype(np.uint16) if len(sizes) <= 2**16 else keys
+    order: NDArray[np.integer] = np.argsort(narrow, kind="stable")
+    if count < 2**31:
+        order = order.astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
+    return Strata(order, starts.astype(np.int64))
+
+
+def stratum_keys(grid: Grid, codes: Codes, view: View) -> Numbers:
+    """Number what records have at a view: one number for each combination of nodes."""
+    keys = np.zeros(len(codes), dtype=np.int64)
+    for axis in named(view):
+        chain = grid.chains[axis]
+        keys = keys * chain.size(view[axis]) + chain.above(view[axis])[codes[:, axis]]
+    return keys
