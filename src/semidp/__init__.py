@@ -63,6 +63,7 @@ from semidp.publishing.plan import Plan, Reading
 from semidp.publishing.release import Release
 from semidp.queries.query_space import ExplicitSpace, QuerySpace
 from semidp.queries.table_spaces import TableSpace, sensitivity_space
+from semidp.questions.records.several_files import combine_estimates
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
@@ -136,6 +137,7 @@ __all__ = [
     "__version__",
     "approximate",
     "canonical_noise",
+    "combine_estimates",
     "compose",
     "fit_table",
     "from_function",

@@ -11,7 +11,7 @@ from semidp.cli import _options as o
 from semidp.cli._command import command, option
 from semidp.cli._output import echo, in_place, naming_options, notice, print_json, print_rows, progress_bar
 from semidp.errors import InputError
-from  import load_consistent
+from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.records.approaching import SECONDS, Ending
 from semidp.questions.records.record_cells import TableDistance
 from semidp.questions.records.record_files import about_file, check_records, numbered_files

@@ -1,7 +1,7 @@
 """Questions to a release, at no cost in privacy: tests, intervals, synthetic records, one estimate from several.
 
-`Release.test`, `Release.interval`, `Release.intervals` and `Release.synthesize` ask them; the values that they return
-are named here.
+`Release.test`, `Release.interval`, `Release.intervals` and `Release.records` ask them; the values that they return are
+named here.
 """
 
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
@@ -13,11 +13,15 @@ from semidp.questions.markov import Mixing, Posterior, posterior
 from semidp.questions.models import Formula, TableModel, TermTest, logistic_fit, loglinear_fit, model
 from semidp.questions.paired_tests import PairTests, adjusted_p_values, every_pair
 from semidp.questions.ratios import NoisyRates, RateMeasure, sampled_comparison
+from semidp.questions.records.record_cells import TableDistance
+from semidp.questions.records.several_files import CombinedEstimate
+from semidp.questions.records.synthetic import SyntheticRecords
 
 __all__ = [
     "AreaRow",
     "Association",
     "Combination",
+    "CombinedEstimate",
     "Covers",
     "Formula",
     "Independence",
@@ -28,6 +32,8 @@ __all__ = [
     "Posterior",
     "RateMeasure",
     "ScoreTest",
+    "SyntheticRecords",
+    "TableDistance",
     "TableIntervals",
     "TableModel",
     "TermTest",

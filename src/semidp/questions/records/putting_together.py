@@ -90,13 +90,11 @@ class PublishedNumbers:
     def unlinked(self) -> tuple[tuple[str, str], ...]:
         """Pairs of features that no table and no exact total has together."""
         views = [*(target.view for target in self.targets), *self.margins]
-        features = self.dataspace.schema.features
+        names = {axis: self.dataspace.schema.features[axis].names[self.used[axis] - 1] for axis in named(self.used)}
         pairs = []
-        for one, other in itertools.combinations(named(self.used), 2):
+        for one, other in itertools.combinations(names, 2):
             if not any(view[one] and view[other] for view in views):
-                pairs.append(
-                    (_name(features[one].names, self.used[one]), _name(features[other].names, self.used[other]))
-                )
+                pairs.append((names[one], names[other]))
         return tuple(pairs)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Moves of records that keep every exact total: two records exchange values, or one takes those of another.
+"""Moves of records that keep every exact total: two records exchange values, or one takes another value.
 
 Two records that exchange the features B keep a margin M if M lies inside B or outside of it, or if they agree on its
 part in B or on its part outside. Who must agree with whom is a stratum: a view that both share.
@@ -29,17 +29,21 @@ class RecordMove:
     stratum
         What both records share, at which depth.
     both
-        Whether they exchange the values; else the first takes those of the second.
+        Whether two records exchange the values; else one record takes another value of one feature.
+    depth
+        The depth of that feature in the records; 0 for exchanges.
 
     Examples
     --------
-    >>> [(move.axes, move.stratum) for move in record_moves(Grid.flat((2, 2, 2)), [(1, 1, 0)], (1, 1, 1)) if move.both]
-    [((0,), (0, 1, 0)), ((1,), (1, 0, 0)), ((0, 1), (0, 0, 0))]
+    >>> moves = record_moves(Grid.flat((2, 2, 2)), [(1, 1, 0)], (1, 1, 1))
+    >>> [(move.axes, move.stratum) for move in moves if move.both]
+    [((0,), (0, 1, 0)), ((1,), (1, 0, 0)), ((2,), (0, 0, 0)), ((0, 1), (0, 0, 0))]
     """
 
     axes: tuple[int, ...]
     stratum: View
     both: bool
+    depth: int = 0
 
 
 def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[RecordMove]:
@@ -68,7 +72,7 @@ def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[Record
     fixed = join(nothing, *margins) if margins else nothing
     for (axis,) in singles:
         if fixed[axis] < used[axis]:
-            moves.append(RecordMove((axis,), grid.alone(axis, fixed[axis]), False))
+            moves.append(RecordMove((axis,), grid.alone(axis, fixed[axis]), False, used[axis]))
     return moves[:_MOST_MOVES]
 
 
@@ -128,6 +132,35 @@ def strata_of(grid: Grid, codes: Codes, view: View) -> Strata:
         order = order.astype(np.int32)
     starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
     return Strata(order, starts.astype(np.int64))
+
+
+def proposed_values(grid: Grid, codes: Codes, move: RecordMove, draw: np.random.Generator) -> Codes:
+    """Return for each record another value of a feature, below the same node of the stratum.
+
+    Half of them are those of other records, so that frequent values are proposed often. The others are any value: one
+    that no record has could not come back otherwise.
+
+    >>> move = RecordMove((0,), (0, 0), False, 1)
+    >>> codes = np.zeros((100, 2), dtype=np.uint8)
+    >>> np.unique(proposed_values(Grid.flat((3, 2)), codes, move, np.random.default_rng(1))).tolist()
+    [0, 1, 2]
+    """
+    (axis,) = move.axes
+    chain = grid.chains[axis]
+    coarse, fine = move.stratum[axis], move.depth
+    node = chain.above(coarse)[codes[:, axis]]
+    choices = chain.children(coarse, fine)[node]
+    child = chain.first(coarse, fine)[node] + (draw.random(len(codes)) * choices).astype(np.intp)
+    values = np.asarray(chain.starts[fine - 1])[child].astype(codes.dtype)
+    strata = strata_of(grid, codes, move.stratum)
+    order = strata.order if len(strata.order) else np.arange(len(codes))
+    sizes = np.diff(strata.starts)
+    stratum = np.repeat(np.arange(len(sizes)), sizes)
+    place = (draw.random(len(codes)) * sizes[stratum]).astype(np.intp)
+    others = order[strata.starts[:-1][stratum] + place]
+    copied = draw.random(len(codes)) < 0.5
+    values[order[copied]] = codes[others[copied], axis]
+    return values
 
 
 def stratum_keys(grid: Grid, codes: Codes, view: View) -> Numbers:

@@ -44,9 +44,9 @@ def combine_estimates(
 
     With m files whose answers q vary by B between files, the mean has the variance ``(1 + 1/m) B``: once the noise of
     the release, which B estimates, and its m-th part for the draws. With the variances u of sampling it is
-    ``ū + (1 + 1/m) B``, and the interval is for the population that the records are a sample of
-    ([rubin1987multiple](references.bib), [raghunathan2003multiple](references.bib) for the other case in which files
-    are samples themselves). The degrees of freedom are ``(m - 1)(1 + ū/((1 + 1/m) B))²``.
+    ``ū + (1 + 1/m) B``, and the interval is for the population that the records are a sample of (Rubin, 1987). The
+    degrees of freedom are ``(m - 1)(1 + ū/((1 + 1/m) B))²``. The rule for files that are samples themselves
+    (Raghunathan, Reiter and Rubin, 2003) is another one: these files keep the exact totals.
 
     Parameters
     ----------

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.questions.records.record_cells import Codes, Goal, Layout, Numbers
-from semidp.questions.records.record_moves import RecordMove, Strata, strata_of
+from semidp.questions.records.record_moves import RecordMove, Strata, proposed_values, strata_of
 
 _AT_ONCE = 1 << 14  # pairs that numpy looks at together
-_LEAST_SHARE = 1e-3  # of the moves that look good, how many are made together at least
+_ROUNDS = 16  # in which moves of one block are made
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ def compiled_available() -> bool:
 
 def compiled_sweep(state: RecordState, move: RecordMove, draw: np.random.Generator) -> int:
     """Propose a move to each record, one after the other, in compiled code."""
-    strata = strata_of(state.goal.grid, state.codes, move.stratum)
+    strata = _partners(state, move)
     layout = state.goal.layout
     inside = np.zeros(state.codes.shape[1], dtype=np.bool_)
     inside[list(move.axes)] = True
@@ -77,6 +77,7 @@ def compiled_sweep(state: RecordState, move: RecordMove, draw: np.random.Generat
         state.slopes,
         state.goal.weights,
         move.both,
+        _proposed(state, move, draw),
         scratch,
     )
     return int(made)
@@ -88,14 +89,30 @@ def vector_sweep(state: RecordState, move: RecordMove, draw: np.random.Generator
     Moves that each look good may overshoot together. Of those in a block a share is made, chosen at random; where that
     increases the distance it is taken back and the share halved.
     """
-    strata = strata_of(state.goal.grid, state.codes, move.stratum)
-    first, second = _pairs(strata, draw, move.both)
     tables = _touched(state.goal.layout, move)
+    proposed = _proposed(state, move, draw)
+    if move.both:
+        first, second = _pairs(_partners(state, move), draw)
+    else:
+        first = second = draw.permutation(len(state.codes))
     made = 0
     for start in range(0, len(first), _AT_ONCE):
         block = slice(start, start + _AT_ONCE)
-        made += _block(state, move, tables, (first[block], second[block]), draw)
+        made += _block(state, move, tables, Proposals(first[block], second[block], proposed), draw)
     return made
+
+
+def _partners(state: RecordState, move: RecordMove) -> Strata:
+    """Records by the stratum in which they exchange values; all in one where each changes by itself."""
+    stratum = move.stratum if move.both else state.goal.grid.nothing
+    return strata_of(state.goal.grid, state.codes, stratum)
+
+
+def _proposed(state: RecordState, move: RecordMove, draw: np.random.Generator) -> Codes:
+    """The values that records would take by themselves; none for exchanges."""
+    if move.both:
+        return np.zeros(0, dtype=state.codes.dtype)
+    return proposed_values(state.goal.grid, state.codes, move, draw)
 
 
 def _touched(layout: Layout, move: RecordMove) -> Numbers:
@@ -127,9 +144,10 @@ def pair_sweep(
     slopes: Any,
     weights: Any,
     both: bool,
+    proposed: Any,
     scratch: Any,
 ) -> int:
-    """Propose a move to every record with a partner of its stratum; make it where the distance falls.
+    """Propose an exchange with a partner of its stratum, or a value, to every record; do it where the distance falls.
 
     numba compiles it; as plain Python it says the same, slowly. A move that would put a record where none may be has
     an infinite slope, so that its distance never falls.
@@ -139,21 +157,25 @@ def pair_sweep(
     for stratum in range(len(starts) - 1):
         begin = starts[stratum]
         size = starts[stratum + 1] - begin
-        if size < 2:
+        if size < 2 and both:
             continue
         shift = shifts[stratum]
         for place in range(size):
-            partner = place + shift
-            if partner >= size:
-                partner -= size
             one = begin + place
-            other = begin + partner
+            other = one
+            if both:
+                partner = place + shift
+                if partner >= size:
+                    partner -= size
+                other = begin + partner
             if listed:
                 one = order[one]
                 other = order[other]
             differ = False
             for axis in axes:
-                if codes[one, axis] != codes[other, axis]:
+                if (both and codes[one, axis] != codes[other, axis]) or (
+                    not both and codes[one, axis] != proposed[one]
+                ):
                     differ = True
             if not differ:
                 continue
@@ -167,7 +189,8 @@ def pair_sweep(
                 for member in range(first[table], first[table + 1]):
                     axis = members[member]
                     at_one = numbers[places[member] + codes[one, axis]]
-                    at_other = numbers[places[member] + codes[other, axis]]
+                    value = proposed[one] if inside[axis] and not both else codes[other, axis]
+                    at_other = numbers[places[member] + value]
                     old_one += at_one
                     old_other += at_other
                     if inside[axis]:
@@ -198,9 +221,11 @@ def pair_sweep(
                     slopes[scratch[row, 3]] += 2 * weights[scratch[row, 3]]
             for axis in axes:
                 held = codes[one, axis]
-                codes[one, axis] = codes[other, axis]
                 if both:
+                    codes[one, axis] = codes[other, axis]
                     codes[other, axis] = held
+                else:
+                    codes[one, axis] = proposed[one]
     return made
 
 
@@ -215,83 +240,81 @@ def _compiled() -> Callable[..., int]:
 # --- many at once ---------------------------------------------------------------------------------------------------
 
 
-def _pairs(strata: Strata, draw: np.random.Generator, both: bool) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Pairs of records of one stratum, in random order: each record once, or, where one changes, once as that one."""
+@dataclass(frozen=True, eq=False)
+class Proposals:
+    """Moves that are looked at together: pairs of records, or single ones (then both are the same) and new values."""
+
+    one: NDArray[np.integer]
+    other: NDArray[np.integer]
+    values: Codes
+
+
+def _pairs(strata: Strata, draw: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """Pairs of records of one stratum, in random order, each record in one pair at most."""
     sizes = np.diff(strata.starts)
     total = int(strata.starts[-1])
     stratum = np.repeat(np.arange(len(sizes)), sizes)
     shuffled = np.lexsort((draw.random(total), stratum))
-    members = shuffled if not len(strata.order) else strata.order[shuffled]
+    members = strata.order[shuffled] if len(strata.order) else shuffled
     place = np.arange(total) - strata.starts[:-1][stratum]
-    if both:
-        halves = sizes[stratum] // 2
-        firsts = np.flatnonzero(place < halves)
-        seconds = firsts + halves[firsts]
-    else:
-        firsts = np.flatnonzero(sizes[stratum] > 1)
-        shifted = (place + _shifts(strata, draw)[stratum]) % sizes[stratum]
-        seconds = (strata.starts[:-1][stratum] + shifted)[firsts]
-    mixed = draw.permutation(len(firsts))
-    return members[firsts[mixed]], members[seconds[mixed]]
+    halves = sizes[stratum] // 2
+    firsts = draw.permutation(np.flatnonzero(place < halves))
+    return members[firsts], members[firsts + halves[firsts]]
 
 
 def _block(
-    state: RecordState,
-    move: RecordMove,
-    tables: Numbers,
-    pairs: tuple[NDArray[np.integer], NDArray[np.integer]],
-    draw: np.random.Generator,
+    state: RecordState, move: RecordMove, tables: Numbers, proposals: Proposals, draw: np.random.Generator
 ) -> int:
-    """Make a share of the moves of a block that look good, such that the distance falls."""
-    one, other = pairs
-    old, new = _cells(state, move, tables, one, other)
-    weights, slopes = state.goal.weights, state.slopes
-    moved = old != new
+    """Make moves of a block in rounds: of those that still look good, a share that lets the distance fall."""
+    old, new = _cells(state, move, tables, proposals)
     if move.both:
-        # Both records change cells, or trade them: then the two old cells are the two new ones.
+        # Records that agree on all else trade their cells in a table: nothing moves there.
         traded = (old[:, 0] == new[:, 1]) & (old[:, 1] == new[:, 0])
-        moved &= ~traded[:, None]
-    steps = slopes[new] - slopes[old] + weights[new] + weights[old]
-    change = np.where(moved, steps, 0.0).sum(axis=(0, 1))
-    good = np.flatnonzero(change < 0)
-    while good.size:
-        chosen = good[draw.random(good.size) < state.share]
-        if not chosen.size:
-            chosen = good[np.argmin(change[good])][None]
-        delta = np.zeros(len(slopes))
-        picked = moved[:, :, chosen]
-        np.add.at(delta, new[:, :, chosen][picked], 1.0)
-        np.add.at(delta, old[:, :, chosen][picked], -1.0)
+        new = np.where(traded[:, None], old, new)
+    weights, slopes = state.goal.weights, state.slopes
+    left = np.arange(len(proposals.one))
+    made = 0
+    for _ in range(_ROUNDS):
+        steps = slopes[new] - slopes[old] + weights[new] + weights[old]
+        change = np.where(old != new, steps, 0.0).sum(axis=(0, 1))
+        good = change < 0
+        old, new, left, change = old[:, :, good], new[:, :, good], left[good], change[good]
+        if not left.size:
+            break
+        chosen = draw.random(left.size) < state.share
+        # One move alone that looks good is good, so that every round gets somewhere.
+        chosen[np.argmin(change)] |= not chosen.any()
+        delta = np.bincount(new[:, :, chosen].ravel(), minlength=len(slopes)).astype(np.float64)
+        delta -= np.bincount(old[:, :, chosen].ravel(), minlength=len(slopes))
         at = np.flatnonzero(delta)
         gain = float((delta[at] * (slopes[at] + weights[at] * delta[at])).sum())
-        if gain < 0:
-            slopes[at] += 2 * weights[at] * delta[at]
-            _exchange(state.codes, move, one[chosen], other[chosen])
-            state.share = min(1.0, 1.5 * state.share)
-            return len(chosen)
-        if len(chosen) == 1:
-            return 0
-        state.share = max(_LEAST_SHARE, state.share / 2)
-        if state.share == _LEAST_SHARE:
-            good = good[np.argsort(change[good])[:1]]
-    return 0
+        if gain >= 0:
+            state.share /= 2
+            continue
+        slopes[at] += 2 * weights[at] * delta[at]
+        _make(state.codes, move, proposals, left[chosen])
+        made += int(chosen.sum())
+        state.share = min(1.0, 1.5 * state.share)
+        old, new, left = old[:, :, ~chosen], new[:, :, ~chosen], left[~chosen]
+    return made
 
 
-def _cells(
-    state: RecordState, move: RecordMove, tables: Numbers, one: NDArray[np.integer], other: NDArray[np.integer]
-) -> tuple[Numbers, Numbers]:
-    """The cells that the records of pairs have and would have: by table, by record, by pair."""
+def _cells(state: RecordState, move: RecordMove, tables: Numbers, proposals: Proposals) -> tuple[Numbers, Numbers]:
+    """The cells that records have and would have: by table, by record of a pair, by proposal."""
     layout = state.goal.layout
-    before = state.codes[one]
-    partner = state.codes[other]
+    before = state.codes[proposals.one]
     after = before.copy()
-    after[:, list(move.axes)] = partner[:, list(move.axes)]
     rows = [(before, after)]
+    axes = list(move.axes)
     if move.both:
+        partner = state.codes[proposals.other]
         changed = partner.copy()
-        changed[:, list(move.axes)] = before[:, list(move.axes)]
+        after[:, axes] = partner[:, axes]
+        changed[:, axes] = before[:, axes]
         rows.append((partner, changed))
-    shape = (len(tables), len(rows), len(one))
+    else:
+        after[:, axes[0]] = proposals.values[proposals.one]
+    shape = (len(tables), len(rows), len(before))
     old = np.zeros(shape, dtype=np.int64)
     new = np.zeros(shape, dtype=np.int64)
     for number, table in enumerate(tables.tolist()):
@@ -301,10 +324,13 @@ def _cells(
     return old, new
 
 
-def _exchange(codes: Codes, move: RecordMove, one: NDArray[np.integer], other: NDArray[np.integer]) -> None:
-    """Make moves of pairs; a record takes part in one exchange at most."""
+def _make(codes: Codes, move: RecordMove, proposals: Proposals, chosen: NDArray[np.intp]) -> None:
+    """Make chosen moves; a record takes part in one of them at most."""
+    one, other = proposals.one[chosen], proposals.other[chosen]
     for axis in move.axes:
         held = codes[one, axis]
-        codes[one, axis] = codes[other, axis]
         if move.both:
+            codes[one, axis] = codes[other, axis]
             codes[other, axis] = held
+        else:
+            codes[one, axis] = proposals.values[one]
