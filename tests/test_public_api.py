@@ -89,8 +89,8 @@ SUBPACKAGES = {
     """,
     "questions": """
         AreaRow Association Combination CombinedEstimate Covers Formula Independence IntervalEstimate Mixing NoisyRates
-        PairTests Posterior RateMeasure ScoreTest SyntheticRecords TableDistance TableIntervals TableModel TermTest adjusted_p_values
-        area_intervals combine every_pair independence_test logistic_fit loglinear_fit model posterior
+        PairTests Posterior RateMeasure ScoreTest SyntheticRecords TableDistance TableIntervals TableModel TermTest
+        adjusted_p_values area_intervals combine every_pair independence_test logistic_fit loglinear_fit model posterior
         random_tables read_area_rows sampled_comparison sampled_rate score_test simulated_bound
     """,
     "statistics": """

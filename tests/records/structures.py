@@ -37,6 +37,8 @@ def random_structure(seed: int) -> Structure:
     schema = Schema(features, zeros)
     names = [list(feature.names) for feature in features]
     exact = _subsets(rng, names, int(rng.integers(1, 4)))
+    if rng.random() < 0.2:
+        exact = _circle(rng, names)
     tables = _subsets(rng, names, int(rng.integers(2, 6)))
     codes = leaves.astype(np.uint8)
     truth = {tuple(part): _counted(schema, part, codes) for part in [*exact, *tables]}
@@ -120,6 +122,12 @@ def _subsets(rng: np.random.Generator, names: list[list[str]], many: int) -> lis
         axes = rng.choice(len(names), size=min(size, len(names)), replace=False)
         subsets.append([names[axis][int(rng.integers(len(names[axis])))] for axis in sorted(axes)])
     return subsets
+
+
+def _circle(rng: np.random.Generator, names: list[list[str]]) -> list[list[str]]:
+    """All pairs of three features: no order of them is decomposable."""
+    axes = sorted(rng.choice(len(names), size=3, replace=False))
+    return [[names[one][-1], names[other][-1]] for one, other in itertools.combinations(axes, 2)]
 
 
 def _counted(schema: Schema, part: list[str], codes: np.ndarray) -> np.ndarray:
