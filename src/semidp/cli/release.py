@@ -97,7 +97,7 @@ def release(
         done, told = _carried_out(plan, source, options, running.partition, printing)
     with in_place(f"the release {out}"):
         if printing.silent:
-            _mark_not_private(done)
+            mark_not_private(done)
             return
         print_rows(() if printing.json else found_budget(plan, done.plan))
         _print(done, printing, str(Path(out or "") / REPORT), told)
@@ -249,7 +249,7 @@ def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
     return evolve(wanted.with_budget(budget), report_delta=target or wanted.report_delta)
 
 
-def _mark_not_private(done: Release) -> None:
+def mark_not_private(done: Release) -> None:
     """Say on stderr that a release is not private: who asked for silence must know it, too."""
     if not done.private:
         echo("warning: not private: drawn with a seed or by a mechanism meant for studies.", err=True)

@@ -10,6 +10,7 @@ from typing import Any
 from semidp.cli import _options as o
 from semidp.cli._command import command, option
 from semidp.cli._output import echo, in_place, naming_options, notice, print_json, print_rows, progress_bar
+from semidp.cli.release import mark_not_private
 from semidp.errors import InputError
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.records.approaching import SECONDS, Ending
@@ -68,7 +69,9 @@ def synthesize(
                     stop=interrupted,
                 )
             with in_place(f"the file {out}"):
-                if printing.json:
+                if printing.silent:
+                    mark_not_private(done)
+                elif printing.json:
                     paths = [str(path) for path in numbered_files(out, files)]
                     print_json({**about, "out": str(out), "about": str(about_file(Path(paths[0]))), "written": paths})
                 else:
