@@ -1,8 +1,8 @@
 """How often intervals and tests beside exact groups hold what they state: the tables in docs/groups.md.
 
 ``python benchmarks/interval_coverage.py [REPLICATES] [TABLE…]`` prints them. Groups are unequal, in size and in spread,
-and no interval is told a spread. Nothing here is timed; a row is a simulation of fresh records and fresh noise (rates are
-computed), and its shares have a standard error of ``sqrt(p (1 - p) / replicates)``.
+and no interval is told a spread. Nothing here is timed; a row is a simulation of fresh records and fresh noise (rates
+are computed), and its shares have a standard error of ``sqrt(p (1 - p) / replicates)``.
 """
 
 import itertools
