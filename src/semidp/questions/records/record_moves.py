@@ -96,7 +96,7 @@ def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> li
 
 
 @dataclass(frozen=True, eq=False)
-class Strata:
+class RecordStrata:
     """Records by stratum: an order of their numbers, and where each stratum begins in it.
 
     Parameters
@@ -111,7 +111,7 @@ class Strata:
     starts: Numbers
 
 
-def strata_of(grid: Grid, codes: Codes, view: View) -> Strata:
+def strata_of(grid: Grid, codes: Codes, view: View) -> RecordStrata:
     """Return records by what they share at a view, in linear time.
 
     >>> strata = strata_of(Grid.flat((2, 2)), np.array([[1, 0], [0, 0], [1, 1]], dtype=np.uint8), (1, 0))
@@ -120,7 +120,7 @@ def strata_of(grid: Grid, codes: Codes, view: View) -> Strata:
     """
     count = len(codes)
     if not any(view):
-        return Strata(np.zeros(0, dtype=np.int32), np.array([0, count], dtype=np.int64))
+        return RecordStrata(np.zeros(0, dtype=np.int32), np.array([0, count], dtype=np.int64))
     keys = stratum_keys(grid, codes, view)
     if grid.size_of(view) > 2**16:
         _, keys = np.unique(keys, return_inverse=True)
@@ -131,7 +131,7 @@ def strata_of(grid: Grid, codes: Codes, view: View) -> Strata:
     if count < 2**31:
         order = order.astype(np.int32)
     starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
-    return Strata(order, starts.astype(np.int64))
+    return RecordStrata(order, starts.astype(np.int64))
 
 
 def proposed_values(grid: Grid, codes: Codes, move: RecordMove, draw: np.random.Generator) -> Codes:

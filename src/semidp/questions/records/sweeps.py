@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.questions.records.record_cells import Codes, Goal, Layout, Numbers
-from semidp.questions.records.record_moves import RecordMove, Strata, proposed_values, strata_of
+from semidp.questions.records.record_moves import RecordMove, RecordStrata, proposed_values, strata_of
 
 _AT_ONCE = 1 << 14  # pairs that numpy looks at together
 _ROUNDS = 16  # in which moves of one block are made
@@ -102,7 +102,7 @@ def vector_sweep(state: RecordState, move: RecordMove, draw: np.random.Generator
     return made
 
 
-def _partners(state: RecordState, move: RecordMove) -> Strata:
+def _partners(state: RecordState, move: RecordMove) -> RecordStrata:
     """Records by the stratum in which they exchange values; all in one where each changes by itself."""
     stratum = move.stratum if move.both else state.goal.grid.nothing
     return strata_of(state.goal.grid, state.codes, stratum)
@@ -120,7 +120,7 @@ def _touched(layout: Layout, move: RecordMove) -> Numbers:
     return layout.touched_by(move.axes) if move.both else layout.named_by(move.axes[0])
 
 
-def _shifts(strata: Strata, draw: np.random.Generator) -> Numbers:
+def _shifts(strata: RecordStrata, draw: np.random.Generator) -> Numbers:
     """For each stratum by how many places partners are apart: at least 1, and less than its size."""
     sizes = np.diff(strata.starts)
     return np.asarray(draw.integers(1, np.maximum(sizes, 2)), dtype=np.int64)
@@ -249,7 +249,7 @@ class Proposals:
     values: Codes
 
 
-def _pairs(strata: Strata, draw: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+def _pairs(strata: RecordStrata, draw: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
     """Pairs of records of one stratum, in random order, each record in one pair at most."""
     sizes = np.diff(strata.starts)
     total = int(strata.starts[-1])
