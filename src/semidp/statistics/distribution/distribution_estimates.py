@@ -1,0 +1,293 @@
+"""Distributions by group from noisy differences of halves: shares, quantiles, their intervals, and a band.
+
+All of it is post-processing. The error of a count up to a value is a weighted sum of independent noise, one number a
+depth, whose law is known: intervals come from the law, not from its standard deviation.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.exact import Number, exact
+from semidp.core.spaces.dataspace import Margin
+from semidp.errors import InputError
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.noise.distributions import CountNoise
+from semidp.noise.randomness import SeededRandomness
+from semidp.noise.sums import Weighted, half_widths
+from semidp.sources.contract import Outcome
+from semidp.statistics.distribution.distribution_space import DistributionSpace
+from semidp.statistics.distribution.value_tree import ValueTree, value_tree
+from semidp.statistics.outcomes.groups import ByBlocks
+from semidp.statistics.outcomes.intervals import LEVEL, Intervals
+from semidp.statistics.outcomes.noise_law import sampler_of
+
+Floats = NDArray[np.float64]
+
+QUANTILES = tuple(Fraction(number, 100) for number in (10, 25, 50, 75, 90))
+"""The quantiles that are listed unless others are named; all others cost nothing more."""
+
+_DRAWS, _FEWEST, _NUMBERS = 10_000, 400, 1 << 22  # simulated distributions, and numbers in all of them
+_SAFE = 2.0  # standard errors of a simulated level that are added to it
+_HAIR = 1e-9  # of a record: floating-point sums of whole numbers and halves
+
+
+@dataclass(frozen=True, eq=False)
+class GroupDistributions(ByBlocks):
+    """Distributions of an outcome by group. Nothing in it is confidential.
+
+    Parameters
+    ----------
+    mechanism, measurement
+        What measured the differences of halves, and what it measured.
+    level
+        The level of intervals and of the band.
+
+    Examples
+    --------
+    >>> from semidp.statistics.distribution.two_wards import two_wards
+    >>> from semidp.mechanisms.selection import mechanism_for
+    >>> from semidp.core.tradeoff.budget import Budget
+    >>> space = two_wards(steps=7)
+    >>> mechanism = mechanism_for(space, Budget.gdp(2))
+    >>> histograms = np.array([[2, 2, 2, 4, 10, 6, 2, 2], [5, 5, 5, 5, 0, 0, 0, 0]])
+    >>> measured = mechanism.measure(space.measured(histograms), SeededRandomness(1))
+    >>> distributions = GroupDistributions(mechanism, measured)
+    >>> (median,) = distributions.quantiles(["1/2"])
+    >>> list(median.rows())
+    [(('a',), 4.0, 4.0, 4.0), (('b',), 2.0, 1.0, 3.0)]
+    """
+
+    level: Fraction = LEVEL
+
+    @property
+    def space(self) -> DistributionSpace:
+        """The groups, and the tree of values."""
+        assert isinstance(self.mechanism.space, DistributionSpace)
+        return self.mechanism.space
+
+    @property
+    def values(self) -> Floats:
+        """The values of the grid, in units of the outcome; the last one is the upper bound."""
+        return grid_values(self.space.outcome)
+
+    @cached_property
+    def _every(self) -> Floats:
+        """Unbiased counts up to each value but the last, a row a group; noise may disorder them."""
+        return self.space.up_to(self.measurement.noisy)
+
+    @cached_property
+    def _ordered(self) -> Floats:
+        """The same in growing order, between 0 and the size of the group."""
+        return in_order(self._every, self.space.sizes)
+
+    def sizes(self, block: Margin | None = None) -> Floats:
+        """Return the exact number of records of each group of a set."""
+        return np.asarray(self.space.counts[self._number(block)].ravel(), dtype=np.float64)
+
+    def unbiased(self, block: Margin | None = None) -> Floats:
+        """Return the estimated records up to each value but the last, as measured: noise may disorder them."""
+        return self._every[self._rows(block)]
+
+    def up_to(self, block: Margin | None = None) -> Floats:
+        """Return the estimated records up to each value but the last, in growing order."""
+        return self._ordered[self._rows(block)]
+
+    def _rows(self, block: Margin | None) -> slice:
+        ends = np.cumsum([0, *(counts.size for counts in self.space.counts)])
+        number = self._number(block)
+        return slice(int(ends[number]), int(ends[number + 1]))
+
+    @property
+    def half_widths(self) -> Floats:
+        """How far the count up to each value but the last is off at most, with the probability `level` each."""
+        return pointwise_half_widths(self.mechanism, self.level)
+
+    @property
+    def band_widths(self) -> Floats:
+        """How far the counts up to all values of a group are off at most, with the probability `level` together."""
+        return band_half_widths(self.mechanism, self.level)
+
+    def bounds(self, block: Margin | None = None) -> tuple[Floats, Floats]:
+        """Return the ends of the intervals for the count up to each value but the last, each by itself."""
+        counts, sizes = self.unbiased(block), self.sizes(block)[:, None]
+        ordered = self.up_to(block)
+        lower = np.clip(counts - self.half_widths, 0, sizes)
+        upper = np.clip(counts + self.half_widths, 0, sizes)
+        # The estimate in growing order may leave its interval; a wider interval holds no less often.
+        return np.minimum(lower, ordered), np.maximum(upper, ordered)
+
+    def band(self, block: Margin | None = None) -> tuple[Floats, Floats]:
+        """Return the lower and the upper curve between which the counts up to all values of a group lie together.
+
+        Where a band holds, the true counts grow within it: the lower curve is raised to its largest earlier value, and
+        the upper one lowered to its least later one.
+        """
+        counts, sizes = self.unbiased(block), self.sizes(block)[:, None]
+        ordered = self.up_to(block)
+        lower = np.maximum.accumulate(np.clip(counts - self.band_widths, 0, sizes), axis=1)
+        upper = np.clip(counts + self.band_widths, 0, sizes)
+        upper = np.minimum.accumulate(upper[:, ::-1], axis=1)[:, ::-1]
+        return np.minimum(lower, ordered), np.maximum(upper, ordered)
+
+    def quantiles(self, probabilities: Sequence[Number] = QUANTILES, block: Margin | None = None) -> list[Intervals]:
+        """Return an interval for each quantile of the records, group after group; NaN for a group without records.
+
+        The q-quantile of n values is the ``⌈q n⌉``-th smallest. With r its rank the interval is the hull of values v
+        for which the upper end of F(v) is at least r and the lower end of F(v - 1) below r, each end at half of
+        the error. F before the first value is 0 and F of the last is n, so that there always is one. It misses the
+        quantile w only if the upper end of F(w), or the lower end of F(w - 1), does, whatever the other values do.
+        """
+        sizes, ordered = self.sizes(block), self.up_to(block)
+        before, at = self._ends(block)
+        parts = []
+        for probability in probabilities:
+            ranks = _ranks(exact(probability, "a quantile"), sizes)[:, None]
+            steps = (ordered < ranks - _HAIR).sum(axis=1)
+            possible = (at >= ranks - _HAIR) & (before < ranks)
+            first = np.minimum(possible.argmax(axis=1), steps)
+            last = np.maximum(possible.shape[1] - 1 - possible[:, ::-1].argmax(axis=1), steps)
+            ends = [np.where(sizes > 0, self.values[place], np.nan) for place in (steps, first, last)]
+            parts.append(Intervals(self.groups(block), ends[0], ends[1], ends[2], self.level))
+        return parts
+
+    def _ends(self, block: Margin | None) -> tuple[Floats, Floats]:
+        """For each value the lower end of the count before it, and the upper end of the count up to it."""
+        counts, sizes = self.unbiased(block), self.sizes(block)[:, None]
+        # Counts are whole numbers, so that a lower end is rounded up.
+        lower = np.ceil(counts - self.half_widths - _HAIR)
+        upper = counts + self.half_widths
+        return np.hstack([np.zeros_like(sizes), lower]), np.hstack([upper, sizes])
+
+    def shares_below(self, line: Number, block: Margin | None = None) -> Intervals:
+        """Return the share of the records of each group whose value on the grid lies below a line, with intervals."""
+        number = below(self.space.outcome, line)
+        sizes = self.sizes(block)
+        counts, (lower, upper) = self.up_to(block), self.bounds(block)
+        columns = []
+        for values in (counts, lower, upper):
+            padded = np.hstack([np.zeros((len(sizes), 1)), values, sizes[:, None]])
+            columns.append(shares(padded[:, number], sizes))
+        return Intervals(self.groups(block), columns[0], columns[1], columns[2], self.level)
+
+
+def grid_values(outcome: Outcome) -> Floats:
+    """Return the values of an outcome's grid.
+
+    >>> grid_values(Outcome("score", 0, 1, 4)).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    return np.array([float(outcome.lower + outcome.width * step) for step in range(outcome.steps + 1)])
+
+
+def below(outcome: Outcome, line: Number) -> int:
+    """Return how many values of an outcome's grid lie below a line.
+
+    >>> below(Outcome("score", 0, 10, 10), 5), below(Outcome("score", 0, 10, 10), "5.5")
+    (5, 6)
+    >>> below(Outcome("score", 0, 10, 10), 11)
+    Traceback (most recent call last):
+    semidp.errors.InputError: a line lies above 0 and at most at 10, the bounds of 'score', not at 11
+    """
+    place = exact(line, "a line")
+    if not outcome.lower < place <= outcome.upper:
+        raise InputError(
+            f"a line lies above {float(outcome.lower):g} and at most at {float(outcome.upper):g}, the bounds of "
+            f"{outcome.column!r}, not at {float(place):g}"
+        )
+    return math.ceil((place - outcome.lower) / outcome.width)
+
+
+def shares(counts: Floats, sizes: Floats) -> Floats:
+    """Return counts as shares of the sizes of groups; NaN for a group without records.
+
+    >>> shares(np.array([3.0, 0.0]), np.array([4.0, 0.0])).tolist()
+    [0.75, nan]
+    """
+    rows = sizes.reshape(-1, *(1,) * (counts.ndim - 1))
+    return np.asarray(np.where(rows > 0, counts / np.maximum(rows, 1), np.nan))
+
+
+def in_order(counts: Floats, sizes: NDArray[np.number]) -> Floats:
+    """Return counts in growing order along each row, between 0 and the size of the group.
+
+    Half way between the largest count before and the least one after: the same for counts that are in order.
+
+    >>> in_order(np.array([[2.0, 1.0, 5.0, 12.0]]), np.array([10])).tolist()
+    [[1.5, 1.5, 5.0, 10.0]]
+    """
+    before = np.maximum.accumulate(counts, axis=1)
+    after = np.minimum.accumulate(counts[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray(np.clip((before + after) / 2, 0, sizes[:, None]))
+
+
+def _ranks(probability: Fraction, sizes: Floats) -> Floats:
+    """The rank ``⌈q n⌉`` of a quantile in groups of n records, at least 1."""
+    if not 0 < probability < 1:
+        raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
+    ranks = [max(math.ceil(probability * int(size)), 1) for size in sizes]
+    return np.array(ranks, dtype=np.float64)
+
+
+def pointwise_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
+    """Return h with ``P(|error of F(v)| <= h) >= level`` for each value but the last; zeros without noise."""
+    tree, law = _measured_by(mechanism)
+    if law is None:
+        return np.zeros(tree.gaps)
+    return np.array(_pointwise(tree.values, law, level))
+
+
+def band_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
+    """Return h with ``P(|error of F(v)| <= h(v) for all v of a group) >= level``; zeros without noise.
+
+    h is a multiple of the standard deviation of each error. The multiple is found by simulation with public randomness,
+    the same for everybody, at a level that is raised by two standard errors of the simulation.
+    """
+    tree, law = _measured_by(mechanism)
+    if law is None:
+        return np.zeros(tree.gaps)
+    return _deviations(tree) * math.sqrt(law.variance) * _multiple(tree.values, law, level)
+
+
+def _measured_by(mechanism: Mechanism) -> tuple[ValueTree, CountNoise | None]:
+    """The tree of a mechanism's space, and the law of the noise in one difference."""
+    space = mechanism.space
+    assert isinstance(space, DistributionSpace)
+    return space.tree, sampler_of(mechanism)
+
+
+def _deviations(tree: ValueTree) -> Floats:
+    """The standard deviation of the error of F at each value but the last, for noise of variance 1."""
+    return np.asarray(np.sqrt((tree.weights**2).sum(axis=1)))
+
+
+@lru_cache(maxsize=64)
+def _pointwise(values: int, law: CountNoise, level: Fraction) -> tuple[float, ...]:
+    """The half-widths of `pointwise_half_widths`; values with the same weights, in any order, share a law."""
+    weights = np.sort(value_tree(values).weights, axis=1)
+    different, which = np.unique(weights, axis=0, return_inverse=True)
+    sums = []
+    for row in different.tolist():
+        # The weights are halves of halves, so that a float holds them exactly.
+        sums.append([Weighted(law, Fraction(weight), 1) for weight in row if weight])
+    widths = np.array(half_widths(sums, float(level)))
+    return tuple(widths[which.ravel()].tolist())
+
+
+@lru_cache(maxsize=64)
+def _multiple(values: int, law: CountNoise, level: Fraction) -> float:
+    """The multiple of the standard deviations that no error of a group exceeds, with the probability `level`."""
+    tree = value_tree(values)
+    count = int(np.clip(_NUMBERS // tree.gaps, _FEWEST, _DRAWS))
+    noise = law.sample((count, tree.gaps), SeededRandomness(0))
+    errors = tree.up_to(noise, np.zeros(count))
+    spread = _deviations(tree) * math.sqrt(law.variance)
+    largest = np.sort(np.abs(errors / spread).max(axis=1))
+    chance = float(level)
+    rank = math.ceil((count + 1) * chance + _SAFE * math.sqrt(count * chance * (1 - chance)))
+    return float(largest[min(rank, count) - 1])

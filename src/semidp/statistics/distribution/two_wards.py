@@ -1,0 +1,21 @@
+"""A small space that doctests share."""
+
+from semidp.core.spaces.adjacency import Adjacency, Ball
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.tables.counts import Table
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.sources.contract import Outcome
+from semidp.statistics.distribution.distribution_space import DistributionSpace, distribution_space
+
+
+def two_wards(steps: int, adjacency: Adjacency | None = None) -> DistributionSpace:
+    """Return the distribution of a score from 0 to `steps` in two wards of 30 and 20 people, any two records moving.
+
+    >>> two_wards(steps=7).shape
+    (14,)
+    """
+    wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    public = Dataspace.of(wards, [Margin("ward")])
+    outcome = Outcome("score", 0, steps, steps)
+    return distribution_space(public, adjacency or Ball(2), outcome, [Margin("ward")])
