@@ -1,0 +1,86 @@
+"""How far off distributions would be before anything is drawn."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from semidp.core.exact import number
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.output.texts import error_text
+from semidp.statistics.distribution.distribution_estimates import band_half_widths, pointwise_half_widths
+from semidp.statistics.distribution.distribution_space import DistributionSpace
+
+
+@dataclass(frozen=True)
+class DistributionForecast:
+    """How far counts up to a value would be off, and with them the ranks of quantiles.
+
+    Parameters
+    ----------
+    name, features
+        What they are called, and the features that form the groups.
+    half_width
+        How far the count up to a value is off at most with the probability `level`, on the mean over all values.
+    widest
+        The same for the worst value.
+    band
+        How far the counts up to all values of a group are off at most with that probability, for the worst value.
+    level
+        The level of all three.
+    typical
+        The median size of the groups with records; None where there is none.
+
+    Examples
+    --------
+    >>> DistributionForecast("distribution-score", ("school",), 9.1, 10.5, 20.25, Fraction(95, 100), 400).line()
+    'counts up to a value ±9.1 records in 95% (at worst ±10.5, all at once ±20.2), ±2.3 points of a group of 400'
+    """
+
+    listed: ClassVar[str] = "statistics"
+
+    name: str
+    features: tuple[str, ...]
+    half_width: float
+    widest: float
+    band: float
+    level: Fraction
+    typical: int | None
+
+    @classmethod
+    def of(cls, name: str, features: tuple[str, ...], mechanism: Mechanism, level: Fraction) -> "DistributionForecast":
+        """Return what a mechanism says of a distribution."""
+        space = mechanism.space
+        assert isinstance(space, DistributionSpace)
+        each, together = pointwise_half_widths(mechanism, level), band_half_widths(mechanism, level)
+        sizes = space.sizes[space.sizes > 0]
+        typical = int(np.sort(sizes)[len(sizes) // 2]) if len(sizes) else None
+        return cls(name, features, float(each.mean()), float(each.max()), float(together.max()), level, typical)
+
+    @property
+    def label(self) -> str:
+        """What it is about, by which plans are compared: its name."""
+        return self.name
+
+    def line(self) -> str:
+        """Say how far off a share and a quantile would be."""
+        if self.typical is None:
+            return "no noise: there is no record"
+        near, far, all_values = map(error_text, (self.half_width, self.widest, self.band))
+        points = error_text(100 * self.half_width / self.typical)
+        return (
+            f"counts up to a value ±{near} records in {float(100 * self.level):g}% (at worst ±{far}, all at once "
+            f"±{all_values}), ±{points} points of a group of {self.typical:,}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "name": self.name,
+            "features": list(self.features),
+            "half_width": self.half_width,
+            "widest": self.widest,
+            "band": self.band,
+            "level": number(self.level),
+        }

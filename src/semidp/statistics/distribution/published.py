@@ -1,0 +1,243 @@
+"""What a release publishes of distributions by groups."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.exact import Number, number, plain
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.output.cells import Columns, Form
+from semidp.output.sections import Details, Section
+from semidp.statistics.distribution import words
+from semidp.statistics.distribution.distribution_estimates import (
+    Floats,
+    GroupDistributions,
+    grid_values,
+    shares,
+)
+from semidp.statistics.distribution.distribution_picture import distribution_plot
+from semidp.statistics.outcomes.intervals import Intervals
+from semidp.statistics.outcomes.published import PublishedBySets, as_written, real_numbers, rows_of, whole_numbers
+from semidp.statistics.protocol import measured_by, read_back
+
+if TYPE_CHECKING:
+    from semidp.statistics.distribution.request import DistributionRequest
+
+CURVES = ("share", "lower", "upper", "band_lower", "band_upper")
+"""The columns of a distribution: the share of records up to a value, its interval, and the band of all values."""
+
+
+@dataclass(frozen=True, eq=False)
+class DistributionSet:
+    """The distributions of the groups of one set.
+
+    Parameters
+    ----------
+    groups, names
+        The levels of each group, and what they are levels of.
+    counts
+        The exact number of records of each group.
+    curves
+        For each column of `CURVES` a row a group, a number for each value of the grid but the last.
+    listed
+        For each listed quantile, and then for the share below each line, an interval for every group.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    names: tuple[str, ...]
+    counts: NDArray[np.int64] = field(repr=False)
+    curves: Mapping[str, Floats] = field(repr=False)
+    listed: tuple[Intervals, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedDistribution(PublishedBySets):
+    """Published distributions of an outcome by groups.
+
+    Parameters
+    ----------
+    request
+        What was asked for: outcome, groups, quantiles, lines.
+    sets
+        The distributions of each set of groups.
+    noisy
+        The noisy differences of halves as drawn, group after group, in the order of the values that end left halves.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> from semidp.statistics.distribution.request import DistributionRequest
+    >>> request = DistributionRequest(semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], invariants=["ward"])
+    >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "days": [7, 4, 2]})
+    >>> (published,) = release.results
+    >>> published.sets[0].counts.tolist(), published.sets[0].curves["share"].shape
+    ([2, 1], (2, 10))
+    """
+
+    key: ClassVar[str] = "distributions"
+
+    request: "DistributionRequest"
+    sets: tuple[DistributionSet, ...]
+    noisy: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def columns(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]
+        """The features of each set of groups; a nested one with its whole path."""
+        return tuple(part.names for part in self.sets)
+
+    @cached_property
+    def distributions(self) -> GroupDistributions:
+        """The same distributions, of which every quantile and every share can be asked."""
+        public = self.guarantee.dataspace
+        assert isinstance(public, Dataspace)
+        space = self.request.space(Scope(public, None, self.guarantee.adjacency))
+        mechanism = self.request.calibrate(space)
+        if not self.noise.absent and mechanism.scale != self.noise.scale:
+            mechanism = mechanism.with_scale(self.noise.scale)
+        return GroupDistributions(mechanism, self.measurement(mechanism), self.request.level)
+
+    def quantiles(self, *probabilities: Number, by: Margin | None = None) -> list[Intervals]:
+        """Return any quantiles of the records of each group, with intervals: they cost nothing more."""
+        return self.distributions.quantiles(probabilities, by)
+
+    def shares_below(self, line: Number, by: Margin | None = None) -> Intervals:
+        """Return the share of the records of each group below any line, with intervals: it costs nothing more."""
+        return self.distributions.shares_below(line, by)
+
+    @property
+    def values(self) -> Floats:
+        """The values of the grid."""
+        return grid_values(self.request.outcome)
+
+    @property
+    def headings(self) -> list[str]:
+        """What is listed of a group: q0.5 for a quantile, below_50 for the share below a line."""
+        quantiles = [f"q{plain(probability)}" for probability in self.request.probabilities]
+        return quantiles + [f"below_{plain(line)}" for line in self.request.lines]
+
+    def plot(self, axes: Any = None, by: int = 0) -> Any:
+        """Draw the distributions of one set of groups with their bands; return the figure."""
+        part = self.sets[by]
+        labels = [" · ".join(levels) for levels in part.groups]
+        return distribution_plot(labels, self.values, part.curves, self.request.outcome.column, axes)
+
+    def title(self) -> str:
+        """Name it: the distribution of score by school."""
+        return words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many groups there are."""
+        return words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the mechanism and the first groups, for a terminal."""
+        return words.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return a section for each set of groups."""
+        return words.sections(self)
+
+    def details(self) -> Details:
+        """Say how it was measured."""
+        return words.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what its files hold."""
+        return words.file_words(self)
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return two CSV files for each set: a row a group and value, and a row a group."""
+        gaps = self.request.outcome.steps
+        rows = self.noisy.reshape(-1, gaps)
+        every: list[Columns] = []
+        start = 0
+        for part in self.sets:
+            end = start + len(part.groups)
+            every += [self._curves(part, rows[start:end]), self._listed(part)]
+            start = end
+        return dict(zip(self.request.files, every, strict=True))
+
+    def _curves(self, part: DistributionSet, noisy: NDArray[np.int64]) -> Columns:
+        """A row for each group and value but the last, of which the share is 1."""
+        gaps = noisy.shape[1]
+        labels: list[tuple[str, ...]] = []
+        for group in part.groups:
+            labels += [group] * gaps
+        numbers = {"value": np.tile(self.values[:-1], len(part.groups))}
+        numbers |= {name: part.curves[name].ravel() for name in CURVES}
+        return Columns.of_rows(part.names, labels, {**numbers, "noisy": noisy.ravel()})
+
+    def _listed(self, part: DistributionSet) -> Columns:
+        """A row for each group: its exact count, quantiles and shares with their intervals."""
+        numbers: dict[str, NDArray[Any]] = {"count": part.counts}
+        for name, interval in zip(self.headings, part.listed, strict=True):
+            numbers[name] = interval.values
+            numbers[f"{name}_lower"] = interval.lower
+            numbers[f"{name}_upper"] = interval.upper
+        return Columns.of_rows(part.names, part.groups, numbers)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the numbers in the CSV files, as plain values."""
+        return {
+            **super().to_json(),
+            "files": list(self.request.files),
+            "unit": float(self.request.outcome.width),
+            "level": number(self.request.level),
+        }
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "DistributionRequest", scope: Scope, files: Mapping[str, bytes]
+    ) -> "PublishedDistribution":
+        """Read what `to_json` and `files` wrote."""
+        sets, noisy = [], []
+        for place in range(len(request.by)):
+            curves_file, listed_file = request.files[2 * place : 2 * place + 2]
+            part, drawn = _read_set(request, files[curves_file], files[listed_file])
+            sets.append(part)
+            noisy.append(drawn)
+        result = cls(request=request, sets=tuple(sets), noisy=np.concatenate(noisy), **read_back(entry, scope))
+        return as_written(result, files)
+
+
+def _read_set(
+    request: "DistributionRequest", curves_file: bytes, listed_file: bytes
+) -> tuple[DistributionSet, NDArray[np.int64]]:
+    """Return the distributions of one set of groups, and the noisy differences behind them."""
+    many = len(request.probabilities) + len(request.lines)
+    header, groups, (counts, *listed_texts) = rows_of(listed_file, 1 + 3 * many)
+    _, _, (_, *curve_texts, steps) = rows_of(curves_file, 2 + len(CURVES))
+    numbers = real_numbers(curve_texts).T.reshape(len(CURVES), len(groups), request.outcome.steps)
+    ends = real_numbers(listed_texts) if listed_texts else np.zeros((len(groups), 0))
+    listed = []
+    for place in range(many):
+        value, lower, upper = ends[:, 3 * place : 3 * place + 3].T
+        listed.append(Intervals(groups, value, lower, upper, request.level))
+    names = tuple(header[: len(header) - 1 - 3 * many])
+    curves = dict(zip(CURVES, numbers, strict=True))
+    return DistributionSet(groups, names, whole_numbers(counts), curves, tuple(listed)), whole_numbers(steps)
+
+
+def published_distribution(request: "DistributionRequest", found: GroupDistributions) -> PublishedDistribution:
+    """Return distributions with their band, and the quantiles and shares that are to be listed."""
+    return PublishedDistribution(
+        request=request,
+        sets=tuple(_set_of(request, found, block) for block in request.by),
+        noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
+        **measured_by(request.name, found.mechanism, found.private),
+    )
+
+
+def _set_of(request: "DistributionRequest", found: GroupDistributions, block: Margin) -> DistributionSet:
+    sizes = found.sizes(block)
+    counts: Sequence[Floats] = (found.up_to(block), *found.bounds(block), *found.band(block))
+    curves = {name: shares(values, sizes) for name, values in zip(CURVES, counts, strict=True)}
+    listed = found.quantiles(request.probabilities, block)
+    listed += [found.shares_below(line, block) for line in request.lines]
+    return DistributionSet(found.groups(block), found.columns(block), sizes.astype(np.int64), curves, tuple(listed))

@@ -1,0 +1,141 @@
+"""The request for the distribution of a private outcome by groups."""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import Factory, field, frozen
+from numpy.typing import NDArray
+
+from semidp.core.exact import Number, exact
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tradeoff.budget import Budget
+from semidp.errors import InputError
+from semidp.mechanisms.mechanism import Measurement, Mechanism
+from semidp.mechanisms.selection import AUTO
+from semidp.queries.query_space import QuerySpace
+from semidp.sources.contract import Outcome
+from semidp.sources.reader import Reader
+from semidp.statistics.distribution.distribution_estimates import QUANTILES, GroupDistributions, below
+from semidp.statistics.distribution.distribution_space import DistributionSpace, distribution_space
+from semidp.statistics.distribution.forecast import DistributionForecast
+from semidp.statistics.distribution.published import PublishedDistribution, published_distribution
+from semidp.statistics.outcomes.intervals import LEVEL, level_of
+from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
+from semidp.statistics.protocol import Forecast, checked_budget, file_name, mechanism_name
+
+STEPS = 100
+"""The steps of a distribution's grid unless given: every doubling of them costs some precision."""
+
+
+def _distribution_name(request: "DistributionRequest") -> str:
+    return f"distribution-{request.outcome.column}"
+
+
+def _numbers(value: Iterable[Number], what: str) -> tuple[Fraction, ...]:
+    """Exact numbers, each named once and in growing order."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f"{what} are a list of numbers, not {value!r}")
+    numbers = tuple(exact(number, f"one of the {what}") for number in value)
+    if list(numbers) != sorted(set(numbers)):
+        raise InputError(f"{what} are named once each, in growing order")
+    return numbers
+
+
+def _listed_quantiles(value: Iterable[Number]) -> tuple[Fraction, ...]:
+    numbers = _numbers(value, "quantiles")
+    if not all(0 < number < 1 for number in numbers):
+        raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
+    return numbers
+
+
+def _lines(value: Iterable[Number]) -> tuple[Fraction, ...]:
+    return _numbers(value, "lines")
+
+
+@frozen
+class DistributionRequest(GroupedRequest):
+    """The distribution of a private outcome by groups whose counts are published exactly.
+
+    Parameters
+    ----------
+    outcome
+        The private column, its declared bounds and its grid.
+    by
+        The groups, as for a `GroupRequest`.
+    probabilities, lines
+        The quantiles, and the lines below which shares are listed. They follow from the distribution, and so do all
+        others: to list more of them costs nothing.
+    budget, mechanism, name
+        As for a table. The name is that of the column unless given.
+    level
+        The level of intervals, and of the band around the whole distribution of each group.
+
+    Examples
+    --------
+    >>> request = DistributionRequest(Outcome("score", 0, 100, steps=100), [["school"]], lines=[50])
+    >>> request.name, request.files
+    ('distribution-score', ('distribution-score.csv', 'distribution-score-quantiles.csv'))
+    """
+
+    key: ClassVar[str] = "distribution"
+    _written: ClassVar[tuple[str, ...]] = (
+        *("name", "outcome", "probabilities", "lines"),
+        *("by", "budget", "mechanism", "level"),
+    )
+
+    outcome: Outcome = field(converter=checked_outcome)
+    by: tuple[Margin, ...] = field(converter=group_margins)
+    probabilities: tuple[Fraction, ...] = field(default=QUANTILES, converter=_listed_quantiles)
+    lines: tuple[Fraction, ...] = field(default=(), converter=_lines)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    mechanism: str = field(default=AUTO, converter=mechanism_name)
+    name: str = field(default=Factory(_distribution_name, takes_self=True), converter=file_name)
+    level: Fraction = field(default=LEVEL, converter=level_of)
+
+    def __attrs_post_init__(self) -> None:
+        self._check_groups("a distribution by groups needs", "distribution is")
+        for line in self.lines:
+            below(self.outcome, line)
+
+    def _entry(self, name: str, value: Any) -> dict[str, Any]:
+        usual = {"probabilities": QUANTILES, "level": LEVEL, "mechanism": AUTO}
+        if name in usual and value == usual[name]:
+            return {}
+        # No quantiles at all is not the same as the usual ones.
+        return {name: []} if (name, value) == ("probabilities", ()) else super()._entry(name, value)
+
+    @classmethod
+    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        return super()._fields({"grid": STEPS, **value})
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What its files are called: for each set of groups the distributions, and what is listed of them."""
+        names: list[str] = []
+        for stem in self._stems:
+            names += [f"{stem}.csv", f"{stem}-quantiles.csv"]
+        return tuple(names)
+
+    def space(self, scope: Scope) -> QuerySpace:
+        """Return the space of the differences of halves; refuse groups whose counts are not published."""
+        return distribution_space(scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by)
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return how far off shares, quantiles and the whole curve would be."""
+        return (DistributionForecast.of(self.name, self.features, mechanism, self.level),)
+
+    def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the confidential differences of halves of all groups, set after set."""
+        assert isinstance(space, DistributionSpace)
+        histograms = [reader.histogram(group.names, self.outcome) for group in self.by]
+        return space.measured(np.concatenate(histograms))
+
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedDistribution:
+        """Return the distributions with their band, and what is listed of them."""
+        return published_distribution(self, GroupDistributions(mechanism, measured, self.level))

@@ -1,0 +1,149 @@
+"""What a release says of distributions by groups."""
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from semidp.core.spaces.dataspace import Margin
+from semidp.output.sections import LISTED_ROWS, Details, Section
+from semidp.output.texts import more, number_text, scale_text
+from semidp.statistics.distribution.distribution_picture import MOST_DRAWN
+from semidp.statistics.outcomes.words import (
+    NOTHING_MEASURED,
+    clipped_text,
+    estimate_lines,
+    first_few,
+    set_text,
+)
+
+if TYPE_CHECKING:
+    from semidp.statistics.distribution.published import DistributionSet, PublishedDistribution
+
+
+def title(result: "PublishedDistribution") -> str:
+    """Name distributions of groups: the distribution of score by school."""
+    sets = " and by ".join(set_text(by) for by in result.request.by)
+    return f"distribution of {result.request.outcome.column} by {sets}"
+
+
+def noisy_lines(result: "PublishedDistribution") -> list[str]:
+    """Say how many groups have a distribution."""
+    groups = sum(len(part.groups) for part in result.sets)
+    return [f"{title(result)}: {groups:,} groups"]
+
+
+def summary_lines(result: "PublishedDistribution") -> list[tuple[str, str]]:
+    """Return the mechanism, what is listed, and the first groups, for a terminal."""
+    how = f"{result.noise.mechanism}, scale {scale_text(result.noise.scale)} in each difference of halves"
+    lines = [("mechanism", how)]
+    if result.headings:
+        lines.append(("columns", ", ".join(result.headings)))
+    return lines + estimate_lines(group_lines(result))
+
+
+def group_lines(result: "PublishedDistribution") -> list[str]:
+    """Return what is listed of each group with its intervals, a line a group, the first few."""
+    lines = []
+    for part in result.sets:
+        for place, group in enumerate(part.groups):
+            name, count = " · ".join(group), int(part.counts[place])
+            listed = ", ".join(_interval_texts(result, part, place)) if count else "none"
+            lines.append(f"{name}: {listed} ({count:,} records)")
+    return first_few(lines)
+
+
+def _interval_texts(result: "PublishedDistribution", part: "DistributionSet", place: int) -> list[str]:
+    """What is listed of one group, each with its interval: 55 (52 to 57)."""
+    texts = []
+    for number, interval in enumerate(part.listed):
+        text = number_text if number < len(result.request.probabilities) else percent_text
+        value, lower, upper = (text(float(ends[place])) for ends in (interval.values, interval.lower, interval.upper))
+        texts.append(f"{value} ({lower} to {upper})")
+    return texts
+
+
+def percent_text(share: float) -> str:
+    """Write a share in percent.
+
+    >>> percent_text(0.61668)
+    '61.7%'
+    """
+    return f"{share:.1%}"
+
+
+def sections(result: "PublishedDistribution") -> list[Section]:
+    """Return a section for each set of groups, the first with what is said of the measurement."""
+    return [_set_section(result, number, by) for number, by in enumerate(result.request.by)]
+
+
+def _set_section(result: "PublishedDistribution", number: int, by: Margin) -> Section:
+    part = result.sets[number]
+    occupied = np.flatnonzero(part.counts).tolist()
+    rows = []
+    for place in islice(occupied, LISTED_ROWS):
+        rows.append((" · ".join(part.groups[place]), f"{part.counts[place]:,}", *_interval_texts(result, part, place)))
+    heading, paragraphs = f"Published {title(result)}", paragraphs_of(result)
+    if number > 0:
+        # What is said of the first set holds for all.
+        heading, paragraphs = f"The same by {set_text(by)}", []
+    paragraphs += more("groups are shown", len(rows), len(occupied))
+    drawn = min(len(occupied), MOST_DRAWN)
+    which = "all groups" if drawn == len(occupied) else f"the first {drawn} groups of {len(occupied):,}"
+    return Section(
+        heading=heading,
+        paragraphs=paragraphs,
+        figure=result.plot(by=number),
+        figure_label=f"Distribution of {result.request.outcome.column} by {set_text(by)}, with bands",
+        caption=f"The share of records up to each value, of {which}. The shade is the band that holds the whole curve.",
+        columns=[" · ".join(by.names), "count (exact)", *map(_heading, result.headings)],
+        rows=rows,
+        empty=[" · ".join(part.groups[place]) for place in np.flatnonzero(part.counts == 0).tolist()],
+    )
+
+
+def _heading(name: str) -> str:
+    """What a listed number is called above the list: share below 50.
+
+    >>> _heading("q0.5"), _heading("below_50")
+    ('quantile 0.5', 'share below 50')
+    """
+    return name.replace("below_", "share below ") if name.startswith("below_") else f"quantile {name[1:]}"
+
+
+def paragraphs_of(result: "PublishedDistribution") -> list[str]:
+    """Say how distributions were measured, and what their intervals and bands are about."""
+    noise, request = result.noise, result.request
+    if noise.absent:
+        return [NOTHING_MEASURED]
+    level = f"{float(100 * request.level):g}%"
+    return [
+        f"{clipped_text(request.outcome)}. The values were halved again and again, down to single ones, and in each "
+        "group the records of the left half less those of the right half were measured with noise: "
+        f"{noise.mechanism}, scale {scale_text(noise.scale)} in each difference. The number of records up to any value "
+        "follows from at most one difference at each depth and the exact size of the group, so that all shares and "
+        "all quantiles come at one cost.",
+        f"An interval holds the share or the quantile of these records with {level} probability each; it comes from "
+        f"the law of the noise. A band holds the whole curve of its group with {level} probability. Neither is about "
+        "a population that the records were drawn from.",
+    ]
+
+
+def details(result: "PublishedDistribution") -> Details:
+    """Say how distributions were measured."""
+    steps = result.request.outcome.steps
+    how = f"scale {scale_text(result.noise.scale)} in each of {steps:,} differences of halves a group"
+    return Details(f"the {title(result)}", how)
+
+
+def file_words(result: "PublishedDistribution") -> list[tuple[str, str]]:
+    """Say what the two files of each set of groups hold."""
+    request = result.request
+    words = []
+    for place, by in enumerate(request.by):
+        curves, listed = request.files[2 * place : 2 * place + 2]
+        what = f"distribution of {request.outcome.column} by {set_text(by)}"
+        words.append((curves, f"the {what}, one row a group and value"))
+        listing = "quantiles" if not request.lines else "quantiles and shares below lines"
+        words.append((listed, f"{listing} of the {what}, one row a group"))
+    return words
