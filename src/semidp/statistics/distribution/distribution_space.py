@@ -43,7 +43,8 @@ class DistributionSpace(OutcomeSpace):
 
     *Exchanges.* The person leaves group x with v and enters group y with v', the carrier takes its w from y to x. Each
     of the p sets with several inhabited groups adds ``C(v, w) + C(w, v')``, each of the p' sets with one C(v, v').
-    The three values are placed so that the sum is largest; for p' = 0 it is ``2p C``. Δ1 is found in the same way.
+    The three values are placed so that the sum is largest; for p' = 0 it is ``2p C``. Δ1 is found in the same way. A person with
+    up to m records makes m exchanges: m times these norms.
 
     Examples
     --------
@@ -100,7 +101,7 @@ class DistributionSpace(OutcomeSpace):
         if isinstance(self.adjacency, Exchange):
             if not squares:
                 return Norms(0, 0, 0)
-            return Norms(self._placed(2).cost, self._placed(4).cost, 2)
+            return Norms(self._placed(2).cost, self._placed(4).cost, 2).scaled(self.adjacency.times)
         longest = Placement(self.tree, _ONE_PAIR, 2).cost
         return Norms(longest * sum(replaced), self.tree.farthest * squares, 2 * max(replaced, default=0))
 
@@ -141,8 +142,10 @@ class DistributionSpace(OutcomeSpace):
         return self._occupied.copy()
 
     def worst_move(self) -> Counts | None:
-        """Return the differences of two datasets that are as far apart as the cost says."""
-        return None if self.is_zero else self.tree.differences(self._worst_histograms()).ravel()
+        """Return the differences of two datasets that are as far apart as the norms say, or as groups have records."""
+        # Where sets of groups are tied, which of them change together is not known.
+        tied = self._sums.worst_move() is None
+        return None if self.is_zero or tied else self.measured(self._worst_histograms())
 
     def _worst_histograms(self) -> Counts:
         """What is added to the histograms of all groups by the costliest move."""
@@ -155,11 +158,13 @@ class DistributionSpace(OutcomeSpace):
             return change
         person, carrier, after = self._placed(4).places
         for part in self._sums.slices:
-            inhabited = part.start + np.flatnonzero(self.sizes[part])
+            largest = part.start + np.argsort(-self.sizes[part], kind="stable")[:2]
+            inhabited = [group for group in largest.tolist() if self.sizes[group]]
             replaced = [(person, after)] if len(inhabited) == 1 else [(person, carrier), (carrier, after)]
-            for group, (old, new) in zip(inhabited.tolist(), replaced, strict=False):
-                change[group, old] -= 1
-                change[group, new] += 1
+            for group, (old, new) in zip(inhabited, replaced, strict=False):
+                times = min(self.adjacency.times, int(self.sizes[group]))
+                change[group, old] -= times
+                change[group, new] += times
         return change
 
     def difference(self, pair: Pair) -> str:
