@@ -94,7 +94,8 @@ SUBPACKAGES = {
         random_tables read_area_rows sampled_comparison sampled_rate score_test simulated_bound
     """,
     "statistics": """
-        LEVEL MEDIAN About Coding Column Comparison Confidence Design Estimates GroupQuantiles GroupSums
+        LEVEL MEDIAN About Alternative Coding Column Comparison Confidence Design DistributionRequest Estimates
+        GroupDistributions GroupQuantiles GroupSums PublishedDistribution
         Interval Intervals LinearFit LogisticFit MomentSpace Moments OddsRatioRequest PowerCurves PublishedOddsRatio
         Spread SquareSums Strata
         SumSpace TwoSidedTest moment_space outcome_adjacency planned_test regression_mechanism route_values

@@ -46,6 +46,7 @@ from semidp.errors import (
 from semidp.fitting.tables import Fit, fit_table
 from semidp.noise.noise_for_tradeoff import canonical_noise
 from semidp.publishing.front import (
+    distribution,
     logistic,
     mean,
     median,
@@ -69,7 +70,7 @@ from semidp.sources.opening import Source, open_source
 from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, odds_ratio_test
 from semidp.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
-from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
+from semidp.statistics.odds_ratio.umpu import UmpuTest
 from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.published import PublishedRegression
@@ -82,7 +83,6 @@ from semidp.statistics.tables.request import TableRequest, TablesRequest
 __all__ = [
     "Adjacency",
     "AdjacencyUnknown",
-    "Alternative",
     "Ball",
     "Budget",
     "BudgetExceeded",
@@ -139,6 +139,7 @@ __all__ = [
     "canonical_noise",
     "combine_estimates",
     "compose",
+    "distribution",
     "fit_table",
     "from_function",
     "from_profile",

@@ -28,7 +28,9 @@ from semidp.publishing.plan import Plan, Reading, declared
 from semidp.publishing.release import Release
 from semidp.publishing.survey import announced
 from semidp.sources.contract import GRID
-from semidp.statistics.outcomes.intervals import Confidence
+from semidp.statistics.distribution.distribution_estimates import QUANTILES
+from semidp.statistics.distribution.request import STEPS, DistributionRequest
+from semidp.statistics.outcomes.intervals import LEVEL, Confidence
 from semidp.statistics.outcomes.request import outcome_from, proportion_of
 from semidp.statistics.protocol import Request
 from semidp.statistics.quantiles.request import QuantileRequest
@@ -153,6 +155,28 @@ def quantile(
     """
     outcome = outcome_from(column, bounds, steps)
     return QuantileRequest(outcome, _margins(by), probabilities, level=level, sampling=sampling)
+
+
+def distribution(
+    column: str,
+    *,
+    by: Names | Sequence[Names],
+    bounds: tuple[Number, Number],
+    steps: int = STEPS,
+    quantiles: Sequence[Number] = QUANTILES,
+    lines: Sequence[Number] = (),
+    level: Number = LEVEL,
+) -> DistributionRequest:
+    """Ask for the whole distribution of a private column by groups, with a band and intervals at one cost.
+
+    `quantiles`, and shares below `lines`, are listed; the result answers all others at no further cost. For a median
+    alone `median` is closer.
+
+    >>> distribution("income", by="region", bounds=(0, 200_000), lines=[20_000]).files
+    ('distribution-income.csv', 'distribution-income-quantiles.csv')
+    """
+    outcome = outcome_from(column, bounds, steps)
+    return DistributionRequest(outcome, _margins(by), quantiles, lines, level=level)
 
 
 def regression(

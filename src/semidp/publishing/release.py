@@ -43,6 +43,7 @@ from semidp.publishing.plan import Plan, Reading, margins_from
 from semidp.publishing.side_information import announced, check_about, guarantee_under, other_guarantee
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
+from semidp.statistics.distribution.published import PublishedDistribution
 from semidp.statistics.protocol import Published
 from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.registry import always_listed, kinds, result_readers
@@ -329,6 +330,11 @@ class Release:
     def quantiles(self) -> tuple[PublishedQuantiles, ...]:
         """The published quantiles by group."""
         return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
+
+    @property
+    def distributions(self) -> tuple[PublishedDistribution, ...]:
+        """The published distributions by group."""
+        return tuple(result for result in self.results if isinstance(result, PublishedDistribution))
 
     def records(
         self, randomness: Randomness | None = None, *, seconds: float = 60.0, progress: Progress = silent

@@ -5,12 +5,15 @@ that a user holds are named here.
 """
 
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency
+from semidp.statistics.distribution.distribution_estimates import GroupDistributions
+from semidp.statistics.distribution.published import PublishedDistribution
+from semidp.statistics.distribution.request import DistributionRequest
 from semidp.statistics.odds_ratio.hypergeometric import Strata
 from semidp.statistics.odds_ratio.measured_ratio import planned_test
 from semidp.statistics.odds_ratio.power_analysis import PowerCurves
 from semidp.statistics.odds_ratio.published import PublishedOddsRatio
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
-from semidp.statistics.odds_ratio.umpu import Interval, TwoSidedTest
+from semidp.statistics.odds_ratio.umpu import Alternative, Interval, TwoSidedTest
 from semidp.statistics.outcomes.comparison import Comparison
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.intervals import LEVEL, About, Confidence, Intervals
@@ -27,12 +30,15 @@ __all__ = [
     "LEVEL",
     "MEDIAN",
     "About",
+    "Alternative",
     "Coding",
     "Column",
     "Comparison",
     "Confidence",
     "Design",
+    "DistributionRequest",
     "Estimates",
+    "GroupDistributions",
     "GroupQuantiles",
     "GroupSums",
     "Interval",
@@ -43,6 +49,7 @@ __all__ = [
     "Moments",
     "OddsRatioRequest",
     "PowerCurves",
+    "PublishedDistribution",
     "PublishedOddsRatio",
     "Spread",
     "SquareSums",

@@ -40,7 +40,7 @@ def kinds() -> tuple[Kind, ...]:
     """Return every kind of statistic, in the order of a plan's requests.
 
     >>> [kind.key for kind in kinds()]
-    ['table', 'group', 'regression', 'quantile', 'odds_ratio']
+    ['table', 'group', 'regression', 'quantile', 'distribution', 'odds_ratio']
     """
     return tuple(sorted((*_built_in(), *_registered), key=lambda kind: kind.place))
 
@@ -129,7 +129,7 @@ def result_readers() -> dict[str, ResultReader]:
     """Return how published results are read, by the keys of their lists in release.json.
 
     >>> list(result_readers())
-    ['tables', 'products', 'groups', 'regressions', 'quantiles', 'odds_ratios']
+    ['tables', 'products', 'groups', 'regressions', 'quantiles', 'distributions', 'odds_ratios']
     """
     return {key: reader for kind in kinds() for key, reader in kind.results.items()}
 

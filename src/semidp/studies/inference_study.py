@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp import (
-    Alternative,
     Ball,
     Budget,
     Dataspace,
@@ -37,6 +36,7 @@ from semidp.questions.answers import (
     sampled_rate,
 )
 from semidp.questions.independence import random_tables, simulated_bound
+from semidp.statistics import Alternative
 from semidp.statistics.odds_ratio.hypergeometric import Strata
 from semidp.studies.study import PAPER, Settings, Tidy, table_of
 

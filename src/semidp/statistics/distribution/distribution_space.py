@@ -43,8 +43,8 @@ class DistributionSpace(OutcomeSpace):
 
     *Exchanges.* The person leaves group x with v and enters group y with v', the carrier takes its w from y to x. Each
     of the p sets with several inhabited groups adds ``C(v, w) + C(w, v')``, each of the p' sets with one C(v, v').
-    The three values are placed so that the sum is largest; for p' = 0 it is ``2p C``. Δ1 is found in the same way. A person with
-    up to m records makes m exchanges: m times these norms.
+    The three values are placed so that the sum is largest; for p' = 0 it is ``2p C``. Δ1 is found in the same way. A
+    person with up to m records makes m exchanges: m times these norms.
 
     Examples
     --------

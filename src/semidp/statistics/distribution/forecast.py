@@ -35,7 +35,7 @@ class DistributionForecast:
     Examples
     --------
     >>> DistributionForecast("distribution-score", ("school",), 9.1, 10.5, 20.25, Fraction(95, 100), 400).line()
-    'counts up to a value ±9.1 records in 95% (at worst ±10.5, all at once ±20.2), ±2.3 points of a group of 400'
+    '95% within ±9.1 records up to a value (at worst ±10.5, a whole curve ±20.2): ±2.3 points of a group of 400'
     """
 
     listed: ClassVar[str] = "statistics"
@@ -70,15 +70,17 @@ class DistributionForecast:
         near, far, all_values = map(error_text, (self.half_width, self.widest, self.band))
         points = error_text(100 * self.half_width / self.typical)
         return (
-            f"counts up to a value ±{near} records in {float(100 * self.level):g}% (at worst ±{far}, all at once "
-            f"±{all_values}), ±{points} points of a group of {self.typical:,}"
+            f"{float(100 * self.level):g}% within ±{near} records up to a value (at worst ±{far}, a whole curve "
+            f"±{all_values}): ±{points} points of a group of {self.typical:,}"
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
+        return {"name": self.name, "features": list(self.features), **self.widths()}
+
+    def widths(self) -> dict[str, Any]:
+        """Return how far off counts would be, in records."""
         return {
-            "name": self.name,
-            "features": list(self.features),
             "half_width": self.half_width,
             "widest": self.widest,
             "band": self.band,

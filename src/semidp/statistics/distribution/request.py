@@ -1,6 +1,6 @@
 """The request for the distribution of a private outcome by groups."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -127,6 +127,13 @@ class DistributionRequest(GroupedRequest):
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off shares, quantiles and the whole curve would be."""
         return (DistributionForecast.of(self.name, self.features, mechanism, self.level),)
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
+        """Return its noise as plain values, and how far off counts up to a value would be."""
+        values = super().noise_json(mechanism, foreseen)
+        for forecast in foreseen:
+            values |= forecast.widths()
+        return values
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential differences of halves of all groups, set after set."""
