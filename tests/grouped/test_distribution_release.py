@@ -328,3 +328,25 @@ def test_a_dry_run_and_compare_say_how_far_off_it_would_be(
     result = only(Release.load(Path("made")))
     assert result.distributions.half_widths.mean() == foreseen["half_width"]
     assert result.request.level == Fraction(19, 20)
+
+
+def test_options_ask_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    columns = pupils()
+    rows = zip(*columns.values(), strict=True)
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+    Path("pupils.csv").write_text("\n".join(lines) + "\n")
+    asked = ["release", "pupils.csv", "--group", "school", "--distribution", "score", "--bounds", "score=0,20"]
+    more = ["--grid", "score=20", "--line", "score=15,10", "--level", "0.9", "--mu", "2", "--seed", "1"]
+    assert command([*asked, *more, "--out", "made"]) == 0
+    result = only(Release.load(Path("made")))
+    assert result.request == DistributionRequest(SCORE, [["school"]], lines=[10, 15], budget=Budget.gdp(2), level="0.9")
+    capsys.readouterr()
+    assert command([*asked, "--line", "age=3", "--mu", "2", "--dry-run"]) == 2
+    assert "there is no distribution of 'age'" in capsys.readouterr().err
+    assert command([*asked[:2], "--distribution", "score", "--bounds", "score=0,20", "--mu", "1", "--dry-run"]) == 2
+    assert "say by which groups to publish the distribution of score" in capsys.readouterr().err
+    assert command([*asked[:6], "--mu", "1", "--dry-run"]) == 2
+    assert "needs declared bounds" in capsys.readouterr().err

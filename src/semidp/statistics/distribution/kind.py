@@ -1,9 +1,64 @@
 """Distributions, as the registry finds them."""
 
+from typing import Any
+
+from semidp.core.exact import exact, plain
 from semidp.statistics.distribution.distribution_space import recorded_distribution
 from semidp.statistics.distribution.published import PublishedDistribution
-from semidp.statistics.distribution.request import DistributionRequest
+from semidp.statistics.distribution.request import STEPS, DistributionRequest
+from semidp.statistics.fields import Chosen, Field, Shape
+from semidp.statistics.outcomes.intervals import LEVEL as USUAL_LEVEL
+from semidp.statistics.outcomes.outcome_fields import BOUNDS, GRID, GROUP, LEVEL, group_values, groups_of
+from semidp.statistics.outcomes.request import outcome_from
 from semidp.statistics.protocol import Kind
+
+LINE = Field(
+    "line",
+    "The shares of a distribution below these lines.",
+    Shape.lists,
+    "COLUMN=50,75",
+    label="shares below the lines",
+    example="50, 75",
+    unused="--line is for --distribution, and there is no distribution of {column!r}",
+)
+DISTRIBUTION = Field(
+    "distribution",
+    "A private column: its whole distribution by group, on a grid of 100 steps.",
+    Shape.columns,
+    "COLUMN",
+    label="Distribution",
+    beside=(GROUP, BOUNDS, GRID, LINE, LEVEL),
+    private=True,
+)
+
+
+def _asked(chosen: Chosen) -> list[DistributionRequest]:
+    """Return the distribution of every column that is named."""
+    requests = []
+    for column in chosen.columns(DISTRIBUTION):
+        by = groups_of(chosen, f"the distribution of {column}")
+        bounds = chosen.of_column(BOUNDS, column)
+        outcome = outcome_from(column, bounds, chosen.of_column(GRID, column) or STEPS)
+        lines = sorted({exact(text, f"a line of {column!r}") for text in chosen.of_column(LINE, column) or ()})
+        level = chosen.text(LEVEL) or USUAL_LEVEL
+        requests.append(DistributionRequest(outcome, by, lines=lines, level=level))
+    return requests
+
+
+def _shown(request: DistributionRequest) -> list[tuple[dict[str, Any], DistributionRequest]]:
+    """Return what would have been chosen to ask for a request."""
+    outcome = request.outcome
+    column = outcome.column
+    chosen: dict[str, Any] = {DISTRIBUTION.name: (column,), **group_values(request.by)}
+    chosen[BOUNDS.name] = {column: (plain(outcome.lower), plain(outcome.upper))}
+    if outcome.steps != STEPS:
+        chosen[GRID.name] = {column: str(outcome.steps)}
+    if request.lines:
+        chosen[LINE.name] = {column: tuple(plain(line) for line in request.lines)}
+    if request.level != USUAL_LEVEL:
+        chosen[LEVEL.name] = plain(request.level)
+    return [(chosen, request.with_budget(None))]
+
 
 KIND = Kind(
     place=35,
@@ -11,4 +66,7 @@ KIND = Kind(
     asked=(DistributionRequest,),
     queries={"distribution": recorded_distribution},
     results={PublishedDistribution.key: PublishedDistribution.from_json},
+    fields=(DISTRIBUTION,),
+    ask=_asked,
+    shown=_shown,
 )
