@@ -52,6 +52,7 @@ def _matches(line: str, output: str) -> bool:
     [
         ("tutorial.md", {"release", "rates.png", "audit.png", "privacy.json"}),
         ("groups.md", {"means"}),
+        ("distributions.md", {"districts.csv", "meals"}),
         ("inference.md", {"release", "status", "sexes", "ship", "pairs.png", "unsure"}),
         ("nested.md", {"districts"}),
         ("scale.md", {"large", "nation"}),

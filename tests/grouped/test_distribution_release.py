@@ -196,6 +196,7 @@ def test_a_picture_has_a_panel_a_group_and_none_without_records(folder: Path) ->
     assert sum(bool(axes.get_title()) for axes in drawn.axes) == 12
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("budget", [Budget.pure(4), Budget.zcdp(1), Budget.approximate(4, "1e-6")], ids=str)
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 def test_other_budgets_and_adjacencies(budget: Budget, adjacency: str, tmp_path: Path) -> None:
