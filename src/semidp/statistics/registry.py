@@ -61,7 +61,7 @@ def asking_fields() -> dict[str, tuple[Kind, Field]]:
     """Return the fields that ask for something, by their names, with the kind that answers.
 
     >>> list(asking_fields())
-    ['table', 'all_pairs', 'mean', 'sum', 'proportion', 'regress', 'logistic', 'median', 'quantile']
+    ['table', 'all_pairs', 'mean', 'sum', 'proportion', 'regress', 'logistic', 'median', 'quantile', 'distribution']
     """
     return {field.name: (kind, field) for kind in kinds() for field in kind.fields}
 
