@@ -14,6 +14,7 @@ from semidp.accounting.conversions import approximate_group, pure_to_gdp
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, semi_adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
+from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.composition import Composed, Grouped, compose
 from semidp.core.tradeoff.curves import tradeoff_from_json
@@ -243,6 +244,7 @@ class Account:
         assert charge.adjacency is not None
         if self.dataspace is None or self.adjacency is None:
             return replace(self, dataspace=charge.dataspace, adjacency=charge.adjacency, charges=(charge,))
+        _refuse_other_persons(self.adjacency, charge.adjacency)
         kinds = {self.adjacency.kind, charge.adjacency.kind}
         ordinary = isinstance(charge.dataspace, Dataspace) and not charge.dataspace.margins
         one_record = charge.adjacency.a == 1 and ordinary
@@ -357,36 +359,80 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
     return (Fraction(0), Fraction(1)) if pure is None else (pure, Fraction(0))
 
 
+def _refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
+    """Refuse promises about other units, or about several records beside one: nothing is known of both together."""
+    one, other = ours.protection, theirs.protection
+    if one is None and other is None:
+        return
+    if one is None or other is None:
+        several = one or other
+        assert several is not None
+        what = "the new guarantee is" if one is None else "the ledger's charges are"
+        without = "its charges have" if one is None else "the new one has"
+        raise Refused(
+            f"{what} for {several.who}, and {without} no recorded id column, so that what they say of several records "
+            "of a person is not known: use another ledger"
+        )
+    if one.id != other.id:
+        raise Refused(
+            f"this ledger adds up guarantees for the persons of column {one.id!r}, and the new one is for those of "
+            f"{other.id!r}: whether these are the same is not known; use another ledger"
+        )
+    if not one.is_about(other):
+        raise Refused(
+            f"this ledger protects one {one.protect} ({one.who}), and the new guarantee one {other.protect}: these are "
+            "two promises and are not added up; use another ledger"
+        )
+
+
+def _widest(ours: Adjacency, theirs: Adjacency) -> Protection | None:
+    """Return whom both promises are about, with the larger number of records."""
+    one, other = ours.protection, theirs.protection
+    if one is None or other is None:
+        return one
+    return replace(one, most=max(one.most, other.most))
+
+
 def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
     """Return which datasets of a union are compared: a function of all charges, whatever their order.
 
     Exchanges of the union, or any a records: what the ledger was opened with, as long as nothing else is exact; else as
     many as every charge protects and at least a(t) of the union, unless all are about the same statistics and fewer.
+    Persons with several records: the most that any charge names.
     """
     assert account.dataspace is not None
     assert account.adjacency is not None
+    assert new.adjacency is not None
     margins = {*union.margins}
+    protection = _widest(account.adjacency, new.adjacency)
     if not isinstance(union, Dataspace):
+        if protection != account.adjacency.protection:
+            raise Refused(
+                "what is exact in this ledger is known by its name alone, so that charges cannot be computed anew for "
+                "more records of a person: use another ledger"
+            )
         return account.adjacency
     if isinstance(account.adjacency, Exchange):
         # Also where the margins are the same: a table of one level, which nobody can change, may have come first.
-        return Exchange(max(Exchange.of(union).a, 1))
-    if account.opened is not None and margins == {*account.opened[0].margins}:
-        return account.opened[1]
+        exchange = Exchange.of(union, protection)
+        return Exchange(max(exchange.a, exchange.times), protection)
+    opened = account.opened
+    if opened is not None and margins == {*opened[0].margins} and opened[1].protection == protection:
+        return opened[1]
     every = [(charge.dataspace or account.dataspace, charge.adjacency) for charge in (*account.charges, new)]
     numbers = [account.adjacency.a if adjacency is None else adjacency.a for _, adjacency in every]
     least = max(min(numbers), account.opened[1].a if account.opened is not None else 0)
     alike = all({*space.margins} == margins for space, _ in every)
     try:
-        enough = max(semi_adjacency(union).bound, 1)
+        enough = max(semi_adjacency(union, protection).bound, 1)
     except AdjacencyUnknown:
         if alike:  # whoever charged gave a number
-            return Ball(max(numbers))
+            return Ball(max(numbers), protection)
         raise Refused(
             f"how many records move together under {union.summary()} is not known, so that charges under all of it do "
             "not add up: use another ledger"
         ) from None
-    return Ball(max(least, min(enough, max(numbers)) if alike else enough))
+    return Ball(max(least, min(enough, max(numbers)) if alike else enough), protection)
 
 
 def guarantee_of(account: Account, tradeoff: Tradeoff) -> Guarantee | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from semidp.core.spaces.adjacency import Adjacency, SemiAdjacency
 from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.protection import Protection
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Scope:
         What the release reveals beside its invariants and its mechanisms.
     warnings
         What a reader of the report must know.
+    persons
+        How many persons the records are of, where each may have several; None where a record is a person.
 
     Examples
     --------
@@ -38,6 +41,12 @@ class Scope:
     adjacency: Adjacency
     disclosures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    persons: int | None = None
+
+    @property
+    def protection(self) -> Protection | None:
+        """Whom the promise is about where a person may have several records."""
+        return self.adjacency.protection
 
     def adjacency_json(self) -> dict[str, Any]:
         """Return the adjacency used beside both readings of a(t), as plain values."""

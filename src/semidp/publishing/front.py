@@ -254,6 +254,8 @@ def release(
     where: str | None = None,
     count: str | None = None,
     id: str | None = None,
+    most: int | None = None,
+    records: str | None = None,
     adjacency: Reading | int | str = Reading.worst_case,
     epsilon: Number | None = None,
     delta: Number | None = None,
@@ -291,6 +293,8 @@ def release(
         Read undeclared levels from the data; the report then says that they are disclosed.
     where, count, id
         A condition on records, the column that holds counts, and the column that identifies a person.
+    most, records
+        How many records a person may have, where that is not one, and what they are called: ``5, "stays"``.
     adjacency
         ``worst-case``, ``definition``, ``exchange``, or a number of records.
     epsilon, delta, rho, mu
@@ -336,6 +340,8 @@ def release(
         where=where,
         count=count,
         id=id,
+        most=most,
+        records=records,
         report_delta=described.report_delta if report_delta is None else report_delta,
     )
     budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
@@ -352,6 +358,8 @@ def what_holds(
     rho: Number | None = None,
     mu: Number | None = None,
     adjacency: Reading | int | str = Reading.worst_case,
+    id: str = "person",
+    most: int | None = None,
 ) -> Guarantee:
     """Say what an ordinary release really guarantees once some totals are published exactly beside it.
 
@@ -367,6 +375,8 @@ def what_holds(
         What the release states for one record.
     adjacency
         Which datasets are compared, as for `release`.
+    id, most
+        What a person is called and how many records one may have, where that is not one.
 
     Examples
     --------
@@ -379,7 +389,9 @@ def what_holds(
     if budget is None:
         raise InputError("say what the release states for one record: epsilon (with delta), rho or mu")
     dataspace = _published(exact)
-    scope = announced(Plan(invariants=dataspace.margins, adjacency=adjacency), dataspace)
+    identity = None if most is None else id
+    plan = Plan(invariants=dataspace.margins, adjacency=adjacency, id=identity, most=most)
+    scope = announced(plan, dataspace)
     records = max(scope.adjacency.a, 1)
     return Guarantee(dataspace, scope.adjacency, budget.tradeoff().group(records))
 

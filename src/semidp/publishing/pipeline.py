@@ -93,12 +93,12 @@ class Prepared:
 def records_of(plan: Plan, data: Any) -> Iterator[Source]:
     """Yield the records of a plan: a source that was opened as it says, or one that is open as long as it is needed."""
     if not isinstance(data, Source):
-        with open_source(data, count=plan.count, where=plan.where, id=plan.id) as source:
+        with open_source(data, count=plan.count, where=plan.where, id=plan.id, most=plan.most) as source:
             yield source
         return
-    if (data.count, data.where, data.id) != (plan.count, plan.where, plan.id):
+    if (data.count, data.where, data.id, data.most) != (plan.count, plan.where, plan.id, plan.most):
         raise InputError(
-            "the source was opened with another count, where or id than the plan has: open it as the plan says"
+            "the source was opened with another count, where, id or most than the plan has: open it as the plan says"
         )
     yield data
 

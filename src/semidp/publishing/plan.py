@@ -17,6 +17,7 @@ from semidp.core.documents import from_toml, toml_text
 from semidp.core.exact import Number, exact, plain
 from semidp.core.notebook import facts
 from semidp.core.spaces.dataspace import Margin
+from semidp.core.spaces.protection import MOST_RECORDS, Protection
 from semidp.core.tables.features import Feature, Nest
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.budget import Budget
@@ -109,6 +110,18 @@ def _id(value: str | None) -> str | None:
     return None if value is None else text(value, "the id column")
 
 
+def _most(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_RECORDS:
+        raise InputError(f"the most records of a person is a whole number from 1 to {MOST_RECORDS:,}")
+    return value
+
+
+def _called(value: Any) -> str | None:
+    return None if value is None else text(value, "what records are called")
+
+
 def _levels_from_data(value: bool) -> bool:
     return flag(value, "levels_from_data")
 
@@ -152,6 +165,11 @@ class Plan:
         The delta at which a guarantee without one is restated as (epsilon, delta).
     claim
         ``"exact"``: only mechanisms whose claim holds for the numbers that the computer draws; any unless given.
+    most
+        How many records a person may have, where that is not one: the promise is then about one person with up to so
+        many, who is named by `id`. Public, like the number of persons.
+    records
+        What records are called in words, such as ``"stays"``; records unless given. Only with `most`.
     nests
         Nested features whose levels are read from the data, by the names of their depths: under the same rule as
         other levels, an invariant publishes them or the report says that they are disclosed.
@@ -176,8 +194,11 @@ class Plan:
     report_delta: Fraction = field(default=Fraction(1, 10**9), converter=_delta)
     nests: tuple[Nest, ...] = field(default=(), converter=_nests)
     claim: str | None = field(default=None, converter=_claim)
+    most: int | None = field(default=None, converter=_most)
+    records: str | None = field(default=None, converter=_called)
 
     def __attrs_post_init__(self) -> None:
+        self._check_persons()
         declared = {name for feature in self.features for name in feature.names}
         if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
@@ -187,6 +208,35 @@ class Plan:
         names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
+
+    def _check_persons(self) -> None:
+        """Refuse what does not go together where a person has several records."""
+        if self.most is None:
+            if self.records is not None:
+                raise InputError("what records are called matters where a person has several: say how many, with --most")
+            return
+        if self.id is None:
+            raise InputError("--most says how many records a person may have: name the column of persons with --id")
+        if self.id in {*self.names, *self.outcomes}:
+            raise InputError(
+                f"the id column {self.id!r} says whose a record is: it cannot be a feature or an outcome of the release"
+            )
+        if self.adjacency is Reading.definition and self.most > 1:
+            raise InputError(
+                "the literal reading of a(t) is known for one record a person: leave --adjacency out, or ask for "
+                "exchange"
+            )
+
+    @property
+    def protection(self) -> Protection | None:
+        """Whom the promise is about where a person may have several records; None where a record is a person.
+
+        >>> Plan(id="patient", most=5, records="stays").protection.who
+        'one patient with up to 5 stays'
+        """
+        if self.most is None or self.id is None:
+            return None
+        return Protection(self.id, self.most, self.records or "records")
 
     def __repr__(self) -> str:
         noisy = ", ".join(request.name for request in self.requests) or "nothing"
@@ -249,6 +299,8 @@ class Plan:
             "count": self.count,
             "where": self.where,
             "id": self.id,
+            "most": self.most,
+            "records": self.records,
             "levels_from_data": self.levels_from_data,
             "report_delta": plain(self.report_delta),
             "claim": self.claim,
@@ -263,7 +315,7 @@ class Plan:
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
         from semidp.statistics.registry import plan_keys, requests_from
 
-        alone = {"adjacency", "count", "where", "id", "levels_from_data", "report_delta", "claim"}
+        alone = {"adjacency", "count", "where", "id", "most", "records", "levels_from_data", "report_delta", "claim"}
         lists = {"invariants", "feature", "structural_zero"}
         only_keys(value, {*alone, *lists, *plan_keys()}, "a plan")
         features, zeros, nests = declared(value, folder)

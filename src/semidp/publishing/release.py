@@ -473,7 +473,8 @@ class Release:
         about = check_about(self.scope.dataspace if known is None else known, self.scope.dataspace)
         if adjacency is None:
             adjacency = Reading.worst_case if self.scope.adjacency.protects_groups else Reading.exchange
-        return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes))
+        protection = self.scope.protection
+        return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes), protection)
 
     @property
     def otherwise(self) -> Guarantee | None:
@@ -725,6 +726,7 @@ class Release:
             "plan": self.plan.to_json(),
             "dataspace": self.scope.dataspace.to_json(),
             "a": self.scope.adjacency_json(),
+            **({} if self.scope.persons is None else {"persons": self.scope.persons}),
             "guarantee": self.guarantee.tradeoff.to_json(),
             "epsilon": epsilon if math.isfinite(epsilon) else None,
             "report_delta": number(self.plan.report_delta),
@@ -757,7 +759,11 @@ class Release:
             semi = semi_of(dataspace, plan)
         except AdjacencyUnknown:
             semi = None
-        scope = Scope(dataspace, semi, adjacency, tuple(document["disclosures"]), tuple(document["warnings"]))
+        persons = document.get("persons")
+        if (persons is None) != (plan.protection is None) or not isinstance(persons, int | None):
+            raise ValueError("a release for several records a person has a number of persons")
+        told_first = tuple(document["disclosures"]), tuple(document["warnings"])
+        scope = Scope(dataspace, semi, adjacency, *told_first, persons)
         tradeoff = tradeoff_from_json(document["guarantee"])
         told = (*scope.disclosures, *scope.warnings, *document["versions"].values(), document["created"])
         charged = document["ledger"]

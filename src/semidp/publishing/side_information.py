@@ -12,6 +12,7 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin, normalised
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency
+from semidp.core.spaces.protection import Protection
 from semidp.core.spaces.unknown_totals import widest_space
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import Gaussian
@@ -30,16 +31,17 @@ def guarantee_under(
     known: Dataspace,
     adjacency: Adjacency | Reading | int | str,
     outcomes: bool,
+    protection: Protection | None = None,
 ) -> Guarantee:
     """Return what measurements guarantee where the margins, and nothing else, are exact.
 
     A margin that is not among the known values may have any. `outcomes` says whether records carry an unpublished
-    outcome besides.
+    outcome besides, and `protection` whom the promise is about where a person has several.
     """
     reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
     if isinstance(reading, int):
-        reading = Ball(reading)
-    space, pairs, about = _exact_pairs(margins, known, reading, outcomes)
+        reading = Ball(reading, protection)
+    space, pairs, about = _exact_pairs(margins, known, reading, outcomes, protection)
     together = Guarantee.compose(*(_guarantee(mechanism, space, pairs) for mechanism in mechanisms))
     return Guarantee(about, together.adjacency, together.tradeoff)
 
@@ -52,9 +54,9 @@ def other_guarantee(mechanisms: Iterable[Mechanism], scope: Scope, outcomes: boo
     """
     try:
         if scope.adjacency.protects_groups:
-            other: Adjacency = exchange_of(scope.dataspace, outcomes)
+            other: Adjacency = exchange_of(scope.dataspace, outcomes, scope.protection)
         elif scope.semi_adjacency is not None:
-            other = Ball(scope.semi_adjacency.bound)
+            other = Ball(scope.semi_adjacency.bound, scope.protection)
         else:
             return None
         return Guarantee.compose(*(mechanism.under(other) for mechanism in mechanisms))
@@ -77,7 +79,11 @@ def announced(dataspace: Dataspace, advertised: Iterable[Tradeoff | None]) -> Tr
 
 
 def _exact_pairs(
-    margins: Iterable[Margin], known: Dataspace, reading: Adjacency | Reading, outcomes: bool
+    margins: Iterable[Margin],
+    known: Dataspace,
+    reading: Adjacency | Reading,
+    outcomes: bool,
+    protection: Protection | None,
 ) -> tuple[Dataspace, Adjacency, Datasets]:
     """Return the datasets that exact statistics leave, which of them are adjacent, and what a claim is about.
 
@@ -89,16 +95,18 @@ def _exact_pairs(
     unknown = [str(margin) for margin in kept if not known.publishes(margin)]
     if not unknown or not n:
         space = Dataspace.known(schema, {margin: known.value(margin) for margin in kept if not unknown}, n)
-        return space, _adjacency(space, reading, outcomes), space
+        return space, _adjacency(space, reading, outcomes, protection), space
     if reading is Reading.definition:
         raise InputError("the literal reading of a(t) is known from the totals themselves: give their values")
     names = schema.names if schema.structural_zeros else [name for margin in kept for name in margin.names]
     if reading is Reading.worst_case:
-        reading = Ball(min(semi_adjacency_bound(schema.restrict(names), kept).bound, n))
-    together = max(len(kept) + 1, reading.a if isinstance(reading, Adjacency) else 0)
+        enough = semi_adjacency_bound(schema.restrict(names), kept, protection).bound
+        reading = Ball(min(enough, n), protection)
+    times = 1 if protection is None else protection.times
+    together = max(times * (len(kept) + 1), reading.a if isinstance(reading, Adjacency) else 0)
     space = widest_space(schema, kept, known, together)
     about = f"{', '.join(map(str, kept))} ({' and '.join(unknown)} with any values)"
-    return space, _adjacency(space, reading, outcomes), Dataspace.described(about)
+    return space, _adjacency(space, reading, outcomes, protection), Dataspace.described(about)
 
 
 def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency) -> Guarantee:
@@ -124,13 +132,19 @@ def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency)
         return Guarantee(dataspace, adjacency, mechanism.tradeoff)
 
 
-def _adjacency(dataspace: Dataspace, reading: Adjacency | Reading, outcomes: bool) -> Adjacency:
+def _adjacency(
+    dataspace: Dataspace, reading: Adjacency | Reading, outcomes: bool, protection: Protection | None
+) -> Adjacency:
     if isinstance(reading, Adjacency):
         return reading
     if reading is Reading.exchange:
-        return exchange_of(dataspace, outcomes)
+        return exchange_of(dataspace, outcomes, protection)
     if reading is Reading.worst_case:
-        return outcome_adjacency(dataspace) if outcomes else Ball(semi_adjacency(dataspace).bound)
+        if outcomes:
+            return outcome_adjacency(dataspace, protection)
+        return Ball(semi_adjacency(dataspace, protection).bound, protection)
+    if protection is not None and protection.times > 1:
+        raise InputError("the literal reading of a(t) is known for one record a person")
     literal = semi_adjacency(dataspace).definition
     if literal is None:
         raise AdjacencyUnknown("the literal reading of a(t) is not known for these statistics", needs="adjacency")

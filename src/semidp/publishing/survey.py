@@ -15,7 +15,8 @@ from semidp.core.spaces.adjacency import (
     semi_adjacency_bound,
 )
 from semidp.core.spaces.dataspace import Dataspace, normalised
-from semidp.core.spaces.outcome_adjacency import outcome_exchange
+from semidp.core.spaces.outcome_adjacency import outcome_adjacency, outcome_exchange
+from semidp.core.spaces.protection import Protection
 from semidp.core.spaces.unknown_totals import even_space
 from semidp.core.tables.counts import no_column, refuse_cells
 from semidp.core.tables.features import Feature, Nest
@@ -54,21 +55,22 @@ def survey(
     dataspace = Dataspace.known(schema, dict(totals), n)
     if dataspace.n == 0 and source.where is not None and not source.allow_empty:
         raise DataError(KEEPS_NOTHING)
-    return replace(announced(plan, dataspace), disclosures=disclosures), reader
+    return replace(announced(plan, dataspace), disclosures=disclosures, persons=source.persons), reader
 
 
 def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     """Return the scope of a plan from published totals alone: no data are needed."""
     said = formulas(dataspace.schema)
     if plan.adjacency is Reading.exchange:
-        return Scope(dataspace, semi_of(dataspace, plan), exchange_of(dataspace, bool(plan.outcomes)), (), said)
+        exchange = exchange_of(dataspace, bool(plan.outcomes), plan.protection)
+        return Scope(dataspace, semi_of(dataspace, plan), exchange, (), said)
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
     try:
         semi = semi_of(dataspace, plan)
     except AdjacencyUnknown:
         if given is None:
             raise
-        return Scope(dataspace, None, Ball(given), (), (_unchecked(given), *said))
+        return Scope(dataspace, None, Ball(given, plan.protection), (), (_unchecked(given), *said))
     a = given if given is not None else semi.bound
     warnings = []
     if plan.adjacency is Reading.definition and semi.definition is not None:
@@ -84,7 +86,7 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
             "cannot be confused with every alternative that the published totals allow, and for them the guarantee "
             "says nothing."
         )
-    return Scope(dataspace, semi, Ball(a), (), (*warnings, *said))
+    return Scope(dataspace, semi, Ball(a, plan.protection), (), (*warnings, *said))
 
 
 def _unchecked(a: int) -> str:
@@ -110,9 +112,10 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     """
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
     if plan.adjacency is Reading.exchange:
-        given = max(exchange_bound(schema, plan.invariants).a, 1)
+        exchange = exchange_bound(schema, plan.invariants, plan.protection)
+        given = max(exchange.a, exchange.times)
     try:
-        semi: SemiAdjacency | None = semi_adjacency_bound(schema, plan.invariants)
+        semi: SemiAdjacency | None = semi_adjacency_bound(schema, plan.invariants, plan.protection)
         warnings: tuple[str, ...] = ()
     except AdjacencyUnknown:
         if given is None:
@@ -123,21 +126,24 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
         warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
     refuse_cells(schema.shape)
     space = even_space(schema, plan.invariants, a)
-    adjacency = exchange_of(space, bool(plan.outcomes)) if plan.adjacency is Reading.exchange else Ball(a)
+    adjacency: Adjacency = Ball(a, plan.protection)
+    if plan.adjacency is Reading.exchange:
+        adjacency = exchange_of(space, bool(plan.outcomes), plan.protection)
     return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema)))
 
 
-def exchange_of(dataspace: Dataspace, outcomes: bool) -> Adjacency:
+def exchange_of(dataspace: Dataspace, outcomes: bool, protection: Protection | None = None) -> Adjacency:
     """Return the exchanges of records that may carry an unpublished outcome."""
-    return outcome_exchange(dataspace) if outcomes else Exchange.of(dataspace)
+    return outcome_exchange(dataspace, protection) if outcomes else Exchange.of(dataspace, protection)
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
     """Return a(t) of the records that a plan is about: at least 1 where they carry an unpublished outcome."""
-    found = semi_adjacency(dataspace)
+    found = semi_adjacency(dataspace, plan.protection)
     if found.bound or not plan.outcomes or not dataspace.n:
         return found
-    return SemiAdjacency(1, 1, 1, "the exact totals fix all but the outcome")
+    alone = outcome_adjacency(dataspace, plan.protection).a
+    return SemiAdjacency(alone, alone, alone, "the exact totals fix all but the outcome")
 
 
 def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:

@@ -194,6 +194,10 @@ class Records(ABC):
         """Return the numbers of records, of values of `column` that are present, and of distinct ones."""
 
     @abstractmethod
+    def most_alike(self, column: str) -> int:
+        """Return the most records that share a value of `column`; 0 where there are none."""
+
+    @abstractmethod
     def only(self, values: Mapping[str, Sequence[Any]]) -> "Records":
         """Return the records of which each of these columns holds one of its values, as `grouped` returns them.
 

@@ -273,6 +273,14 @@ class DuckRecords(Records):
         )
         return records, present, distinct
 
+    def most_alike(self, column: str) -> int:
+        """Count the records of each value; see the contract."""
+        name = quoted_name(column)
+        ((most,),) = self._rows(
+            f"SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM {self._view} GROUP BY {name})"
+        )
+        return int(most)
+
     def only(self, values: Mapping[str, Sequence[Any]]) -> "DuckRecords":
         """Return the records with some values alone; see the contract."""
         part = copy.copy(self)

@@ -150,6 +150,12 @@ class IbisRecords(Records):
         (records,), (present,), (distinct,) = self._answer(query, ["records", "present", "distinct"])
         return records, present, distinct
 
+    def most_alike(self, column: str) -> int:
+        """Count the records of each value; see the contract."""
+        counted = self._table.group_by(column).aggregate(semidp_records=self._table.count())
+        ((most,),) = self._answer(counted.aggregate(most=counted.semidp_records.max()), ["most"])
+        return int(most or 0)
+
     def held(self, columns: Sequence[str] | None) -> "IbisRecords":
         """Return these records where one transaction reads them, else a copy in a temporary table; see the contract."""
         if self._steady:

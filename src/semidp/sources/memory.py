@@ -43,6 +43,10 @@ class TableRecords(Records):
         counts = self._table.margin([column]).counts
         return self._table.n, self._table.n, int((counts > 0).sum())
 
+    def most_alike(self, column: str) -> int:
+        """Return the largest count of a level; see the contract."""
+        return int(self._table.margin([column]).counts.max(initial=0))
+
     def only(self, values: Mapping[str, Sequence[Any]]) -> "TableRecords":
         """Return the records with some levels alone; see the contract."""
         schema = self._table.schema

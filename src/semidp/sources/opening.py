@@ -55,6 +55,7 @@ def open_source(
     count: str | None = None,
     where: str | None = None,
     id: str | None = None,
+    most: int | None = None,
     hive_partitions: bool = False,
     allow_empty: bool = False,
 ) -> "Source":
@@ -82,6 +83,9 @@ def open_source(
     id
         The column that names the person. Every person may have one record, and no record may lack one; this is
         checked now.
+    most
+        How many records a person may have, where that is not one. Data in which somebody has more are refused, and
+        the number of persons (`Source.persons`) becomes public.
     hive_partitions
         Take folders such as ``sex=f/`` for values of a column, where the files lack that column.
     allow_empty
@@ -100,7 +104,9 @@ def open_source(
     """
     if count is not None and id is not None:
         raise InputError("a row with a count stands for several people, so count and id cannot both be given")
-    source = Source(_records(data, table, where, hive_partitions, allow_empty), count, where, id)
+    if most is not None and id is None:
+        raise InputError("the most records of a person needs the id column that says whose a record is")
+    source = Source(_records(data, table, where, hive_partitions, allow_empty), count, where, id, most)
     source.allow_empty = allow_empty
     if isinstance(data, (str, os.PathLike)):
         source.again = partial(
@@ -148,7 +154,7 @@ def local_paths(data: str, table: str | None = None) -> list[str]:
 class Source:
     """An open source of records: its columns, levels, grouped counts and sums. Use it in a ``with`` block.
 
-    `count`, `where` and `id` are those it was opened with: what they say has been done to its records.
+    `count`, `where`, `id` and `most` are those it was opened with: what they say has been done to its records.
 
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
@@ -158,10 +164,17 @@ class Source:
     """
 
     def __init__(
-        self, records: Records, count: str | None = None, where: str | None = None, id: str | None = None
+        self,
+        records: Records,
+        count: str | None = None,
+        where: str | None = None,
+        id: str | None = None,
+        most: int | None = None,
     ) -> None:
         self._records = records
-        self.count, self.where, self.id = count, where, id
+        self.count, self.where, self.id, self.most = count, where, id, most
+        self.persons: int | None = None
+        """How many persons there are, where each may have several records; then that number is public."""
         self.allow_empty = False
         self.again: Callable[[], Source] | None = None
         """Opens the same records in another process, without checking ids again; None where no address names them."""
@@ -322,7 +335,7 @@ class Source:
 
     def only(self, values: Mapping[str, Sequence[Any]]) -> "Source":
         """Return the records of one branch (see `branches`), to be read before the next is asked for."""
-        return Source(self._records.only(values), self.count, self.where, self.id)
+        return Source(self._records.only(values), self.count, self.where, self.id, self.most)
 
     def spark_frame(self) -> Any | None:
         """Return the records as a Spark data frame; None where Spark does not hold them."""
@@ -352,11 +365,23 @@ class Source:
             records, present, distinct = self._records.occurrences(id)
             if present < records:
                 raise DataError(f"the id column {id!r} has missing values: every record needs the id of its person")
-            if distinct < present:
+            if self.most is not None:
+                self._check_most(id, self.most)
+                self.persons = distinct
+            elif distinct < present:
                 raise DataError(
                     f"the id column {id!r} names someone twice, and the guarantee covers one record per person: "
-                    "keep or combine one record of each"
+                    "keep or combine one record of each, or say with --most how many records a person may have"
                 )
+
+    def _check_most(self, id: str, most: int) -> None:
+        """Refuse data in which a person has more records than were declared; how many do is confidential."""
+        if self._records.most_alike(id) > most:
+            raise DataError(
+                f"the id column {id!r} names someone more often than {most} time{'s' if most > 1 else ''}, and the "
+                f"guarantee covers up to {most} record{'s' if most > 1 else ''} of a person: give a larger --most; "
+                "nobody is dropped"
+            )
 
     def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
         refuse_cells(schema.shape)

@@ -5,7 +5,7 @@ Without a `Protection` a record is a person. How many records must move together
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -52,7 +52,7 @@ class Protection:
 
     id: str
     most: int
-    records: str = "records"
+    records: str = field(default="records", compare=False)  # a word changes no promise
     protect: Protect = Protect.unit
     least: int = 1
 
