@@ -424,7 +424,9 @@ def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
     least = max(min(numbers), account.opened[1].a if account.opened is not None else 0)
     alike = all({*space.margins} == margins for space, _ in every)
     try:
-        enough = max(semi_adjacency(union, protection).bound, 1)
+        # an outcome that nothing publishes changes alone, in each record of a person
+        alone = 1 if protection is None else protection.times
+        enough = max(semi_adjacency(union, protection).bound, alone)
     except AdjacencyUnknown:
         if alike:  # whoever charged gave a number
             return Ball(max(numbers), protection)

@@ -155,6 +155,11 @@ def _number(value: Any, column: str, name: str) -> float:
 def _check_adjacent(first: _Dataset, second: _Dataset, adjacency: Adjacency, scope: Scope) -> None:
     one, other = Counter(first.records), Counter(second.records)
     apart = sum((one - other).values())
+    if adjacency.protection is not None and adjacency.times > 1 and isinstance(adjacency, Exchange):
+        raise Refused(
+            f"whether two datasets are exchanges of {adjacency.protection.who} is not checked: leave --pair out, and "
+            "the worst pair that is known is attacked"
+        )
     if isinstance(adjacency, Exchange):
         blocks = Blocks.of(scope.dataspace)
         if apart > blocks.count + 1 or not (_arises(blocks, one, other) or _arises(blocks, other, one)):

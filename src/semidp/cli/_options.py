@@ -182,7 +182,9 @@ class Opening:
     count: Text = option("The column that holds counts.", "COLUMN")
     from_table: Text = option("The table of the database.", "TABLE", "--from")
     where: Text = option("Keep the records where this holds.", "SQL")
-    identity: Text = option("The column that identifies a person: one record each.", "COLUMN", "--id")
+    identity: Text = option("The column that identifies a person: one record each, or up to --most.", "COLUMN", "--id")
+    most: int | None = option("How many records a person may have: all of them are protected together.", "N")
+    called: Text = option("What records are called, with --most: stays.", "WORD", "--records")
     hive_partitions: bool = flag(
         "--hive-partitions", "Read columns that the files lack from the names of folders such as sex=f."
     )
@@ -196,6 +198,7 @@ class Opening:
             count=plan.count,
             where=plan.where,
             id=plan.id,
+            most=plan.most,
             hive_partitions=self.hive_partitions,
             allow_empty=self.allow_empty,
         )
@@ -309,6 +312,8 @@ def described(declaring: Declaring, opening: Opening, comparing: Comparing) -> P
         count=opening.count,
         where=opening.where,
         id=opening.identity,
+        most=opening.most,
+        records=opening.called,
     )
 
 

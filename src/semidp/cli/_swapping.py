@@ -105,6 +105,8 @@ def _space(
     printing: o.Printing,
 ) -> Dataspace:
     """Exact totals of swapping: from the files, which must hold no other, or counted in the records."""
+    if opening.most is not None or opening.called is not None:
+        raise InputError("what swapping guarantees is known for one record a person: leave --most and --records out")
     if data is not None:
         # only these two tables are counted: the joint one is never read
         plan = evolve(declared, invariants=margins, count=opening.count, where=opening.where, id=opening.identity)

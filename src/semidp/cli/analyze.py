@@ -133,13 +133,13 @@ def _ball(space: TableSpace, scope: Scope) -> TableSpace:
     if isinstance(scope.adjacency, Ball):
         return space
     a = scope.adjacency.a if scope.semi_adjacency is None else scope.semi_adjacency.bound
-    return sensitivity_space(space.dataspace, Ball(a), space.schema.names)
+    return sensitivity_space(space.dataspace, Ball(a, scope.protection), space.schema.names)
 
 
 def _exchanged(space: TableSpace, known: bool) -> dict[str, Any] | None:
     """What exchanges would need; None where these margins have none, or too few records stand for all totals."""
     try:
-        exchange = Exchange.of(space.dataspace)
+        exchange = Exchange.of(space.dataspace, space.adjacency.protection)
     except Refused:
         return None
     if not known and space.adjacency.a < exchange.a:

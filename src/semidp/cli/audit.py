@@ -82,6 +82,7 @@ def audit(
         "Attack on the pairs of another adjacency than is claimed: exchange, worst-case, definition or a number.",
         "READING|N",
     ),
+    most: int | None = option("Attack on the pairs of one person with up to so many records.", "N", min=1),
     samples: int | None = option("Outputs to draw for each of the two tables; else what a minute allows.", min=1),
     seed: int | None = option("Repeat the same audit.", min=0),
     out: Path | None = option("Draw the attacks beside the claim in this PNG file."),
@@ -108,12 +109,14 @@ def audit(
     with progress_bar(printing.quiet) as progress:
         foreign = _foreign(what, outputs or (), pair, stated, samples, randomness, progress)
     if foreign is not None:
+        if most is not None:
+            raise InputError("--most is about plans and releases: leave it out here")
         if data is not None or out is not None:
             raise InputError("--data and --out are about plans and releases: leave them out here")
         _report_foreign(foreign, printing)
         return
     assert what is not None
-    subject = _subject(Path(what), data, opening, adjacency, quiet=printing.quiet)
+    subject = _subject(Path(what), data, opening, _Pairs(adjacency, most), quiet=printing.quiet)
     claims = subject.claims
     given = [None] * len(claims) if pair is None else subject.given(_datasets(pair))
     pictures = _pictures(claims, out) if out is not None else {}
@@ -270,13 +273,32 @@ class _Subject:
         return given_pairs(datasets, self.claims, self.plan, self.scope, self.adjacency)
 
 
-def _subject(what: Path, data: str | None, opening: o.Opening, adjacency: str | None, *, quiet: bool) -> _Subject:
+@dataclass(frozen=True)
+class _Pairs:
+    """Which other pairs to attack on: of another adjacency, or of a person with several records."""
+
+    adjacency: str | None
+    most: int | None
+
+    def of(self, subject: Release | Prepared) -> Adjacency | None:
+        """Return the adjacency whose pairs are attacked, where it is another than is claimed."""
+        if self.adjacency is None and self.most is None:
+            return None
+        plan = subject.plan
+        if self.adjacency is not None:
+            plan = evolve(plan, adjacency=self.adjacency)
+        if self.most is not None:
+            plan = evolve(plan, most=self.most, id=plan.id or "person")
+        return announced(plan, subject.scope.dataspace).adjacency
+
+
+def _subject(what: Path, data: str | None, opening: o.Opening, pairs: _Pairs, *, quiet: bool) -> _Subject:
     recover(what)
     if what.is_dir():
         if data is not None or opening.from_table is not None:
             raise InputError("a release holds its public totals: leave --data and --from out")
         release = Release.load(what)
-        return _Subject(claims_of_release(release), release.plan, release.scope, _pairs(adjacency, release))
+        return _Subject(claims_of_release(release), release.plan, release.scope, pairs.of(release))
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
     plan = o.read_plan(what, "the plan")
@@ -284,11 +306,7 @@ def _subject(what: Path, data: str | None, opening: o.Opening, adjacency: str | 
         raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
     with opening.source(plan, data, quiet=quiet) as source:
         prepared = prepare(plan, source)
-        return _Subject(claims_of_plan(prepared), prepared.plan, prepared.scope, _pairs(adjacency, prepared))
-
-
-def _pairs(adjacency: str | None, of: Release | Prepared) -> Adjacency | None:
-    return None if adjacency is None else announced(evolve(of.plan, adjacency=adjacency), of.scope.dataspace).adjacency
+        return _Subject(claims_of_plan(prepared), prepared.plan, prepared.scope, pairs.of(prepared))
 
 
 def _examine(

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from semidp.accounting.conversions import approximate_group, zcdp_epsilon_paper
 from semidp.accounting.events import dp_sgd, event_from_json, event_tradeoff
@@ -30,6 +30,7 @@ from semidp.core.spaces.adjacency import (
     semi_adjacency_bound,
 )
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.core.spaces.protection import Protection
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
 from semidp.core.tradeoff.function import Order, Tradeoff
@@ -143,7 +144,7 @@ def guarantee(
     declaring: Annotated[o.Declaring, ("schema", "levels", "bins")],
     invariant_text: o.Text = option("What is published exactly, in words.", "TEXT"),
     swapping: Swapping,
-    opening: Annotated[o.Opening, ("count", "from_table", "where", "identity")],
+    opening: Annotated[o.Opening, ("count", "from_table", "where", "identity", "most", "called")],
     cell_keys: CellKeys,
     printing: o.Printing,
 ) -> None:
@@ -170,16 +171,16 @@ def guarantee(
         else:
             cell_keys.report(printing)
         return
-    if opening != o.Opening():
+    protection = _protection(opening)
+    if evolve(opening, identity=None, most=None, called=None) != o.Opening() or (opening.identity and not opening.most):
         raise InputError("--count, --from, --where and --id are about records: give --swap RATE and --data with them")
     target = o.target_of(None if stated.epsilon else stated.delta, report_delta)
     if release is not None:
         if stated.given or training.given or invariant is not None or invariant_text is not None:
             raise InputError("a release states its own guarantee: give --also-known, --without or --adjacency with it")
         asked = None if comparing == o.Comparing() else comparing.reading()
-        _under_release(
-            release, also_known or (), without or (), totals or (), declaring.plan(), asked, target, printing
-        )
+        exact = _Beside(also_known or (), without or (), totals or (), declaring.plan())
+        _under_release(release, exact, asked, opening, target, printing)
         return
     if also_known or without:
         raise InputError("--also-known and --without are about a release: give its folder")
@@ -189,8 +190,8 @@ def guarantee(
     margins = [Margin(*o.names_of(text)) for text in invariant or ()]
     declared = declaring.plan()
     if analysis is None:
-        scope = _scope(comparing.reading(), margins, totals or (), declared)
-    elif comparing != o.Comparing() or margins or totals or declared != Plan():
+        scope = _scope(comparing.reading(), margins, totals or (), declared, protection)
+    elif comparing != o.Comparing() or margins or totals or declared != Plan() or protection is not None:
         raise InputError("--analysis already says what is exact and how many records move together: give it alone")
     else:
         scope = _analysed(analysis)
@@ -232,13 +233,33 @@ class _Together:
     other: Adjacency | None = None  # what the same grouped guarantee holds for besides
 
 
-def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: Plan) -> _Together:
+def _protection(opening: o.Opening) -> Protection | None:
+    """Return whom a guarantee is about where a person may have several records."""
+    if opening.most is None:
+        if opening.called is not None:
+            raise InputError("--records says what the records of a person are called: give --most N with it")
+        return None
+    return Protection(opening.identity or "person", opening.most, opening.called or "records")
+
+
+def _scope(
+    asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: Plan, protection: Protection | None
+) -> _Together:
     """Return how many records move together: as given, or from what is published exactly.
 
-    A stated guarantee for one record is grouped by so many; under exchange by as many as one exchange changes.
+    A stated guarantee for one record is grouped by so many; under exchange by as many as one exchange changes, and
+    for a person with several records by as many as all of them need.
     """
     reading = adjacency_from(asked)
     given = reading if isinstance(reading, int) else None
+    if protection is not None:
+        if given is not None:
+            raise InputError("--a counts all records that move together, one person's among them: leave --most out")
+        if reading is Reading.definition:
+            raise InputError("the literal reading of a(t) is known for one record a person: leave --most out")
+        if not margins and not totals and reading is not Reading.exchange:
+            nothing = Dataspace.described("the number of records alone")
+            return _Together(Ball(protection.times, protection), "nothing else is exact", nothing)
     if not margins and not totals:
         if reading is Reading.exchange:
             raise InputError(
@@ -260,30 +281,31 @@ def _scope(asked: str, margins: Sequence[Margin], totals: Sequence[Path], declar
     if reading is Reading.exchange:
         source = "one person and those who hand over published values"
         if space is not None and not missing:
-            exchange = Exchange.of(space)
+            exchange = Exchange.of(space, protection)
             about: Datasets = space
         else:
-            exchange = exchange_bound(_all_declared(schema, margins), every)
+            exchange = exchange_bound(_all_declared(schema, margins), every, protection)
             about, source = described, f"{source}, a bound for any published totals"
-        records = max(exchange.a, 1)
-        return _Together(Exchange(records), source, about, other=Ball(records))
+        records = max(exchange.a, exchange.times)
+        return _Together(Exchange(records, protection), source, about, other=Ball(records, protection))
     try:
         if space is not None and not missing:
-            found, about, source = semi_adjacency(space), space, "the published totals"
+            found, about, source = semi_adjacency(space, protection), space, "the published totals"
         else:
-            found = semi_adjacency_bound(_all_declared(schema, margins), every)
+            found = semi_adjacency_bound(_all_declared(schema, margins), every, protection)
             about, source = described, "a bound for any published totals"
     except AdjacencyUnknown:
         if given is None:
             raise
         unchecked = space or Dataspace.described(", ".join(map(str, margins)))
         return _Together(Ball(given), "given, not checked", unchecked)
-    enough = max(found.bound, 1)  # the release has more to say than its totals, or nothing would be noisy
+    # the release has more to say than its totals, or nothing would be noisy
+    enough = max(found.bound, 1 if protection is None else protection.times)
     if given is None and reading is Reading.definition and found.definition is not None:
         given = max(found.definition, 1)
     if given is None:
-        within = _exchanges_within(about, enough)
-        return _Together(Ball(enough), f"{source} ({found.method})", about, other=within)
+        within = _exchanges_within(about, enough, protection)
+        return _Together(Ball(enough, protection), f"{source} ({found.method})", about, other=within)
     worst = f"The adjacency a = {given} lies below {enough}, which is what {source} need"
     low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
     return _Together(Ball(given), "given", about, low if given < enough else ())
@@ -295,6 +317,7 @@ def _analysed(path: Path) -> _Together:
     try:
         document = from_json(o.read_text(path, "--analysis"))
         kind, a = document["adjacency"]["kind"], Ball(document["adjacency"]["a"])
+        whose = Adjacency.from_json(document["adjacency"]).protection
         exact = [str(Margin(*names)) for names in document["invariants"]]
         method, warnings = document["a"]["method"], document["warnings"]
     except (ValueError, KeyError, TypeError, InputError):
@@ -302,14 +325,14 @@ def _analysed(path: Path) -> _Together:
     if kind not in list(AdjacencyKind) or not all(isinstance(text, str) for text in (method, *warnings)):
         raise wrong
     described = "exact totals of " + ", ".join(exact) if exact else "the number of records"
-    adjacency = Adjacency.named(kind, max(a.a, 1))
+    adjacency = Adjacency.named(kind, max(a.a, 1 if whose is None else whose.times), whose)
     return _Together(adjacency, f"the analysis ({method})", Dataspace.described(described), tuple(warnings))
 
 
-def _exchanges_within(space: Datasets, a: int) -> Adjacency | None:
+def _exchanges_within(space: Datasets, a: int, protection: Protection | None) -> Adjacency | None:
     """Return exchange adjacency where any `a` records include every exchange."""
     try:
-        found = Exchange.of(space) if isinstance(space, Dataspace) else None
+        found = Exchange.of(space, protection) if isinstance(space, Dataspace) else None
     except Refused:
         return None
     return found if found is not None and found.a <= a else None
@@ -380,27 +403,41 @@ def _up(epsilon: float) -> str:
     return "none" if math.isinf(epsilon) else f"{math.ceil(Fraction(epsilon) * 10**5) / 10**5:.5f}"
 
 
+@frozen
+class _Beside:
+    """What is exact beside a release, or is left out of it."""
+
+    also_known: Sequence[str]
+    without: Sequence[str]
+    totals: Sequence[Path]
+    declared: Plan
+
+
 def _under_release(
     folder: Path,
-    also_known: Sequence[str],
-    without: Sequence[str],
-    totals: Sequence[Path],
-    declared: Plan,
+    exact: _Beside,
     adjacency: str | None,
+    opening: o.Opening,
     target: Fraction | None,
     printing: o.Printing,
 ) -> None:
     """Print the guarantee of a release as it was made, and under the statistics that are named."""
+    also_known, without = exact.also_known, exact.without
     release = Release.load(folder)
     proven = Guarantee.compose(*(mechanism.guarantee for mechanism in release.mechanisms)).tradeoff
     if not no_stronger(release.guarantee.tradeoff, proven):
         raise InputError(f"{folder} states a stronger guarantee than its noise gives: semidp show {folder} says more")
-    known = _known(release.scope.dataspace, totals, declared)
+    known = _known(release.scope.dataspace, exact.totals, exact.declared)
     margins = _margins(release.scope.dataspace, known, also_known, without)
-    found = release.under(margins, adjacency, known)
+    named = opening if opening.identity else evolve(opening, identity=release.plan.id)
+    protection = _protection(named)
+    found = release.under(margins, adjacency, known, protection)
     delta = target or release.plan.report_delta
     order = change(found.tradeoff, release.guarantee.tradeoff, delta)
     warnings = _warnings(found, known, margins, bool(release.plan.outcomes))
+    asked = release.scope.protection
+    if protection is not None and asked is not None and protection.most < asked.most:
+        warnings += (f"The release allows up to {asked.most} records of a person: who has more is protected less.",)
     if without:
         warnings += ("This is about the noisy values alone: the release publishes exactly what was left out here.",)
     printing.warn(warnings)
@@ -417,8 +454,8 @@ def _under_release(
         )
         return
     for name, one in (("as released", release.guarantee), ("now", found)):
-        exact = f"exact: {one.dataspace.summary()}; {one.adjacency}"
-        print_rows([(name, exact), ("", strength(one, delta)[-1])], width=12)
+        about = f"exact: {one.dataspace.summary()}; {one.adjacency}"
+        print_rows([(name, about), ("", strength(one, delta)[-1])], width=12)
     same = (found.dataspace, found.adjacency) == (release.guarantee.dataspace, release.guarantee.adjacency)
     hidden = (
         "and so are the datasets that it has to hide" if same else "but the datasets that it has to hide are others"
@@ -478,10 +515,11 @@ def _warnings(found: Guarantee, known: Dataspace, margins: Sequence[Margin], out
         return ()
     try:
         if isinstance(found.dataspace, Dataspace):
-            enough = semi_adjacency(found.dataspace).bound
+            enough = semi_adjacency(found.dataspace, found.adjacency.protection).bound
         else:
             names = [name for margin in margins for name in margin.names]
-            enough = semi_adjacency_bound(known.schema.restrict(names), margins).bound
+            schema = known.schema.restrict(names)
+            enough = semi_adjacency_bound(schema, margins, found.adjacency.protection).bound
     except AdjacencyUnknown:
         return ("The adjacency was given and could not be checked against a(t) for these statistics.",)
     enough = max(enough, int(outcomes))

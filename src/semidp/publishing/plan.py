@@ -213,7 +213,7 @@ class Plan:
         """Refuse what does not go together where a person has several records."""
         if self.most is None:
             if self.records is not None:
-                raise InputError("what records are called matters where a person has several: say how many, with --most")
+                raise InputError("--records says what the records of a person are called: give --most N with it")
             return
         if self.id is None:
             raise InputError("--most says how many records a person may have: name the column of persons with --id")

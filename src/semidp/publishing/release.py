@@ -28,6 +28,7 @@ from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
+from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import AdjacencyUnknown, InputError, Refused, SemidpError, did_you_mean
@@ -439,6 +440,7 @@ class Release:
         invariants: Dataspace | Iterable[Margin | str | Iterable[str]],
         adjacency: Adjacency | Reading | int | str | None = None,
         known: Dataspace | None = None,
+        protection: Protection | None = None,
     ) -> Guarantee:
         """Return what the noise of this release guarantees where other statistics are exact: more, fewer, or others.
 
@@ -454,6 +456,8 @@ class Release:
         known
             Values of margins, and features, that are known besides those of the release. A margin whose values nobody
             gives may have any.
+        protection
+            Whom the promise is about where a person has several records; as the release says unless given.
 
         Examples
         --------
@@ -473,7 +477,7 @@ class Release:
         about = check_about(self.scope.dataspace if known is None else known, self.scope.dataspace)
         if adjacency is None:
             adjacency = Reading.worst_case if self.scope.adjacency.protects_groups else Reading.exchange
-        protection = self.scope.protection
+        protection = self.scope.protection if protection is None else protection
         return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes), protection)
 
     @property

@@ -132,9 +132,9 @@ class Adjacency(ABC):
     def mark(self) -> dict[str, Any]:
         """Return what tells the relation from a ball beside its number in a release's JSON."""
         kind = {} if self.kind is AdjacencyKind.ball else {"kind": str(self.kind)}
-        return {**kind, **self._whose()}
+        return {**kind, **self.whose()}
 
-    def _whose(self) -> dict[str, Any]:
+    def whose(self) -> dict[str, Any]:
         """Return whom the promise is about, as plain values: nothing where a record is a person."""
         return {} if self.protection is None else {"protection": self.protection.to_json()}
 
@@ -236,7 +236,7 @@ class Ball(Adjacency):
 
     def to_json(self) -> dict[str, Any]:
         """Return the relation as plain values, written as before there were two kinds."""
-        return {"metric": "hamming", "a": self.a, **self._whose()}
+        return {"metric": "hamming", "a": self.a, **self.whose()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -372,7 +372,7 @@ class Exchange(Adjacency):
 
     def to_json(self) -> dict[str, Any]:
         """Return the relation as plain values."""
-        return {"kind": "exchange", "a": self.a, **self._whose()}
+        return {"kind": "exchange", "a": self.a, **self.whose()}
 
 
 def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.intp]:

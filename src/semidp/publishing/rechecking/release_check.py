@@ -33,7 +33,15 @@ from semidp.statistics.protocol import Published
 
 MOST_CELLS = 2_000_000
 """Tables of more cells in all are not fitted again unless asked for: their distances are computed."""
-_READING = ("plan.count", "plan.where", "plan.id", "plan.most", "plan.levels_from_data", "plan.feature", "plan.adjacency")
+_READING = (
+    "plan.count",
+    "plan.where",
+    "plan.id",
+    "plan.most",
+    "plan.levels_from_data",
+    "plan.feature",
+    "plan.adjacency",
+)
 
 
 @dataclass(frozen=True)
