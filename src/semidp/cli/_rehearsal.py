@@ -2,20 +2,31 @@
 
 from typing import Any
 
+from attrs import evolve
+
 from semidp.cli import _options as o
 from semidp.cli._output import echo, print_json, print_rows
 from semidp.core.exact import plain
 from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.mechanism import Mechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.output.cells import Form
 from semidp.publishing.needs import Needs, needs_of, part_needs, size_text
 from semidp.publishing.options import RunOptions
 from semidp.publishing.parts.by_partition import Whole, prepare_parts
-from semidp.publishing.pipeline import Prepared, prepare
+from semidp.publishing.pipeline import Prepared, calibrate, prepare
 from semidp.publishing.plan import Plan
-from semidp.report.outlook import Outlook, forecast, stated_text
-from semidp.report.sentences import budget_parts, strength, together_disclosed, together_text, weakness
+from semidp.publishing.survey import announced
+from semidp.report.outlook import Outlook, comparison, forecast, stated_text
+from semidp.report.sentences import (
+    budget_parts,
+    persons_part,
+    strength,
+    together_disclosed,
+    together_text,
+    weakness,
+)
 from semidp.sources.opening import Source
 from semidp.statistics.registry import result_readers
 
@@ -43,6 +54,7 @@ def _print_prepared(asked: Plan, found: Prepared | Whole, takes: Needs, printing
             {
                 "dry_run": True,
                 "n": scope.dataspace.n,
+                **({} if scope.persons is None else {"persons": scope.persons}),
                 "plan": plan.to_json(),
                 **partition,
                 "a": scope.adjacency_json(),
@@ -51,12 +63,14 @@ def _print_prepared(asked: Plan, found: Prepared | Whole, takes: Needs, printing
                 "report_delta": plan.report_delta,
                 "budget": plan.budget and plan.budget.numbers(),
                 **(_part_tables(found, takes) if isinstance(found, Whole) else _measured(found, takes)),
+                **_beside_one_json(found),
                 "disclosures": scope.disclosures,
                 "warnings": warnings,
             }
         )
         return
     rows = [("exact", scope.dataspace.summary())]
+    rows += [("exact", text) for text in persons_part(scope)]
     rows += [] if isinstance(found, Whole) else found_budget(asked, plan)
     rows += [("budget", part) for part in budget_parts(plan)]
     strengths = [("strength", sentence) for sentence in strength(found.guarantee, plan.report_delta)]
@@ -73,9 +87,49 @@ def _print_prepared(asked: Plan, found: Prepared | Whole, takes: Needs, printing
         if seen.document["announced"] is not None:
             rows.append(("announced", f"{stated_text(seen.document, 'announced')} if the exact totals were forgotten"))
         rows += [("otherwise", sentence) for sentence in seen.document["otherwise"]]
+    rows += _beside_one(found)
     space = f"{size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk"
     print_rows([*rows, ("would take", f"about {space} and {takes.seconds:,.0f} s beside reading")])
     echo("nothing was drawn or written")
+
+
+def _beside_one(found: Prepared | Whole) -> list[tuple[str, str]]:
+    """Say what the same plan would cost if a person had one record, beside what it costs for several."""
+    protection = found.scope.protection
+    if protection is None or protection.times == 1:
+        return []
+    rows = []
+    for name, one, several in _errors_beside(found):
+        rows.append((f"1 {protection.record}"[:10], f"{name}: {one}"))
+        rows.append((f"{protection.most} {protection.records}"[:10], f"{name}: {several}"))
+    return rows
+
+
+def _beside_one_json(found: Prepared | Whole) -> dict[str, Any]:
+    """Return the same as plain values; nothing where a person has one record."""
+    protection = found.scope.protection
+    if protection is None or protection.times == 1:
+        return {}
+    lines = [{"name": name, "one": one, "several": several} for name, one, several in _errors_beside(found)]
+    return {"records_of_a_person": lines}
+
+
+def _errors_beside(found: Prepared | Whole) -> list[tuple[str, str, str]]:
+    """Return what is published, how far off it would be for one record of a person, and for several."""
+    alone = evolve(found.plan, most=1)
+    scope = announced(alone, found.scope.dataspace)
+    if isinstance(found, Whole):
+        lines = []
+        for request, mechanism in zip(found.requests, found.mechanisms, strict=True):
+            one = request.calibrate(request.space(scope))
+            assert isinstance(one, ResidualMechanism)
+            for number, table in enumerate(request.tables):
+                before, after = (f"standard error {each.rms_error(number):.1f} a cell" for each in (one, mechanism))
+                lines.append((" by ".join(table.features), before, after))
+        return lines
+    both = comparison([forecast(calibrate(alone, scope)), forecast(found)])
+    named = {each.label for each in forecast(found).forecasts}
+    return [(name, lines[0], lines[1]) for name, lines in both if name in named]
 
 
 def _uses(prepared: Prepared, seen: Outlook) -> list[tuple[str, str]]:

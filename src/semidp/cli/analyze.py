@@ -15,7 +15,8 @@ from semidp.cli._output import kind_and_a, print_json, print_rows
 from semidp.cli._totals import scope_of
 from semidp.core.exact import plain, rounded_up
 from semidp.core.scope import Scope
-from semidp.core.spaces.adjacency import Ball, Exchange
+from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange
+from semidp.core.spaces.adjacency_words import AdjacencyWords
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.accuracy import cell_errors
@@ -82,6 +83,7 @@ def analysis(
     unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
     return {
         "n": scope.dataspace.n if known else None,
+        **({} if scope.persons is None else {"persons": scope.persons}),
         "totals": "known" if known else "any",
         "cells": space.schema.size,
         "table": list(space.schema.names),
@@ -159,43 +161,47 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Write the document of `analysis` for people."""
     published = "; ".join(" × ".join(names) for names in document["invariants"]) or "only the number of records"
     any_totals = document["totals"] == "any"
-    records = "any totals (upper bounds for all of them)" if any_totals else f"{document['n']:,} records"
+    words = Adjacency.from_json(document["adjacency"]).words
+    records = "any totals (upper bounds for all of them)" if any_totals else f"{document['n']:,} {words.noun}"
     found = [
         ("table", f"{' × '.join(document['table'])}: {document['cells']:,} cells, {records}"),
         ("published", published),
         ("a(t)", _adjacency(document["a"])),
     ]
+    if words.protection is not None:
+        counted = "" if "persons" not in document else f" of {document['persons']:,} {words.protection.units}"
+        found.append(("promise", f"{words.protection.who}{counted}"))
     if document["witness"] is not None:
         found.append(("worst case", _change(document["witness"]["record"], document["witness"]["wants"])))
         found += [("also moves", _change(other["from"], other["to"])) for other in document["witness"]["others"]]
     space = document["sensitivity"]
     kind = "exact" if space["exact"] else "proven upper bounds"
     chosen = document["adjacency"]
-    pairs = f"a = {space['a']}" if chosen["kind"] == "ball" else f"exchange, up to {space['a']} records"
+    pairs = f"a = {space['a']}" if chosen["kind"] == "ball" else f"exchange, up to {space['a']} {words.noun}"
     found.append(("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}"))
     found.append(("", "how far the table moves then: Δ1 all cells added up, Δ2 as a length, Δ∞ in one cell"))
-    found += _both(document["sensitivities"], any_totals)
-    found.append(("naive", f"{_norm_text(document['naive'])} (a times one record)"))
+    found += _both(document["sensitivities"], any_totals, words)
+    found.append(("naive", f"{_norm_text(document['naive'])} (a times one {words.one})"))
     found += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
     if document["published_exactly"]:
         found.append(("note", "the published statistics fix this table: everything in it is published exactly"))
-    if chosen["kind"] == "ball":
+    if chosen["kind"] == "ball" and words.protection is None:
         a = max(chosen["a"], 1)
         found.append(("next", f"semidp guarantee --rho 1 --a {a}: what a release that states rho = 1 guarantees here"))
     return found
 
 
-def _both(spaces: dict[str, Any], any_totals: bool) -> list[tuple[str, str]]:
+def _both(spaces: dict[str, Any], any_totals: bool, words: AdjacencyWords) -> list[tuple[str, str]]:
     """Both adjacencies side by side, with the loss of Gaussian noise at mu = 1 under each."""
     ball, exchange = spaces["ball"], spaces["exchange"]
-    records = f"any {ball['a']} records" if ball["a"] != 1 else "any one record"
+    records = f"any {ball['a']} {words.noun}" if ball["a"] != 1 else "any one record"
     return [
         ("ball", f"{records} at once: Δ2 = {ball['l2']:.4g}, loss {ball['loss']:.4g} at mu = 1"),
         (
             "exchange",
             ("not known without the totals" if any_totals else "not defined for these margins")
             if exchange is None
-            else f"one person, others hand over: Δ2 = {exchange['l2']:.4g}, loss {exchange['loss']:.4g} at mu = 1 "
+            else f"{words.who}, others hand over: Δ2 = {exchange['l2']:.4g}, loss {exchange['loss']:.4g} at mu = 1 "
             "(another promise, not a better one)",
         ),
     ]

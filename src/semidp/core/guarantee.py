@@ -224,12 +224,18 @@ class Guarantee:
 
     def _unprotected(self) -> str:
         facts = "What a release says about many people, it also says about each of them, whether or not they took part."
+        whose = self.adjacency.protection
         if self.is_ordinary:
-            return f"What is not protected: the number of records, which is published exactly. {facts}"
+            numbers = "the number of records, which is"
+            if whose is not None:
+                numbers = f"the numbers of {whose.records} and of {whose.units}, which are"
+            return f"What is not protected: {numbers} published exactly. {facts}"
+        claim = "A person cannot claim a record that contradicts them"
+        if whose is not None:
+            claim = f"No {whose.noun} can claim {whose.records} that contradict them"
         return (
             f"What is not protected: the exact statistics themselves ({self.dataspace.summary()}), and everything that "
-            "follows from them. A person cannot claim a record that contradicts them: such datasets are ruled out "
-            f"for certain. {facts}"
+            f"follows from them. {claim}: such datasets are ruled out for certain. {facts}"
         )
 
     def _side_information(self) -> str:

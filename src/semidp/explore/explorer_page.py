@@ -42,6 +42,7 @@ from semidp.publishing.plan import Plan
 from semidp.publishing.release import REPORT, release_files
 from semidp.report.outlook import comparison
 from semidp.report.report_page import moves, search_script
+from semidp.report.sentences import counted_text
 
 MOST_SCENARIOS = 3
 _LONGEST_FORM = 2**22  # bytes: a plan with many declared levels
@@ -232,6 +233,7 @@ class Page:
             "last": len(LADDER) - 1,
             "others": [request.name for request in plan.requests if not request.tables],
             "source": Path(self.desk.source).name if self.desk.source else None,
+            "protection": plan.protection,
         }
 
     def _results(self, plan: Plan, scenarios: Sequence[tuple[str, Plan]] = ()) -> dict[str, Any]:
@@ -259,6 +261,7 @@ class Page:
             "curve": curve_svg(curves),
             "curves": list(curves),
             "moves": moves(prepared.scope),
+            "counted": counted_text(prepared.scope),
             "typed": _typed(plan),
         }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from semidp.core.exact import plain, rounded_up
 from semidp.core.guarantee import detection
+from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.output.texts import name_of
 from semidp.publishing.pipeline import Prepared
@@ -70,6 +71,7 @@ def forecast(prepared: Prepared) -> Outlook:
     document = {
         "exact": [list(margin.names) for margin in scope.dataspace.margins],
         "n": scope.dataspace.n,
+        **({} if scope.persons is None else {"persons": scope.persons}),
         "adjacency": {**scope.adjacency_json(), "text": together_text(scope)},
         "guarantee": _strength(prepared.guarantee.tradeoff, delta),
         "otherwise": otherwise,
@@ -130,9 +132,10 @@ def stated_text(plan: Mapping[str, Any], key: str) -> str:
         return "the same" if not plan["exact"] else "not known"
     epsilon = found["epsilon"]
     restated = "none" if epsilon is None else f"({rounded_up(epsilon)}, {plain(plan['report_delta'])})-DP"
-    exchange = key == "guarantee" and plan["adjacency"].get("kind") == "exchange"
+    adjacency = Adjacency.from_json({**plan["adjacency"], "a": plan["adjacency"]["used"]})
+    exchange = key == "guarantee" and not adjacency.protects_groups
     name = f"{found['name']}, " if found["name"] else ""
-    return f"{name}{restated}{', for exchanges of one person' if exchange else ''}"
+    return f"{name}{restated}{f', for {adjacency.words.pairs}' if exchange else ''}"
 
 
 def _strength(tradeoff: Tradeoff, delta: Fraction) -> dict[str, Any]:

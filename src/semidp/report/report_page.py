@@ -45,7 +45,8 @@ def html(release: Release, title: str | None = None) -> str:
         created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
         versions=release.versions,
         private=release.private,
-        exact=sentences.exact_part(scope.dataspace),
+        exact=sentences.exact_part(scope.dataspace, scope),
+        who="one record" if scope.protection is None else scope.protection.who,
         noisy=sentences.noisy_part(release),
         strength=sentences.strength(release.guarantee, release.plan.report_delta),
         warnings=(
@@ -132,7 +133,12 @@ def moves(scope: Scope) -> list[dict[str, Any]]:
 def _details(release: Release) -> list[tuple[str, str]]:
     scope = release.scope
     semi = scope.semi_adjacency
-    rows = [("Records (public)", f"{scope.dataspace.n:,}"), ("Adjacency used", scope.adjacency.words.used)]
+    rows = [("Records (public)", f"{scope.dataspace.n:,}")]
+    if scope.protection is not None:
+        rows = [(f"{scope.protection.records.capitalize()} (public)", f"{scope.dataspace.n:,}")]
+        rows.append((f"{scope.protection.units.capitalize()} (public)", f"{scope.persons:,}"))
+        rows.append(("Promise", scope.protection.who))
+    rows.append(("Adjacency used", scope.adjacency.words.used))
     if semi is not None:
         worst = semi.worst_case if semi.worst_case is not None else f"at most {semi.bound}"
         rows.append(("a(t), worst case", f"{worst} ({semi.method})"))

@@ -12,6 +12,7 @@ from semidp.core.exact import plain, rounded_up
 from semidp.core.guarantee import Guarantee, detection
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Datasets, Dataspace
+from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
@@ -27,15 +28,37 @@ _SAME = 1e-4  # guarantees whose numbers differ by less, relatively, are called 
 _LEAST_MISSED = 0.0005  # of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
 
 
-def exact_part(dataspace: Datasets) -> list[str]:
-    """Name what is published exactly.
+def exact_part(dataspace: Datasets, scope: Scope | None = None) -> list[str]:
+    """Name what is published exactly; a scope also knows about persons with several records.
 
     >>> exact_part(Dataspace.described("state totals"))
     ['state totals']
     """
     if not isinstance(dataspace, Dataspace):
         return [dataspace.summary()]
-    return [*(f"counts of {margin}" for margin in dataspace.margins), f"the number of records, {dataspace.n:,}"]
+    margins = [f"counts of {margin}" for margin in dataspace.margins]
+    if scope is None or scope.protection is None:
+        return [*margins, f"the number of records, {dataspace.n:,}"]
+    return [*margins, f"the number of {scope.protection.records}, {dataspace.n:,}", *persons_part(scope)]
+
+
+def counted_text(scope: Scope) -> str:
+    """Say how many records there are, and of how many persons where each may have several."""
+    protection = scope.protection
+    if protection is None:
+        return f"{scope.dataspace.n:,} records"
+    whose = "" if scope.persons is None else f" of {scope.persons:,} {protection.units}"
+    return f"{scope.dataspace.n:,} {protection.records}{whose}; {protection.who} is protected"
+
+
+def persons_part(scope: Scope) -> list[str]:
+    """Name what is public about persons with several records: how many there are, and how many records they have."""
+    protection = scope.protection
+    if protection is None:
+        return []
+    limit = f"the most {protection.records} of one {protection.noun}, {protection.most:,} (declared)"
+    counted = [] if scope.persons is None else [f"the number of {protection.units}, {scope.persons:,}"]
+    return [*counted, limit]
 
 
 def noisy_part(release: Release) -> list[str]:
@@ -97,12 +120,22 @@ def why_heading(scope: Scope) -> str:
 def why_together(scope: Scope) -> list[str]:
     """Say why records must move together, and how many."""
     a, semi = scope.adjacency.a, scope.semi_adjacency
+    protection = scope.protection
+    if not scope.dataspace.margins and protection is not None:
+        kept = f"the numbers of {protection.records} and of {protection.units}"
+        return [f"Only {kept} are published exactly, so {protection.who} can be different alone."]
     if not scope.dataspace.margins:
         return ["Only the number of records is published exactly, so one record can change alone."]
     first = (
         "Had one person's record been different and nothing else, the published totals would not be what they are. "
         "For that person to have been somebody else, other records must have been different too."
     )
+    if protection is not None:
+        first = (
+            f"Had the {protection.records} of one {protection.noun} been different and nothing else, the published "
+            f"totals would not be what they are. For that {protection.noun} to have had others, {protection.records} "
+            f"of other {protection.units} must have been different too."
+        )
     if semi is None:
         return [first, f"How many is not known for these totals; a = {a} was given by whoever made the release."]
     if semi.bound == 0:
@@ -236,11 +269,12 @@ def together_disclosed(disclosures: Sequence[str]) -> list[str]:
 
 def limits(release: Release) -> list[str]:
     """Say what the release does not protect."""
-    unit = (
-        f"One record is one person: this was checked with the column {release.plan.id!r}."
-        if release.plan.id
-        else "One record is taken to be one person, which was not checked: who has several is protected less."
-    )
+    if release.scope.protection is not None:
+        unit = _unit(release.scope.protection)
+    elif release.plan.id:
+        unit = f"One record is one person: this was checked with the column {release.plan.id!r}."
+    else:
+        unit = "One record is taken to be one person, which was not checked: who has several is protected less."
     repeated = (
         "The privacy loss of this release was charged to a ledger, together with the others that it holds."
         if release.ledger
@@ -256,10 +290,19 @@ def limits(release: Release) -> list[str]:
     ]
 
 
+def _unit(protection: Protection) -> str:
+    """Say whom the promise is about, and what is not taken into account."""
+    return (
+        f"The promise is about {protection.who}: that nobody has more was checked with the column {protection.id!r}. "
+        f"What all {protection.records} of one {protection.noun} have in common is not taken into account: who knows "
+        "that a value is always the same for one of them knows something besides."
+    )
+
+
 def summary(release: Release, where: str | None = None) -> str:
     """Return the release in a few lines, for a terminal."""
     scope = release.scope
-    rows = [("exact", text) for text in exact_part(scope.dataspace)]
+    rows = [("exact", text) for text in exact_part(scope.dataspace, scope)]
     rows += [("with noise", text) for text in noisy_part(release)]
     for result in release.results:
         rows += result.summary_lines()

@@ -398,21 +398,24 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
 
     The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2, at ``mu √(2/Δ2²)``;
     Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``; noise on residuals at their costs for one.
+    A person with several records has as many of them.
     """
     space, tradeoff = mechanism.space, mechanism.tradeoff
+    times = space.adjacency.times
     if space.is_zero:
         return None
     if isinstance(mechanism, ResidualMechanism):
-        cost = mechanism.forgotten
+        cost = times**2 * mechanism.forgotten
         return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
-    share = Fraction(space.naive.l2_squared, space.l2_squared)
+    alone = space.naive.scaled(times)
+    share = Fraction(alone.l2_squared, space.l2_squared)
     if isinstance(tradeoff, ZCDP):
         return ZCDP(tradeoff.rho * share)
     if isinstance(tradeoff, Gaussian):
         return Gaussian(tradeoff.mu_squared * share)
     epsilon = tradeoff.implied_epsilon()
     if isinstance(mechanism, LaplaceMechanism) and epsilon is not None:
-        return approximate(epsilon * Fraction(space.naive.l1, space.l1))
+        return approximate(epsilon * Fraction(alone.l1, space.l1))
     return None
 
 

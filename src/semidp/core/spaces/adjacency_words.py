@@ -83,6 +83,11 @@ class AdjacencyWords(ABC):
         """What records are called."""
         return "records" if self.protection is None else self.protection.records
 
+    @property
+    def one(self) -> str:
+        """What one record is called."""
+        return "record" if self.protection is None else self.protection.record
+
     def heading(self, exact: bool) -> str:
         """Return the heading of the part on records that move together."""
         if self.protection is not None:
@@ -125,7 +130,7 @@ class BallWords(AdjacencyWords):
 
     @property
     def used(self) -> str:
-        return f"a = {self.a}"
+        return f"a = {self.a}" + ("" if self.protection is None else f", {self.protection.who}")
 
     @property
     def pairs(self) -> str:

@@ -211,7 +211,7 @@ def product_losses(product: "PublishedProduct") -> dict[str, float]:
 def losses_caption(product: "PublishedProduct") -> str:
     """Name the promise of each number in the picture of losses."""
     adjacency, curve = product.guarantee.adjacency, name_of(product.guarantee.tradeoff)
-    records = "1 record" if adjacency.a == 1 else f"{adjacency.a} records"
+    records = "1 record" if adjacency.a == 1 else f"{adjacency.a} {adjacency.words.noun}"
     promise = adjacency.words.promise
     alone = "so do the tables measured one by one, with the best split; "
     if product.one_by_one_l2 is None:
