@@ -55,6 +55,7 @@ def _matches(line: str, output: str) -> bool:
         ("distributions.md", {"districts.csv", "meals"}),
         ("inference.md", {"release", "status", "sexes", "ship", "pairs.png", "unsure"}),
         ("nested.md", {"districts"}),
+        ("several_records.md", {"stays", "one-stay"}),
         ("scale.md", {"large", "nation"}),
         ("combine.md", {"march", "june", "both"}),
         ("products.md", {"product", "people.csv", "people.about.json", "pairs", "near.csv", "families"}),

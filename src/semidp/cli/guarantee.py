@@ -429,14 +429,14 @@ def _under_release(
         raise InputError(f"{folder} states a stronger guarantee than its noise gives: semidp show {folder} says more")
     known = _known(release.scope.dataspace, exact.totals, exact.declared)
     margins = _margins(release.scope.dataspace, known, also_known, without)
-    named = opening if opening.identity else evolve(opening, identity=release.plan.id)
-    protection = _protection(named)
-    found = release.under(margins, adjacency, known, protection)
+    if opening.identity is not None or opening.called is not None:
+        raise InputError("a release says whose its records are: give --most alone")
+    found = release.under(margins, adjacency, known, opening.most)
     delta = target or release.plan.report_delta
     order = change(found.tradeoff, release.guarantee.tradeoff, delta)
     warnings = _warnings(found, known, margins, bool(release.plan.outcomes))
     asked = release.scope.protection
-    if protection is not None and asked is not None and protection.most < asked.most:
+    if opening.most is not None and asked is not None and opening.most < asked.most:
         warnings += (f"The release allows up to {asked.most} records of a person: who has more is protected less.",)
     if without:
         warnings += ("This is about the noisy values alone: the release publishes exactly what was left out here.",)

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from attrs import evolve
 from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
@@ -28,7 +29,6 @@ from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
-from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import AdjacencyUnknown, InputError, Refused, SemidpError, did_you_mean
@@ -440,7 +440,7 @@ class Release:
         invariants: Dataspace | Iterable[Margin | str | Iterable[str]],
         adjacency: Adjacency | Reading | int | str | None = None,
         known: Dataspace | None = None,
-        protection: Protection | None = None,
+        most: int | None = None,
     ) -> Guarantee:
         """Return what the noise of this release guarantees where other statistics are exact: more, fewer, or others.
 
@@ -456,8 +456,8 @@ class Release:
         known
             Values of margins, and features, that are known besides those of the release. A margin whose values nobody
             gives may have any.
-        protection
-            Whom the promise is about where a person has several records; as the release says unless given.
+        most
+            How many records a person may have; as many as the release says unless given.
 
         Examples
         --------
@@ -477,7 +477,9 @@ class Release:
         about = check_about(self.scope.dataspace if known is None else known, self.scope.dataspace)
         if adjacency is None:
             adjacency = Reading.worst_case if self.scope.adjacency.protects_groups else Reading.exchange
-        protection = self.scope.protection if protection is None else protection
+        protection = self.scope.protection
+        if most is not None:
+            protection = evolve(self.plan, id=self.plan.id or "person", most=most).protection
         return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes), protection)
 
     @property

@@ -499,7 +499,7 @@ class ProductSpace(QuerySpace):
                 nodes = tuple(chains[axis].above(released[axis])[records[:, axis]] for axis in axes)
                 np.add.at(move, nodes, sign)
             if move.any():
-                yield move
+                yield move * self.costs.times
 
     def _ball(
         self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
