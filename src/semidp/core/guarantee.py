@@ -197,7 +197,7 @@ class Guarantee:
         return Explanation(
             self._protected(),
             "From whom: anyone who sees the release, with any computing power.",
-            detection(self.tradeoff),
+            detection(self.tradeoff, self.adjacency.protection),
             self._unprotected(),
             self._side_information(),
         )
@@ -343,7 +343,7 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
     return document
 
 
-def detection(tradeoff: Tradeoff) -> str:
+def detection(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
     """Say how often the best attacker tells two records apart, in whole percent rounded up.
 
     A number rounded down would flatter the guarantee.
@@ -351,12 +351,17 @@ def detection(tradeoff: Tradeoff) -> str:
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> detection(gaussian(1))
     'The best attacker ... tells whether your record was this or that in at most 26% of cases, where guessing ... 5%.'
+    >>> detection(gaussian(1), Protection("patient", 5, "stays"))
+    'The best attacker ... tells whether all your stays were these or those in at most 26% of cases, where ... 5%.'
     """
     if tradeoff.is_trivial:
         return "Everything here is published exactly, or follows from what is: the noise adds nothing."
     power = 1 - float(tradeoff(float(1 - _FALSE_ALARMS)))
+    yours = "your record was this or that"
+    if protection is not None and protection.times > 1:
+        yours = f"all your {protection.records} were these or those"
     return (
-        f"The best attacker who accepts {float(_FALSE_ALARMS):.0%} false alarms tells whether your record was this or "
-        f"that in at most {min(math.ceil(100 * power + 1e-9), 100)}% of cases, where guessing would give "
+        f"The best attacker who accepts {float(_FALSE_ALARMS):.0%} false alarms tells whether {yours} in at most "
+        f"{min(math.ceil(100 * power + 1e-9), 100)}% of cases, where guessing would give "
         f"{float(_FALSE_ALARMS):.0%}."
     )

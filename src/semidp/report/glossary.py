@@ -42,6 +42,11 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "published values that the person takes. It promises less about groups of people, and needs less noise.",
     ),
     (
+        "one patient with up to 5 stays",
+        "The promise where a person has several records: all of them may be different at once. How many a person may "
+        "have is declared and public; who has more is refused, and nobody is dropped.",
+    ),
+    (
         "best attacker, false alarms",
         "Somebody who knows two possible datasets and wants to tell from the release which is true. A false alarm is "
         "to say that your record was the one when it was the other. Who accepts 5% of them is right about you in 5% "

@@ -13,6 +13,7 @@ from typing import Any
 from semidp.core.exact import plain, rounded_up
 from semidp.core.guarantee import detection
 from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.output.texts import name_of
 from semidp.publishing.pipeline import Prepared
@@ -73,9 +74,9 @@ def forecast(prepared: Prepared) -> Outlook:
         "n": scope.dataspace.n,
         **({} if scope.persons is None else {"persons": scope.persons}),
         "adjacency": {**scope.adjacency_json(), "text": together_text(scope)},
-        "guarantee": _strength(prepared.guarantee.tradeoff, delta),
+        "guarantee": _strength(prepared.guarantee.tradeoff, delta, scope.protection),
         "otherwise": otherwise,
-        "announced": None if announced is None else _strength(announced, delta),
+        "announced": None if announced is None else _strength(announced, delta, scope.protection),
         "report_delta": delta,
         **lists,
         "warnings": list(scope.warnings),
@@ -138,11 +139,11 @@ def stated_text(plan: Mapping[str, Any], key: str) -> str:
     return f"{name}{restated}{f', for {adjacency.words.pairs}' if exchange else ''}"
 
 
-def _strength(tradeoff: Tradeoff, delta: Fraction) -> dict[str, Any]:
+def _strength(tradeoff: Tradeoff, delta: Fraction, protection: Protection | None) -> dict[str, Any]:
     epsilon = tradeoff.epsilon(delta)
     return {
         "name": name_of(tradeoff),
         "epsilon": epsilon if math.isfinite(epsilon) else None,
-        "attacker": detection(tradeoff),
+        "attacker": detection(tradeoff, protection),
         "tradeoff": tradeoff.to_json(),
     }

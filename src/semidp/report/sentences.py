@@ -80,7 +80,7 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
         return ["The release says nothing beyond the exact totals."]
     adjacency = guarantee.adjacency
     pairs = "" if adjacency.protects_groups else f", for {adjacency.words.pairs}"
-    return [detection(guarantee.tradeoff), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
+    return [detection(guarantee.tradeoff, adjacency.protection), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
 
 
 def weakness(guarantee: Guarantee) -> tuple[str, ...]:
