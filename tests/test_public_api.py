@@ -88,9 +88,9 @@ SUBPACKAGES = {
         generator uniforms
     """,
     "questions": """
-        AreaRow Association Combination CombinedEstimate Covers Formula Independence IntervalEstimate Mixing NoisyRates
+        AreaRow Association CombinedEstimate Covers Formula Independence IntervalEstimate Mixing NoisyRates
         PairTests Posterior RateMeasure ScoreTest SyntheticRecords TableDistance TableIntervals TableModel TermTest
-        adjusted_p_values area_intervals combine every_pair independence_test logistic_fit loglinear_fit model posterior
+        adjusted_p_values area_intervals every_pair independence_test logistic_fit loglinear_fit model posterior
         random_tables read_area_rows sampled_comparison sampled_rate score_test simulated_bound
     """,
     "statistics": """
@@ -105,7 +105,7 @@ SUBPACKAGES = {
 
 
 def test_the_facade_is_narrow() -> None:
-    assert len(semidp.__all__) <= 85
+    assert len(semidp.__all__) <= 86
 
 
 @pytest.mark.parametrize("name", SUBPACKAGES)

@@ -45,6 +45,7 @@ from semidp.errors import (
 )
 from semidp.fitting.tables import Fit, fit_table
 from semidp.noise.noise_for_tradeoff import canonical_noise
+from semidp.publishing.combined.releases_together import combine
 from semidp.publishing.front import (
     distribution,
     logistic,
@@ -137,6 +138,7 @@ __all__ = [
     "__version__",
     "approximate",
     "canonical_noise",
+    "combine",
     "combine_estimates",
     "compose",
     "distribution",

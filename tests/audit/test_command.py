@@ -134,7 +134,7 @@ def test_the_help_states_the_exit_codes() -> None:
 
 def test_a_guarantee_of_the_whole_that_is_too_good_is_a_fault(tmp_path: Path) -> None:
     done = released(PLAN, tmp_path / "release")
-    better = replace(done, guarantee=replace(done.guarantee, tradeoff=Gaussian(0)))
+    better = replace(done, stated=replace(done.guarantee, tradeoff=Gaussian(0)))
     assert claims_of_release(better)[0].faults == ("it claims more privacy than its tables give together",)
     assert claims_of_release(done)[0].faults == ()
 

@@ -58,6 +58,16 @@ def solve(measurements: Measurements) -> Dense:
             design = np.kron(design, matrix)
         nodes = places.counts[one.depth]
         array = one.values.reshape(nodes, -1)
+        if one.siblings:
+            for members in families(places, one):
+                block = [design @ rows_of[one.depth][node * cells : (node + 1) * cells] for node in members]
+                mean = sum(block) / len(block)
+                told = [design_values(one, array[node], measurements.sizes) for node in members]
+                middle = sum(told) / len(told)
+                noisy += [rows - mean for rows in block]
+                values += [each - middle for each in told]
+                precisions += [np.full(len(mean), 1 / one.variances(nodes)[node]) for node in members]
+            continue
         for node, variance in enumerate(one.variances(nodes)):
             rows = design @ rows_of[one.depth][node * cells : (node + 1) * cells]
             if variance == 0:
@@ -91,6 +101,14 @@ def solve(measurements: Measurements) -> Dense:
     inverse = (vectors[:, kept] / eigenvalues[kept]) @ vectors[:, kept].T
     mean = start + basis @ (inverse @ (design.T @ (precision * residual)))
     return Dense(mean, basis @ inverse @ basis.T, basis @ vectors[:, ~kept], rows_of)
+
+
+def families(places, one) -> list[list[int]]:
+    """Children of each parent that were compared with their siblings."""
+    variances = one.variances(places.counts[one.depth])
+    parents = places.parents[one.depth - 1]
+    chosen = [np.flatnonzero((parents == parent) & np.isfinite(variances)) for parent in set(parents.tolist())]
+    return [members.tolist() for members in chosen if len(members)]
 
 
 def design_values(one, values: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
 from semidp.combining import CellSums, Measurements, Observed, Places, Share, Within, estimate
 from semidp.errors import InputError
@@ -87,7 +87,52 @@ def random_case(rng: np.random.Generator) -> Case:
         finite = np.broadcast_to(np.where(np.isfinite(variance), variance, 0.0), (nodes,))
         scale = np.sqrt(finite).reshape(-1, *[1] * len(sizes))
         observed.append(Observed(query, depth, values + scale * rng.normal(size=values.shape), variance))
+    for _ in range(int(rng.integers(0, 3)) if len(places.counts) > 1 else 0):
+        observed.append(random_contrast(rng, places, sizes, truth))
     return Case(Measurements(places, sizes, observed, possible), truth)
+
+
+def random_contrast(rng: np.random.Generator, places: Places, sizes: tuple[int, ...], truth) -> Observed:
+    """Contrasts between siblings: one variance a family, some families or children left out."""
+    query, depth = random_query(rng, sizes), int(rng.integers(1, len(places.counts)))
+    parents = places.parents[depth - 1]
+    of_family = rng.uniform(0.3, 9, size=places.counts[depth - 1])
+    variance = np.where(rng.random(len(parents)) < 0.8, of_family[parents], np.inf)
+    if rng.random() < 0.4:
+        variance = float(of_family[0])
+    noise = np.sqrt(np.where(np.isfinite(variance), variance, 0.0)) * np.ones(len(parents))
+    values = query.sums(truth[depth])
+    noisy = values + noise.reshape(-1, *[1] * len(sizes)) * rng.normal(size=values.shape)
+    return Observed(query, depth, noisy, variance, siblings=True)
+
+
+def check_influences(answer, dense: Dense, weights, measurements: Measurements, seen: Counter) -> None:
+    """Weights on measured values give the variance, and move the sum by as much as they say."""
+    value, variance = dense.sum_of(weights)
+    if np.isnan(value):
+        return
+    parts = answer.influences({depth: array[None] for depth, array in weights.items()})
+    stated = 0.0
+    for one, part in zip(measurements.observed, parts, strict=True):
+        noise = one.variances(len(one.values))
+        finite = np.where(np.isfinite(noise), noise, 0.0).reshape(-1, *[1] * len(measurements.sizes))
+        stated += float((part[0] ** 2 * finite).sum())
+    assert abs(stated - variance) <= 1e-8 * max(1.0, variance)
+    seen["influences"] += 1
+    seen["contrasts"] += any(one.siblings for one in measurements.observed)
+    noisy = [number for number, one in enumerate(measurements.observed) if (one.variance > 0).all()]
+    if not noisy:
+        return
+    number = noisy[0]
+    moved = measurements.observed[number]
+    finite = np.isfinite(moved.variances(len(moved.values))).reshape(-1, *[1] * (moved.values.ndim - 1))
+    shift = np.where(finite, np.cos(np.arange(moved.values.size)).reshape(moved.values.shape), 0.0)
+    changed = list(measurements.observed)
+    changed[number] = evolve(moved, values=moved.values + shift)
+    again = estimate(evolve(measurements, observed=changed)).weighted_sum(weights)
+    difference = again.values[0, 0] - answer.weighted_sum(weights).values[0, 0]
+    assert abs(difference - float((parts[number][0] * shift).sum())) <= 1e-8 * max(1.0, variance, abs(value))
+    seen["moved"] += 1
 
 
 def compare(case: Case, dense: Dense, rng: np.random.Generator, seen: Counter) -> None:
@@ -112,6 +157,7 @@ def compare(case: Case, dense: Dense, rng: np.random.Generator, seen: Counter) -
         if rng.random() < 0.5:
             weights[0] = rng.integers(0, 2, size=(places.counts[0], *sizes)).astype(float)
         agree(answer.weighted_sum(weights), dense.sum_of(weights), scale, seen)
+    check_influences(answer, dense, weights, measurements, seen)
     depth = len(places.counts) - 1
     nodes = rng.permutation(places.counts[depth])
     share = Share(nodes, nodes % 2, rng.uniform(0.2, 1, size=len(nodes)))
@@ -157,6 +203,7 @@ def test_random_trees_agree_with_dense_least_squares(seed: int) -> None:
     assert seen["trees"] == 100
     assert min(seen["cells determined"], seen["sums determined"]) > 300
     assert min(seen["cells not determined"], seen["sums not determined"], seen["sums exact"]) > 50
+    assert min(seen["influences"], seen["contrasts"], seen["moved"]) > 20
 
 
 def test_a_variance_that_is_one_percent_off_is_caught() -> None:

@@ -53,6 +53,7 @@ def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
 
 def claims_of_release(release: Release) -> tuple[Claim, ...]:
     """Return what a release measured, calibrated again from its plan and totals, with the claims that it records."""
+    release.refuse_combined("audits")
     claims = []
     for request, result in zip(release.plan.requests, release.results, strict=True):
         recorded = result.guarantee.tradeoff

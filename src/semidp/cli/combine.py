@@ -1,4 +1,4 @@
-"""``semidp combine``: one best estimate from several releases of the same records."""
+"""``semidp combine``: one release from several of the same records."""
 
 from pathlib import Path
 
@@ -6,44 +6,48 @@ from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, grid, in_place, naming_options, print_json
 from semidp.publishing.rechecking.release_check import load_consistent
-from semidp.publishing.release import Release
-from semidp.questions.combination import Combination
+from semidp.publishing.release import REPORT, Release
+from semidp.report.sentences import summary
 
 
 @command
 def combine(
     *,
     folders: list[Path] = argument("Folders that `semidp release` wrote, at least two.", "RELEASE..."),
-    out: Path = option("Write the combined tables to this folder.", "DIR", default=...),
+    out: Path = option("Write the combination to this folder: a release like any other.", "DIR", default=...),
     force: bool = o.FORCE,
     printing: o.Printing,
 ) -> None:
-    """Combine several releases of the same records into one set of estimates, at no cost in privacy.
+    """Combine several releases of the same records into one, at no cost in privacy.
 
     Every table of any of them has the best linear unbiased estimate from all that was measured, its standard errors,
-    and whole numbers; exact totals of each bind all. The guarantee is that of all releases together.
+    and whole numbers; exact totals of each bind all. The guarantee is that of all releases together. The folder holds
+    the releases, too, so that `semidp show` computes everything again; `intervals`, `test`, `model` and `synthesize`
+    read it like any release.
     """
-    from semidp.questions.combination import combine as combined
+    from semidp.publishing.combined.releases_together import combine as combined
 
     # Numbers that do not follow from their measurements are refused before anything is combined.
     releases = [load_consistent(folder) for folder in folders]
-    combination = combined(releases)
+    combination = combined(*releases)
     with naming_options(force):
         combination.save(out, force=force)
+    printing.warn((*combination.scope.warnings, *combination.scope.disclosures))
     with in_place(f"the folder {out}"):
         if printing.json:
-            print_json({"out": str(out), **combination.to_json()})
+            print_json({**combination.to_json(), "report": str(out / REPORT)})
         else:
-            _print(combination, releases, out)
+            _print(combination, out)
 
 
-def _print(combination: Combination, releases: list[Release], out: Path) -> None:
+def _print(combination: Release, out: Path) -> None:
     from rich.console import Console
 
+    assert combination.combination is not None
     table = grid(("table",), ("before", "together"))
     for one in combination.tables:
         errors = []
-        for release in releases:
+        for release in combination.combination.releases:
             for published in release.tables:
                 if set(published.schema.names) == set(one.schema.names):
                     errors.append(float(published.standard_errors.max(initial=0.0)))
@@ -52,10 +56,4 @@ def _print(combination: Combination, releases: list[Release], out: Path) -> None
     console = Console(highlight=False)
     console.print("Largest standard error of a cell: of the best release, and of all together.\n")
     console.print(table)
-    if combination.guarantee is not None:
-        echo(f"\n{combination.guarantee.explain()}")
-    for note in combination.notes:
-        echo(f"\n{note}")
-    if not combination.private:
-        echo("\nNot private: the noise of a release was drawn from a seed.")
-    echo(f"\n{out}")
+    echo(f"\n{summary(combination, str(out / REPORT))}")

@@ -424,8 +424,10 @@ def _under_release(
     """Print the guarantee of a release as it was made, and under the statistics that are named."""
     also_known, without = exact.also_known, exact.without
     release = Release.load(folder)
+    release.refuse_combined("guarantees under other statistics")
+    as_released = release.guarantee
     proven = Guarantee.compose(*(mechanism.guarantee for mechanism in release.mechanisms)).tradeoff
-    if not no_stronger(release.guarantee.tradeoff, proven):
+    if not no_stronger(as_released.tradeoff, proven):
         raise InputError(f"{folder} states a stronger guarantee than its noise gives: semidp show {folder} says more")
     known = _known(release.scope.dataspace, exact.totals, exact.declared)
     margins = _margins(release.scope.dataspace, known, also_known, without)
@@ -433,7 +435,7 @@ def _under_release(
         raise InputError("a release says whose its records are: give --most alone")
     found = release.under(margins, adjacency, known, opening.most)
     delta = target or release.plan.report_delta
-    order = change(found.tradeoff, release.guarantee.tradeoff, delta)
+    order = change(found.tradeoff, as_released.tradeoff, delta)
     warnings = _warnings(found, known, margins, bool(release.plan.outcomes))
     asked = release.scope.protection
     if opening.most is not None and asked is not None and opening.most < asked.most:
@@ -444,7 +446,7 @@ def _under_release(
     if printing.json:
         print_json(
             {
-                "as_released": _document(release.guarantee, delta),
+                "as_released": _document(as_released, delta),
                 "under": _document(found, delta),
                 "change": str(order.value),
                 "report_delta": delta,
@@ -453,10 +455,10 @@ def _under_release(
             }
         )
         return
-    for name, one in (("as released", release.guarantee), ("now", found)):
+    for name, one in (("as released", as_released), ("now", found)):
         about = f"exact: {one.dataspace.summary()}; {one.adjacency}"
         print_rows([(name, about), ("", strength(one, delta)[-1])], width=12)
-    same = (found.dataspace, found.adjacency) == (release.guarantee.dataspace, release.guarantee.adjacency)
+    same = (found.dataspace, found.adjacency) == (as_released.dataspace, as_released.adjacency)
     hidden = (
         "and so are the datasets that it has to hide" if same else "but the datasets that it has to hide are others"
     )

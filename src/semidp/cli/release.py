@@ -257,7 +257,7 @@ def mark_not_private(done: Release) -> None:
 
 def _print(done: Release, printing: o.Printing, where: str, told: Sequence[str] = (), **more: Any) -> None:
     """Print what a release holds, and its warnings but for those that were told already."""
-    every = (*done.scope.warnings, *weakness(done.guarantee), *done.scope.disclosures, *cautions(done))
+    every = (*done.scope.warnings, *weakness(done.stated), *done.scope.disclosures, *cautions(done))
     printing.warn(together_disclosed([said for said in every if said not in told]))
     if printing.json:
         print_json({**done.to_json(), "report": where, **more})

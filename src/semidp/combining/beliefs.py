@@ -38,8 +38,10 @@ class Belief:
         mean = np.zeros((nodes, size, columns))
         return cls(mean, np.zeros((1, size, size)), np.eye(size)[None])
 
-    def measured(self, information: Floats, right_side: Floats) -> "Belief":
+    def measured(self, information: Floats, right_side: Floats, reference: Floats | None = None) -> "Belief":
         """Return the belief after noisy measurements with ``information = Σ Q'Q/σ²`` and ``right_side = Σ Q'y/σ²``.
+
+        Information that is small beside the `reference` (its own size unless given) is a rounding error.
 
         Without unknown directions ``V' = (I + V M)⁻¹ V`` and ``mean' = mean + V'(r - M mean)``, for singular V and M
         too. Unknown directions U are first taken from the measurements, ``D = (U M U)⁺``; the rest of the
@@ -51,17 +53,17 @@ class Belief:
         else:
             # What the measurements see of the unknown directions, they alone say.
             seen = self.unknown @ information @ self.unknown
-            inverse, covered = pseudo_inverse(seen, scale(information))
+            inverse, covered = pseudo_inverse(seen, scale(information) if reference is None else reference)
             left = information - information @ inverse @ information
-            fixed = np.eye(len(information)) - inverse @ information
+            fixed = np.eye(information.shape[-1]) - inverse @ information
             inner = _posterior(self.spread, left)
             spread = symmetric(inverse + fixed @ inner @ transposed(fixed))
             unknown = _none_if_zero(self.unknown - covered)
         residual = right_side - information @ self.mean
         return Belief(self.mean + spread @ residual, spread, unknown)
 
-    def fixed(self, design: Floats, values: Floats) -> tuple["Belief", Floats]:
-        """Return the belief given ``design @ x = values`` exactly, and by how much that could not be met.
+    def fixed(self, design: Floats, values: Floats) -> tuple["Belief", Floats, Floats]:
+        """Return the belief given ``design @ x = values`` exactly, by how much that could not be met, and the gain.
 
         It is the regression of x on the innovation, unknown directions first, then the spread.
         """
@@ -79,7 +81,7 @@ class Belief:
             reached, _ = pseudo_inverse(design @ across, scale(products))
             unknown = _none_if_zero(self.unknown - across @ reached @ transposed(across))
         belief = Belief(self.mean + gain @ innovation, spread, unknown)
-        return belief, values - design @ belief.mean
+        return belief, values - design @ belief.mean, gain
 
     def _gain(self, design: Floats) -> Floats:
         across = self.spread @ design.T

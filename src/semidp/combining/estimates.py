@@ -13,8 +13,10 @@ from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.combining.classes import Classes, Kind
-from semidp.combining.measurements import SUMMED, CellSums, Floats, Measurements
-from semidp.combining.passes import TreeDepth, Weights, covariances, downward, upward
+from semidp.combining.depths import TreeDepth
+from semidp.combining.influence import influences
+from semidp.combining.measurements import SUMMED, CellSums, Floats, Measurements, Observed
+from semidp.combining.passes import Weights, covariances, downward, upward
 from semidp.combining.places import Index, Places
 from semidp.errors import InputError
 
@@ -40,7 +42,7 @@ def estimate(measurements: Measurements) -> "Estimate":
     classes = Classes.of(measurements)
     depths = upward(measurements, classes)
     downward(depths, measurements.places, classes)
-    return Estimate(measurements.places, classes, depths)
+    return Estimate(measurements.places, classes, depths, measurements.observed)
 
 
 def _one_each(value: ArrayLike) -> Floats:
@@ -113,6 +115,7 @@ class Estimate:
     places: Places
     classes: Classes
     depths: list[TreeDepth] = field(repr=False)
+    observed: tuple[Observed, ...] = field(repr=False)
 
     def cells(self, depth: int, nodes: ArrayLike | None = None) -> Floats:
         """Estimates of all cells, of shape (nodes, *sizes); nan where nothing determines them."""
@@ -214,6 +217,33 @@ class Estimate:
             return AreaSums(np.array([[np.nan]]), np.array([[np.inf]]))
         return AreaSums(np.array([[value]]), np.array([[max(variance, 0.0)]]))
 
+    def influences(self, weights: Mapping[int, ArrayLike]) -> list[Floats]:
+        """Weights of every measured value in several weighted sums: an array (sums, nodes, *values) for each query.
+
+        A sum is ``Σ c y`` over all measured values `y` plus a part that exact values fix, so that its error has the
+        law of ``Σ c · noise``, and the variance ``Σ c² σ²``. Exact values have weight 0 here.
+
+        Parameters
+        ----------
+        weights
+            For some depths, weights of shape (sums, nodes, *sizes).
+
+        Examples
+        --------
+        >>> from semidp.combining import CellSums, Measurements, Observed, Places, estimate
+        >>> once, again = Observed(CellSums(()), 0, [10], 1.0), Observed(CellSums(()), 0, [13], 2.0)
+        >>> answer = estimate(Measurements(Places(), (), [once, again]))
+        >>> [part.round(3).tolist() for part in answer.influences({0: [[1.0]]})]
+        [[[0.667]], [[0.333]]]
+        """
+        arrays = {}
+        for depth, array in weights.items():
+            arrays[depth] = np.asarray(array, dtype=float)
+            expected = (self.places.counts[depth], *self.classes.sizes)
+            if arrays[depth].shape[1:] != expected:
+                raise InputError(f"weights at depth {depth} have shape (any, *{expected}), not {arrays[depth].shape}")
+        return influences(self.depths, self.places, self.classes, self.observed, arrays)
+
     def _nodes(self, depth: int, nodes: ArrayLike | None) -> Index:
         if depth not in self.places.depths:
             raise InputError(f"the tree has depths 0 to {self.places.depths[-1]}, and not {depth}")
@@ -298,7 +328,9 @@ class Estimate:
         for beliefs in self.depths[depth].beliefs.values():
             if any(belief.unknown is not None for belief in beliefs):
                 return True
-        return False
+        # Contrasts alone leave open what a family has in common.
+        contrasts = self.depths[depth].contrasts.values()
+        return any(contrast.common.unknown is not None for contrast in contrasts)
 
     def _estimable(self, depth: int, nodes: Index) -> NDArray[np.bool_]:
         """Whether each cell of each node is determined by what was measured."""

@@ -159,6 +159,9 @@ class Observed:
         Array of shape (nodes, values of the query), in the order of the nodes.
     variance
         Of each value: one number, or one for each node. Zero means exact; infinite, not measured at that node.
+    siblings
+        Whether each value is that of a node minus the mean of its family, the children of one parent that were
+        measured; the variance is then that of the noise before it is centred in the same way.
 
     Examples
     --------
@@ -170,6 +173,7 @@ class Observed:
     depth: int
     values: NDArray[Any] = field(converter=_values)
     variance: Floats = field(converter=_variance)
+    siblings: bool = False
 
     def variances(self, nodes: int) -> Floats:
         """Variance at each node."""
@@ -250,11 +254,28 @@ class Measurements:
             raise InputError("a variance is one number, or one for each node")
         if np.isnan(one.variance).any() or (one.variance < 0).any():
             raise InputError("a variance is zero (exact), positive, or infinite (not measured)")
+        if one.siblings:
+            self._check_siblings(one)
         if np.issubdtype(one.values.dtype, np.integer):
             return
         measured = one.values[np.isfinite(one.variances(nodes))]
         if not np.issubdtype(measured.dtype, np.floating) or not np.isfinite(measured).all():
             raise InputError(f"a value measured at depth {one.depth} is not a number")
+
+    def _check_siblings(self, one: Observed) -> None:
+        if not one.depth:
+            raise InputError("roots have no siblings: measure contrasts below them")
+        if (one.variance == 0).any():
+            raise InputError("contrasts between siblings have noise: give exact values as they are")
+        if not one.variance.shape:
+            return
+        # One family, one variance: so that centring keeps the noise alike.
+        parents = self.places.parents[one.depth - 1]
+        measured = np.isfinite(one.variance)
+        largest = np.zeros(self.places.counts[one.depth - 1])
+        np.maximum.at(largest, parents[measured], one.variance[measured])
+        if not np.allclose(largest[parents[measured]], one.variance[measured], rtol=1e-12):
+            raise InputError("siblings that are compared have one variance")
 
     def _check_mask(self, depth: int, mask: NDArray[np.bool_]) -> None:
         if depth not in self.places.depths or mask.dtype != np.bool_:

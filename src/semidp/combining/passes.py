@@ -3,19 +3,22 @@
 Up: what is known of a node is the sum of what is known of its children, then what was measured at the node itself.
 Down: children share what is left between their sum and the final estimate of their parent, by their covariances.
 The weights of a sum go up the same way: what remains of them at a parent is the part that the parent knows better.
-Beliefs are in `semidp.combining.beliefs`, classes in `semidp.combining.classes`.
+Beliefs are in `semidp.combining.beliefs`, classes in `semidp.combining.classes`, contrasts between the children of one
+parent in `semidp.combining.siblings`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from attrs import define, field, frozen
+from attrs import define
 from numpy.typing import NDArray
 
 from semidp.combining.beliefs import Belief, pseudo_inverse, scale, symmetric, transposed
 from semidp.combining.classes import Classes, Kind, right_side
+from semidp.combining.depths import ChildSum, Group, TreeDepth, Update, add_by_parent
 from semidp.combining.measurements import Floats, Measurements, Observed
 from semidp.combining.places import Index, Places
+from semidp.combining.siblings import ContrastEvidence, SiblingContrast, contrasted
 from semidp.errors import InputError
 
 _MET = 1e-6
@@ -27,45 +30,6 @@ _ESTIMABLE = 1e-9
 
 Evidence = tuple[NDArray[np.bool_], dict[Kind, Floats]]
 """Which values of a query say something of possible cells, and these values by class."""
-
-
-@frozen(eq=False)
-class Group:
-    """Nodes of one depth that have the same possible cells and were measured with the same variances."""
-
-    nodes: Index
-    cells: Index
-    variances: Floats
-
-
-@define(eq=False)
-class ChildSum:
-    """What the children of the nodes of a group say of them, in one class.
-
-    `inverse` is ``(Σ V)⁺`` on what is known; `unknown_inverse` that of the sum of the unknown projectors.
-    """
-
-    total: Belief
-    inverse: Floats
-    unknown_sum: Floats | None = None
-    unknown_inverse: Floats | None = None
-
-
-@define(eq=False)
-class TreeDepth:
-    """One depth of the tree: its groups, and for every class and group what is known."""
-
-    groups: list[Group]
-    group_of: Index
-    place_of: Index
-    beliefs: dict[Kind, list[Belief]] = field(factory=dict)
-    families: dict[Kind, list[ChildSum | None]] = field(factory=dict)
-
-    def located(self, nodes: Index) -> Iterator[tuple[int, Index]]:
-        """Groups of some nodes: the number of each group, and where its nodes stand in `nodes`."""
-        numbers = self.group_of[nodes]
-        for number in np.unique(numbers):
-            yield int(number), np.flatnonzero(numbers == number)
 
 
 def possible_cells(measurements: Measurements, classes: Classes) -> list[NDArray[np.bool_]]:
@@ -119,24 +83,51 @@ def upward(measurements: Measurements, classes: Classes) -> list[TreeDepth]:
     """Pass up: what each node and everything below it say of the node."""
     masks = possible_cells(measurements, classes)
     depths: list[TreeDepth] = []
+    places = measurements.places
     for depth, mask in enumerate(masks):
-        depths.append(grouped(mask, measurements.at(depth)))
-    for depth in reversed(measurements.places.depths):
+        depths.append(grouped(mask, _at_nodes(measurements, depth)))
+    for depth in reversed(places.depths):
         below = depths[depth + 1] if depth + 1 < len(depths) else None
-        parents = measurements.places.parents[depth] if below is not None else None
-        observed = measurements.at(depth)
+        parents = places.parents[depth] if below is not None else None
+        observed = _at_nodes(measurements, depth)
         values = [classes.arranged(one.values, one.query) for one in observed]
         designs = [classes.design(one.query) for one in observed]
         level = depths[depth]
         for kind in classes.kinds():
             level.beliefs[kind] = []
+            level.updates[kind] = []
             level.families[kind] = _families(level, below, parents, kind, classes)
         for number, group in enumerate(level.groups):
             evidence = _evidence(group, observed, values, designs, classes)
             for kind in classes.kinds():
                 family = level.families[kind][number]
-                level.beliefs[kind].append(_own(group, kind, family, evidence, observed, designs, classes))
+                belief, update = _own(group, kind, family, evidence, observed, designs, classes)
+                level.beliefs[kind].append(belief)
+                level.updates[kind].append(update)
+        _compare_siblings(level, measurements, depth, classes)
     return depths
+
+
+def _at_nodes(measurements: Measurements, depth: int) -> tuple[Observed, ...]:
+    """What was measured at single nodes of a depth."""
+    return tuple(one for one in measurements.at(depth) if not one.siblings)
+
+
+def _compare_siblings(level: TreeDepth, measurements: Measurements, depth: int, classes: Classes) -> None:
+    """Add what contrasts between siblings of a depth say."""
+    contrasts = [one for one in measurements.at(depth) if one.siblings]
+    parents = measurements.places.parents[depth - 1] if depth else None
+    evidence = ContrastEvidence.of(contrasts, parents, classes)
+    if evidence is None or parents is None:
+        return
+    for kind in classes.kinds():
+        said = evidence.in_class(kind, len(parents), classes)
+        if said is None:
+            continue
+        above = measurements.places.counts[depth - 1]
+        beliefs, contrast = contrasted(level.groups, level.beliefs[kind], said, parents, above)
+        level.beliefs[kind] = beliefs
+        level.contrasts[kind] = contrast
 
 
 def _evidence(
@@ -170,7 +161,7 @@ def _own(
     observed: Sequence[Observed],
     designs: Sequence[Floats],
     classes: Classes,
-) -> Belief:
+) -> tuple[Belief, Update]:
     """Add to what the children say what was measured at the nodes themselves: noisy values, then exact ones."""
     size = len(group.cells)
     columns = classes.coordinates(kind)
@@ -189,15 +180,18 @@ def _own(
             information += factor / variance * visible.T @ visible
             right += visible.T @ parts[kind] / variance
     # Noisy values first: exact ones then hold whatever the noise said.
-    if information.any():
+    noisy = bool(information.any())
+    if noisy:
         belief = belief.measured(information, right)
+    spread = belief.spread
+    stacked = gain = None
     if exact:
         stacked = np.concatenate([design for design, _ in exact])
         values = np.concatenate([part for _, part in exact], axis=1)
-        belief, missed = belief.fixed(stacked, values)
+        belief, missed, gain = belief.fixed(stacked, values)
         if (np.abs(missed) > _MET * (1 + np.abs(values))).any():
             raise InputError("exact values contradict each other, or cells that are said to be impossible")
-    return belief
+    return belief, Update(information if noisy else None, spread if noisy else None, stacked, gain)
 
 
 def _families(
@@ -218,6 +212,15 @@ def _families(
         if belief.unknown is not None:
             unknown = np.zeros_like(spread) if unknown is None else unknown
             add_by_parent(unknown, parents[group.nodes], belief.unknown, both)
+    contrast = below.contrasts.get(kind)
+    if contrast is not None:
+        # What the family has in common is one more member of it.
+        pull, common = contrast.pull, contrast.common
+        mean += pull @ common.mean
+        spread += pull @ common.spread @ transposed(pull)
+        if common.unknown is not None:
+            free = pull @ common.unknown @ transposed(pull)
+            unknown = free if unknown is None else unknown + free
     children = np.bincount(parents, minlength=nodes)
     if unknown is None and not children.all():
         unknown = np.zeros_like(spread)
@@ -242,20 +245,6 @@ def _family(mean: Floats, spread: Floats, unknown: Floats | None) -> ChildSum:
     return ChildSum(Belief(mean, spread, covered), inverse, unknown, unknown_inverse)
 
 
-def add_by_parent(sums: Floats, parents: Index, parts: Floats, cells: tuple[Index, ...]) -> None:
-    """Add parts to the sums of their parents, at some cells; parts of length 1 are those of every child."""
-    if len(parts) == 1 and len(parents) > 1:
-        # Children that share a matrix are counted, not added one by one.
-        present, children = np.unique(parents, return_counts=True)
-        lengths = (-1,) + (1,) * (parts.ndim - 1)
-        added = children.reshape(lengths) * parts
-    else:
-        order = np.argsort(parents, kind="stable")
-        present, starts = np.unique(parents[order], return_index=True)
-        added = np.add.reduceat(parts[order], starts, axis=0) if len(present) < len(order) else parts[order]
-    sums[np.ix_(present, *cells)] += added
-
-
 def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
     """Pass down: replace the mean of every node by its estimate from everything that was measured."""
     for depth in places.depths[1:]:
@@ -263,14 +252,28 @@ def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
         parents = places.parents[depth - 1]
         for kind in classes.kinds():
             pushes, free_pushes = _pushes(above, kind, classes)
+            contrast = level.contrasts.get(kind)
+            common = None if contrast is None else _common(contrast, pushes, free_pushes)
             for number, group in enumerate(level.groups):
                 belief = level.beliefs[kind][number]
                 at = np.ix_(parents[group.nodes], group.cells)
                 # A child moves by its part of the covariance of all children.
                 mean = belief.mean + belief.spread @ pushes[at]
+                if contrast is not None and common is not None:
+                    seen = contrast.of(group.nodes)[:, group.cells]
+                    mean += belief.spread @ (seen @ common[parents[group.nodes]])
                 if belief.unknown is not None:
                     mean += belief.unknown @ free_pushes[at]
                 level.beliefs[kind][number] = Belief(mean, belief.spread, belief.unknown)
+
+
+def _common(contrast: SiblingContrast, pushes: Floats, free_pushes: Floats) -> Floats:
+    """Final estimate of what each family has in common."""
+    common, back = contrast.common, transposed(contrast.pull)
+    mean = common.mean + common.spread @ (back @ pushes)
+    if common.unknown is not None:
+        mean = mean + common.unknown @ (back @ free_pushes)
+    return np.asarray(mean)
 
 
 def _pushes(above: TreeDepth, kind: Kind, classes: Classes) -> tuple[Floats, Floats]:
@@ -348,11 +351,50 @@ def covariances(
             _add(blind, carried.owners, free)
         if depth:
             above = Weights(places.parents[depth - 1][carried.nodes], carried.owners, spread)
+            contrast = depths[depth].contrasts.get(kind)
+            if contrast is not None:
+                on_common = transposed(contrast.of(carried.nodes)) @ spread
+                above, unknown = _with_common(contrast, above, on_common, unknown, (total, gross, blind), sums)
             # What the children know given their parent is done with; the rest is up to the parent.
             carried = _passed(depths[depth - 1], kind, above, unknown, total, blind, sums)
     # What exact values leave of a variance is a rounding error of what was added up.
     total[np.abs(total) < _ROUNDING * gross[:, None, None]] = 0.0
     return symmetric(total), blind <= _ESTIMABLE * np.maximum(seen, 1e-300)
+
+
+def _with_common(
+    contrast: SiblingContrast,
+    children: Weights,
+    seen: Floats,
+    unknown: Floats | None,
+    added: tuple[Floats, Floats, Floats],
+    sums: int,
+) -> tuple[Weights, Floats | None]:
+    """Count what families have in common as one more member: its variance, and what it passes to the parent.
+
+    `seen` are the weights ``Λ S_c w`` that children put on it; `added` the variances, their sizes, and blind weights.
+    """
+    total, gross, blind = added
+    joined = Weights(children.nodes, children.owners, seen).merged(None, sums)
+    common = contrast.common
+    spread = _of(common.spread, joined.nodes)
+    pull = contrast.pull[joined.nodes]
+    moved = spread @ joined.weights
+    _add(total, joined.owners, transposed(joined.weights) @ moved)
+    _add(gross, joined.owners, scale(spread) * np.square(joined.weights).sum(axis=(1, 2)))
+    passed = Weights(joined.nodes, joined.owners, pull @ moved)
+    free = np.zeros_like(passed.weights)
+    if common.unknown is not None:
+        unseen = _of(common.unknown, joined.nodes) @ joined.weights
+        _add(blind, joined.owners, np.einsum("nbq,nbq->n", joined.weights, unseen))
+        free = pull @ unseen
+    nodes = np.concatenate([children.nodes, passed.nodes])
+    owners = np.concatenate([children.owners, passed.owners])
+    together = Weights(nodes, owners, np.concatenate([children.weights, passed.weights]))
+    if unknown is None and common.unknown is None:
+        return together, None
+    first = np.zeros_like(children.weights) if unknown is None else unknown
+    return together, np.concatenate([first, free])
 
 
 def _add(sums: Floats, owners: Index, parts: Floats) -> None:

@@ -280,7 +280,7 @@ def put_together(
         plan=prepared.plan,
         scope=replace(prepared.scope, warnings=(*prepared.scope.warnings, *told)),
         results=found,
-        guarantee=prepared.guarantee,
+        stated=prepared.guarantee,
         private=all(result.private for result in found),
         ledger=entry,
         versions=versions(),

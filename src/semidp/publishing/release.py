@@ -38,6 +38,8 @@ from semidp.output.cells import METADATA, Form, Framed, StoredFiles, csvw, form_
 from semidp.output.files import digest, discard_unfinished, document_at, new_folder, read_plain, recover
 from semidp.output.plots.figures import tradeoff_plot
 from semidp.output.sections import Section
+from semidp.publishing.combined.combination import Combination
+from semidp.publishing.combined.combined_tables import CombinedTables
 from semidp.publishing.parts.part_words import parts_file_words, parts_section
 from semidp.publishing.parts.partitions import PARTS, Part, Partition, PartitionedTables, refuse_changed
 from semidp.publishing.plan import Plan, Reading, margins_from
@@ -63,6 +65,8 @@ SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
 
 REPORT = "report.html"
+SOURCES = "releases"
+"""Folder of a combination that holds the releases that it is of."""
 LISTED = 10_000
 """Up to so many levels and exact totals are listed in release.json; more have files of their own."""
 
@@ -86,18 +90,32 @@ class Release:
     plan: Plan
     scope: Scope
     results: tuple[Published, ...]
-    guarantee: Guarantee
+    stated: Guarantee | None
     private: bool
     ledger: Mapping[str, Any] | None
     versions: Mapping[str, str]
     created: str
     form: Form | None = None
     partition: Partition | None = None
+    combination: Combination | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the release guarantees; refused where a combination of releases states nothing (`stated` is None)."""
+        if self.stated is None:
+            raise Refused("this release states no guarantee: its warnings say why")
+        return self.stated
 
     @property
     def tables(self) -> tuple[PublishedTable | ProductTable, ...]:
         """Every published table, with a budget of its own or a shared one."""
-        return (*self.alone, *(self.product.tables if self.product else ()))
+        together = self.combined.tables if self.combined else ()
+        return (*self.alone, *(self.product.tables if self.product else ()), *together)
+
+    @property
+    def combined(self) -> CombinedTables | None:
+        """The tables of a combination of releases, or None."""
+        return next((result for result in self.results if isinstance(result, CombinedTables)), None)
 
     @property
     def alone(self) -> tuple[PublishedTable, ...]:
@@ -138,6 +156,14 @@ class Release:
                 "estimates and standard errors in its files"
             )
 
+    def refuse_combined(self, what: str) -> None:
+        """Refuse something of a combination of releases."""
+        if self.combination is not None:
+            raise Refused(
+                f"{what} are for a release as it was measured, and this one is a combination of several: ask the "
+                f"releases themselves, in its folder {SOURCES}"
+            )
+
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
         """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
 
@@ -168,11 +194,16 @@ class Release:
             table, weight = known[name], np.asarray(given, dtype=np.float64)
             if weight.shape != table.schema.shape:
                 raise InputError(f"the weights of {name!r} have shape {weight.shape}, but it has {table.schema.shape}")
-            if isinstance(table, PublishedTable):
+            if self.combination is not None:
+                shared[name] = weight
+            elif isinstance(table, PublishedTable):
                 value += float((table.estimate * weight).sum())
                 variance += self._error(table, weight) ** 2
             else:
                 shared[name] = weight
+        if self.combination is not None:
+            views = {self.scope.dataspace.schema.view(known[name].schema.names): w for name, w in shared.items()}
+            return self.combination.estimate(views)
         if self.product is not None and shared:
             part, error = self.product.estimate(shared)
             value, variance = value + part, variance + error**2
@@ -537,6 +568,7 @@ class Release:
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """How everything was measured, from the plan and from what is stated; refused where less noise is stated."""
+        self.refuse_combined("mechanisms")
         found = []
         for request, result in zip(self.plan.requests, self.results, strict=True):
             mechanism = result.drawn_by(result.recalibrated(request, self.scope))
@@ -583,6 +615,18 @@ class Release:
             if self.partition is not None:
                 self.partition.copy(new)
 
+    def _write_sources(self, folder: Path, progress: Progress) -> list[dict[str, str]]:
+        """Write the releases of a combination into folders of their own; return these with digests."""
+        entries = []
+        for count, source in enumerate(() if self.combination is None else self.combination.releases, 1):
+            place = folder / SOURCES / str(count)
+            place.mkdir(parents=True)
+            source.write_files(place, progress)
+            if source.partition is not None:
+                source.partition.copy(place)
+            entries.append({"folder": f"{SOURCES}/{count}", "digest": digest(place / "release.json")})
+        return entries
+
     def write_files(self, folder: Path, progress: Progress = silent) -> None:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
         files = {name: content for result in self.results for name, content in result.files(self.form).items()}
@@ -593,6 +637,8 @@ class Release:
             (folder / METADATA).write_bytes(described)
             names.append(METADATA)
         document, space = self.to_json(), self.scope.dataspace
+        if self.combination is not None:
+            document["combination"] = self._write_sources(folder, progress)
         if self.partition is not None:
             (folder / PARTS).write_text(_text([part.to_json() for part in self.partition.parts]), encoding="utf-8")
             names.append(PARTS)
@@ -671,7 +717,10 @@ class Release:
     def __repr__(self) -> str:
         what = ", ".join(result.name for result in self.results)
         exact = self.scope.dataspace.summary()
-        marked, curve = "" if self.private else ", not private", shortened_text(self.guarantee.tradeoff)
+        marked = "" if self.private else ", not private"
+        if self.stated is None:
+            return f"Release({what}; exact: {exact}; no guarantee is stated{marked})"
+        curve = shortened_text(self.guarantee.tradeoff)
         return f"Release({what}; exact: {exact}; {curve} for {self.guarantee.adjacency}{marked})"
 
     def _repr_html_(self) -> str:
@@ -697,11 +746,12 @@ class Release:
         for name, expected in digests.items():
             if found[name] != expected:
                 raise InputError(f"{folder / name} was changed after the release was written")
+        sources = cls._sources(document, folder)
         try:
             for key, file in _DOCUMENTS.items():
                 if document[key] == {"file": file}:
                     document[key] = from_json(files[file])
-            release = cls._from_json(document, files)
+            release = cls._from_json(document, files, sources)
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
         if "form" not in document and any(name not in digests for table in release.alone for name in table.files()):
@@ -722,19 +772,19 @@ class Release:
 
         ``epsilon`` restates the guarantee at ``report_delta``; the plan holds every number exactly, as text.
         """
-        epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
         return {
             "schema_version": SCHEMA_VERSION,
             "created": self.created,
             "private": self.private,
             **({} if self.form is None else {"form": str(self.form)}),
             **({} if self.partition is None else {"partition": self.partition.to_json()}),
+            **({} if self.combination is None else {"combination": len(self.combination.releases)}),
             "plan": self.plan.to_json(),
             "dataspace": self.scope.dataspace.to_json(),
             "a": self.scope.adjacency_json(),
             **({} if self.scope.persons is None else {"persons": self.scope.persons}),
-            "guarantee": self.guarantee.tradeoff.to_json(),
-            "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "guarantee": self.stated and self.stated.tradeoff.to_json(),
+            "epsilon": self.epsilon,
             "report_delta": number(self.plan.report_delta),
             "budget": self.plan.budget and self.plan.budget.numbers(),
             **self._entries(),
@@ -744,8 +794,18 @@ class Release:
             "versions": dict(self.versions),
         }
 
+    @property
+    def epsilon(self) -> float | None:
+        """The guarantee restated at the reporting delta; None where there is none, or no finite number."""
+        if self.stated is None:
+            return None
+        epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
+        return epsilon if math.isfinite(epsilon) else None
+
     def _entries(self) -> dict[str, list[dict[str, Any]]]:
         """Return the entries of all results, by the keys of their lists."""
+        if self.combined is not None:
+            return {self.combined.key: [self.combined.to_json()]}
         lists: dict[str, list[dict[str, Any]]] = {key: [] for key in result_keys()}
         for result, request in zip(self.results, self.plan.requests, strict=True):
             lists[result.key].append({**result.to_json(), "budget": request.budget and request.budget.numbers()})
@@ -753,7 +813,23 @@ class Release:
         return {key: entries for key, entries in lists.items() if entries or key in always}
 
     @classmethod
-    def _from_json(cls, document: Mapping[str, Any], files: StoredFiles) -> Self:
+    def _sources(cls, document: Mapping[str, Any], folder: Path) -> "tuple[Release, ...]":
+        """Read the releases of a combination; refuse those that were changed since."""
+        entries = document.get("combination", ())
+        releases = []
+        for count, entry in enumerate(entries if isinstance(entries, list) else (), 1):
+            place = folder / SOURCES / str(count)
+            try:
+                unchanged = digest(place / "release.json", folder) == entry["digest"]
+            except (OSError, KeyError, TypeError):
+                unchanged = False
+            if not unchanged:
+                raise InputError(f"{place} was changed after the releases were combined")
+            releases.append(cls.load(place))
+        return tuple(releases)
+
+    @classmethod
+    def _from_json(cls, document: Mapping[str, Any], files: StoredFiles, sources: "tuple[Release, ...]") -> Self:
         dataspace = Datasets.from_json(document["dataspace"])
         if not isinstance(dataspace, Dataspace):
             raise ValueError("a release has features")
@@ -770,7 +846,8 @@ class Release:
             raise ValueError("a release for several records a person has a number of persons")
         told_first = tuple(document["disclosures"]), tuple(document["warnings"])
         scope = Scope(dataspace, semi, adjacency, *told_first, persons)
-        tradeoff = tradeoff_from_json(document["guarantee"])
+        stated = document["guarantee"]
+        guarantee = None if stated is None else Guarantee(dataspace, adjacency, tradeoff_from_json(stated))
         told = (*scope.disclosures, *scope.warnings, *document["versions"].values(), document["created"])
         charged = document["ledger"]
         if not all(isinstance(text, str) for text in told) or not isinstance(document["private"], bool):
@@ -792,21 +869,33 @@ class Release:
                 return PartitionedTables.from_json(entry, request, plan, partition, scope, files)
             return readers[key](entry, request, scope, files)
 
-        entries = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
-        results = [read(*entry, request) for entry, request in zip(entries, plan.requests, strict=True)]
-        if [result.name for result in results] != [request.name for request in plan.requests]:
+        combination = None
+        results: list[Published]
+        if "combination" in document:
+            combination = Combination(sources, dataspace)
+            results = [CombinedTables.from_json(entry, scope, files) for entry in document[CombinedTables.key]]
+            if len(results) != 1 or len(combination.releases) < 2:
+                raise ValueError("a combination is of several releases")
+        elif guarantee is None:
+            raise ValueError("a release states its guarantee")
+        else:
+            entries = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
+            results = [read(*entry, request) for entry, request in zip(entries, plan.requests, strict=True)]
+        asked = [request.name for request in plan.requests] if combination is None else [results[0].name]
+        if [result.name for result in results] != asked:
             raise ValueError("a release has what its plan asks for")
         return cls(
             plan=plan,
             scope=scope,
             results=tuple(results),
-            guarantee=Guarantee(dataspace, adjacency, tradeoff),
+            stated=guarantee,
             private=document["private"],
             ledger=charged,
             versions=document["versions"],
             created=document["created"],
             form=form_named(document["form"]) if "form" in document else None,
             partition=partition,
+            combination=combination,
         )
 
 
@@ -852,6 +941,10 @@ def release_files(folder: Path) -> Collection[str]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             parts = [*map(Part.from_json, from_json(read_plain(folder / PARTS, folder)))]
             names |= {name for part in parts for name in part.digests}
+    sources = document.get("combination")
+    for count in range(len(sources) if isinstance(sources, list) else 0):
+        place = f"{SOURCES}/{count + 1}"
+        names |= {f"{place}/{name}" for name in release_files(folder / place)}
     return names
 
 

@@ -1,4 +1,4 @@
-"""Questions to a release, at no cost in privacy: tests, intervals, synthetic records, one estimate from several.
+"""Questions to a release, at no cost in privacy: tests, intervals, models, synthetic records.
 
 `Release.test`, `Release.interval`, `Release.intervals` and `Release.records` ask them; the values that they return are
 named here.
@@ -7,7 +7,6 @@ named here.
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
 from semidp.questions.areas import AreaRow, area_intervals, read_area_rows
 from semidp.questions.association import Association, ScoreTest, score_test
-from semidp.questions.combination import Combination, combine
 from semidp.questions.independence import Independence, independence_test, random_tables, simulated_bound
 from semidp.questions.markov import Mixing, Posterior, posterior
 from semidp.questions.models import Formula, TableModel, TermTest, logistic_fit, loglinear_fit, model
@@ -20,7 +19,6 @@ from semidp.questions.records.synthetic import SyntheticRecords
 __all__ = [
     "AreaRow",
     "Association",
-    "Combination",
     "CombinedEstimate",
     "Covers",
     "Formula",
@@ -39,7 +37,6 @@ __all__ = [
     "TermTest",
     "adjusted_p_values",
     "area_intervals",
-    "combine",
     "every_pair",
     "independence_test",
     "logistic_fit",

@@ -20,7 +20,7 @@ from semidp.errors import Refused
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
-from semidp.questions.measured import Measured, fitted_counts, measured_table
+from semidp.questions.measured import Measured, MeasuredTable, fitted_counts, measured_table
 from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Posterior:
         }
 
 
-def log_law(measured: Measured) -> LogLaw:
+def log_law(measured: MeasuredTable) -> LogLaw:
     """The log-likelihood of tables given a measurement in whole numbers, cell by cell: exact for each kind of noise."""
     assert measured.noisy is not None
     noisy = np.asarray(measured.noisy, dtype=np.int64).ravel()
@@ -340,7 +340,9 @@ def posterior(
     (True, [18.0, 9.0])
     """
     check_level(level, "the level")
+    release.refuse_combined("posteriors")
     measured = measured_table(release, (), table)
+    assert isinstance(measured, MeasuredTable)
     start = fitted_counts(release, measured.name)
     margins = _margins(release.scope.dataspace, measured)
     if measured.noisy is None:
@@ -364,7 +366,7 @@ def posterior(
     shape = measured.schema.shape
     return Posterior(
         measured.name,
-        measured.mechanism.name,
+        measured.noise_name,
         measured.schema,
         flat.mean(axis=0).reshape(shape),
         flat.std(axis=0).reshape(shape),

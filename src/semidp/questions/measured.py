@@ -5,6 +5,7 @@ has no simple law.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.margins import View
 from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
@@ -19,6 +21,8 @@ from semidp.mechanisms.mechanism import Mechanism, NoNoise
 from semidp.mechanisms.pure import KNormMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
+from semidp.publishing.combined.combination import Combination
+from semidp.publishing.combined.combined_tables import LAW
 from semidp.questions.answers import (
     Covers,
     IntervalEstimate,
@@ -50,7 +54,7 @@ _MANY_CELLS = 2048
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(ABC):
     """A published table as it was measured: an unbiased estimate, and noise of a known law.
 
     Parameters
@@ -58,7 +62,73 @@ class Measured:
     name, schema
         What the table is called, its features and levels.
     estimate
-        The unbiased estimate: the projected measurement, or the estimate of a product.
+        The unbiased estimate.
+    """
+
+    name: str
+    schema: Schema
+    estimate: Floats = field(repr=False)
+
+    @property
+    @abstractmethod
+    def noise_name(self) -> str:
+        """What the noise is called."""
+
+    @property
+    def draws(self) -> int:
+        """How many tables are simulated by default."""
+        return _FEWER if self.estimate.size > _MANY_CELLS else DRAWS
+
+    def of(self, weights: Floats) -> Floats:
+        """Return weighted sums of the estimate; the first axis of the weights counts them."""
+        return np.asarray(weights.reshape(len(weights), -1) @ self.estimate.ravel())
+
+    @abstractmethod
+    def errors(self, weights: Floats) -> Floats:
+        """Return the standard errors of weighted sums, from the noise alone."""
+
+    @abstractmethod
+    def covariance(self, weights: Floats) -> Floats:
+        """Covariances of the noise of weighted sums."""
+
+    @abstractmethod
+    def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
+        """Return how the errors of weighted sums are drawn."""
+
+    def simulated(self, weights: Floats, draws: int | None, randomness: Randomness | None) -> Floats:
+        """Return draws of the errors of weighted sums, one row a draw."""
+        source = SystemRandomness() if randomness is None else randomness
+        law, count = self.law(weights), self.draws if draws is None else draws
+        return np.concatenate([law(part, source) for part in blocks(count, max(self.estimate.size, len(weights)))])
+
+    def mask(self, cells: Cells) -> Floats:
+        """Return 1 for the cells that are meant and 0 for the others.
+
+        >>> from semidp.mechanisms.examples import two_way
+        >>> space, table = two_way()
+        >>> MeasuredTable("table", table.schema, table.counts, NoNoise(space)).mask({"sex": "f"}).tolist()
+        [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+        """
+        found = np.ones(self.schema.shape)
+        for name, wanted in cells.items():
+            axis = self.schema.axis(name)
+            feature = self.schema.features[axis]
+            below = feature.leaves_below(name)
+            kept = np.zeros(len(feature.levels))
+            for level in [wanted] if isinstance(wanted, str) else wanted:
+                if level not in below:
+                    raise InputError(f"{name} has no level {level!r}; it has {', '.join(below)}")
+                kept[below[level]] = 1
+            found = found * kept.reshape([-1 if place == axis else 1 for place in range(found.ndim)])
+        return found
+
+
+@dataclass(frozen=True)
+class MeasuredTable(Measured):
+    """A table of one release, with the noise of its mechanism.
+
+    Parameters
+    ----------
     mechanism
         The noise.
     number
@@ -67,22 +137,20 @@ class Measured:
         The measurement as it was drawn, where cells were measured.
     """
 
-    name: str
-    schema: Schema
-    estimate: Floats = field(repr=False)
     mechanism: Mechanism = field(repr=False)
     number: int = 0
     noisy: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property
+    def noise_name(self) -> str:
+        """What the mechanism is called."""
+        return self.mechanism.name
+
+    @property
     def draws(self) -> int:
         """How many tables are simulated by default."""
         slow = isinstance(self.mechanism, KNormMechanism) and self.mechanism.placed.ball.dimension > 3
-        return _FEWER if slow or self.estimate.size > _MANY_CELLS else DRAWS
-
-    def of(self, weights: Floats) -> Floats:
-        """Return weighted sums of the estimate; the first axis of the weights counts them."""
-        return np.asarray(weights.reshape(len(weights), -1) @ self.estimate.ravel())
+        return _FEWER if slow else super().draws
 
     def errors(self, weights: Floats) -> Floats:
         """Return the standard errors of weighted sums, from the noise alone."""
@@ -122,32 +190,40 @@ class Measured:
             mechanism.measure_many(zeros, count, randomness).reshape(count, -1).astype(np.float64) @ pulled.T
         )
 
-    def simulated(self, weights: Floats, draws: int | None, randomness: Randomness | None) -> Floats:
-        """Return draws of the errors of weighted sums, one row a draw."""
-        source = SystemRandomness() if randomness is None else randomness
-        law, count = self.law(weights), self.draws if draws is None else draws
-        return np.concatenate([law(part, source) for part in blocks(count, max(self.estimate.size, len(weights)))])
 
-    def mask(self, cells: Cells) -> Floats:
-        """Return 1 for the cells that are meant and 0 for the others.
+@dataclass(frozen=True)
+class CombinedMeasured(Measured):
+    """A table of a combination of releases, with the noise of everything that was measured.
 
-        >>> from semidp.mechanisms.examples import two_way
-        >>> space, table = two_way()
-        >>> Measured("table", table.schema, table.counts, NoNoise(space)).mask({"sex": "f"}).tolist()
-        [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
-        """
-        found = np.ones(self.schema.shape)
-        for name, wanted in cells.items():
-            axis = self.schema.axis(name)
-            feature = self.schema.features[axis]
-            below = feature.leaves_below(name)
-            kept = np.zeros(len(feature.levels))
-            for level in [wanted] if isinstance(wanted, str) else wanted:
-                if level not in below:
-                    raise InputError(f"{name} has no level {level!r}; it has {', '.join(below)}")
-                kept[below[level]] = 1
-            found = found * kept.reshape([-1 if place == axis else 1 for place in range(found.ndim)])
-        return found
+    Parameters
+    ----------
+    combination
+        The releases and their estimate.
+    """
+
+    combination: Combination = field(repr=False)
+
+    noise_name = LAW
+
+    @property
+    def _view(self) -> View:
+        return self.combination.schema.view(self.schema.names)
+
+    def errors(self, weights: Floats) -> Floats:
+        """Return the standard errors of weighted sums, from the noise alone."""
+        # One adjoint pass for each sum takes no more memory than the estimate.
+        return np.array([self.combination.estimate({self._view: each})[1] for each in weights])
+
+    def covariance(self, weights: Floats) -> Floats:
+        """Covariances of the noise of weighted sums."""
+        return self.combination.covariance({self._view: weights})
+
+    def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
+        """Return how the errors of weighted sums are drawn: by the noise of every measurement."""
+        influences = self.combination.influences({self._view: weights})
+        if not influences:
+            return lambda count, randomness: np.zeros((count, len(weights)))
+        return lambda count, randomness: self.combination.drawn(influences, count, randomness)
 
 
 def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp], tuple[int, ...]]:
@@ -171,6 +247,9 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
 def table_features(release: "Release") -> list[tuple[str, ...]]:
     """The features of every published table, one a chain of nested ones."""
     release.refuse_parts("intervals and tests")
+    if release.combined is not None:
+        combined = [table.schema.features for table in release.combined.tables]
+        return [tuple(feature.name for feature in features) for features in combined]
     schemas: list[Schema] = []
     for result in release.results:
         if isinstance(result, PublishedProduct):
@@ -183,6 +262,8 @@ def table_features(release: "Release") -> list[tuple[str, ...]]:
 def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
     """Return the smallest table of a release that has some features, or the one of a given name, as it was measured."""
     release.refuse_parts("intervals and tests")
+    if release.combination is not None:
+        return combined_table(release, set(names), table)
     wanted = set(names)
     every = [
         (request, result, part, number)
@@ -200,14 +281,29 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
     request, result, part, number = min(fitting, key=lambda entry: math.prod(entry[2].schema.shape))
     noise = result.mechanism if isinstance(result, PublishedProduct) else result.residuals
     if noise is not None:
-        return Measured(part.name, part.schema, part.estimate, noise, number)
+        return MeasuredTable(part.name, part.schema, part.estimate, noise, number)
     mechanism = result.recalibrated(request, release.scope)
     if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
         raise Refused(
             f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "
             "semidp that wrote the release"
         )
-    return Measured(part.name, part.schema, part.estimate, mechanism, noisy=result.noisy)
+    return MeasuredTable(part.name, part.schema, part.estimate, mechanism, noisy=result.noisy)
+
+
+def combined_table(release: "Release", names: set[str], called: str | None) -> "CombinedMeasured":
+    """Return the smallest table of a combination that has some features, or the one of a given name."""
+    assert release.combination is not None
+    fitting = []
+    for table in release.tables:
+        if called in (None, table.name) and names <= {*table.schema.names}:
+            fitting.append(table)
+    if not fitting:
+        listed = "; ".join(f"{table.name}: {', '.join(table.schema.names)}" for table in release.tables)
+        which = f"no table {called!r} with" if called else "no table with"
+        raise InputError(f"this release has {which} {', '.join(sorted(names)) or 'any feature'}; its tables: {listed}")
+    smallest = min(fitting, key=lambda table: table.schema.size)
+    return CombinedMeasured(smallest.name, smallest.schema, smallest.estimate, combination=release.combination)
 
 
 def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:

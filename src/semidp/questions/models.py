@@ -379,7 +379,7 @@ def model(
         kind,
         response,
         measured.name,
-        measured.mechanism.name,
+        measured.noise_name,
         design.names,
         result.coefficients,
         errors,

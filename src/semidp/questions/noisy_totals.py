@@ -139,7 +139,7 @@ def noisy_totals_test(
         asked.columns,
         (),
         asked.measured.name,
-        asked.measured.mechanism.name,
+        asked.measured.noise_name,
         statistic,
         r * c,
         p,

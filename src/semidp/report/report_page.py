@@ -35,9 +35,10 @@ def html(release: Release, title: str | None = None) -> str:
     title
         The heading; by default it names the tables.
     """
-    scope, moved, explanation = release.scope, moves(release.scope), release.guarantee.explain()
+    scope, stated = release.scope, release.stated
+    moved = [] if stated is None else moves(scope)
     advertised = release.announced
-    curves = {f"this release ({scope.adjacency.words.used})": release.guarantee.tradeoff}
+    curves = {} if stated is None else {f"this release ({scope.adjacency.words.used})": stated.tradeoff}
     if advertised is not None:
         curves["if the totals were forgotten"] = advertised
     rendered: str = _template().render(
@@ -48,19 +49,19 @@ def html(release: Release, title: str | None = None) -> str:
         exact=sentences.exact_part(scope.dataspace, scope),
         who="one record" if scope.protection is None else scope.protection.who,
         noisy=sentences.noisy_part(release),
-        strength=sentences.strength(release.guarantee, release.plan.report_delta),
+        strength=sentences.release_strength(release),
         warnings=(
             *scope.warnings,
             *sentences.together_disclosed(scope.disclosures),
             *sentences.cautions(release),
             *sentences.said_of_several(release),
         ),
-        explanation=[explanation.protected, explanation.attacker],
-        curve=tradeoff_plot(curves),
+        explanation=sentences.protected(release),
+        curve=tradeoff_plot(curves) if curves else None,
         advertised=advertised is not None,
         advertised_name=name_of(advertised) if advertised else None,
-        adjacency_heading=sentences.why_heading(scope),
-        adjacency=[*sentences.why_together(scope), *sentences.implied(release)],
+        adjacency_heading=None if stated is None else sentences.why_heading(scope),
+        adjacency=[] if stated is None else [*sentences.why_together(scope), *sentences.implied(release)],
         also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
@@ -138,7 +139,8 @@ def _details(release: Release) -> list[tuple[str, str]]:
         rows = [(f"{scope.protection.records.capitalize()} (public)", f"{scope.dataspace.n:,}")]
         rows.append((f"{scope.protection.units.capitalize()} (public)", f"{scope.persons:,}"))
         rows.append(("Promise", scope.protection.who))
-    rows.append(("Adjacency used", scope.adjacency.words.used))
+    if release.stated is not None:
+        rows.append(("Adjacency used", scope.adjacency.words.used))
     if semi is not None:
         worst = semi.worst_case if semi.worst_case is not None else f"at most {semi.bound}"
         rows.append(("a(t), worst case", f"{worst} ({semi.method})"))

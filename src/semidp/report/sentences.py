@@ -20,7 +20,7 @@ from semidp.output.cells import METADATA
 from semidp.output.texts import name_of
 from semidp.publishing.pipeline import Prepared
 from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release
+from semidp.publishing.release import SOURCES, Release
 from semidp.statistics.protocol import Published
 
 _SAME = 1e-4  # guarantees whose numbers differ by less, relatively, are called as strong: they are printed alike
@@ -83,7 +83,24 @@ def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
     return [detection(guarantee.tradeoff, adjacency.protection), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
 
 
-def weakness(guarantee: Guarantee) -> tuple[str, ...]:
+def release_strength(release: Release) -> list[str]:
+    """Say how strong the guarantee of a release is, or that none is stated."""
+    if release.stated is None:
+        return ["No guarantee of all releases together is stated: the warnings say why."]
+    return strength(release.guarantee, release.plan.report_delta)
+
+
+def protected(release: Release) -> list[str]:
+    """Say what a release protects and from whom; of one that states no guarantee, where to look."""
+    if release.stated is None:
+        return [
+            "Each of the releases states a guarantee of its own, for what it publishes exactly. They do not add up."
+        ]
+    explanation = release.guarantee.explain()
+    return [explanation.protected, explanation.attacker]
+
+
+def weakness(guarantee: Guarantee | None) -> tuple[str, ...]:
     """Warn of a guarantee that is none to speak of: the best attacker is all but certain.
 
     >>> from semidp.core.spaces.adjacency import Ball
@@ -92,6 +109,8 @@ def weakness(guarantee: Guarantee) -> tuple[str, ...]:
     >>> [len(weakness(Guarantee(known, Ball(1), gaussian(mu)))) for mu in (1, 4, 1_000_000)]
     [0, 0, 1]
     """
+    if guarantee is None:
+        return ()
     missed = float(guarantee.tradeoff(0.95))  # by an attacker who accepts 5% false alarms, as in `detection`
     if missed > _LEAST_MISSED:
         return ()
@@ -204,6 +223,8 @@ def files(release: Release) -> list[tuple[str, str]]:
     for result in release.results:
         words += result.file_words(release.form)
     words += release.parts_file_words()
+    if release.combination is not None:
+        words.append((SOURCES, f"the {len(release.combination.releases)} releases that are combined, a folder each"))
     if any(name.endswith(".csv") for name, _ in words):
         words.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     words.append(("release.json", "the plan, the exact totals and the guarantee, for machines"))
@@ -275,6 +296,12 @@ def limits(release: Release) -> list[str]:
         unit = f"One record is one person: this was checked with the column {release.plan.id!r}."
     else:
         unit = "One record is taken to be one person, which was not checked: who has several is protected less."
+    if release.combination is not None:
+        repeated = (
+            "Releases of the same data that are not combined here are not accounted for: together they protect less."
+        )
+        unprotected = [] if release.stated is None else [release.guarantee.explain().unprotected]
+        return [*unprotected, unit, repeated, *together_disclosed(release.scope.disclosures)]
     repeated = (
         "The privacy loss of this release was charged to a ledger, together with the others that it holds."
         if release.ledger
@@ -309,8 +336,9 @@ def summary(release: Release, where: str | None = None) -> str:
     rows += [("apart", text) for text in said_of_several(release)]
     rows += [("budget", text) for text in budget_parts(release.plan)]
     rows += [("claim", text) for text in _claims(release)]
-    rows.append(("adjacency", together_text(scope)))
-    rows += [("strength", text) for text in strength(release.guarantee, release.plan.report_delta)]
+    if release.stated is not None:
+        rows.append(("adjacency", together_text(scope)))
+    rows += [("strength", text) for text in release_strength(release)]
     if not scope.adjacency.protects_groups:
         rows += [("otherwise", text) for text in implied(release)]
     if where:

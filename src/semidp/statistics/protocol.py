@@ -96,6 +96,8 @@ class Published:
     """Further fields of its noise, which `stated_mechanism` compares: an earlier version may have used more noise."""
     derived_fields: ClassVar[tuple[str, ...]] = ("advertised", "noise.naive_l2")
     """Fields that an earlier version may have computed otherwise."""
+    counts_cells: ClassVar[bool] = False
+    """Whether it measures cells of tables of counts, which several releases are combined by."""
 
     name: str
     noise: Noise

@@ -20,6 +20,7 @@ from semidp.core.spaces.dataspace import normalised
 from semidp.errors import InputError, SemidpError
 from semidp.output.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.output.files import document_at
+from semidp.publishing.combined.combination_check import check_combination, check_sources
 from semidp.publishing.parts.partitions import PARTS, measurements_stem
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.results_again import compared
@@ -112,6 +113,8 @@ def recheck(
     """
     findings = _findings(release, deep or _cells(release) <= MOST_CELLS)
     check = _Check(release, document, findings)
+    if release.combination is not None:
+        check_sources(release, folder, _Again(deep), findings)
     check.run()
     if folder is not None:
         check.files(folder)
@@ -142,6 +145,8 @@ def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
     if release.partition is not None:  # questions to parts are refused, or need no numbers of them
         return release
     findings = _findings(release, fits and _cells(release) <= MOST_CELLS)
+    if release.combination is not None:
+        check_sources(release, None, _Again(False), findings)
     _Check(release, document_at(Path(folder) / "release.json"), findings).run()
     if findings.wrong:
         raise InputError(
@@ -149,6 +154,17 @@ def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
             f"semidp show {folder} says what"
         )
     return release
+
+
+@dataclass(frozen=True)
+class _Again:
+    """How the releases of a combination are checked."""
+
+    deep: bool
+
+    def __call__(self, release: Release, folder: Path | None) -> Recheck:
+        document = release.to_json() if folder is None else document_at(folder / "release.json")
+        return recheck(release, document, folder, deep=self.deep)
 
 
 def _findings(release: Release, refits: bool) -> Findings:
@@ -167,6 +183,9 @@ class _Check:
     def run(self) -> None:
         """Compare everything."""
         release = self.release
+        if release.combination is not None:
+            check_combination(release, self.document, self.findings)
+            return
         self._usual_trust()
         self.findings.wrong += _stated(release, self.document)
         again = self._scope()
@@ -385,6 +404,8 @@ class _Check:
 
 def _cells(release: Release) -> int:
     """The cells of all tables of a release, parts included."""
+    if release.combination is not None:
+        return sum(table.schema.size for table in release.tables)
     cells = 0
     for request, result in zip(release.plan.requests, release.results, strict=True):
         cells += result.fitted_cells(request, release.scope)

@@ -231,6 +231,7 @@ def several_records(
     if isinstance(files, bool) or not isinstance(files, int) or files < 2:
         raise InputError(f"several sets of records are 2 or more, not {files!r}")
     release.refuse_parts("synthetic records")
+    release.refuse_combined("several sets of records")
     numbers = PublishedNumbers.of(release)
     drawn: list[SyntheticRecords] = []
     for number in range(files):

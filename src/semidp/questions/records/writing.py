@@ -1,6 +1,5 @@
 """Records of a release written to files, one set or several, with what is said about them."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +65,6 @@ def write_records(
 
 def about_records(release: "Release", records: SyntheticRecords, files: int = 1) -> dict[str, Any]:
     """Return what is said about records in the file beside them: plain values."""
-    epsilon = release.guarantee.tradeoff.epsilon(release.plan.report_delta)
     statement = [_SYNTHETIC, _ALL_TABLES if records.ending is Ending.MATCHED else _EXACT_TOTALS, _NOTHING_MORE]
     if files > 1:
         statement.append(_OWN_DRAW.format(files=files))
@@ -86,9 +84,9 @@ def about_records(release: "Release", records: SyntheticRecords, files: int = 1)
         "files": files,
         "exact": [list(margin.names) for margin in release.scope.dataspace.margins],
         "private": release.private,
-        "guarantee": release.guarantee.tradeoff.to_json(),
+        "guarantee": release.stated and release.stated.tradeoff.to_json(),
         "adjacency": release.scope.adjacency_json(),
-        "epsilon": epsilon if math.isfinite(epsilon) else None,
+        "epsilon": release.epsilon,
         "report_delta": number(release.plan.report_delta),
         "release_created": release.created,
         "statement": statement,

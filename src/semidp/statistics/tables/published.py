@@ -156,6 +156,7 @@ class PublishedTable(CellTable, Published):
     """
 
     key: ClassVar[str] = "tables"
+    counts_cells: ClassVar[bool] = True
     compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
     derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "saved_by_joint_sensitivity")
 
@@ -539,6 +540,7 @@ class PublishedProduct(OnResiduals):
     """
 
     key: ClassVar[str] = "products"
+    counts_cells: ClassVar[bool] = True
     noise_fields: ClassVar[tuple[str, ...]] = (*Published.noise_fields, "one_by_one_l2")
     compared_fields: ClassVar[tuple[str, ...]] = RESIDUAL_FIELDS
     derived_fields: ClassVar[tuple[str, ...]] = (

@@ -1,0 +1,173 @@
+"""Contrasts between siblings: what a family says of its children beside what each child says of itself.
+
+A value that was measured minus the mean of its family is a measurement of ``x_c - b`` with one `b` for the whole
+family, of which nothing else is known. Given `b` the children are independent again, so that the passes over the tree
+stay what they are, with `b` as one more member of the family.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from attrs import define, frozen
+from numpy.typing import NDArray
+
+from semidp.combining.beliefs import Belief, scale, symmetric, transposed
+from semidp.combining.classes import Classes, Kind, right_side
+from semidp.combining.depths import Group, add_by_parent
+from semidp.combining.measurements import Floats, Observed
+from semidp.combining.places import Index
+
+
+@define(eq=False)
+class SiblingContrast:
+    """What contrasts at one depth say in one class.
+
+    Contrasts of the same children have one `b` together; those of other children, such as without a level that is
+    known to be empty, have another. The vectors of all of them are stacked.
+
+    Parameters
+    ----------
+    total
+        ``Λ = Σ Q'Q/σ²`` of every node, or once where all share it; zero for nodes that were not compared.
+    seen
+        The same, contrast by contrast, side by side: (nodes or 1, block, block × contrasts).
+    common
+        What is known of the stacked `b`, for every parent.
+    pull
+        ``L = Σ S_c Λ``, for every parent: by how much `b` moves the sum of the children.
+    """
+
+    total: Floats
+    seen: Floats
+    common: Belief
+    pull: Floats
+
+    def of(self, nodes: Index) -> Floats:
+        """How much some nodes see of `b`."""
+        return self.seen if len(self.seen) == 1 else self.seen[nodes]
+
+    def total_of(self, nodes: Index) -> Floats:
+        """Information of some nodes."""
+        return self.total if len(self.total) == 1 else self.total[nodes]
+
+
+def contrast_numbers(observed: Sequence[Observed], nodes: int) -> list[int]:
+    """Number of the contrast that each query belongs to: queries that compare the same nodes belong together."""
+    masks: dict[bytes, int] = {}
+    numbers = []
+    for one in observed:
+        compared = np.isfinite(one.variances(nodes))
+        numbers.append(masks.setdefault(compared.tobytes(), len(masks)))
+    return numbers
+
+
+@frozen(eq=False)
+class ContrastEvidence:
+    """Contrasts that were measured at one depth, centred in their families, ready for any class."""
+
+    observed: tuple[Observed, ...]
+    designs: tuple[Floats, ...]
+    parts: tuple[dict[Kind, Floats], ...]
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, observed: Sequence[Observed], parents: Index | None, classes: Classes) -> "ContrastEvidence | None":
+        """Return the contrasts of a depth; None where there are none."""
+        if not observed or parents is None:
+            return None
+        designs, parts = [], []
+        for one in observed:
+            variances = one.variances(len(parents))
+            values = classes.arranged(one.values, one.query).astype(float)
+            centred = centred_in_families(values, parents, np.isfinite(variances))
+            designs.append(classes.design(one.query))
+            parts.append(right_side(one, classes, centred))
+        numbers = contrast_numbers(observed, len(parents))
+        return cls(tuple(observed), tuple(designs), tuple(parts), tuple(numbers))
+
+    def in_class(self, kind: Kind, nodes: int, classes: Classes) -> tuple[Floats, Floats] | None:
+        """Information ``Λ`` and right side ``Σ Q'z/σ²`` of every contrast and node; None where nothing is said."""
+        block, columns = classes.block, classes.coordinates(kind)
+        several = 1 + max(self.numbers)
+        alike = all(one.variance.ndim == 0 for one in self.observed)
+        information = np.zeros((several, 1 if alike else nodes, block, block))
+        right = np.zeros((several, nodes, block, columns))
+        for one, number, design, parts in zip(self.observed, self.numbers, self.designs, self.parts, strict=True):
+            factor = classes.factor(one.query, kind)
+            if not factor or kind not in parts:
+                continue
+            # An infinite variance has no precision.
+            precision = 1 / (one.variance.reshape(1) if alike else one.variances(nodes))
+            information[number] += factor * precision[:, None, None] * (design.T @ design)
+            right[number] += precision[:, None, None] * (design.T @ parts[kind])
+        return (information, right) if information.any() else None
+
+
+def centred_in_families(values: Floats, parents: Index, compared: NDArray[np.bool_]) -> Floats:
+    """Values minus the mean of their family; zero for nodes that were not compared.
+
+    >>> centred_in_families(np.array([[1.0], [3.0], [9.0]]), np.array([0, 0, 0]), np.array([True, True, False]))
+    array([[-1.],
+           [ 1.],
+           [ 0.]])
+    """
+    kept = np.where(compared.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+    sums = np.zeros((int(parents.max()) + 1, *values.shape[1:]))
+    np.add.at(sums, parents, kept)
+    members = np.bincount(parents[compared], minlength=len(sums))
+    means = sums / np.maximum(members, 1).reshape(-1, *[1] * (values.ndim - 1))
+    return np.where(compared.reshape(-1, *[1] * (values.ndim - 1)), kept - means[parents], 0.0)
+
+
+def contrasted(
+    groups: Sequence[Group],
+    beliefs: Sequence[Belief],
+    said: tuple[Floats, Floats],
+    parents: Index,
+    above: int,
+) -> tuple[list[Belief], SiblingContrast]:
+    """Return the beliefs of the children given ``b = 0``, and what is known of the b of every family.
+
+    With ``S_c`` the spread of a child after ``(Λ, r_c)`` and ``a_c`` its mean, the likelihood of `b` has information
+    ``Σ (Λ - Λ S_c Λ)`` and right side ``Σ (Λ a_c - r_c)``, and the child is ``a_c + S_c Λ b``.
+
+    Parameters
+    ----------
+    groups, beliefs
+        Nodes of the depth, and what they and everything below them say.
+    said
+        Information and right side of the contrasts.
+    parents, above
+        Parent of every node, and the number of parents.
+    """
+    information, right = said
+    several, _, block, columns = right.shape
+    width = several * block
+    every, stacked = np.arange(block), np.arange(width)
+    total = information.sum(axis=0)
+    seen = np.concatenate(list(information), axis=2)
+    known = np.zeros((above, width, width))
+    aim = np.zeros((above, width, columns))
+    pull = np.zeros((above, block, width))
+    size = np.zeros(above)
+    given = []
+    for group, belief in zip(groups, beliefs, strict=True):
+        family = parents[group.nodes]
+        sees = (seen if len(seen) == 1 else seen[group.nodes])[:, group.cells]
+        own = total if len(total) == 1 else total[group.nodes]
+        inner = own[np.ix_(np.arange(len(own)), group.cells, group.cells)]
+        child = belief.measured(inner, right.sum(axis=0)[np.ix_(group.nodes, group.cells)])
+        given.append(child)
+        gains = child.spread @ sees
+        add_by_parent(known, family, -transposed(sees) @ gains, (stacked, stacked))
+        add_by_parent(aim, family, transposed(sees) @ child.mean, (stacked,))
+        add_by_parent(pull, family, gains, (group.cells, stacked))
+        for number in range(several):
+            place = every + number * block
+            one = information[number] if len(total) == 1 else information[number][group.nodes]
+            add_by_parent(known, family, one, (place, place))
+            add_by_parent(aim, family, -right[number][group.nodes], (place,))
+        np.maximum.at(size, family, np.broadcast_to(scale(own), family.shape))
+    # What is left of the information where nothing else is known is a rounding error of it.
+    common = Belief.nothing(above, width, columns).measured(symmetric(known), aim, np.maximum(size, 1e-300))
+    return given, SiblingContrast(total, seen, common, pull)

@@ -1,0 +1,280 @@
+"""The best linear unbiased estimate from several releases: of every table, and of every weighted sum of cells.
+
+Every measured table and every measured residual is an independent linear measurement with a known variance; exact
+totals of any release bind all. The estimator is in `semidp.combining`.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.combining import Estimate, Measurements, estimate
+from semidp.combining.classes import Classes
+from semidp.core.margins import Mask, Totals, View, named
+from semidp.core.progress import Progress, silent
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tables.schema import Schema
+from semidp.errors import InputError, Refused
+from semidp.mechanisms.accuracy import INTERVALS_BELOW
+from semidp.noise.distributions import CountNoise
+from semidp.noise.randomness import Randomness
+from semidp.noise.sums import Weighted, half_widths
+from semidp.publishing.combined.evidence import (
+    Evidence,
+    IndependentNoise,
+    digest,
+    evidence_of,
+    exact_evidence,
+)
+from semidp.publishing.combined.tree_layout import Floats, TreeLayout, cells_of
+from semidp.queries.table_spaces import domain_of
+from semidp.statistics.tables.fitting import fit_product
+from semidp.statistics.tables.published import FitKind, Fitted, ProductTable
+
+if TYPE_CHECKING:
+    from semidp.publishing.release import Release
+
+MOST_CELLS, MOST_COUPLED = 2 * 10**7, 2000
+"""Cells of all features together, and cells of features that unequal groups or structural zeros couple."""
+_TELLING = 24  # so many numbers of one measurement are not drawn alike twice
+_MOST_WEIGHTS = 2 * 10**7  # weights on measured values that are held at once
+
+
+@frozen(slots=False, eq=False)
+class Combination:
+    """Several releases of the same records as one set of measurements; see `semidp.combine`.
+
+    Parameters
+    ----------
+    releases
+        What is combined.
+    dataspace
+        What all releases together publish exactly.
+    """
+
+    releases: "tuple[Release, ...]"
+    dataspace: Dataspace
+
+    @property
+    def schema(self) -> Schema:
+        """Features of all releases together."""
+        return self.dataspace.schema
+
+    @cached_property
+    def layout(self) -> TreeLayout:
+        """Where the cells stand for the estimator."""
+        if cells_of(self.schema) > MOST_CELLS:
+            raise Refused(
+                f"all features together have {cells_of(self.schema):,} cells, and at most {MOST_CELLS:,} are combined"
+            )
+        return TreeLayout(self.dataspace)
+
+    @cached_property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """Everything that was measured, exact totals last; refuse the same measurement twice."""
+        every: list[Evidence] = []
+        # A copy of a release is no second measurement, whatever its folder is called.
+        seen: set[str] = set()
+        for release in self.releases:
+            parts = evidence_of(release, self.layout)
+            # A few numbers may be drawn alike by chance; all of a release, or many, are not.
+            digests = {digest([part]) for part in parts if part.observed.values.size >= _TELLING}
+            digests |= {digest(parts)} if parts else set()
+            if digests & seen:
+                raise InputError("the same measurement stands in two of these releases: name each release once")
+            seen |= digests
+            every += parts
+        return (*every, *exact_evidence(self.dataspace, self.layout))
+
+    @cached_property
+    def answer(self) -> Estimate:
+        """The estimate from everything that was measured."""
+        layout = self.layout
+        observed = [part.observed for part in self.evidence]
+        measurements = Measurements(layout.places, layout.sizes, observed, layout.possible)
+        coupled = Classes.of(measurements).block
+        if coupled > MOST_COUPLED:
+            raise Refused(
+                f"several nested features or structural zeros couple {coupled:,} cells here, and at most "
+                f"{MOST_COUPLED:,} are combined: use semidp.combining with the places as a tree"
+            )
+        return estimate(measurements)
+
+    @property
+    def views(self) -> dict[View, str]:
+        """Every table of any release once, with the name that it has first."""
+        names: dict[View, str] = {}
+        for release in self.releases:
+            for table in release.tables:
+                features = [feature.name for feature in table.schema.features]
+                view = self.schema.view(features)
+                if view in names:
+                    continue
+                plainly = table.name == "table" or table.name in names.values()
+                names[view] = "-".join(self.schema.named(view)) if plainly else table.name
+        if not names:
+            raise Refused("these releases hold no table: tables are combined")
+        return names
+
+    def estimates(self, view: View) -> tuple[Floats, Floats]:
+        """Estimates and standard errors of the cells of a table, in the order of the schema."""
+        answers = self.answer.table(self.layout.depth(view), self.layout.query(view))
+        if np.isnan(answers.values).any():
+            names = ", ".join(self.schema.named(view))
+            raise Refused(f"what was measured does not determine the table of {names}")
+        values = self.layout.restored(answers.values, view)
+        return values, self.layout.restored(answers.standard_errors, view)
+
+    def tables(self, progress: Progress = silent) -> tuple[ProductTable, ...]:
+        """Every table: estimate, standard errors, intervals, and whole numbers that agree with those of the others."""
+        views = self.views
+        estimated = [self.estimates(view) for view in views]
+        fitted = self.fits([values for values, _ in estimated], progress)
+        tables = []
+        for (view, name), (values, errors), (counts, how) in zip(views.items(), estimated, fitted, strict=True):
+            schema = self.schema.restrict(self.schema.named(view))
+            tables.append(ProductTable(name, schema, counts, values, errors, how, self.half_widths(view)))
+        return tuple(tables)
+
+    def fits(self, estimates: list[Floats], progress: Progress = silent) -> list[tuple[NDArray[Any], Fitted]]:
+        """Whole numbers for every table that agree with each other and with the exact totals."""
+        views = list(self.views)
+        kinds = [FitKind.integer] * len(views)
+        masks = [self._possible(view) for view in views]
+        return fit_product(self.schema.grid, views, self.totals, estimates, kinds, progress, possible=masks)
+
+    @property
+    def totals(self) -> list[Totals]:
+        """The number of records and every exact total, as counts to fit to."""
+        n = Totals(self.schema.grid.nothing, np.array(self.dataspace.n, dtype=np.int64))
+        return [n, *self.dataspace.published]
+
+    def _possible(self, view: View) -> Mask | None:
+        """Cells of a table that can be filled; None where all combinations of levels in use can."""
+        zeros = bool(self.schema.structural_zeros)
+        joint = any(len(named(total.view)) > 1 and not total.counts.all() for total in self.dataspace.published)
+        return domain_of(self.dataspace, view) if zeros or joint else None
+
+    def weights(self, weights: Mapping[View, Floats]) -> dict[int, Floats]:
+        """Weights of several sums on cells of tables, by view, as weights on places and attributes by depth.
+
+        The arrays are (sums, *cells of the table).
+        """
+        by_depth: dict[int, Floats] = {}
+        for view, arrays in weights.items():
+            depth = self.layout.depth(view)
+            part = np.stack([self.layout.on_cells(array, view) for array in arrays])
+            by_depth[depth] = by_depth[depth] + part if depth in by_depth else part
+        return by_depth
+
+    def estimate(self, weights: Mapping[View, ArrayLike]) -> tuple[float, float]:
+        """Return a weighted sum of cells, across tables and depths, and its standard error from the noise alone."""
+        arrays = {view: np.asarray(array, dtype=float)[None] for view, array in weights.items()}
+        by_depth = {depth: array[0] for depth, array in self.weights(arrays).items()}
+        total = self.answer.weighted_sum(by_depth)
+        return float(total.values[0, 0]), float(total.standard_errors[0, 0])
+
+    def influences(self, weights: Mapping[View, Floats]) -> list[tuple[Evidence, Floats]]:
+        """Everything that was measured with noise, with its weights (sums, places, *values) in several sums."""
+        parts = self.answer.influences(self.weights(weights))
+        return [(one, part) for one, part in zip(self.evidence, parts, strict=True) if one.noise is not None]
+
+    def covariance(self, weights: Mapping[View, Floats]) -> Floats:
+        """Covariance matrix of weighted sums, from the noise alone: ``Σ c c' σ²`` over all that was measured."""
+        count = len(next(iter(weights.values())))
+        matrix = np.zeros((count, count))
+        for one, part in self.influences(weights):
+            variances = one.observed.variances(part.shape[1])
+            finite = np.where(np.isfinite(variances), variances, 0.0)
+            scaled = part * np.sqrt(finite).reshape(1, -1, *[1] * (part.ndim - 2))
+            flat = scaled.reshape(count, -1)
+            matrix += flat @ flat.T
+        return matrix
+
+    def drawn(self, influences: Sequence[tuple[Evidence, Floats]], count: int, randomness: Randomness) -> Floats:
+        """Draw the errors of weighted sums, (count, sums), by the noise of every measurement."""
+        sums = len(influences[0][1]) if influences else 0
+        total = np.zeros((count, sums))
+        for one, part in influences:
+            assert one.noise is not None
+            total += one.noise.drawn(part, count, randomness)
+        return total
+
+    def half_widths(self, view: View) -> Floats | None:
+        """How far each cell of a table is off at most in 95% of all draws, from the laws of the noise.
+
+        None for large tables, and where a noise is drawn for a whole table at once.
+        """
+        grid = self.schema.grid
+        values = sum(part.observed.values.size for part in self.evidence)
+        independent = all(isinstance(part.noise, IndependentNoise | None) for part in self.evidence)
+        representatives = self._representatives(view)
+        if grid.size_of(view) >= INTERVALS_BELOW or not independent or len(representatives) * values > _MOST_WEIGHTS:
+            return None
+        influences = self.influences({view: self._units(view, representatives)})
+        sums: dict[tuple[Weighted, ...], int] = {}
+        numbers = []
+        for number in range(len(representatives)):
+            numbers.append(sums.setdefault(_terms(influences, number), len(sums)))
+        noisy = [terms for terms in sums if terms]
+        widths = dict(zip(noisy, half_widths(noisy), strict=True))
+        found = np.array([widths.get(terms, 0.0) for terms in sums])[numbers]
+        _, errors = self.estimates(view)
+        shape = [1 if self._is_alike(axis) else size for axis, size in zip(named(view), errors.shape, strict=True)]
+        spread = np.broadcast_to(found.reshape(shape), errors.shape)
+        # Cells that are known to be empty, or that exact totals fix, have no error.
+        return np.where(errors > 0, spread, 0.0)
+
+    def _is_alike(self, axis: int) -> bool:
+        """Whether the errors of all levels of a feature that hold records have the same law."""
+        place = self.layout.attributes.index(axis) if axis != self.layout.tree else None
+        return place in self.answer.classes.plain
+
+    def _representatives(self, view: View) -> list[tuple[int, ...]]:
+        """One cell for each kind of cells of a table: the first level that holds records where all are alike."""
+        choices = []
+        for axis in named(view):
+            if self._is_alike(axis):
+                choices.append([int(np.argmax(self.layout.kept[axis]))])
+            else:
+                choices.append(list(range(self.schema.grid.chains[axis].size(view[axis]))))
+        return list(itertools.product(*choices))
+
+    def _units(self, view: View, cells: Sequence[tuple[int, ...]]) -> Floats:
+        units = np.zeros((len(cells), *self.schema.grid.shape_of(view)))
+        for number, cell in enumerate(cells):
+            units[(number, *cell)] = 1.0
+        return units
+
+
+def _terms(influences: Sequence[tuple[Evidence, Floats]], number: int) -> tuple[Weighted, ...]:
+    """Terms of the error of one sum: laws, weights, and how many values have each."""
+    counts: dict[tuple[CountNoise, float], int] = {}
+    for one, part in influences:
+        assert isinstance(one.noise, IndependentNoise)
+        for key, count in one.noise.terms(part[number]).items():
+            counts[key] = counts.get(key, 0) + count
+    terms = []
+    for (law, weight), count in sorted(counts.items(), key=lambda item: (str(item[0][0]), item[0][1])):
+        terms.append(Weighted(law, Fraction(weight), count))
+    return tuple(terms)
+
+
+def together(releases: "Sequence[Release]") -> Dataspace:
+    """What all releases publish exactly; refuse releases that cannot be of the same records."""
+    dataspace = releases[0].scope.dataspace
+    for release in releases[1:]:
+        union = dataspace.union(release.scope.dataspace)
+        if union is None:
+            raise InputError(
+                "these releases are not of the same records: another number of them, other levels of a feature, other "
+                "structural zeros, or exact totals that contradict each other"
+            )
+        dataspace = union
+    return dataspace

@@ -1,0 +1,85 @@
+"""A combination of releases, computed again from the releases that its folder holds.
+
+Everything in it follows from them; whether they themselves follow from their measurements is checked one by one.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from semidp.errors import SemidpError
+from semidp.publishing.combined.combination import Combination, together
+from semidp.publishing.combined.releases_together import put_together
+from semidp.publishing.release import SOURCES, Release
+from semidp.statistics.findings import Findings, close, differences, short
+from semidp.statistics.tables.published import ProductTable
+from semidp.statistics.tables.refit import FittedTable, Refit, intervals_hold, note_fits
+
+_BELIEVED = {"created", "versions", "combination"}
+
+
+def check_sources(release: Release, folder: Path | None, check: Callable[..., Any], findings: Findings) -> None:
+    """Check every release of a combination by itself, and note what is wrong with it and what is believed of it."""
+    assert release.combination is not None
+    for number, source in enumerate(release.combination.releases, 1):
+        place = f"{SOURCES}/{number}"
+        found = check(source, None if folder is None else folder / place)
+        findings.wrong += [f"{place}: {said}" for said in found.disagreements]
+        for trust in found.trusted:
+            findings.trust(trust.what, *(f"{place} {field}" for field in trust.fields))
+
+
+def check_combination(release: Release, document: Mapping[str, Any], findings: Findings) -> None:
+    """Compare a combination with what follows from its releases."""
+    assert release.combination is not None
+    assert release.combined is not None
+    sources = release.combination.releases
+    try:
+        combination = Combination(sources, together(sources))
+        expected = list(combination.views.items())
+        tables = release.combined.tables
+        stated = [(combination.schema.view(table.schema.names), table.name) for table in tables]
+        if stated != expected:
+            findings.wrong.append("it states other tables than its releases have")
+            return
+        again = _compare_tables(combination, tables, findings)
+        rebuilt = put_together(combination, again)
+    except SemidpError as error:
+        findings.wrong.append(f"its releases cannot be combined again: {error}")
+        return
+    follows = json.loads(json.dumps(rebuilt.to_json()))
+    for key, value in follows.items():
+        if key in _BELIEVED:
+            continue
+        for path, said, computed in differences(document.get(key), value, key):
+            findings.wrong.append(f"it states {path} {short(said)}, and {short(computed)} follows")
+    unknown = [key for key in document if key not in follows and key not in {"files", "form"}]
+    findings.wrong += [f"it states {key!r}, which no combination has" for key in unknown]
+    findings.trust("when it was made, and with which software", "created", "versions")
+
+
+def _compare_tables(
+    combination: Combination, tables: tuple[ProductTable, ...], findings: Findings
+) -> tuple[ProductTable, ...]:
+    """Compare estimates, errors, intervals and whole numbers; return the tables as they are computed again."""
+    again = []
+    fitted = []
+    for table in tables:
+        view = combination.schema.view(table.schema.names)
+        values, errors = combination.estimates(view)
+        half_widths = combination.half_widths(view)
+        if not close(table.estimate, values):
+            findings.wrong.append(f"it states estimates of {table.name} that do not follow from its releases")
+        if not close(table.standard_errors, errors):
+            findings.wrong.append(f"it states standard errors of {table.name} that the noise does not have")
+        elif not intervals_hold(table, half_widths, findings.current):
+            findings.wrong.append(f"it states intervals of {table.name} that the noise does not have")
+        again.append(replace(table, estimate=values, standard_errors=errors, half_widths=half_widths))
+        fitted.append(FittedTable(table.name, f"{table.name}.csv", table, values))
+    fits: list[Refit] | None = None
+    if findings.refits:
+        fits = combination.fits([table.estimate for table in again])
+    note_fits(findings, "tables", "combined.tables.fit", fitted, fits)
+    return tuple(again)

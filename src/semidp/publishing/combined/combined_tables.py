@@ -1,0 +1,147 @@
+"""The tables of several releases together, as a release publishes them: words, files, JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from semidp.core.guarantee import Guarantee
+from semidp.core.scope import Scope
+from semidp.core.tradeoff.curves import approximate
+from semidp.output.cells import Columns, Form, Framed, StoredFiles, named_files
+from semidp.output.sections import LISTED_ROWS, Details, Section
+from semidp.output.texts import error_text, more
+from semidp.statistics.protocol import Noise, Published
+from semidp.statistics.tables.published import Fitted, ProductTable
+from semidp.statistics.tables.words import first_cells, misses_totals, table_title
+
+LAW = "combination"
+"""What a release calls the noise of a weighted average of several measurements."""
+_NAMED_TABLES = 4  # in the heading of a report
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class CombinedTables(Published):
+    """The tables of several releases, each from all that was measured.
+
+    Parameters
+    ----------
+    tables
+        Every table of any release.
+    releases
+        How many releases were combined.
+    """
+
+    key: ClassVar[str] = "combined"
+
+    tables: tuple[ProductTable, ...]
+    releases: int
+
+    @classmethod
+    def of(cls, tables: tuple[ProductTable, ...], releases: int, scope: Scope, claim: str, private: bool) -> Self:
+        """Return the result; what it guarantees is said of the release as a whole, and here nothing is claimed."""
+        squares = sum(float((table.standard_errors**2).sum()) for table in tables)
+        return cls(
+            name="tables",
+            noise=Noise(LAW, 0.0, claim, float(np.sqrt(squares)), None),
+            guarantee=Guarantee(scope.dataspace, scope.adjacency, approximate(0, 1)),
+            advertised=None,
+            private=private,
+            noisy=np.zeros(0),
+            tables=tables,
+            releases=releases,
+        )
+
+    def __repr__(self) -> str:
+        return f"CombinedTables({', '.join(table.name for table in self.tables)}; {self.releases} releases)"
+
+    def title(self) -> str:
+        """Name the tables, or their number where they are many."""
+        if len(self.tables) > _NAMED_TABLES:
+            return f"{len(self.tables)} tables"
+        return ", ".join(table_title(table) for table in self.tables)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many cells each table has."""
+        return [f"{table_title(table)}: {table.schema.size:,} cells, from all releases" for table in self.tables]
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the errors of each table, for a terminal."""
+        lines = [("combined", f"{self.releases} releases of the same records")]
+        for table in self.tables:
+            largest = error_text(float(table.standard_errors.max(initial=0.0)))
+            text = f"{table.name}: standard error at most {largest} a cell, {table.schema.size:,} cells"
+            lines.append(("estimate", text))
+        return lines
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return its section of the report: the errors of every table, and their counts."""
+        rows = []
+        for table in self.tables[:LISTED_ROWS]:
+            typical = error_text(float(np.sqrt((table.standard_errors**2).mean())))
+            largest = error_text(float(table.standard_errors.max(initial=0.0)))
+            rows.append((table.name, f"{table.schema.size:,}", typical, largest, table.fitted.method))
+        paragraphs = [
+            f"{self.releases} releases of the same records are combined. Every estimate is the best linear unbiased "
+            "one from all that was measured: residual by residual the average weighted by precision. Exact totals of "
+            "each release bind all tables. Standard errors are those of the noise alone. The counts are whole numbers "
+            "fitted to the estimates, from the coarsest table to the finest.",
+            *more("tables are listed", len(rows), len(self.tables), "the files"),
+        ]
+        section = Section(
+            heading="Published tables from all releases",
+            paragraphs=paragraphs,
+            columns=("table", "cells", "standard error", "largest", "fit"),
+            rows=rows,
+            tables=first_cells(self.tables, False, form),
+        )
+        return [section]
+
+    def details(self) -> Details:
+        """Say how the tables were estimated."""
+        return Details("the tables", f"the best linear unbiased estimate from {self.releases} releases")
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what the files hold."""
+        words = []
+        for file, table in zip(self.files(form), self.tables, strict=True):
+            words.append((file, f"the counts of {table_title(table)}, with estimates and their standard errors"))
+        return words
+
+    def named(self) -> dict[str, Framed]:
+        """Return each table under its name."""
+        return {table.name: table for table in self.tables}
+
+    def by_features(self) -> dict[tuple[str, ...], Framed]:
+        """Return each table by its features."""
+        return {table.schema.names: table for table in self.tables}
+
+    def warnings(self) -> list[str]:
+        """Name the tables that have no whole numbers with all totals."""
+        return [misses_totals(table.name) for table in self.tables if table.fitted.kind != "integer"]
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a file for each table."""
+        return named_files({table.name: table.columns() for table in self.tables}, form)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells, as plain values."""
+        return {
+            "name": self.name,
+            "claim": self.noise.claim,
+            "private": self.private,
+            "releases": self.releases,
+            "tables": [table.to_json() for table in self.tables],
+        }
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any], scope: Scope, files: StoredFiles) -> Self:
+        """Read what `to_json` and `files` wrote."""
+        tables = []
+        for part in entry["tables"]:
+            schema = scope.dataspace.schema.restrict(part["features"])
+            tables.append(ProductTable.read(files, part["name"], schema, Fitted(**part["fit"])))
+        if not isinstance(entry["private"], bool) or not isinstance(entry["releases"], int):
+            raise ValueError("a combination is private or not, and of some releases")
+        return cls.of(tuple(tables), entry["releases"], scope, entry["claim"], entry["private"])

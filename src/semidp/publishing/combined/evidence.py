@@ -1,0 +1,242 @@
+"""What a release measured of tables, as measurements for the estimator, each with the law of its noise.
+
+Only what was drawn counts: never fitted whole numbers. Exact totals are measurements without noise.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from semidp.combining import Observed
+from semidp.core.margins import View, named
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.errors import Refused
+from semidp.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
+from semidp.mechanisms.pure import KNormMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.noise.distributions import CountNoise
+from semidp.noise.randomness import Randomness
+from semidp.publishing.combined.tree_layout import Floats, TreeLayout
+from semidp.statistics.protocol import Published, Request
+
+if TYPE_CHECKING:
+    from semidp.publishing.release import Release
+
+_NOT_DRAWN = -1
+
+
+@frozen(eq=False)
+class IndependentNoise:
+    """Noise that is independent from value to value.
+
+    Parameters
+    ----------
+    laws
+        Different laws of whole numbers.
+    which
+        Number of the law of each value, in the shape of the values; -1 where nothing was drawn.
+    scales
+        Number by which the whole number of each value is divided.
+    """
+
+    laws: tuple[CountNoise, ...]
+    which: NDArray[np.intp]
+    scales: Floats
+
+    def drawn(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
+        """Draw the noise of weighted sums of the values, (count, sums); weights are (sums, *values)."""
+        flat = weights.reshape(len(weights), -1) / self.scales.ravel()
+        which = self.which.ravel()
+        total = np.zeros((count, len(weights)))
+        for number, law in enumerate(self.laws):
+            used = np.flatnonzero((which == number) & (np.abs(flat).max(axis=0) > 1e-15))
+            if used.size:
+                total += law.sample((count, used.size), randomness) @ flat[:, used].T
+        return total
+
+    def terms(self, weights: Floats) -> dict[tuple[CountNoise, float], int]:
+        """Laws and sizes of the weights of one sum, with how many values have each."""
+        flat = np.abs(weights.ravel() / self.scales.ravel())
+        which = self.which.ravel()
+        counts: dict[tuple[CountNoise, float], int] = {}
+        for number, law in enumerate(self.laws):
+            sizes = flat[(which == number) & (flat > 1e-15)]
+            # Weights that are equal by symmetry differ in their last digits.
+            rounded, times = np.unique([float(f"{size:.10g}") for size in sizes], return_counts=True)
+            for size, number_of in zip(rounded.tolist(), times.tolist(), strict=True):
+                counts[(law, size)] = counts.get((law, size), 0) + number_of
+        return counts
+
+
+@frozen(eq=False)
+class TableNoise:
+    """Noise of a whole table at once, in the directions that its exact totals leave open.
+
+    Parameters
+    ----------
+    mechanism
+        How the table was measured.
+    view
+        Its view in the layout.
+    layout, order
+        Where its cells stand; the axes of the table in the order of the schema.
+    """
+
+    mechanism: Mechanism
+    view: View
+    layout: TreeLayout
+    order: tuple[int, ...]
+
+    def drawn(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
+        """Draw the noise of weighted sums of the cells, (count, sums)."""
+        space = self.mechanism.space
+        pulled = []
+        for one in weights:
+            table = np.transpose(self.layout.restored(one, self.view), np.argsort(self.order))
+            pulled.append(space.project(table).ravel())
+        zeros = np.zeros(space.shape, dtype=np.int64)
+        draws = self.mechanism.measure_many(zeros, count, randomness).reshape(count, -1).astype(np.float64)
+        return np.asarray(draws @ np.stack(pulled).T)
+
+
+@frozen(eq=False)
+class Evidence:
+    """One measurement of tables: its values for the estimator, and their noise (None for exact totals)."""
+
+    observed: Observed
+    noise: IndependentNoise | TableNoise | None
+
+
+def evidence_of(release: "Release", layout: TreeLayout) -> list[Evidence]:
+    """Return what a release measured of tables, in its order; statistics of outcomes measure nothing of tables."""
+    release.refuse_parts("combined estimates")
+    parts: list[Evidence] = []
+    for request, result, mechanism in zip(release.plan.requests, release.results, release.mechanisms, strict=True):
+        if not result.counts_cells or isinstance(mechanism, NoNoise):
+            continue
+        _refuse_other_noise(result, mechanism)
+        if isinstance(mechanism, ResidualMechanism):
+            parts += _residuals(mechanism, result.noisy, layout)
+        else:
+            parts.append(_table(request, result, mechanism, layout, release.scope.dataspace))
+    return parts
+
+
+def _refuse_other_noise(result: Published, mechanism: Mechanism) -> None:
+    if isinstance(mechanism, KNormMechanism):
+        raise Refused(
+            f"the table {result.name!r} has K-norm noise, whose rounding is not alike in every direction: tables with "
+            "Gaussian, Laplace, l2 or residual noise are combined"
+        )
+    if mechanism.has_one_scale and result.noise.scale > mechanism.scale * (1 + 1e-6):
+        raise Refused(
+            f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "
+            "semidp that wrote the release"
+        )
+
+
+def _table(
+    request: Request, result: Published, mechanism: Mechanism, layout: TreeLayout, dataspace: Dataspace
+) -> Evidence:
+    """A table with noise on its cells: as drawn, or projected where the noise keeps the exact totals."""
+    schema = dataspace.schema.restrict(request.features)
+    names = [feature.name for feature in schema.features]
+    alone = isinstance(mechanism, CellByCell)
+    values = result.noisy if alone else result.measurement(mechanism).projected
+    ordered, view = layout.ordered(np.asarray(values).reshape(schema.shape), names)
+    arranged = layout.arranged(ordered, view)
+    observed = Observed(layout.query(view), layout.depth(view), arranged, mechanism.variance)
+    if isinstance(mechanism, CellByCell):
+        which = np.zeros(arranged.shape, dtype=np.intp)
+        return Evidence(observed, IndependentNoise((mechanism.sampler,), which, np.ones(arranged.shape)))
+    order = tuple(np.argsort([layout.schema.axis(name) for name in names]).tolist())
+    return Evidence(observed, TableNoise(mechanism, view, layout, order))
+
+
+def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], layout: TreeLayout) -> Iterator[Evidence]:
+    """Residuals that were measured themselves: contrasts of each named feature, with the noise they were drawn with."""
+    space = mechanism.space
+    laws, which = mechanism.samplers
+    for view, part in space.parts.items():
+        shape = space.residuals.shape(view)
+        # Residuals were multiplied to be whole before noise was added.
+        scales = space.scales[part].astype(float)
+        variances = mechanism.variances[part] / scales**2
+        whole = {}
+        for name, values in (
+            ("measured", np.ones(shape)),
+            ("values", np.asarray(noisy)[part] / scales),
+            ("scales", scales),
+            ("variances", variances),
+            ("laws", which[part]),
+        ):
+            names = [space.schema.features[axis].names[view[axis] - 1] for axis in named(view)]
+            full = space.whole(np.asarray(values, dtype=float).reshape(shape), view)
+            ordered, own_view = layout.ordered(full, names)
+            whole[name] = np.asarray(layout.arranged(ordered, own_view), dtype=float)
+        _refuse_other_levels(mechanism, view, own_view, layout)
+        compared = np.asarray(whole["measured"].reshape(len(whole["measured"]), -1).any(axis=1))
+        alike = _one_variance(whole["variances"], compared)
+        siblings = bool(layout.depth(own_view))
+        variance = np.where(compared, alike, np.inf) if siblings else alike[0]
+        observed = Observed(
+            layout.residual_query(own_view), layout.depth(own_view), whole["values"], variance, siblings
+        )
+        drawn = np.broadcast_to(_along_places(compared, whole["laws"].ndim), whole["laws"].shape)
+        numbers = np.where(drawn, whole["laws"], _NOT_DRAWN).astype(np.intp)
+        divisors = np.where(drawn, whole["scales"], 1.0)
+        yield Evidence(observed, IndependentNoise(tuple(laws), numbers, divisors))
+
+
+def _along_places(values: NDArray[Any], axes: int) -> NDArray[Any]:
+    return values.reshape(-1, *[1] * (axes - 1))
+
+
+def _refuse_other_levels(mechanism: ResidualMechanism, view: View, own_view: View, layout: TreeLayout) -> None:
+    """Refuse residuals over levels of which another release shows one to be empty: they are contrasts of others."""
+    lengths = dict(zip(named(view), mechanism.space.residuals.shape(view), strict=True))
+    schema = mechanism.space.schema
+    for axis, length in lengths.items():
+        feature = schema.features[axis]
+        place = layout.schema.axis(feature.name)
+        if place == layout.tree or own_view[place] < layout.schema.features[place].chain.depth:
+            continue
+        if length != int(layout.kept[place].sum()):
+            raise Refused(
+                f"another release shows that a level of {feature.name} is empty, and these residuals were measured "
+                "with it: leave the level out of the schema"
+            )
+
+
+def _one_variance(variances: Floats, compared: NDArray[np.bool_]) -> Floats:
+    """Variance at each place, the same for all its values."""
+    several = variances.reshape(len(variances), -1)
+    first = several[:, 0]
+    if not np.allclose(several[compared], first[compared, None], rtol=1e-9):
+        raise Refused("noise on residuals that differs between the levels of a nested feature is not combined")
+    return np.asarray(first)
+
+
+def exact_evidence(dataspace: Dataspace, layout: TreeLayout) -> Iterator[Evidence]:
+    """Yield the number of records and every exact total, as measurements without noise."""
+    nothing = layout.schema.grid.nothing
+    yield Evidence(Observed(layout.query(nothing), 0, np.full((1,), dataspace.n), 0.0), None)
+    for total in dataspace.published:
+        values = layout.arranged(total.counts, total.view)
+        yield Evidence(Observed(layout.query(total.view), layout.depth(total.view), values, 0.0), None)
+
+
+def digest(parts: Sequence[Evidence]) -> str:
+    """Tell measurements apart by what was drawn and with which noise, not by where they lie."""
+    digests = []
+    for part in parts:
+        one = part.observed
+        hashed = hashlib.sha256(f"{one.query!r}{one.depth}{one.siblings}".encode())
+        hashed.update(one.variance.tobytes())
+        hashed.update(np.ascontiguousarray(one.values, dtype=float).tobytes())
+        digests.append(hashed.hexdigest())
+    return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()

@@ -1,0 +1,145 @@
+"""One release from several of the same records, and the folder that holds it.
+
+The folder of a combination holds the releases themselves, so that everything in it follows from them and is computed
+again by `semidp show`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from semidp.accounting.account import guarantee_together
+from semidp.core.guarantee import Guarantee
+from semidp.core.progress import Progress, silent
+from semidp.core.scope import Scope
+from semidp.core.spaces.adjacency import Ball, Exchange
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.errors import AdjacencyUnknown, InputError, Refused
+from semidp.publishing.combined.combination import Combination, together
+from semidp.publishing.combined.combined_tables import CombinedTables
+from semidp.publishing.plan import Plan, Reading
+from semidp.publishing.release import Release, versions
+from semidp.publishing.survey import semi_of
+from semidp.statistics.tables.published import ProductTable
+
+_UNCHECKED = (
+    "That the releases are of the same records was checked by their number, their levels and their exact totals alone."
+)
+
+
+def combine(*releases: Release | Path | str) -> Release:
+    """Return one release from several of the same records: the best linear unbiased estimate of all their tables.
+
+    A table w with noise of variance σ² a cell measures every residual d below it with variance ``σ² Π n_i`` over the
+    features of w that d lacks; tables that share a budget measure residuals themselves. The estimate of a residual is
+    the average of what was measured, weighted by precision, and exact totals have infinite precision (nested features:
+    one pass up the tree, one down; ghazi2026denoising). No cell has a larger variance than in the better release. The
+    guarantee is that of all releases together, each computed anew for all exact totals; where they do not add up, none
+    is stated. Whether the releases are of the same records cannot be checked beyond the number of records, the levels
+    and the exact totals.
+
+    Parameters
+    ----------
+    releases
+        At least two releases, or folders of releases. In the place of a combination stand the releases that it is of.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> people = {"sex": [*"fmf"] * 20, "vote": [*"yny"] * 20}
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> march, june = semidp.run(plan, people), semidp.run(plan, people)
+    >>> both = semidp.combine(march, june)
+    >>> ratio = both.tables[0].standard_errors / march.tables[0].standard_errors
+    >>> ratio.round(6).tolist()
+    [[0.707107, 0.707107], [0.707107, 0.707107]]
+    >>> both.guarantee.tradeoff.mu_squared
+    Fraction(2, 1)
+    """
+    sources: list[Release] = []
+    for given in releases:
+        release = given if isinstance(given, Release) else Release.load(given)
+        sources += [release] if release.combination is None else release.combination.releases
+    if len(sources) < 2:
+        raise InputError("name at least two releases to combine")
+    return combined(sources)
+
+
+def combined(sources: Sequence[Release], progress: Progress = silent) -> Release:
+    """Return the combination of releases that are none themselves."""
+    combination = Combination(tuple(sources), together(sources))
+    return put_together(combination, combination.tables(progress))
+
+
+def put_together(combination: Combination, tables: tuple[ProductTable, ...]) -> Release:
+    """Return the release of a combination whose tables were estimated and fitted."""
+    sources = combination.releases
+    guarantee, notes = _guarantee(sources)
+    scope = _scope(sources, combination.dataspace, guarantee, notes)
+    private = all(release.private for release in sources)
+    claims = {result.noise.claim for release in sources for result in release.results if result.counts_cells}
+    claim = "exact" if claims <= {"exact"} else "ideal"
+    result = CombinedTables.of(tables, len(sources), scope, claim, private)
+    return Release(
+        plan=_plan(sources, combination.dataspace, guarantee),
+        scope=replace(scope, warnings=(*scope.warnings, *result.warnings())),
+        results=(result,),
+        stated=guarantee,
+        private=private,
+        ledger=None,
+        versions=versions(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        combination=combination,
+    )
+
+
+def _guarantee(releases: Sequence[Release]) -> tuple[Guarantee | None, tuple[str, ...]]:
+    """What all releases guarantee together; None, and the reason, where they do not add up."""
+    charges = []
+    if any(release.scope.protection is not None for release in releases):
+        reason = "releases that protect persons with several records are added up by a ledger alone"
+        return None, (f"No guarantee of all releases together is stated: {reason}.",)
+    try:
+        for number, release in enumerate(releases, 1):
+            records = [mechanism.record() for mechanism in release.mechanisms]
+            charges.append((release.guarantee, f"release {number}", records))
+        return guarantee_together(charges), ()
+    except (Refused, AdjacencyUnknown) as reason:
+        return None, (f"No guarantee of all releases together is stated: {reason}.",)
+
+
+def _scope(
+    releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarantee | None, notes: Sequence[str]
+) -> Scope:
+    """What is public of all releases; where no guarantee is stated, all records may change at once."""
+    try:
+        semi = semi_of(dataspace, _plan(releases, dataspace, guarantee))
+    except AdjacencyUnknown:
+        semi = None
+    adjacency = Ball(max(dataspace.n, 1)) if guarantee is None else guarantee.adjacency
+    disclosures: dict[str, None] = {}
+    warnings = dict.fromkeys([_UNCHECKED, *notes])
+    for release in releases:
+        disclosures |= dict.fromkeys(release.scope.disclosures)
+        warnings |= dict.fromkeys(release.scope.warnings)
+    return Scope(dataspace, semi, adjacency, tuple(disclosures), tuple(warnings))
+
+
+def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarantee | None) -> Plan:
+    """A plan that asks for nothing: features, exact totals, and the adjacency of the guarantee."""
+    adjacency: Any = Reading.worst_case
+    if guarantee is not None:
+        exchange = isinstance(guarantee.adjacency, Exchange)
+        adjacency = Reading.exchange if exchange else guarantee.adjacency.a
+    schema = dataspace.schema
+    deltas: list[Fraction] = [release.plan.report_delta for release in releases]
+    return Plan(
+        invariants=dataspace.margins,
+        features=schema.features,
+        structural_zeros=schema.structural_zeros,
+        adjacency=adjacency,
+        report_delta=max(deltas),
+    )
