@@ -23,6 +23,7 @@ from semidp.explore.explorer_page import Page, application
 from semidp.publishing import pipeline
 from semidp.publishing.release import Release
 from semidp.report.outlook import forecast
+from semidp.statistics.distribution.request import DistributionRequest
 from semidp.statistics.outcomes.request import outcome_from
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.sums.request import GroupRequest
@@ -423,6 +424,7 @@ PLANS = [
         report_delta="1e-6",
     ),
     Plan([QuantileRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))], invariants=["sex"]),
+    Plan([DistributionRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))], invariants=["sex"]),
 ]
 
 

@@ -10,6 +10,7 @@ from semidp import Budget, Dataspace, Feature, Margin, Plan, Schema, StructuralZ
 from semidp.mechanisms.mechanism import NoNoise
 from semidp.publishing.pipeline import calibrate
 from semidp.report.outlook import comparison, forecast
+from semidp.statistics.distribution.request import DistributionRequest
 from semidp.statistics.outcomes.request import outcome_from
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.request import RegressionRequest
@@ -99,6 +100,7 @@ OTHERS = [
     TableRequest(["sex", "region"], Budget.gdp(1)),
     RegressionRequest(OUTCOME, ["sex"], Budget.gdp(1)),
     QuantileRequest(OUTCOME, [["sex"]], budget=Budget.gdp(1)),
+    DistributionRequest(OUTCOME, [["sex"]], budget=Budget.gdp(1)),
 ]
 EVERY_KIND = Plan([TOGETHER, MEAN, *OTHERS], invariants=["sex"], levels_from_data=True)
 PEOPLE = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9, "score": [1, 2, 3, 4, 5] * 9}
@@ -107,8 +109,8 @@ PEOPLE = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9
 def test_nothing_that_is_asked_for_is_forgotten() -> None:
     prepared = prepare(EVERY_KIND, PEOPLE)
     seen = forecast(prepared)
-    assert [len(foreseen) for foreseen in seen.by_request] == [1, 2, 1, 1, 1]
-    names = ["table", "sex-age", "age-region", "mean-score", "regression-score", "median-score"]
+    assert [len(foreseen) for foreseen in seen.by_request] == [1, 2, 1, 1, 1, 1]
+    names = ["table", "sex-age", "age-region", "mean-score", "regression-score", "median-score", "distribution-score"]
     assert [each.name for each in seen.forecasts] == names
     listed = seen.document["tables"] + seen.document["statistics"]
     assert listed == [each.to_json() for each in seen.forecasts]
@@ -117,6 +119,7 @@ def test_nothing_that_is_asked_for_is_forgotten() -> None:
     assert rows["mean-score"][1] == rows["sex by age"][1] == "not published"
     assert rows["regression-score"][0] == rows["regression-score"][1]
     assert "ranks off" in rows["median-score"][0]
+    assert "a whole curve ±" in rows["distribution-score"][0]
     for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
         said = " ".join(request.noise_lines(mechanism, foreseen))
         assert mechanism.name in said
@@ -125,10 +128,11 @@ def test_nothing_that_is_asked_for_is_forgotten() -> None:
 
 def test_what_is_foreseen_of_an_outcome_is_what_comes_out() -> None:
     seen, release = forecast(prepare(EVERY_KIND, PEOPLE)), run(EVERY_KIND, PEOPLE)
-    mean, _, median = seen.document["statistics"]
+    mean, _, median, distribution = seen.document["statistics"]
     counts = release.groups[0].estimates[0].counts
     np.testing.assert_allclose(release.groups[0].estimates[0].standard_errors, mean["standard_error_of_sums"] / counts)
     assert release.quantiles[0].rank_error == median["rank_error"] > 0
+    assert release.distributions[0].distributions.band_widths.max() == distribution["band"] > 0
 
 
 def test_quantiles_of_nobody_have_a_forecast() -> None:
