@@ -351,3 +351,32 @@ def test_options_ask_for_it(
     assert "say by which groups to publish the distribution of score" in capsys.readouterr().err
     assert command([*asked[:6], "--mu", "1", "--dry-run"]) == 2
     assert "needs declared bounds" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_where_a_distribution_is_better_than_choosing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With intervals, and for many quantiles; not for a median alone, nor for a population."""
+    monkeypatch.chdir(tmp_path)
+    columns = pupils()
+    rows = zip(*columns.values(), strict=True)
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+    Path("pupils.csv").write_text("\n".join(lines) + "\n")
+    asked = ["release", "pupils.csv", "--group", "school", "--bounds", "score=0,20", "--grid", "score=20", "--mu", "1"]
+    said = {}
+    for name, more in {
+        "median": ["--median", "score"],
+        "interval": ["--median", "score", "--quantile-level", "0.95"],
+        "population": ["--median", "score", "--quantile-level", "0.95", "--sampling"],
+        "many": ["--quantile", "score=0.1,0.2,0.3,0.4,0.6,0.7"],
+        "distribution": ["--distribution", "score"],
+    }.items():
+        assert command([*asked, *more, "--dry-run"]) == 0
+        said[name] = capsys.readouterr().out
+    assert "otherwise  a distribution has an interval of about ±" in said["interval"]
+    assert "6 quantiles are closer, and have intervals, as part of a distribution" in said["many"]
+    for name in ("median", "population", "distribution"):
+        assert "otherwise" not in said[name]
+    assert command([*asked, "--median", "score", "--quantile-level", "0.95", "--dry-run", "--format", "json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["quantiles"]
+    assert "--distribution score" in entry["otherwise"][0]

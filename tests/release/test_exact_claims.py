@@ -73,6 +73,10 @@ def test_the_dry_run_says_it_first(tmp_path, capfd, monkeypatch):
     said = capfd.readouterr().out
     assert "with --claim exact: laplace" in said
     assert "ideal claim" in said
+    assert semidp([*words, "--dry-run", "--format", "json"]) == 0
+    (entry,) = json.loads(capfd.readouterr().out)["tables"]
+    assert (entry["noise"]["claim"], entry["with_exact_claim"]["name"]) == ("ideal", "laplace")
+    assert entry["with_exact_claim"]["expected_l2"] > entry["noise"]["expected_l2"]
     assert semidp([*words, "--dry-run", "--claim", "exact"]) == 0
     said = capfd.readouterr().out
     assert "with --claim exact" not in said

@@ -28,7 +28,7 @@ from semidp.report.sentences import (
     weakness,
 )
 from semidp.sources.opening import Source
-from semidp.statistics.registry import result_readers
+from semidp.statistics.registry import better, result_readers
 
 
 def rehearse(plan: Plan, source: Source, options: RunOptions, partition: str | None, printing: o.Printing) -> None:
@@ -139,6 +139,7 @@ def _uses(prepared: Prepared, seen: Outlook) -> list[tuple[str, str]]:
         rows += [("would use", line) for line in request.noise_lines(mechanism, foreseen)]
         if mechanism.claim != "exact" and request.budget is not None:
             instead.append(("otherwise", _exact_instead(mechanism, request.budget)))
+        instead += [("otherwise", sentence) for sentence in better(request, mechanism)]
     return [*rows, *instead]
 
 
@@ -179,6 +180,11 @@ def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
     lists: dict[str, list[dict[str, Any]]] = {name: [] for name in result_readers()}
     for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
         budget = request.budget and request.budget.numbers()
-        noise = request.noise_json(mechanism, foreseen)
-        lists.setdefault(f"{request.key}s", []).append({"name": request.name, "budget": budget, **noise})
+        entry = {"name": request.name, "budget": budget, **request.noise_json(mechanism, foreseen)}
+        if mechanism.claim != "exact" and request.budget is not None:
+            entry["with_exact_claim"] = with_exact_claim(mechanism, request.budget).to_json()
+        sentences = better(request, mechanism)
+        if sentences:
+            entry["otherwise"] = sentences
+        lists.setdefault(f"{request.key}s", []).append(entry)
     return {**lists, "needs": takes.to_json(), "announced": seen.document["announced"]}

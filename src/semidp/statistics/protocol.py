@@ -816,6 +816,9 @@ class Kind:
     shown
         The other way: what would have been chosen to ask for a request, with what is asked for, without a budget. The
         request may ask for several things, such as tables.
+    better
+        Says, of a request of any kind and the mechanism that would measure it, how this kind would answer it better;
+        None where it would not.
     """
 
     place: int
@@ -833,6 +836,7 @@ class Kind:
     fields: tuple[Field, ...] = ()
     ask: Callable[[Chosen], Sequence[Any]] = lambda chosen: ()
     shown: Callable[[Any], Sequence[tuple[Mapping[str, Any], Any]]] = lambda request: ()
+    better: Callable[[Request, Mechanism], str | None] = lambda request, mechanism: None
 
     @property
     def recorded_laws(self) -> tuple[type[Mechanism], ...]:

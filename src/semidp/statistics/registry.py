@@ -99,6 +99,20 @@ def shown(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
     return []
 
 
+def better(request: Request, mechanism: Mechanism) -> list[str]:
+    """Return how other kinds would answer a request better than the mechanism that would measure it: a sentence each.
+
+    >>> from semidp.core.tradeoff.budget import Budget
+    >>> from semidp.mechanisms.examples import two_way
+    >>> from semidp.mechanisms.selection import mechanism_for
+    >>> from semidp.statistics.tables.request import TableRequest
+    >>> better(TableRequest(["sex", "region"]), mechanism_for(two_way()[0], Budget.gdp(1)))
+    []
+    """
+    sentences = [kind.better(request, mechanism) for kind in kinds()]
+    return [sentence for sentence in sentences if sentence is not None]
+
+
 def requests_from(document: Mapping[str, Any]) -> list[Request]:
     """Return everything that a plan file asks for."""
     requests: list[Request] = []

@@ -8,6 +8,7 @@ from semidp.core.checks import text, texts
 from semidp.core.exact import exact, plain
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.sources.contract import GRID, Outcome
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.protocol import BUDGET_KEYS, OwnBudget
@@ -91,6 +92,20 @@ class GroupedRequest(OutcomeRequest):
 
     by: tuple[Margin, ...]
     name: str
+
+    @property
+    def asked_quantiles(self) -> tuple[Fraction, ...]:
+        """The quantiles that are all it asks for; none for other statistics."""
+        return ()
+
+    @property
+    def quantile_level(self) -> Fraction | None:
+        """The level of the intervals of its quantiles; None without them."""
+        return None
+
+    def rank_reach(self, mechanism: Mechanism) -> float | None:
+        """Return how many ranks the interval of a quantile would reach to each side; None without intervals."""
+        return None
 
     @property
     def exact_margins(self) -> tuple[Margin, ...]:

@@ -178,11 +178,12 @@ class RankSpace(OutcomeSpace):
             columns.append(np.minimum(middle, self.sizes))
             if self.level is not None:
                 low, high = self._between(q, middle)
-                apart = self._apart(rate)
+                apart = self.apart(rate)
                 columns += [np.maximum(low - apart, 0), np.minimum(high + apart, self.sizes + 1)]
         return np.stack(columns, axis=1)
 
-    def _apart(self, rate: Fraction) -> int:
+    def apart(self, rate: Fraction) -> int:
+        """Return how many ranks below and above a quantile the ends of its interval are chosen for."""
         assert self.level is not None
         missed = float(1 - self.level) / (4 if self.sampling else 2)
         return max(math.ceil(math.log(self.outcome.steps / missed) / float(rate)) - 1, 0)

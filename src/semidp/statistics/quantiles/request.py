@@ -23,7 +23,7 @@ from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
 from semidp.statistics.protocol import Forecast, budget_of, checked_budget, file_name
 from semidp.statistics.quantiles.forecast import RankForecast
-from semidp.statistics.quantiles.mechanism import exponential_mechanism
+from semidp.statistics.quantiles.mechanism import ExponentialMechanism, exponential_mechanism
 from semidp.statistics.quantiles.published import PublishedQuantiles, published_quantiles
 from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles, most_rank_error
 from semidp.statistics.quantiles.ranks import RankSpace, rank_space
@@ -122,6 +122,22 @@ class QuantileRequest(GroupedRequest):
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return by how many ranks the choices would be off."""
         return (RankForecast(self.name, self.features, most_rank_error(mechanism)),)
+
+    @property
+    def asked_quantiles(self) -> tuple[Fraction, ...]:
+        """All quantiles; none where intervals are to be about a population, which nothing else has."""
+        return () if self.sampling else self.probabilities
+
+    @property
+    def quantile_level(self) -> Fraction | None:
+        """The level of an interval for each quantile."""
+        return self.level
+
+    def rank_reach(self, mechanism: Mechanism) -> float | None:
+        """Return how far the ranks lie below and above that the ends of an interval are chosen for."""
+        if self.level is None or not isinstance(mechanism, ExponentialMechanism):
+            return None
+        return float(mechanism.ranked.apart(mechanism.rate))
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential histograms of all groups, set after set, a row a group."""
