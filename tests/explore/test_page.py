@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,9 +15,11 @@ from attrs import evolve
 from starlette.testclient import TestClient
 
 from semidp import Budget, Feature, InputError, Ledger, Plan, Schema, Table, TableRequest, prepare
-from semidp.cli._options import Opening
+from semidp.cli._options import Asking, Opening
 from semidp.cli.explore import _with_data, _without_data
 from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Margin
+from semidp.explore.cards import laid_out
 from semidp.explore.controls import LADDER, Controls, variants
 from semidp.explore.desk import Desk
 from semidp.explore.explorer_page import Page, application
@@ -26,6 +29,7 @@ from semidp.report.outlook import forecast
 from semidp.statistics.distribution.request import DistributionRequest
 from semidp.statistics.outcomes.request import outcome_from
 from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.sums.request import GroupRequest
 from semidp.statistics.tables.request import TablesRequest
 from tests.cli.conftest import Semidp
@@ -489,8 +493,113 @@ def test_the_page_names_everything_that_is_no_table() -> None:
         (request,) = plan.requests
         (forecast,) = page.desk.forecast(plan).forecasts
         shown = page.whole(plan)
-        assert f"<p>{request.name}: {forecast.line()}</p>" in shown
-        assert page._form(plan)["others"] == [request.name]
+        assert f'class="name">{request.name}</th><td class="name">{forecast.line()}</td>' in shown
+        assert page._form(plan)["others"] == []
+        assert [card.value for card in page._form(plan)["controls"].cards] == ["age"]
+
+
+MEAN = [("mean-0", "age"), ("mean-0-group", "sex"), ("mean-0-bounds", "0, 99"), ("mean-0-grid", "99")]
+
+
+def like_mean(name: str) -> list[tuple[str, str]]:
+    """The same controls on a card of another statistic."""
+    return [(called.replace("mean", name), value) for called, value in MEAN]
+
+
+def test_statistics_are_chosen_on_cards_and_share_the_budget() -> None:
+    """A card of each kind: the plan is the one that the command line makes of the same options."""
+    more = [
+        *(("table-0", "sex"), ("table-0", "region"), *MEAN),
+        *(("proportion-0", "ill"), ("proportion-0-group", "region"), ("proportion-0-sampling", "yes")),
+        *(
+            ("median-0", "age"),
+            ("median-0-group", "sex"),
+            ("median-0-bounds", "0,99"),
+            ("median-0-quantile_level", "0.9"),
+        ),
+        *(("quantile-1", "pay"), ("quantile-1-values", "0.1, 0.9"), ("quantile-1-group", "sex")),
+        ("quantile-1-bounds", "0,1e6"),
+        *(("regress-0", "pay"), ("regress-0-on", "sex"), ("regress-0-on", "region"), ("regress-0-bounds", "0,1e6")),
+        ("sum-0", ""),  # a card that names no column asks for nothing
+    ]
+    columns = ("sex", "region", "age", "pay", "ill")
+    controls = Controls.of_form([*BASE, *more], columns)
+    plan = controls.plan(Plan(), columns)
+    assert [request.name for request in plan.requests] == [
+        *("table", "mean-age", "proportion-ill", "regression-pay", "median-age", "quantiles-pay"),
+    ]
+    assert {request.budget for request in plan.requests} == {Budget.gdp(1).share(Fraction(1, 6))}
+    assert plan.invariants == (Margin("sex"), Margin("region"), Margin("sex", "region"))
+    words = Asking(
+        table=["sex,region"],
+        group=["sex"],
+        mean=["age"],
+        bounds=["age=0,99"],
+        grid=["age=99"],
+    )
+    assert [item.with_budget(None) for item in plan.requests][:2] == list(words.asked(Plan()).requests)
+    # What the cards made is shown by the same cards again, and no group appears among the totals.
+    again = Controls.of_plan(plan, columns)
+    assert {card.chosen()[card.asking] for card in again.cards if card.asking != "quantile"} == {
+        *((("sex", "region"),), ("age",), ("ill",), ("pay",)),
+    }
+    assert again.totals == ()
+    assert Plan.from_toml(plan.to_toml()) == plan
+
+
+def test_what_a_card_cannot_show_is_left_as_it_is() -> None:
+    outcome = outcome_from("age", [0, 99], 99)
+    several = GroupRequest("mean", outcome, [["sex"], ["region"]], Budget.gdp(1))
+    crossed = RegressionRequest(outcome, ["sex", "region"], Budget.gdp(1), interactions=[["sex", "region"]])
+    for request in (several, crossed):
+        plan = Plan([request, TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region", ["sex", "region"]])
+        laid = laid_out(plan, COLUMNS)
+        assert laid.others == (request,)
+        assert [card.asking for card in laid.cards] == ["table"]
+        moved = evolve(Controls.of_plan(plan, COLUMNS), step=LADDER.index(2)).plan(plan, COLUMNS)
+        assert request in moved.requests
+        assert moved.tables[0].features == ("sex", "region")
+
+
+def test_two_cards_of_one_column_get_names_of_their_own() -> None:
+    more = [*MEAN, ("mean-1", "age"), ("mean-1-group", "region"), ("mean-1-bounds", "0,99")]
+    plan = Controls.of_form([*BASE, *more], COLUMNS).plan(Plan(), COLUMNS)
+    assert [request.name for request in plan.requests] == ["mean-age", "mean-age-by-region"]
+    moved = evolve(Controls.of_plan(plan, COLUMNS), step=LADDER.index(2)).plan(plan, COLUMNS)
+    assert [request.name for request in moved.requests] == ["mean-age", "mean-age-by-region"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([("mean-0", "age")], "say by which groups to publish the mean of age"),
+        ([("mean-0", "age"), ("mean-0-group", "sex")], "needs declared bounds"),
+        ([("regress-0", "age"), ("regress-0-bounds", "0,1")], "say on which features to regress age"),
+        ([*MEAN[:3], ("mean-0-level", "2")], "level"),
+        ([*like_mean("median"), ("median-0-sampling", "yes")], "has no effect on this median"),
+        (like_mean("quantile"), "between 0 and 1"),
+    ],
+)
+def test_a_card_that_lacks_something_says_what(more: list[tuple[str, str]], said: str) -> None:
+    page = Page(Desk(COLUMNS, lambda plan: prepare(plan, people).scope, Plan()))
+    people = {"sex": [*"fm"] * 20, "region": [*"nnss"] * 10, "age": [20, 30, 40, 50] * 10}
+    shown = page.results([("base", "{}"), *BASE, *more])
+    assert said in shown
+    assert 'role="alert"' in shown
+    assert "--" not in shown.partition("</p>")[0]  # a page has no options
+
+
+def test_cards_are_added_and_removed() -> None:
+    page = Page(Desk(COLUMNS, lambda plan: prepare(plan, people).scope, Plan(), source="people.csv"))
+    people = {"sex": [*"fm"] * 20, "region": [*"nnss"] * 10, "age": [20, 30, 40, 50] * 10}
+    form = page.form([("base", "{}"), *BASE, ("add", "which"), ("which", "median")])
+    assert 'name="median-0"' in form
+    assert 'name="median-0-quantile_level"' in form
+    both = [("base", "{}"), *BASE, *MEAN, ("mean-1", "age"), ("mean-1-group", "region"), ("mean-1-bounds", "0,99")]
+    left = page.form([*both, ("remove", "mean-0")])
+    assert 'name="mean-0"' in left
+    assert 'name="mean-1"' not in left
+    assert "mean-age" in left
 
 
 # --- forms that no browser sends ------------------------------------------------------------------------------------

@@ -110,6 +110,73 @@ def test_from_the_data_to_the_report(browser: Watched, address: str, tmp_path: P
     assert again.guarantee.tradeoff.to_json() == Release.load(tmp_path / "release").guarantee.tradeoff.to_json()
 
 
+@pytest.fixture
+def pupils(tmp_path: Path) -> Iterator[str]:
+    """A page on records with outcomes."""
+    rows = [f"{'nsw'[k % 3]},{'fm'[k % 2]},{k * 7 % 101},{k % 5 == 0:d}" for k in range(300)]
+    (tmp_path / "pupils.csv").write_text("\n".join(["school,sex,score,passed", *rows]) + "\n")
+    words = [sys.executable, "-m", "semidp", "explore", "pupils.csv", "--no-browser"]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def add(browser: Watched, statistic: str) -> None:
+    """Add the card of a statistic."""
+    browser.page.locator("#which").select_option(statistic)
+    browser.page.get_by_role("button", name="Add a statistic").click()
+    browser.page.locator(f"#{statistic}-0").wait_for()
+
+
+def test_means_medians_and_regressions_are_planned_and_priced(browser: Watched, pupils: str, tmp_path: Path) -> None:
+    page = browser.page
+    browser.open(pupils, DESK, 900)
+    add(browser, "mean")
+    page.locator("#mean-0").select_option("score")
+    page.get_by_text("say by which groups to publish the mean of score").wait_for()
+    page.locator("input[name=mean-0-group][value=school]").check()
+    page.get_by_text("needs declared bounds").wait_for()
+    page.fill("#mean-0-bounds", "0, 100")
+    page.keyboard.press("Tab")
+    error = page.locator("tr", has_text="mean-score").locator("td")
+    error.wait_for()
+    alone = error.inner_text()
+    for statistic in ("median", "regress"):
+        add(browser, statistic)
+        page.locator(f"#{statistic}-0").select_option("score")
+        page.locator(f"input[name={statistic}-0-{'on' if statistic == 'regress' else 'group'}][value=sex]").check()
+        page.fill(f"#{statistic}-0-bounds", "0, 100")
+        page.keyboard.press("Tab")
+    page.locator("tr", has_text="regression-score").wait_for()
+    assert error.inner_text() != alone  # the budget is shared now, so that the mean has more noise
+    shared = error.inner_text()
+    page.locator("#step").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.locator("#guarantee", has_text="2-GDP").wait_for()
+    assert error.inner_text() != shared
+    narrow(browser, DESK)
+    picture(browser, "explore-statistics-1280")
+    page.locator("#costs-button").click()
+    page.get_by_text("For the worst totals that there may be").wait_for()
+    browser.page.set_viewport_size({"width": PHONE, "height": 800})
+    narrow(browser, PHONE)
+    picture(browser, "explore-statistics-390")
+    page.get_by_role("button", name="Remove Median 1").click()
+    page.locator("#median-0").wait_for(state="detached")
+    page.fill("#typed", "mu = 2")
+    page.get_by_role("button", name="Release", exact=True).click()
+    page.get_by_role("link", name="Read its report").wait_for(timeout=60_000)
+    release = Release.load(tmp_path / "release")
+    assert [request.name for request in release.plan.requests] == ["mean-score", "regression-score"]
+    assert browser.complaints == []
+
+
 def test_it_fits_a_phone_and_the_dark(browser: Watched, address: str) -> None:
     browser.open(address, PHONE)
     narrow(browser, PHONE)

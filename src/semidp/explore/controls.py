@@ -1,8 +1,9 @@
 """The form of the page as values: which plan its controls describe, and which controls describe a plan."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 from attrs import evolve, frozen
 
@@ -11,9 +12,10 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.features import Feature, Nest
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
+from semidp.explore.cards import Card, Fields, LaidOut, Names, cards_of, laid_out, ordered, split
+from semidp.publishing.budgets import divided, exact_margins
 from semidp.publishing.plan import Plan
 from semidp.statistics.protocol import Request
-from semidp.statistics.tables.request import TableRequest, TablesRequest
 
 KINDS = ("mu", "rho", "epsilon")
 """What a budget may be stated in."""
@@ -25,24 +27,23 @@ LADDER = (
 )
 """The budgets that the slider stops at."""
 
-_SET = re.compile(r"(table|total)-(\d{1,3})")
-Fields = Sequence[tuple[str, str]]
-Names = tuple[str, ...]
+_TOTAL = re.compile(r"total-(\d{1,3})")
 
 
 @frozen
 class Controls:
     """What is chosen on the page.
 
+    >>> from semidp import TableRequest
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"])
     >>> controls = Controls.of_plan(plan, ("sex", "region"))
-    >>> controls.tables, controls.totals, controls.kind, plain(LADDER[controls.step])
-    ((('sex', 'region'),), (('sex',),), 'mu', '1')
+    >>> [card.value for card in controls.cards], controls.totals, controls.kind, plain(LADDER[controls.step])
+    ([('sex', 'region')], (('sex',),), 'mu', '1')
     >>> controls.plan(plan, ("sex", "region")) == plan
     True
     """
 
-    tables: tuple[Names, ...] = ()
+    cards: tuple[Card, ...] = ()
     totals: tuple[Names, ...] = ()
     nests: tuple[Names, ...] = ()
     levels: tuple[tuple[str, str], ...] = ()
@@ -62,13 +63,17 @@ class Controls:
     @classmethod
     def of_plan(cls, plan: Plan, columns: Sequence[str]) -> "Controls":
         """Return the controls that show a plan; a budget between two stops stands at the nearest one."""
-        budget = next((request.budget for request in plan.requests if request.budget), None)
+        laid = laid_out(plan, columns)
+        budget = laid.budget or next((request.budget for request in plan.requests if request.budget), None)
         keys = {} if budget is None else budget.keys()
         kind = next((kind for kind in KINDS if kind in keys), "mu")
         amount = Fraction(keys[kind]) if keys else Fraction(1)
+        # Groups and factors are exact because of what is asked for by them, which says so itself.
+        needed = {margin for request in laid.requests for margin in request.exact_margins}
+        totals = [margin for margin in plan.invariants if margin not in needed]
         return cls(
-            tables=tuple(_ordered(table.features, columns) for table in plan.tables),
-            totals=tuple(_ordered(margin.names, columns) for margin in plan.invariants),
+            cards=tuple(laid.cards),
+            totals=tuple(ordered(margin.names, columns) for margin in totals),
             nests=tuple(nest.names for nest in plan.nests),
             levels_from_data=plan.levels_from_data,
             adjacency=str(plan.adjacency),
@@ -81,11 +86,11 @@ class Controls:
     @classmethod
     def of_form(cls, fields: Fields, columns: Sequence[str]) -> "Controls":
         """Read the fields of the form; what is not one of them is ignored."""
-        sets: dict[str, dict[int, list[str]]] = {"table": {}, "total": {}}
+        totals: dict[int, list[str]] = {}
         for name, value in fields:
-            found = _SET.fullmatch(name)
+            found = _TOTAL.fullmatch(name)
             if found and value in columns:
-                sets[found[1]].setdefault(int(found[2]), []).append(value)
+                totals.setdefault(int(found[1]), []).append(value)
         single = dict(fields)
         kind, step = single.get("kind", "mu"), single.get("step", "")
         if kind not in KINDS or not step.isdecimal() or len(step) > 4 or int(step) >= len(LADDER):
@@ -93,9 +98,9 @@ class Controls:
         number = single.get("number", "").strip()
         asked = single.get("adjacency", "worst-case")
         return cls(
-            tables=tuple(_ordered(names, columns) for _, names in sorted(sets["table"].items())),
-            totals=tuple(_ordered(names, columns) for _, names in sorted(sets["total"].items())),
-            nests=tuple(_split(line) for line in single.get("nest", "").splitlines() if line.strip()),
+            cards=cards_of(fields, columns),
+            totals=tuple(ordered(names, columns) for _, names in sorted(totals.items())),
+            nests=tuple(split(line) for line in single.get("nest", "").splitlines() if line.strip()),
             levels=_texts(fields, "levels-"),
             bins=_texts(fields, "bins-"),
             levels_from_data="levels_from_data" in single,
@@ -109,26 +114,19 @@ class Controls:
     def plan(self, base: Plan, columns: Sequence[str]) -> Plan:
         """Return the plan that is chosen: `base`, with what the page can change changed.
 
-        Groups, regressions, conditions and declared levels are those of `base`, and so are a table's name, mechanism
-        and fit.
+        Conditions, declared levels and what no card shows are those of `base`, and so are the name, the mechanism and
+        the fit of a table.
         """
         before = Controls.of_plan(base, columns)
         if before == self:
             return base
-        known = {frozenset(table.features): table for table in base.tables}
-        tables = [_request(names, known.get(frozenset(names))) for names in self.tables]
-        budget = Budget.stated({self.kind: self.amount, **({"delta": self.delta} if self.delta else {})})
-        assert budget is not None
-        if (self.kind, self.step, self.delta) == (before.kind, before.step, before.delta):
-            budget = _kept(base, budget)  # the slider has not moved: a budget between two stops stays
-        shared = TablesRequest(tables).dividing(budget) if tables else ()
-        statistics = [request for request in base.requests if not request.tables]
+        laid = laid_out(base, columns)
         declared = {name for feature in base.features for name in feature.names}
-        features = [Feature(name, _split(text)) for name, text in self.levels if name not in declared]
-        features += [Feature(name, bins=_split(text)) for name, text in self.bins if name not in declared]
-        return evolve(
+        features = [Feature(name, split(text)) for name, text in self.levels if name not in declared]
+        features += [Feature(name, bins=split(text)) for name, text in self.bins if name not in declared]
+        plan = evolve(
             base,
-            requests=[*shared, *statistics],
+            requests=_named_apart(_asked(self.cards, laid)),
             invariants=[Margin(*names) for names in self.totals],
             nests=[_nest(names, base) for names in self.nests],
             features=(*base.features, *features),
@@ -136,11 +134,40 @@ class Controls:
             adjacency=self.adjacency,
             report_delta=self.report_delta,
         )
+        unmoved = (self.kind, self.step, self.delta) == (before.kind, before.step, before.delta)
+        same_cards = self.cards == before.cards
+        if unmoved and same_cards and laid.budget is not None:
+            return evolve(plan, requests=base.requests, invariants=exact_margins(plan))
+        budget = Budget.stated({self.kind: self.amount, **({"delta": self.delta} if self.delta else {})})
+        # A budget between two stops stays until the slider moves, and parts of it stay while the same is asked for.
+        total = laid.budget if unmoved and laid.budget is not None else budget
+        shared = divided(plan, total, laid.shares() if same_cards else None)
+        return evolve(shared, requests=[*shared.requests, *laid.others])
+
+
+def _asked(cards: Sequence[Card], laid: LaidOut) -> list[Any]:
+    """Return what the cards ask for; what a plan asked for already keeps what no control shows."""
+    asked = []
+    for card in cards:
+        asked.append(laid.cards[card] if card in laid.cards else card.asked())
+    return asked
+
+
+def _named_apart(asked: Sequence[Any]) -> list[Any]:
+    """Return what is asked for, where a second thing of one name is called after its features, too."""
+    names: set[str] = set()
+    apart = []
+    for item in asked:
+        twice = getattr(item, "outcome", None) is not None and item.name in names
+        apart.append(evolve(item, name=f"{item.name}-by-{'-'.join(item.features)}") if twice else item)
+        names.add(item.name)
+    return apart
 
 
 def variants(plan: Plan) -> dict[str, Plan]:
     """Return plans worth a look beside one: half its budget, and the other promise.
 
+    >>> from semidp import TableRequest
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"])
     >>> {name: str(other.requests[0].budget) for name, other in variants(plan).items()}
     {'half the budget': 'mu = 0.5 (Gaussian DP)', 'exchange adjacency': 'mu = 1 (Gaussian DP)'}
@@ -161,28 +188,8 @@ def _halved(request: Request) -> Request:
     return request.with_budget(less)
 
 
-def _kept(base: Plan, budget: Budget) -> Budget:
-    spent = [request.budget for request in base.requests if request.tables and request.budget]
-    return spent[0] if len(spent) == 1 else budget
-
-
-def _request(names: Names, known: TableRequest | None) -> TableRequest:
-    if known is None:
-        return TableRequest(names)
-    return evolve(known, budget=None, name="table" if known.name == "-".join(known.features) else known.name)
-
-
 def _nest(names: Names, base: Plan) -> Nest:
     return next((nest for nest in base.nests if nest.names == names), Nest(names))
-
-
-def _ordered(names: Iterable[str], columns: Sequence[str]) -> Names:
-    place = {name: position for position, name in enumerate(columns)}
-    return tuple(sorted(dict.fromkeys(names), key=lambda name: place.get(name, len(place))))
-
-
-def _split(text: str) -> Names:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _texts(fields: Fields, prefix: str) -> tuple[tuple[str, str], ...]:

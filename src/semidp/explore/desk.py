@@ -102,7 +102,9 @@ class Desk:
         scope = self.seen(plan)[0].scope
         schema = scope.dataspace.schema
         found: list[dict[str, Any]] = []
-        names = tuple(dict.fromkeys(name for table in plan.tables for name in schema.closed(table.features)))
+        used = [schema.closed(table.features) for table in plan.tables]
+        used += [schema.closed(request.features) for request in plan.requests if not request.tables]
+        names = tuple(dict.fromkeys(name for features in used for name in features))
         sets = [*((name,) for name in names), *itertools.combinations(names, 2)]
         # the literal reading of a(t) depends on the totals; any records that move together, and exchanges, do not
         reading = Reading.worst_case if plan.adjacency is Reading.definition else plan.adjacency
@@ -111,11 +113,13 @@ class Desk:
                 continue
             more = evolve(plan, invariants=(*plan.invariants, margin))
             try:
-                seen = forecast(calibrate(more, any_totals(evolve(more, adjacency=reading), schema))).document
+                outlook = forecast(calibrate(more, any_totals(evolve(more, adjacency=reading), schema)))
             except SemidpError as refusal:
                 found.append({"margin": margin, "refused": str(refusal)})
             else:
-                found.append({"margin": margin, "a": seen["adjacency"]["used"], "tables": seen["tables"]})
+                seen, statistics = outlook.document, outlook.beside_tables()
+                costs = {"a": seen["adjacency"]["used"], "tables": seen["tables"], "statistics": statistics}
+                found.append({"margin": margin, **costs})
             if len(found) == _MOST_FURTHER:
                 break
         return found

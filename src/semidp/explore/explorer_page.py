@@ -34,6 +34,7 @@ from semidp.core.documents import from_json
 from semidp.core.exact import exact, plain, rounded_up
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import InputError, SemidpError
+from semidp.explore.cards import CONTROL, card_controls, laid_out, offered
 from semidp.explore.controls import KINDS, LADDER, Controls, variants
 from semidp.explore.desk import Desk
 from semidp.output.texts import short_text
@@ -48,7 +49,10 @@ MOST_SCENARIOS = 3
 _LONGEST_FORM = 2**22  # bytes: a plan with many declared levels
 _MOST_FIELDS = 20_000
 _LONGEST_LINE = 4_000  # characters: a path; Python reads no longer number either
-_ONE_LINERS = ("kind", "step", "number", "adjacency", "delta", "report_delta", "typed", "folder", "add", "variant")
+_ONE_LINERS = (
+    *("kind", "step", "number", "adjacency", "delta", "report_delta", "typed", "folder", "add", "variant"),
+    *("which", "remove"),
+)
 _STATIC = {"htmx.min.js": "text/javascript", "style.css": "text/css", "htmx-LICENSE.txt": "text/plain"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -123,13 +127,16 @@ class Page:
 
     def form(self, fields: Fields) -> str:
         """Return the form anew, after a set of features was added or removed."""
-        base = self._base(fields)
+        base, action = self._base(fields), dict(fields)
+        removed = action.get("remove")
+        if removed:
+            fields = [(name, value) for name, value in fields if name != removed and not name.startswith(f"{removed}-")]
         try:
             plan, controls = self._plan(fields)
         except SemidpError as error:
             return self._render("form.html.j2", **self._form(base), error=str(error), seen=None, plan=None)
-        action = dict(fields)
-        add, extra = action.get("add", ""), action.get("add-total", "")
+        add = action.get("which", "") if action.get("add") == "which" else action.get("add", "")
+        extra = action.get("add-total", "")
         if extra:
             totals = (*controls.totals, tuple(extra.split(",")))
             plan = evolve(controls, totals=totals).plan(base, self.desk.columns)
@@ -222,16 +229,19 @@ class Page:
 
     def _form(self, plan: Plan, add: str = "") -> dict[str, Any]:
         controls = Controls.of_plan(plan, self.desk.columns)
+        readable = [name for name in self.desk.columns if name not in (plan.count, plan.id)]
         return {
             "base": json.dumps(plan.to_json()),
             "controls": controls,
             "amount": plain(controls.amount),
-            "tables": [*controls.tables, *([()] if add == "table" or not controls.tables else [])],
+            "cards": card_controls(controls.cards, add),
+            "offered": [(field.name, field.label) for field in offered()],
             "totals": [*controls.totals, *([()] if add == "total" or not controls.totals else [])],
-            "columns": [name for name in self.desk.columns if name not in (plan.count, plan.id, *plan.outcomes)],
+            "columns": [name for name in readable if name not in plan.outcomes],
+            "readable": readable if self.desk.source else None,
             "kinds": KINDS,
             "last": len(LADDER) - 1,
-            "others": [request.name for request in plan.requests if not request.tables],
+            "others": [request.name for request in laid_out(plan, self.desk.columns).others],
             "source": Path(self.desk.source).name if self.desk.source else None,
             "protection": plan.protection,
         }
@@ -455,7 +465,7 @@ async def _fields(request: Request) -> Fields:
     for name, value in fields:
         if "\x00" in name or "\x00" in value:
             raise InputError("the form holds a character that no name and no number has: type it again")
-        if name in _ONE_LINERS and len(value) > _LONGEST_LINE:
+        if (name in _ONE_LINERS or CONTROL.fullmatch(name)) and len(value) > _LONGEST_LINE:
             raise InputError(f"a field of the form has more than {_LONGEST_LINE:,} characters: type it again")
     return fields
 

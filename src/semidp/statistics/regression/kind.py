@@ -3,6 +3,7 @@
 from typing import Any
 
 from semidp.errors import InputError
+from semidp.mechanisms.selection import AUTO
 from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.outcomes.outcome_fields import (
     BOUNDS,
@@ -17,6 +18,7 @@ from semidp.statistics.outcomes.outcome_fields import (
     outcome_values,
 )
 from semidp.statistics.protocol import Kind
+from semidp.statistics.regression.designs import Coding
 from semidp.statistics.regression.moments import recorded_moments
 from semidp.statistics.regression.published import PublishedRegression
 from semidp.statistics.regression.request import Model, RegressionRequest
@@ -67,7 +69,9 @@ def _asked(chosen: Chosen) -> list[RegressionRequest]:
 
 
 def _shown(request: RegressionRequest) -> list[tuple[dict[str, Any], RegressionRequest]]:
-    """Return what would have been chosen to ask for a request; interactions and codings cannot be chosen."""
+    """Return what would have been chosen to ask for a request; interactions, codings and mechanisms cannot be."""
+    if request.mechanism != AUTO or request.interactions or request.coding is not Coding.treatment:
+        return []
     column = {_ASKING[request.model].name: (request.outcome.column,)}
     bounds = {} if request.binary else outcome_values(request.outcome)
     chosen = {**column, ON.name: (request.factors,), **bounds, **confidence_values(request.confidence)}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from semidp.mechanisms.selection import AUTO
 from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.outcomes.outcome_fields import (
     BOUNDS,
@@ -56,7 +57,9 @@ def _asked(chosen: Chosen) -> list[GroupRequest]:
 
 
 def _shown(request: GroupRequest) -> list[tuple[dict[str, Any], GroupRequest]]:
-    """Return what would have been chosen to ask for a request."""
+    """Return what would have been chosen to ask for a request; a mechanism cannot be chosen."""
+    if request.mechanism != AUTO:
+        return []
     column = {str(request.statistic): (request.outcome.column,)}
     bounds = {} if request.binary else outcome_values(request.outcome)
     chosen = {**column, **group_values(request.by), **bounds, **confidence_values(request.confidence)}
