@@ -22,7 +22,7 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.explore.cards import laid_out
 from semidp.explore.controls import LADDER, Controls, variants
 from semidp.explore.desk import Desk
-from semidp.explore.explorer_page import Page, application
+from semidp.explore.explorer_page import Page, application, check_typed
 from semidp.publishing import pipeline
 from semidp.publishing.release import Release
 from semidp.report.outlook import forecast
@@ -538,6 +538,9 @@ def test_statistics_are_chosen_on_cards_and_share_the_budget() -> None:
         grid=["age=99"],
     )
     assert [item.with_budget(None) for item in plan.requests][:2] == list(words.asked(Plan()).requests)
+    check_typed(plan, "mu = 1")  # the parts of mu are rounded down: what is typed is the amount that was chosen
+    with pytest.raises(InputError, match="would spend mu = 1, and"):
+        check_typed(plan, "0.99")
     # What the cards made is shown by the same cards again, and no group appears among the totals.
     again = Controls.of_plan(plan, columns)
     assert {card.chosen()[card.asking] for card in again.cards if card.asking != "quantile"} == {
@@ -596,7 +599,7 @@ def test_cards_are_added_and_removed() -> None:
     assert 'name="median-0"' in form
     assert 'name="median-0-quantile_level"' in form
     both = [("base", "{}"), *BASE, *MEAN, ("mean-1", "age"), ("mean-1-group", "region"), ("mean-1-bounds", "0,99")]
-    left = page.form([*both, ("remove", "mean-0")])
+    left = page.form([*both, ("without", "mean-0")])
     assert 'name="mean-0"' in left
     assert 'name="mean-1"' not in left
     assert "mean-age" in left

@@ -1,5 +1,6 @@
 """Laws of tradeoff functions: shape, groups, duality, order, JSON. Every family obeys every law."""
 
+import json
 import math
 from fractions import Fraction
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.accounting import approximate_group
-from semidp.core.exact import up
+from semidp.core.exact import exact, up
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
 from semidp.core.tradeoff.function import Order, Tradeoff
@@ -393,3 +394,14 @@ def test_parameters_beyond_arithmetic_are_refused() -> None:
 def test_a_budget_made_by_hand_has_the_numbers_of_its_kind(numbers: dict[str, object]) -> None:
     with pytest.raises(InputError, match="a budget"):
         Budget(**numbers)  # type: ignore[arg-type]
+
+
+def test_a_curve_of_hundreds_of_digits_is_read_back() -> None:
+    """Several regressions by weighted sums compose to such fractions: what is written must be read."""
+    for digits in (20, 399, 401, 1500):
+        share = Fraction(10**digits + 7, 3 * 10**digits + 1)
+        curve = Gaussian(share)
+        assert tradeoff_from_json(json.loads(json.dumps(curve.to_json()))) == curve
+    for text in (f"{10**500}/3", f"1/{10**3000}", f"{'9' * 5000}/{'9' * 5000}", "1/0"):
+        with pytest.raises(InputError, match="must be a number such as"):
+            exact(text)

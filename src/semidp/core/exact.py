@@ -19,6 +19,7 @@ Number = int | float | str | Decimal | Fraction
 Real = TypeVar("Real", float, Fraction)
 
 _LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate for ever
+_MOST_DIGITS = 4000  # fractions of composed guarantees have hundreds; Python reads integers of at most 4,300
 
 
 def exact(value: Number, name: str = "the number") -> Fraction:
@@ -45,6 +46,11 @@ def exact(value: Number, name: str = "the number") -> Fraction:
     try:
         if "/" in text:
             top, bottom = text.split("/")
+            if top.isdecimal() and bottom.isdecimal() and len(text) <= _MOST_DIGITS:
+                # The curve of several measurements may be a fraction of hundreds of digits, though near 1.
+                whole, part = int(top), int(bottom)
+                if abs(len(top) - len(bottom)) <= _LONGEST_EXPONENT:
+                    return Fraction(whole, part)
             return exact(top, name) / exact(bottom, name)
         decimal = Decimal(text)
         if decimal.is_finite() and abs(decimal.adjusted()) <= _LONGEST_EXPONENT:

@@ -48,10 +48,11 @@ from semidp.report.sentences import counted_text
 MOST_SCENARIOS = 3
 _LONGEST_FORM = 2**22  # bytes: a plan with many declared levels
 _MOST_FIELDS = 20_000
+_SHORT_NUMBER = 12  # characters of a number that somebody is asked to type
 _LONGEST_LINE = 4_000  # characters: a path; Python reads no longer number either
 _ONE_LINERS = (
     *("kind", "step", "number", "adjacency", "delta", "report_delta", "typed", "folder", "add", "variant"),
-    *("which", "remove"),
+    *("which", "without"),
 )
 _STATIC = {"htmx.min.js": "text/javascript", "style.css": "text/css", "htmx-LICENSE.txt": "text/plain"}
 _POLICY = (
@@ -128,7 +129,7 @@ class Page:
     def form(self, fields: Fields) -> str:
         """Return the form anew, after a set of features was added or removed."""
         base, action = self._base(fields), dict(fields)
-        removed = action.get("remove")
+        removed = action.get("without")  # a control called remove would hide what a form has of that name
         if removed:
             fields = [(name, value) for name, value in fields if name != removed and not name.startswith(f"{removed}-")]
         try:
@@ -497,7 +498,12 @@ def _typed(plan: Plan) -> str | None:
     budget = plan.budget
     if budget is None:
         return None
-    return ", ".join(f"{name} = {value}" for name, value in budget.keys().items())
+    parts = []
+    for name, value in budget.keys().items():
+        # The parts of a shared mu are rounded down, so that their sum is a long fraction just below what was chosen.
+        shown = value if len(value) <= _SHORT_NUMBER else rounded_up(Fraction(value))
+        parts.append(f"{name} = {shown}")
+    return ", ".join(parts)
 
 
 def _epsilon(stated: dict[str, Any]) -> str:

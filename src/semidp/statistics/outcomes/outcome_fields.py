@@ -29,7 +29,7 @@ BOUNDS = Field(
     "The bounds a private column is clipped to: declared, never read.",
     Shape.lists,
     "COLUMN=0,100",
-    label="between the bounds",
+    label="clipped to",
     example="income=0,100000",
     unused=_NO_OUTCOME,
 )
