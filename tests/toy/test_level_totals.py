@@ -29,6 +29,9 @@ from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tradeoff.curves import gaussian
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
+from semidp.explore.controls import LADDER, Controls
+from semidp.explore.desk import Desk
+from semidp.explore.explorer_page import Page
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.release_check import recheck
 from semidp.statistics import registry
@@ -273,6 +276,24 @@ def test_it_has_an_option_because_it_declares_a_field(
     monkeypatch.setattr(registry, "_registered", [])
     assert command([*words, "--mu", "1", "--out", "again"]) == 2
     assert "--level-total" in capsys.readouterr().err
+
+
+def test_it_has_a_card_in_the_explorer_because_it_declares_a_field() -> None:
+    columns = ("sex", "size")
+    start = Plan(features=[SIZES])
+    page = Page(Desk(columns, lambda plan: semidp.prepare(plan, PEOPLE).scope, start, source="people.csv"))
+    base = [("base", json.dumps(start.to_json())), ("kind", "mu"), ("step", str(LADDER.index(1)))]
+    added = page.form([*base, ("add", "which"), ("which", "level_total")])
+    assert '<option value="level_total">level total</option>' in added
+    assert '<select name="level_total-0"' in added
+    chosen = [*base, ("level_total-0", "size"), ("total-0", "sex")]
+    plan = Controls.of_form(chosen, columns).plan(start, columns)
+    assert plan == Plan.from_toml(PLAN_FILE)
+    assert "1-GDP" in page.results(chosen)
+    # Beside a table it has half of the budget.
+    both = Controls.of_form([*chosen, ("table-0", "sex"), ("table-0", "size")], columns).plan(start, columns)
+    assert {request.budget for request in both.requests} == {Budget.gdp(1).shared(2)}
+    assert [card.asking for card in Controls.of_plan(both, columns).cards] == ["table", "level_total"]
 
 
 def test_the_ledger_computes_its_charge_anew_under_further_exact_statistics(plan: Plan, tmp_path: Path) -> None:
