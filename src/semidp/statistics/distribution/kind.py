@@ -26,7 +26,7 @@ LINE = Field(
     Shape.lists,
     "COLUMN=50,75",
     label="shares below the lines",
-    example="50, 75",
+    example="score=50,75",
     unused="--line is for --distribution, and there is no distribution of {column!r}",
 )
 DISTRIBUTION = Field(
