@@ -160,7 +160,7 @@ def test_means_medians_and_regressions_are_planned_and_priced(browser: Watched, 
     page.locator("#step").focus()
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-    page.locator("#guarantee", has_text="2-GDP").wait_for()
+    page.locator("#guarantee", has_text="μ = 2").wait_for()
     assert error.inner_text() != shared
     narrow(browser, DESK)
     picture(browser, "explore-statistics-1280")

@@ -289,7 +289,7 @@ def test_it_has_a_card_in_the_explorer_because_it_declares_a_field() -> None:
     chosen = [*base, ("level_total-0", "size"), ("total-0", "sex")]
     plan = Controls.of_form(chosen, columns).plan(start, columns)
     assert plan == Plan.from_toml(PLAN_FILE)
-    assert "1-GDP" in page.results(chosen)
+    assert "μ = 1 (Gaussian DP)" in page.results(chosen)
     # Beside a table it has half of the budget.
     both = Controls.of_form([*chosen, ("table-0", "sex"), ("table-0", "size")], columns).plan(start, columns)
     assert {request.budget for request in both.requests} == {Budget.gdp(1).shared(2)}
