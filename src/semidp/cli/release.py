@@ -12,6 +12,7 @@ from attrs import asdict, evolve
 
 from semidp.cli import _options as o
 from semidp.cli._command import command, flag, option
+from semidp.cli._linking import Linking
 from semidp.cli._output import (
     Format,
     asides,
@@ -55,6 +56,7 @@ def release(
     comparing: o.Comparing,
     declaring: o.Declaring,
     opening: o.Opening,
+    linking: Linking,
     running: Running,
     printing: o.Printing,
 ) -> None:
@@ -63,23 +65,27 @@ def release(
     --force replaces a folder that holds a release (or nothing) and no other file. Once the folder is in place the exit
     code is 0, even if stdout takes no more.
     """
-    described = o.described(declaring, opening, comparing)
+    reading = opening if linking.units is None else evolve(opening, most=None)
+    described = o.described(declaring, reading, comparing)
     measuring.check_beside(spending)
     if measuring.plan is None:
         plan = _asked(asking.asked(described), invariant or (), asking, spending, measuring)
+        plan = linking.planned(plan, opening.most)
     elif any((invariant, comparing != o.Comparing(), asking.given, described != Plan(), measuring.says_how)):
         raise InputError(
             "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
         )
     else:
         plan = _read(measuring.plan, spending, measuring.target_error)
+        linking.beside(plan)
     declaring.check_used(plan)
     running.check(out)
     if running.discard:
         assert out is not None
         _discard(out, printing)
         return
-    named = (*local_paths(data, opening.from_table), measuring.plan, declaring.schema, running.ledger, running.sign)
+    paths = (*local_paths(data, opening.from_table), *linking.paths)
+    named = (*paths, measuring.plan, declaring.schema, running.ledger, running.sign)
     inputs = [Path(item) for item in named if item is not None]
     if out is not None and not running.dry_run:
         with naming_options(running.force):
@@ -88,7 +94,9 @@ def release(
     foreseen = declared_needs(plan, options.written_as)
     if foreseen is not None and running.partition is None:
         foreseen.refuse_memory(options.memory)
-    with progress_bar(printing.quiet) as progress, opening.source(plan, data, quiet=printing.quiet) as source:
+    both = linking.data(plan, data, opening.from_table)
+    opened = opening.source(plan, data, quiet=printing.quiet) if both is None else both
+    with progress_bar(printing.quiet) as progress, opened as source:
         if running.dry_run:
             rehearse(plan, source, options, running.partition, printing)
             return

@@ -16,7 +16,7 @@ from typing import Any
 from semidp.core.documents import from_json
 from semidp.core.notebook import facts, shortened_text
 from semidp.core.spaces.adjacency import Adjacency, Ball
-from semidp.core.spaces.dataspace import Datasets, Dataspace
+from semidp.core.spaces.dataspace import RECORD, Datasets, Dataspace
 from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.core.tradeoff.function import Order, Tradeoff
@@ -205,7 +205,8 @@ class Guarantee:
     @property
     def is_ordinary(self) -> bool:
         """Whether this is a guarantee without an invariant: only the number of records is published exactly."""
-        return isinstance(self.dataspace, Dataspace) and not self.dataspace.margins
+        alone = isinstance(self.dataspace, Dataspace) and self.dataspace.kinds == (RECORD,)
+        return alone and not self.dataspace.margins
 
     def _protected(self) -> str:
         a = self.adjacency.a

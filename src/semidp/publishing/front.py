@@ -22,12 +22,14 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
 from semidp.publishing.budgets import divided
+from semidp.publishing.linked_survey import linked_units, with_units
 from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan, Reading, declared
 from semidp.publishing.release import Release
 from semidp.publishing.survey import announced
 from semidp.sources.contract import GRID
+from semidp.sources.linked_records import LinkedData
 from semidp.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.statistics.distribution.request import STEPS, DistributionRequest
 from semidp.statistics.outcomes.intervals import LEVEL, Confidence
@@ -269,6 +271,11 @@ def release(
     partition: str | None = None,
     jobs: int = 1,
     force: bool = False,
+    units: Any = None,
+    link: str | None = None,
+    protect: str | None = None,
+    least: int = 1,
+    derived: Sequence[str] = (),
 ) -> Release:
     """Publish statistics of records with noise, beside totals that are exact.
 
@@ -313,6 +320,14 @@ def release(
         Release part by part, by a depth of a nested feature, in so many processes; needs `out`.
     force
         Replace a release in `out`.
+    units, link
+        The units that the records are members of (the households of persons), and the column that names them in both.
+        ``table("units:zone", "size")`` counts units, ``"units:zone"`` is an exact total of them. See linked.md.
+    protect, least
+        Whom the promise is about, one ``"member"`` or a whole ``"unit"``, and the least members of a unit; `most` are
+        the most.
+    derived
+        Columns of units that depend on their members.
 
     Examples
     --------
@@ -340,13 +355,16 @@ def release(
         where=where,
         count=count,
         id=id,
-        most=most,
+        most=most if units is None else None,
         records=records,
         report_delta=described.report_delta if report_delta is None else report_delta,
     )
     budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
     plan = divided(plan, budget, {name: positive(share, "a share") for name, share in (shares or {}).items()})
     options = RunOptions(ledger=ledger, randomness=randomness, out=out, jobs=jobs, force=force)
+    if units is not None:
+        plan = with_units(plan, linked_units(link, protect, least, most, derived))
+        return run(plan, LinkedData(data, units), options, partition=partition)
     return run(plan, data, options, partition=partition)
 
 

@@ -18,13 +18,14 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.function import Tradeoff
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
 from semidp.output.files import new_folder
 from semidp.publishing.budgets import one_by_one, with_targets_met
+from semidp.publishing.linked_survey import linked_records, linked_survey
 from semidp.publishing.needs import refuse_files
 from semidp.publishing.options import RunOptions
 from semidp.publishing.parts.partitions import Partition
@@ -90,8 +91,12 @@ class Prepared:
 
 
 @contextlib.contextmanager
-def records_of(plan: Plan, data: Any) -> Iterator[Source]:
+def records_of(plan: Plan, data: Any) -> Iterator[Any]:
     """Yield the records of a plan: a source that was opened as it says, or one that is open as long as it is needed."""
+    if plan.units is not None:
+        with linked_records(plan, data) as both:
+            yield both
+        return
     if not isinstance(data, Source):
         with open_source(data, count=plan.count, where=plan.where, id=plan.id, most=plan.most) as source:
             yield source
@@ -125,7 +130,11 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
     """
     with records_of(plan, data) as source:
         _check(plan)
-        scope, reader = survey(plan, source, memory)
+        reader: Any
+        if plan.units is None:
+            scope, reader = survey(plan, source, memory)
+        else:
+            scope, reader = linked_survey(plan, source, memory)
         plan, scope = one_by_one(with_targets_met(plan, scope), scope)
         prepared = calibrate(plan, scope)
         values = tuple(request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
@@ -207,6 +216,8 @@ def run(
     (['state=a', 'state=b'], array([9, 9]))
     """
     how = RunOptions.of(options)
+    if partition is not None and plan.units is not None:
+        raise Refused("linked units are not built part by part: leave the partition out")
     if partition is not None:
         # Imported when used: the parts are prepared and charged by the functions of this page.
         from semidp.publishing.parts.by_partition import run_parts

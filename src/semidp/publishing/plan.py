@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
-from semidp.core.checks import flag, only_keys, text
+from semidp.core.checks import flag, only_keys, text, texts
 from semidp.core.documents import from_toml, toml_text
 from semidp.core.exact import Number, exact, plain
 from semidp.core.notebook import facts
 from semidp.core.spaces.dataspace import Margin
-from semidp.core.spaces.protection import MOST_RECORDS, Protection
-from semidp.core.tables.features import Feature, Nest
+from semidp.core.spaces.linked import Link
+from semidp.core.spaces.protection import MOST_RECORDS, Protect, Protection
+from semidp.core.tables.features import SIZE, Feature, Nest
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError
@@ -133,6 +134,92 @@ def _delta(value: Number) -> Fraction:
     return delta
 
 
+def _protect(value: Any) -> Protect:
+    if value not in list(Protect):
+        raise InputError(f"linked records protect a member or a unit, not {str(value)[:40]!r}")
+    return Protect(value)
+
+
+def _derived(value: Iterable[str]) -> tuple[str, ...]:
+    return texts(value, "the derived columns of units")
+
+
+@frozen
+class LinkedUnits:
+    """How the records of a plan, which are members, are linked to units that are counted too.
+
+    Parameters
+    ----------
+    link
+        The column that names the unit, in both files.
+    protect
+        Whom the promise is about: one ``member``, or a whole ``unit`` with all its members.
+    most, least
+        The bounds on the members of a unit; `least` is 0 or 1.
+    derived
+        Columns of units that depend on their members, beside the size.
+    exact
+        The margins of units that are published exactly, by their own features.
+
+    Examples
+    --------
+    >>> LinkedUnits("household", "member", 8, exact=["zone"]).to_json()
+    {'link': 'household', 'protect': 'member', 'most': 8, 'least': 1, 'exact': [['zone']]}
+    """
+
+    link: str
+    protect: Protect = field(converter=_protect)
+    most: int
+    least: int = 1
+    derived: tuple[str, ...] = field(default=(), converter=_derived)
+    exact: tuple[Margin, ...] = field(default=(), converter=margins_from)
+
+    def __attrs_post_init__(self) -> None:
+        text(self.link, "the link column")
+        _ = self.bounds
+
+    @property
+    def bounds(self) -> Link:
+        """How members belong to units, as far as it is public."""
+        derived = tuple(dict.fromkeys((SIZE, *self.derived)))
+        return Link(self.protect, self.least, self.most, derived, self.link)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features of exact totals of units."""
+        return tuple(dict.fromkeys(name for margin in self.exact for name in margin.names))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        entry: dict[str, Any] = {"link": self.link, "protect": str(self.protect), "most": self.most}
+        entry["least"] = self.least
+        if self.derived:
+            entry["derived"] = list(self.derived)
+        if self.exact:
+            entry["exact"] = [list(margin.names) for margin in self.exact]
+        return entry
+
+    @classmethod
+    def from_json(cls, value: Any) -> "LinkedUnits":
+        """Read what `to_json` wrote, or the [units] of a plan file."""
+        if not isinstance(value, Mapping):
+            raise InputError('units of a plan are a table such as [units] link = "household"')
+        only_keys(value, {"link", "protect", "most", "least", "derived", "exact"}, "the units of a plan")
+        missing = [key for key in ("link", "protect", "most") if key not in value]
+        if missing:
+            raise InputError(f"the units of a plan need {' and '.join(missing)}")
+        entries = {**value}
+        if "exact" in entries:
+            entries["exact"] = [[names] if isinstance(names, str) else names for names in entries_of(value, "exact")]
+        return cls(**entries)
+
+
+def _units(value: LinkedUnits | None) -> LinkedUnits | None:
+    if value is not None and not isinstance(value, LinkedUnits):
+        raise InputError("the units of a plan are LinkedUnits(link, protect, most)")
+    return value
+
+
 def _claim(value: Any) -> str | None:
     if value not in (None, "exact"):
         raise InputError(f'a plan may ask for the claim "exact", or leave it out, not {str(value)[:40]!r}')
@@ -173,6 +260,8 @@ class Plan:
     nests
         Nested features whose levels are read from the data, by the names of their depths: under the same rule as
         other levels, an invariant publishes them or the report says that they are disclosed.
+    units
+        The units that records are members of, where those are counted too.
 
     Examples
     --------
@@ -196,6 +285,7 @@ class Plan:
     claim: str | None = field(default=None, converter=_claim)
     most: int | None = field(default=None, converter=_most)
     records: str | None = field(default=None, converter=_called)
+    units: LinkedUnits | None = field(default=None, converter=_units)
 
     def __attrs_post_init__(self) -> None:
         self._check_persons()
@@ -208,6 +298,19 @@ class Plan:
         names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
             raise InputError("two tables of the plan have the same name, or their files would: give each its own")
+        if self.units is not None:
+            self._refuse_beside_units()
+
+    def _refuse_beside_units(self) -> None:
+        """Refuse what is not built for linked records."""
+        if any(request.key != "linked" for request in self.requests):
+            raise InputError("beside linked units only tables are built: release other statistics of members alone")
+        if self.count is not None or self.id is not None or self.where is not None:
+            raise InputError("count, where and id are not built beside linked units: keep such records in a file")
+        if self.structural_zeros:
+            raise InputError("structural zeros are not built beside linked units: leave them out")
+        if isinstance(self.adjacency, int) or self.adjacency is Reading.definition:
+            raise InputError("linked records have the adjacency worst-case or exchange: leave the number out")
 
     def _check_persons(self) -> None:
         """Refuse what does not go together where a person has several records."""
@@ -275,6 +378,7 @@ class Plan:
         """Every feature that the plan uses, in order of first mention."""
         used = [name for request in self.requests for name in request.features]
         used += [name for margin in self.invariants for name in margin.names]
+        used += () if self.units is None else self.units.names
         return tuple(dict.fromkeys(used))
 
     @property
@@ -304,6 +408,7 @@ class Plan:
             "levels_from_data": self.levels_from_data,
             "report_delta": plain(self.report_delta),
             "claim": self.claim,
+            "units": None if self.units is None else self.units.to_json(),
             **plan_entries(self.requests),
             "feature": [part.to_json() for part in self.chains],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
@@ -317,7 +422,7 @@ class Plan:
 
         alone = {"adjacency", "count", "where", "id", "most", "records", "levels_from_data", "report_delta", "claim"}
         lists = {"invariants", "feature", "structural_zero"}
-        only_keys(value, {*alone, *lists, *plan_keys()}, "a plan")
+        only_keys(value, {*alone, *lists, "units", *plan_keys()}, "a plan")
         features, zeros, nests = declared(value, folder)
         return cls(
             requests=requests_from(value),
@@ -325,6 +430,7 @@ class Plan:
             features=features,
             structural_zeros=zeros,
             nests=nests,
+            units=LinkedUnits.from_json(value["units"]) if "units" in value else None,
             **{key: value[key] for key in alone if key in value},
         )
 

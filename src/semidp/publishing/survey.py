@@ -15,6 +15,7 @@ from semidp.core.spaces.adjacency import (
     semi_adjacency_bound,
 )
 from semidp.core.spaces.dataspace import Dataspace, normalised
+from semidp.core.spaces.linked import LinkedDataspace, linked_adjacency, linked_semi_adjacency
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency, outcome_exchange
 from semidp.core.spaces.protection import Protection
 from semidp.core.spaces.unknown_totals import even_space
@@ -61,6 +62,10 @@ def survey(
 def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     """Return the scope of a plan from published totals alone: no data are needed."""
     said = formulas(dataspace.schema)
+    if isinstance(dataspace, LinkedDataspace):
+        pairs = linked_adjacency(dataspace, exchange=plan.adjacency is Reading.exchange)
+        told = (*said, *formulas(dataspace.units.schema))
+        return Scope(dataspace, linked_semi_adjacency(dataspace), pairs, (), tuple(dict.fromkeys(told)))
     if plan.adjacency is Reading.exchange:
         exchange = exchange_of(dataspace, bool(plan.outcomes), plan.protection)
         return Scope(dataspace, semi_of(dataspace, plan), exchange, (), said)
@@ -134,11 +139,15 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
 
 def exchange_of(dataspace: Dataspace, outcomes: bool, protection: Protection | None = None) -> Adjacency:
     """Return the exchanges of records that may carry an unpublished outcome."""
+    if isinstance(dataspace, LinkedDataspace):
+        return linked_adjacency(dataspace, exchange=True)
     return outcome_exchange(dataspace, protection) if outcomes else Exchange.of(dataspace, protection)
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
     """Return a(t) of the records that a plan is about: at least 1 where they carry an unpublished outcome."""
+    if isinstance(dataspace, LinkedDataspace):
+        return linked_semi_adjacency(dataspace)
     found = semi_adjacency(dataspace, plan.protection)
     if found.bound or not plan.outcomes or not dataspace.n:
         return found

@@ -69,6 +69,11 @@ class KindSpace(ProductSpace):
             kept.append(np.logical_or.reduce(nodes))
         return tuple(kept)
 
+    @cached_property
+    def impossible(self) -> Mapping[int, NDArray[np.intp]]:
+        """None: estimates are not set to zero where a joint exact total is, whole numbers are."""
+        return {}
+
     @property
     def method(self) -> str:
         """How the costs of residuals were found."""
@@ -204,9 +209,6 @@ def linked_space(
             raise Refused(f"there are no {counted}s, so that there is nothing to release")
         kinds.append(KindSpace(dataspace, adjacency, views, public, counted))
     space = LinkedSpace(public, adjacency, *kinds)
-    for kind in kinds:
-        if kind.impossible:
-            raise Refused("a joint exact total has empty cells, for which linked tables are not built: leave it out")
     _ = space.cost
     return space
 

@@ -12,6 +12,7 @@ from semidp.core.exact import plain, rounded_up
 from semidp.core.guarantee import Guarantee, detection
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Datasets, Dataspace
+from semidp.core.spaces.linked import LinkedDataspace
 from semidp.core.spaces.protection import Protection
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Order, Tradeoff
@@ -36,6 +37,8 @@ def exact_part(dataspace: Datasets, scope: Scope | None = None) -> list[str]:
     """
     if not isinstance(dataspace, Dataspace):
         return [dataspace.summary()]
+    if isinstance(dataspace, LinkedDataspace):
+        return dataspace.exact_lines()
     margins = [f"counts of {margin}" for margin in dataspace.margins]
     if scope is None or scope.protection is None:
         return [*margins, f"the number of records, {dataspace.n:,}"]
@@ -139,6 +142,8 @@ def why_heading(scope: Scope) -> str:
 def why_together(scope: Scope) -> list[str]:
     """Say why records must move together, and how many."""
     a, semi = scope.adjacency.a, scope.semi_adjacency
+    if isinstance(scope.dataspace, LinkedDataspace):
+        return scope.dataspace.why_together()
     protection = scope.protection
     if not scope.dataspace.margins and protection is not None:
         kept = f"the numbers of {protection.records} and of {protection.units}"

@@ -250,6 +250,10 @@ class Records(ABC):
         """
         return self
 
+    def frame(self, columns: Sequence[str]) -> Any:
+        """Return some columns in memory, as a frame that DuckDB reads."""
+        raise InputError("a table of counts holds no records that could be linked: give records")
+
     def spark_frame(self) -> Any | None:
         """Return the records as a Spark data frame; None where Spark does not hold them."""
         return None

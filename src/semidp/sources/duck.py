@@ -10,11 +10,13 @@ import copy
 import csv
 import glob
 import gzip
+import importlib.util
 import itertools
 import json
 import math
 import os
 import re
+import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -177,6 +179,39 @@ class DuckRecords(Records):
             patience = PATIENCE + rows / _SLOWEST_ROWS
             _filter(connection, where, patience, ())
             return cls(connection, patience=patience)
+
+    @classmethod
+    def of_query(cls, frames: Mapping[str, Any], query: str, refused: Mapping[str, str]) -> "DuckRecords":
+        """Open the answer to a query over frames, by their names, as records.
+
+        Parameters
+        ----------
+        frames
+            What `frame` returned.
+        query
+            What is selected from them.
+        refused
+            Queries that must find nothing, each with what is said where one does.
+        """
+        connection = connect()
+        with _closed_on_error(connection):
+            for name, frame in frames.items():
+                connection.register(name, frame)
+            confine(connection, ())
+            for check, sentence in refused.items():
+                if quietly(partial(_run, connection, check), DataError(_FAILED)):
+                    raise DataError(sentence)
+            quietly(lambda: connection.execute(f"CREATE TABLE source AS {query}"), DataError(_FAILED))
+            return cls(connection)
+
+    def frame(self, columns: Sequence[str]) -> Any:
+        """Return some columns in memory, as a frame that DuckDB reads; see the contract."""
+        named = ", ".join(map(quoted_name, dict.fromkeys(columns)))
+        in_arrow = importlib.util.find_spec("pyarrow") is not None
+        query = f"SELECT {named} FROM {self._view}"
+        if in_arrow:
+            return self._asked(query, _arrow)
+        return self._asked(query, lambda answer: _plain_arrays(answer.fetchnumpy()))
 
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract.
@@ -368,6 +403,27 @@ class DuckRecords(Records):
     def _number(self, column: str) -> str:
         cast = "TRY_CAST" if _text(self._types[column]) else "CAST"
         return f"{cast}({quoted_name(column)} AS DOUBLE)"
+
+
+def _arrow(answer: Any) -> Any:
+    """Return an answer as an Arrow table, by the name that this version of DuckDB has for it."""
+    if not hasattr(answer, "to_arrow_table"):
+        return answer.fetch_arrow_table()
+    with warnings.catch_warnings():  # of a copy, which costs less than asking twice
+        warnings.simplefilter("ignore")
+        return answer.to_arrow_table()
+
+
+def _plain_arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns without masks: a missing value is None."""
+    arrays = {}
+    for name, column in columns.items():
+        hidden = np.ma.getmaskarray(column)
+        plain = np.asarray(np.ma.getdata(column), dtype=object) if hidden.any() else np.ma.getdata(column)
+        if hidden.any():
+            plain[hidden] = None
+        arrays[name] = plain
+    return arrays
 
 
 def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:

@@ -16,6 +16,8 @@ from threading import Event, Timer
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
+import numpy as np
+
 from semidp.errors import DataError, InputError, MissingExtra, SemidpError
 from semidp.sources.contract import (
     BAD_COUNT,
@@ -122,6 +124,12 @@ class IbisRecords(Records):
         rows, names = self._selected(keys, measure)
         query = rows.group_by(names).aggregate(total=rows.adds.sum(), fault=rows.fault.max()).limit(limit)
         return CodedGroups.of(self._answer(query, [*names, "total", "fault"]))
+
+    def frame(self, columns: Sequence[str]) -> Any:
+        """Return some columns in memory, as a frame that DuckDB reads; see the contract."""
+        names = list(dict.fromkeys(columns))
+        values = self._answer(self._table.select(*names), names)
+        return {name: np.array(column, dtype=object) for name, column in zip(names, values, strict=True)}
 
     def together(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int

@@ -337,6 +337,12 @@ class Source:
         """Return the records of one branch (see `branches`), to be read before the next is asked for."""
         return Source(self._records.only(values), self.count, self.where, self.id, self.most)
 
+    def frame(self, names: Sequence[str]) -> Any:
+        """Return some columns in memory, to be joined with those of another source."""
+        for name in names:
+            require(self._records.columns, name)
+        return self._records.frame(names)
+
     def spark_frame(self) -> Any | None:
         """Return the records as a Spark data frame; None where Spark does not hold them."""
         return self._records.spark_frame()

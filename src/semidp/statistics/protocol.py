@@ -26,6 +26,7 @@ from semidp.core.tradeoff.curves import approximate, tradeoff_from_json
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError
+from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.mechanism import CLAIMS, Measurement, Mechanism, NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
@@ -406,7 +407,7 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
     times = space.adjacency.times
     if space.is_zero:
         return None
-    if isinstance(mechanism, ResidualMechanism):
+    if isinstance(mechanism, (ResidualMechanism, LinkedMechanism)):
         cost = times**2 * mechanism.forgotten
         return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
     alone = space.naive.scaled(times)

@@ -191,7 +191,16 @@ class Datasets(ABC):
         for entry in value["margins"]:
             part = schema.restrict(entry["features"])
             values[Margin(*entry["features"])] = Table(part, np.array(entry["counts"], np.int64).reshape(part.shape))
-        return Dataspace.known(schema, values, value["n"])
+        members = Dataspace.known(schema, values, value["n"])
+        if "link" not in value:
+            return members
+        # Linked records are a dataspace of their own, in a module that knows this one.
+        from semidp.core.spaces.linked import Link, LinkedDataspace
+
+        units = Datasets.from_json(value["units"])
+        if not isinstance(units, Dataspace):
+            raise InputError("what is public about units has features")
+        return LinkedDataspace.joining(members, units, Link.from_json(value["link"]))
 
 
 @frozen(slots=False, eq=False, repr=False)

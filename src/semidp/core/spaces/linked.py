@@ -11,18 +11,22 @@ from typing import Any, ClassVar, Self
 from attrs import field, frozen
 
 from semidp.core.margins import View, meet, named
+from semidp.core.spaces.adjacency import Adjacency, Ball, Exchange, SemiAdjacency
 from semidp.core.spaces.dataspace import Dataspace
-from semidp.core.spaces.protection import Protect
+from semidp.core.spaces.protection import Protect, Protection
+from semidp.core.tables.features import SIZE
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
 
 MEMBER = "member"
 UNIT = "unit"
-SIZE = "size"
-"""The feature of a unit that counts its members."""
 
 MOST_MEMBERS = 100
 """The largest bound on the members of a unit: every size is a level of its own."""
+
+
+def _names(value: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value)
 
 
 def _whole(value: int, name: str) -> int:
@@ -43,6 +47,8 @@ class Link:
         The bounds on the members of a unit; `least` is 0 or 1.
     derived
         The features of units that depend on their members, `size` among them.
+    column
+        The column that names a unit.
 
     Examples
     --------
@@ -53,7 +59,8 @@ class Link:
     protect: Protect = field(converter=Protect)
     least: int
     most: int
-    derived: tuple[str, ...] = field(default=(SIZE,), converter=tuple)
+    derived: tuple[str, ...] = field(default=(SIZE,), converter=_names)
+    column: str = UNIT
 
     def __attrs_post_init__(self) -> None:
         if _whole(self.least, "the least number of members of a unit") not in (0, 1):
@@ -74,12 +81,13 @@ class Link:
             "least": self.least,
             "most": self.most,
             "derived": list(self.derived),
+            "column": self.column,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        return cls(value["protect"], value["least"], value["most"], value["derived"])
+        return cls(value["protect"], value["least"], value["most"], value["derived"], value["column"])
 
 
 @frozen(slots=False, eq=False, repr=False)
@@ -188,6 +196,31 @@ class LinkedDataspace(Dataspace):
         units = ", ".join(str(margin) for margin in self.units.margins) or "their number"
         return f"{members}, units by {units}" if self.units.margins else f"{members}, the number of units"
 
+    def exact_lines(self) -> list[str]:
+        """Name what is published exactly of both kinds, and the bounds on the size of units, a line each."""
+        link = self.link
+        lines = [f"counts of {margin}" for margin in self.margins]
+        lines += [f"units by {margin}" for margin in self.units.margins]
+        sizes = f"of {link.least} to {link.most} members (declared)"
+        return [*lines, f"the number of members, {self.n:,}", f"the number of units, {self.units.n:,}, each {sizes}"]
+
+    def why_together(self) -> list[str]:
+        """Say whom the promise is about, and why others change with that member or unit."""
+        reach, link = self.reach, self.link
+        if link.protect is Protect.member:
+            return [
+                "The promise is about one member, who may be anybody and belong to any unit that exists. Where that "
+                "unit is full, or the old one would be left with too few, somebody else takes the place; where totals "
+                "are exact, others hand over the published values.",
+                f"For that at most {reach.members} members change, and at most {reach.derived_units} units are "
+                "composed otherwise. Units keep their own features, which this promise does not protect.",
+            ]
+        return [
+            f"The promise is about one whole unit with up to {link.most} members, which may be any other one. The "
+            "number of members is exact, so that other units gain what this one loses.",
+            f"For that at most {reach.members} members and {reach.derived_units} units change.",
+        ]
+
     def is_within(self, other: Any) -> bool:
         """Whether it is the same space: other promises about linked records are not compared."""
         return bool(self == other)
@@ -270,6 +303,20 @@ class Reach:
         size = min(1 + q_u + link.most - link.least, all_units)
         derived = min(1 + q_u + link.most * (1 + q_m), all_units)
         return cls(members, own, size, derived, 0)
+
+
+def linked_adjacency(public: LinkedDataspace, exchange: bool) -> Adjacency:
+    """Return which pairs of linked datasets are compared: exchanges, or any members within the promise."""
+    link, members = public.link, public.reach.members
+    protection = None
+    if link.protect is Protect.unit:
+        protection = Protection(link.column, link.most, "members", Protect.unit, link.least)
+    return Exchange(members, protection) if exchange else Ball(members, protection)
+
+
+def linked_semi_adjacency(public: LinkedDataspace) -> SemiAdjacency:
+    """Return the bound on the members that change together; readings of a(t) are for records of one kind."""
+    return SemiAdjacency(None, None, public.reach.members, "bound for linked records")
 
 
 def refuse_shared(views: Iterable[View], what: str) -> None:

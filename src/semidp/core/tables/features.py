@@ -27,6 +27,8 @@ from semidp.core.margins import Chain
 from semidp.core.notebook import shortened
 from semidp.errors import DataError, SchemaError, did_you_mean
 
+SIZE = "size"
+"""The feature of a unit that counts its members."""
 TRUTH = ("false", "true")
 _LARGEST_EDGE = 10**300  # still a floating-point number, as are twice this and differences
 """The levels of truth values; beside exactly these, their words match in capitals or not."""

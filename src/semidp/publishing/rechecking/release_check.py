@@ -21,6 +21,7 @@ from semidp.errors import InputError, SemidpError
 from semidp.output.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.output.files import document_at
 from semidp.publishing.combined.combination_check import check_combination, check_sources
+from semidp.publishing.linked_survey import stated_totals_differ
 from semidp.publishing.parts.partitions import PARTS, measurements_stem
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.results_again import compared
@@ -242,6 +243,8 @@ class _Check:
         plan, scope = self.release.plan, self.release.scope
         try:
             again = announced(plan, scope.dataspace)
+            if plan.units is not None:
+                return self._linked_scope(again)
             schema, disclosures = schema_of(plan, cast(Source, _StatedLevels(plan, scope)))
             margins = normalised(schema, plan.invariants)
         except SemidpError as error:
@@ -258,6 +261,17 @@ class _Check:
                 f"it states a = {scope.adjacency.a}, and its plan and totals give a = {again.adjacency.a}"
             )
         return replace(again, disclosures=disclosures)
+
+    def _linked_scope(self, again: Scope) -> Scope:
+        """Compare the same of linked records; which of their levels were read from the data is believed."""
+        scope = self.release.scope
+        if stated_totals_differ(self.release.plan, scope.dataspace):
+            self.findings.wrong.append("it states other exact totals than its plan publishes")
+        if again.adjacency != scope.adjacency:
+            self.findings.wrong.append(
+                f"it states a = {scope.adjacency.a}, and its plan and totals give a = {again.adjacency.a}"
+            )
+        return replace(again, disclosures=scope.disclosures)
 
     def _warnings(self, again: Scope) -> None:
         """Compare warnings and disclosures: none may be missing, and others are only believed."""

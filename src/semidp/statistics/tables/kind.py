@@ -1,6 +1,6 @@
 """Tables, as the registry finds them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -8,14 +8,21 @@ from attrs import evolve
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets
+from semidp.core.spaces.linked import LinkedDataspace
 from semidp.errors import InputError, Refused
+from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.placement import Objective
+from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.output.cells import StoredFiles
+from semidp.queries.linked_products import linked_space
 from semidp.queries.products import product_space
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.protocol import Kind
+from semidp.statistics.tables.linked_published import PublishedLinked
+from semidp.statistics.tables.linked_request import UNIT_TABLE, LinkedTablesRequest, read_linked, write_linked
 from semidp.statistics.tables.published import FitKind, PublishedProduct, PublishedTable
 from semidp.statistics.tables.request import (
     PLAN_KEYS,
@@ -117,18 +124,47 @@ def _shown(request: TablesRequest) -> list[tuple[dict[str, Any], TableRequest]]:
     return tables
 
 
+def _linked_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
+    if not isinstance(dataspace, LinkedDataspace):
+        raise Refused("tables of linked members and units are known under their own exact totals alone")
+    tables = (query[kind]["tables"] for kind in ("members", "units"))
+    return linked_space(dataspace, adjacency, *tables)
+
+
+def _read_linked(entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles) -> PublishedLinked:
+    if not isinstance(request, LinkedTablesRequest):
+        raise ValueError("linked tables are published of a request for such")
+    return PublishedLinked.from_json(entry, request, scope, files)
+
+
+def _gathered(asked: Sequence[Any]) -> tuple[Any, ...]:
+    linked = [item for item in asked if isinstance(item, LinkedTablesRequest)]
+    return (*gathered([item for item in asked if item not in linked]), *linked)
+
+
+def _read_plan(document: Mapping[str, Any]) -> list[Any]:
+    linked = read_linked(document)
+    return linked if "units" in document else read_tables(document)
+
+
+def _write_plan(requests: Sequence[Any]) -> dict[str, Any]:
+    linked = [request for request in requests if isinstance(request, LinkedTablesRequest)]
+    return write_linked(linked) if linked else write_tables(requests)
+
+
 KIND = Kind(
     place=0,
     key="table",
-    asked=(TableRequest, TablesRequest),
-    queries={"table": _table_space, "product": _product_space},
-    results={PublishedTable.key: _read_table, PublishedProduct.key: _read_product},
+    asked=(TableRequest, TablesRequest, LinkedTablesRequest),
+    queries={"table": _table_space, "product": _product_space, "linked": _linked_space},
+    results={PublishedTable.key: _read_table, PublishedProduct.key: _read_product, PublishedLinked.key: _read_linked},
     always_listed=(PublishedTable.key,),
-    plan_keys=PLAN_KEYS,
-    gather=gathered,
-    read_plan=read_tables,
-    write_plan=write_tables,
     fields=(TABLE, ALL_PAIRS),
     ask=_asked,
     shown=_shown,
+    plan_keys=(*PLAN_KEYS, UNIT_TABLE),
+    gather=_gathered,
+    read_plan=_read_plan,
+    write_plan=_write_plan,
+    laws=(*FOR_RELEASES, ResidualMechanism, LinkedMechanism),
 )

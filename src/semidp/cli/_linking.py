@@ -1,0 +1,62 @@
+"""The options of `semidp release` for two linked sources: members, and the units that they belong to."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import astuple, frozen
+
+from semidp.cli import _options as o
+from semidp.cli._command import option, plain_defaults
+from semidp.errors import InputError
+from semidp.publishing.linked_survey import linked_units, with_units
+from semidp.publishing.plan import Plan
+from semidp.sources.linked_records import LinkedData
+from semidp.sources.opening import local_paths
+
+
+@frozen(field_transformer=plain_defaults)
+class Linking:
+    """Units that records are members of, where those are counted too: households of persons."""
+
+    units: o.Text = option("The units that records belong to, counted by --table units:A,B.", "FILE")
+    units_from: o.Text = option("The table of units of the database.", "TABLE")
+    link: o.Text = option("The column that names the unit, in both sources.", "COLUMN")
+    protect: o.Text = option("Whom the promise is about: one member, or a whole unit.", "member|unit")
+    least: int | None = option("The fewest members of a unit, 0 or 1 (default 1); --most is required.", "N")
+    derived: o.Texts = option("A column of units that depends on their members; repeat it.", "COLUMN")
+
+    @property
+    def says_how(self) -> bool:
+        """Whether something is said that a plan says itself."""
+        return any(astuple(self)[2:])
+
+    def planned(self, plan: Plan, most: int | None) -> Plan:
+        """Return the plan about linked records; the plan itself where no units are given."""
+        if self.units is None and self.units_from is None:
+            if self.says_how:
+                raise InputError("--link, --protect, --least and --derived are for linked units: give --units FILE")
+            return plan
+        return with_units(plan, linked_units(self.link, self.protect, self.least, most, self.derived or ()))
+
+    def beside(self, plan: Plan) -> None:
+        """Refuse units without a plan that has some, and the other way round."""
+        if self.says_how:
+            raise InputError("--plan already says how units are linked: beside it, give only --units")
+        given = self.units is not None or self.units_from is not None
+        if given and plan.units is None:
+            raise InputError("the plan has no [units], so that --units has nothing to be linked by")
+
+    def data(self, plan: Plan, members: str, table: str | None) -> contextlib.AbstractContextManager[Any] | None:
+        """Return what is opened as two linked sources; None where a plan is about records of one kind."""
+        if plan.units is None:
+            return None
+        if self.units is None and self.units_from is None:
+            raise InputError("the plan has [units]: give the source of units too, with --units FILE")
+        units = members if self.units is None else self.units
+        return contextlib.nullcontext(LinkedData(members, units, table, self.units_from))
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The files of this machine that hold the units."""
+        return [] if self.units is None else local_paths(self.units, self.units_from)

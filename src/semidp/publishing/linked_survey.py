@@ -1,0 +1,184 @@
+"""The survey of a plan about linked records: two sources joined, exact totals of both kinds, the scope of both.
+
+What is asked for with the prefix ``units:`` counts units; `with_units` takes a plan apart by it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from attrs import evolve
+
+from semidp.core.scope import Scope
+from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
+from semidp.core.spaces.linked import LinkedDataspace
+from semidp.core.tables.counts import no_column
+from semidp.core.tables.features import SIZE, Feature
+from semidp.core.tables.schema import Schema
+from semidp.errors import InputError, Refused
+from semidp.publishing.needs import Needs
+from semidp.publishing.plan import LinkedUnits, Plan
+from semidp.publishing.survey import announced, schema_of
+from semidp.sources.linked_records import LinkedData, LinkedReader, LinkedSource, open_linked
+from semidp.sources.opening import Source
+from semidp.sources.reader import Reader
+from semidp.statistics.tables.linked_published import COMMAND_PREFIX
+from semidp.statistics.tables.linked_request import LinkedTablesRequest
+from semidp.statistics.tables.request import TableRequest
+
+
+def with_units(plan: Plan, units: LinkedUnits) -> Plan:
+    """Return a plan about linked records, from one whose unit tables and unit totals have the prefix ``units:``.
+
+    >>> asked = Plan([TableRequest(["zone", "sex"]), TableRequest(["units:zone", "size"])], ["units:zone"])
+    >>> plan = with_units(asked, LinkedUnits("household", "member", 8))
+    >>> plan.units.exact, [table.name for table in plan.requests[0].units]
+    ((Margin('zone'),), ['units-zone-size'])
+    """
+    tables: list[TableRequest] = []
+    budgets = []
+    for request in plan.requests:
+        if not request.tables:
+            raise InputError("beside linked units only tables are built: release other statistics of members alone")
+        tables += request.tables
+        budgets.append(request.budget)
+    if len(budgets) > 1:
+        raise InputError("linked tables share one zCDP, GDP or (epsilon, delta) budget: pure epsilon is not built")
+    members = [table for table in tables if not _of_units(table.features)]
+    of_units = [evolve(table, features=_bare(table.features)) for table in tables if _of_units(table.features)]
+    exact = [Margin(*_bare(margin.names)) for margin in plan.invariants if _of_units(margin.names)]
+    invariants = [margin for margin in plan.invariants if not _of_units(margin.names)]
+    request = LinkedTablesRequest(members, of_units, budgets[0] if budgets else None)
+    linked = evolve(units, exact=(*units.exact, *exact))
+    return evolve(plan, requests=[request], invariants=invariants, units=linked)
+
+
+def linked_units(
+    link: str | None, protect: str | None, least: int | None, most: int | None, derived: Sequence[str]
+) -> LinkedUnits:
+    """Return how members are linked to units, from what was given; refuse what is missing in a sentence.
+
+    >>> linked_units("household", None, None, 8, ())
+    Traceback (most recent call last):
+    semidp.errors.InputError: linked units need protect: whom the promise is about, one member or a whole unit
+    """
+    if link is None:
+        raise InputError("linked units need link: the column that names the unit in both files")
+    if protect is None:
+        raise InputError("linked units need protect: whom the promise is about, one member or a whole unit")
+    if most is None:
+        raise InputError("linked units need most: the largest number of members of a unit, which is public")
+    return LinkedUnits(link, protect, most, 1 if least is None else least, derived)
+
+
+def _of_units(names: Sequence[str]) -> bool:
+    return bool(names) and names[0].startswith(COMMAND_PREFIX)
+
+
+def _bare(names: Sequence[str]) -> tuple[str, ...]:
+    """Names without the prefix, which one or each may have."""
+    return tuple(name.removeprefix(COMMAND_PREFIX) for name in names)
+
+
+def linked_records(plan: Plan, data: Any) -> LinkedSource:
+    """Open the two sources of a plan about linked records, joined."""
+    assert plan.units is not None
+    if not isinstance(data, LinkedData):
+        raise InputError("the plan has units, so that it needs two sources: give the units too")
+    depths = {name: part.names for part in plan.chains for name in part.names}
+    columns: dict[str, None] = {}
+    for name in plan.names:
+        chain = depths.get(name, (name,))
+        columns |= dict.fromkeys(chain[: chain.index(name) + 1])
+    link = plan.units.bounds
+    sizes = (link.least, link.most)
+    return open_linked(data, link.column, sizes, [*columns], link.derived, plan.where)
+
+
+def linked_survey(plan: Plan, source: LinkedSource, memory: int | None = None) -> tuple[Scope, LinkedReader]:
+    """Read what a plan publishes exactly of both kinds, and return the public scope with readers of the rest."""
+    assert plan.units is not None
+    link = plan.units.bounds
+    (request,) = plan.requests
+    assert isinstance(request, LinkedTablesRequest)
+    of_members = _names(table.features for table in request.members) | _names(m.names for m in plan.invariants)
+    of_units = _names(table.features for table in request.units) | _names(m.names for m in plan.units.exact)
+    for name in of_members:
+        if name in link.derived:
+            raise Refused(f"{name!r} is derived from the members of a unit, so that no table of members has it")
+    inherited = dict.fromkeys(name for name in of_members if name in source.inherited)
+    own = {name: None for name in {**of_units, **inherited} if name not in link.derived}
+    derived = [name for name in of_units if name in link.derived and name != SIZE]
+    # an exact total of members by features of units alone publishes their levels, too
+    placed = [margin for margin in plan.invariants if {*margin.names} <= {*own}]
+    units, told = _features(plan, source.units, [*own, *derived], (*plan.units.exact, *placed))
+    member_names = [name for name in of_members if name not in inherited]
+    members, disclosed = _features(plan, source.members, member_names, plan.invariants)
+    if SIZE in of_units:
+        units.append(Feature(SIZE, link.sizes))
+    mentioned = list(of_units)
+    units.sort(key=lambda feature: _first_mention(feature, mentioned))
+    shared = [feature for feature in units if {*feature.names} & {*inherited}]
+    member_schema, unit_schema = Schema((*shared, *members)), Schema(tuple(units))
+    _refuse_memory(request, member_schema, unit_schema, memory)
+    readers = LinkedReader(
+        Reader(member_schema, source.members, plan.features), Reader(unit_schema, source.units, plan.features)
+    )
+    public = LinkedDataspace.joining(
+        _exact(member_schema, readers.members, plan.invariants),
+        _exact(unit_schema, readers.units, plan.units.exact),
+        link,
+    )
+    disclosures = tuple(dict.fromkeys((*told, *disclosed)))
+    return replace(announced(plan, public), disclosures=disclosures), readers
+
+
+def stated_totals_differ(plan: Plan, public: Dataspace) -> bool:
+    """Whether a release states other exact totals, of either kind, than its plan publishes."""
+    if plan.units is None or not isinstance(public, LinkedDataspace):
+        return True
+    members = normalised(public.schema, plan.invariants) != public.margins
+    return members or normalised(public.units.schema, plan.units.exact) != public.units.margins
+
+
+def _first_mention(feature: Feature, names: Sequence[str]) -> int:
+    """Where a feature is mentioned first, so that columns come as they were asked for."""
+    places = [names.index(name) for name in feature.names if name in names]
+    return min(places, default=len(names))
+
+
+def _names(several: Iterable[Sequence[str]]) -> dict[str, None]:
+    """Names in order of first mention."""
+    return dict.fromkeys(name for names in several for name in names)
+
+
+def _features(
+    plan: Plan, source: Source, names: Sequence[str], exact: Sequence[Margin]
+) -> tuple[list[Feature], tuple[str, ...]]:
+    """The features of one kind, and what reading their levels discloses."""
+    if not names:
+        return [], ()
+    for name in names:
+        if name not in source.columns() and name not in {part for chain in plan.features for part in chain.names}:
+            raise no_column(name, source.columns())
+    table = TableRequest(tuple(names))
+    public = [margin for margin in exact if {*margin.names} & {*names}]
+    kept = [Margin(*(name for name in margin.names if name in names)) for margin in public]
+    part = Plan([table], kept, plan.features, levels_from_data=plan.levels_from_data, nests=plan.nests)
+    schema, disclosures = schema_of(part, source)
+    return list(schema.features), disclosures
+
+
+def _exact(schema: Schema, reader: Reader, margins: Sequence[Margin]) -> Dataspace:
+    """What is public about one kind."""
+    kept = normalised(schema, margins)
+    totals = dict(zip(kept, reader.tables(margin.names for margin in kept), strict=True))
+    n = None if kept else reader.table(schema.names[:1]).n
+    return Dataspace.known(schema, totals, n)
+
+
+def _refuse_memory(request: LinkedTablesRequest, members: Schema, units: Schema, memory: int | None) -> None:
+    """Refuse tables that do not fit in memory before anything is counted."""
+    sizes = [members.restrict(table.features).size for table in request.members]
+    sizes += [units.restrict(table.features).size for table in request.units]
+    Needs.of(sizes, joint=max(members.size, units.size)).refuse_memory(memory)

@@ -1,0 +1,278 @@
+"""What a release publishes of linked tables: members and units that agree, from one measurement."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.exact import positive
+from semidp.core.margins import Floats, View, named
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.mechanisms.accuracy import INTERVALS_BELOW
+from semidp.mechanisms.linked_noise import LinkedMechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.mechanisms.size_agreement import of_views
+from semidp.output.cells import Columns, Form, Framed, StoredFiles, named_files
+from semidp.output.columns import Labels
+from semidp.output.sections import Details, Section
+from semidp.queries.linked_products import KindSpace, LinkedSpace
+from semidp.statistics.protocol import Published, measured_by, read_back
+from semidp.statistics.tables import linked_words
+from semidp.statistics.tables.linked_fitting import fitted_kinds
+from semidp.statistics.tables.published import LAWS, Fitted, ProductTable, residuals_json
+
+if TYPE_CHECKING:
+    from semidp.statistics.protocol import Request
+    from semidp.statistics.tables.linked_request import LinkedTablesRequest
+
+LINKED_MEASUREMENTS = "linked-measurements"
+UNITS_PREFIX = "units-"
+"""What the files of tables of units begin with."""
+COMMAND_PREFIX = "units:"
+"""What a table of units begins with where it is asked for."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedLinked(Published):
+    """Tables of members and of units, all from one measurement.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    mechanism
+        The noise of every residual of both kinds.
+    noisy
+        The measured residuals as drawn, times their scales: members, then units.
+    members, units
+        The published tables.
+    """
+
+    key: ClassVar[str] = "linked"
+    compared_fields: ClassVar[tuple[str, ...]] = ("members", "units")
+
+    request: "LinkedTablesRequest"
+    mechanism: LinkedMechanism = field(repr=False)
+    noisy: NDArray[np.int64] = field(repr=False)
+    members: tuple[ProductTable, ...]
+    units: tuple[ProductTable, ...]
+
+    def __repr__(self) -> str:
+        return f"PublishedLinked({', '.join(table.name for table in self.tables)})"
+
+    @property
+    def tables(self) -> tuple[ProductTable, ...]:
+        """The tables of both kinds."""
+        return (*self.members, *self.units)
+
+    @property
+    def agreeing(self) -> tuple[int, int]:
+        """For how many places whole numbers of both kinds agree, and how many there are."""
+        return agreeing_places(self)
+
+    def title(self) -> str:
+        """Name the tables."""
+        return linked_words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many cells each table has."""
+        return linked_words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the errors of each table, for a terminal."""
+        return linked_words.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return its sections of the report: the errors, and how both kinds agree."""
+        return linked_words.sections(self, form)
+
+    def details(self) -> Details:
+        """Say how they were measured."""
+        return Details("the linked tables", "exact noise on each residual of members and of units")
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what their files hold."""
+        return linked_words.file_words(self, form)
+
+    def named(self) -> dict[str, Framed]:
+        """Return each table under its name; those of units also as they were asked for."""
+        tables: dict[str, Framed] = {table.name: table for table in self.tables}
+        for table in self.units:
+            tables[f"{COMMAND_PREFIX}{table.name.removeprefix(UNITS_PREFIX)}"] = table
+        return tables
+
+    def by_features(self) -> dict[tuple[str, ...], Framed]:
+        """Return the tables of members by their features."""
+        return {table.schema.names: table for table in self.members}
+
+    @property
+    def fixed(self) -> bool:
+        """Whether exact totals fix every table."""
+        return self.noise.absent
+
+    def warnings(self) -> list[str]:
+        """Say what the promise does not protect, and which tables have no whole numbers with all totals."""
+        return linked_words.warnings(self)
+
+    def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
+        """Return the noise of its residuals, placed anew."""
+        return request.calibrate(request.space(scope))
+
+    def drawn_by(self, needed: Mechanism) -> Mechanism | None:
+        """Return the noise that it states, if it costs no more than it claims."""
+        return self.mechanism if self.mechanism.spent <= self.mechanism.precision else None
+
+    def fitted_cells(self, request: "Request", scope: Scope) -> int:
+        """Return how many cells the tables have."""
+        return sum(table.schema.size for table in self.tables)
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a file for each table, and the measured residuals."""
+        cells = {table.name: table.columns() for table in self.tables}
+        return named_files({**cells, LINKED_MEASUREMENTS: _residual_columns(self.mechanism.space, self.noisy)}, form)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells and the measurements, as plain values."""
+        agreeing, places = self.agreeing
+        parts = {}
+        for key, noise, tables in (
+            ("members", self.mechanism.members, self.members),
+            ("units", self.mechanism.units, self.units),
+        ):
+            parts[key] = {**residuals_json(noise), "tables": [table.to_json() for table in tables]}
+        return {**super().to_json(), **parts, "places": places, "agreeing": agreeing}
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "LinkedTablesRequest", scope: Scope, files: StoredFiles
+    ) -> "PublishedLinked":
+        """Read what `to_json` and `files` wrote."""
+        space = request.space(scope)
+        parts, tables = [], []
+        asked = (request.members, request.units)
+        for key, kind, requested in zip(("members", "units"), space.kinds, asked, strict=True):
+            stated = entry[key]
+            parts.append(_noise_from_json(stated, kind))
+            of_kind = []
+            for one, table in zip(stated["tables"], requested, strict=True):
+                schema = kind.schema.restrict(table.features)
+                of_kind.append(ProductTable.read(files, table.name, schema, Fitted(**one["fit"])))
+            tables.append(tuple(of_kind))
+        noisy = files.numbers(LINKED_MEASUREMENTS, 2)["noisy"]
+        if noisy.shape != space.shape or noisy.dtype != np.int64:
+            raise ValueError("the measurements are not those of the plan")
+        return cls(
+            request=request,
+            mechanism=LinkedMechanism(space, *parts),
+            noisy=noisy,
+            members=tables[0],
+            units=tables[1],
+            **read_back(entry, scope),
+        )
+
+
+def published_linked(
+    request: "LinkedTablesRequest", mechanism: LinkedMechanism, measured: Measurement, progress: Progress
+) -> PublishedLinked:
+    """Return what is published: from here on all is post-processing of public values."""
+    space, agreement = mechanism.space, mechanism.agreement
+    residuals = agreement.residuals(*space.split(measured.projected))
+    kinds = ([table.fit for table in request.members], [table.fit for table in request.units])
+    fits = fitted_kinds(mechanism, residuals, kinds, progress)
+    tables = []
+    for kind, asked, own, fitted, variances in zip(
+        space.kinds,
+        (request.members, request.units),
+        residuals,
+        fits,
+        (agreement.member_variances, agreement.unit_variances),
+        strict=True,
+    ):
+        tables.append(_tables(mechanism, kind, [table.name for table in asked], own, fitted, variances))
+    return PublishedLinked(
+        request=request,
+        mechanism=mechanism,
+        noisy=np.asarray(measured.noisy, dtype=np.int64),
+        members=tables[0],
+        units=tables[1],
+        **measured_by(request.name, mechanism, measured.private),
+    )
+
+
+def _tables(
+    mechanism: LinkedMechanism,
+    kind: KindSpace,
+    names: Sequence[str],
+    residuals: Mapping[View, Floats],
+    fitted: Sequence[tuple[NDArray[Any], Fitted]],
+    variances: Any,
+) -> tuple[ProductTable, ...]:
+    """Put the tables of one kind together: estimates, their errors, whole numbers."""
+    tables = []
+    estimates = of_views(residuals, kind)
+    for number, (name, estimate, (counts, how)) in enumerate(zip(names, estimates, fitted, strict=True)):
+        schema = kind.schema.restrict(kind.schema.named(kind.views[number]))
+        variance = variances(number)
+        half = mechanism.agreement.half_widths(variance) if schema.size < INTERVALS_BELOW else None
+        tables.append(ProductTable(name, schema, counts, estimate, np.sqrt(variance), how, half))
+    return tuple(tables)
+
+
+def agreeing_places(result: PublishedLinked) -> tuple[int, int]:
+    """Return for how many places sizes times units is the number of members, and how many places there are.
+
+    Counted at the deepest places that both kinds have, from the published whole numbers alone.
+    """
+    agreement, space = result.mechanism.agreement, result.mechanism.space
+    agreeing, places = 0, 0
+    for equation in agreement.deepest:
+        members = _rolled(space.members, result.members, equation.members)
+        units = _rolled(space.units, result.units, equation.sizes)
+        if members is None or units is None or members.dtype.kind != "i" or units.dtype.kind != "i":
+            continue
+        axis = space.dataspace.size_axis
+        assert axis is not None
+        sizes = agreement.sizes.astype(np.int64)
+        counted = np.moveaxis(units, named(equation.sizes).index(axis), -1) @ sizes
+        agreeing += int((counted == members).sum())
+        places += int(np.asarray(members).size)
+    return agreeing, places
+
+
+def _rolled(kind: KindSpace, tables: Sequence[ProductTable], view: View) -> NDArray[Any] | None:
+    """The counts of the first table that has a view, summed to it."""
+    for whole, table in zip(kind.views, tables, strict=True):
+        if all(depth <= deeper for depth, deeper in zip(view, whole, strict=True)):
+            return kind.schema.grid.sum(np.asarray(table.counts), view, whole)
+    return None
+
+
+def _residual_columns(space: LinkedSpace, noisy: NDArray[np.int64]) -> Columns:
+    """The measured residuals of both kinds, one row an entry."""
+    names: list[str] = []
+    counted: list[str] = []
+    sizes: list[int] = []
+    for kind in space.kinds:
+        for view, part in kind.parts.items():
+            names.append(" × ".join(kind.schema.named(view)))
+            counted.append(kind.counted)
+            sizes.append(part.stop - part.start)
+    which = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    entries = np.concatenate([np.zeros(0, np.int64), *(np.arange(size) for size in sizes)])
+    scales = np.concatenate([kind.scales for kind in space.kinds])
+    return Columns(
+        {"kind": Labels(counted or ["none"], codes=which), "residual": Labels(names or ["none"], codes=which)},
+        {"entry": entries, "scale": scales, "noisy": noisy},
+    )
+
+
+def _noise_from_json(entry: Mapping[str, Any], kind: KindSpace) -> ResidualMechanism:
+    """Read the noise of one kind; refuse residuals that are not those of the space."""
+    squares = {kind.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in entry["residuals"]}
+    if set(squares) != set(kind.measured) or entry["law"] not in LAWS:
+        raise ValueError("the residuals are not those of the plan")
+    return ResidualMechanism(kind, squares, positive(entry["precision"], "the precision"), entry["law"])

@@ -1,0 +1,208 @@
+"""The request for linked tables: some count members, some count the units that they belong to; all agree."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
+
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.core.spaces.linked import LinkedDataspace
+from semidp.core.tradeoff.budget import Budget
+from semidp.errors import InputError
+from semidp.mechanisms.linked_noise import LinkedMechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
+from semidp.mechanisms.selection import AUTO
+from semidp.queries.linked_products import LinkedSpace, linked_space
+from semidp.queries.query_space import QuerySpace
+from semidp.sources.linked_records import LinkedReader
+from semidp.statistics.protocol import (
+    Forecast,
+    RequestDefaults,
+    budget_of,
+    checked_budget,
+    entries_of,
+    noise_values,
+)
+from semidp.statistics.tables.linked_fitting import refuse_unfitted
+from semidp.statistics.tables.linked_published import (
+    LINKED_MEASUREMENTS,
+    UNITS_PREFIX,
+    PublishedLinked,
+    published_linked,
+)
+from semidp.statistics.tables.linked_words import linked_forecasts, noise_lines
+from semidp.statistics.tables.published import FitKind
+from semidp.statistics.tables.request import TableRequest, called_after
+
+UNIT_TABLE = "unit_table"
+"""The list of a plan file that asks for tables of units."""
+
+
+def _member_tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
+    return _named(value, "")
+
+
+def _unit_tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
+    return _named(value, UNITS_PREFIX)
+
+
+def _named(value: Iterable[TableRequest], prefix: str) -> tuple[TableRequest, ...]:
+    """Check tables, and call them after their kind and features."""
+    named = []
+    for table in value:
+        if not isinstance(table, TableRequest):
+            raise InputError("linked tables are lists of TableRequest: of members, and of units")
+        if table.budget is not None or table.target_error is not None:
+            raise InputError("linked tables share one budget: leave budgets and target errors of single tables out")
+        if table.mechanism != AUTO:
+            raise InputError("linked tables are measured together: leave the mechanism out")
+        if table.fit is FitKind.real:
+            raise InputError("linked tables are fitted in whole numbers, or not at all: integer, none")
+        named.append(evolve(table, name=f"{prefix}{called_after(table.features)}"))
+    return tuple(named)
+
+
+@frozen
+class LinkedTablesRequest(RequestDefaults):
+    """Tables of members and tables of units, from one budget, that agree.
+
+    Parameters
+    ----------
+    members, units
+        The tables of each kind; at least one of each.
+    budget
+        What all of them may spend together: zCDP, GDP or (ε, δ).
+
+    Examples
+    --------
+    >>> asked = LinkedTablesRequest([TableRequest(["zone", "sex"])], [TableRequest(["zone", "size"])])
+    >>> asked.files
+    ('zone-sex.csv', 'units-zone-size.csv', 'linked-measurements.csv')
+    """
+
+    key: ClassVar[str] = "linked"
+
+    members: tuple[TableRequest, ...] = field(converter=_member_tables)
+    units: tuple[TableRequest, ...] = field(converter=_unit_tables)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.members or not self.units:
+            raise InputError("linked tables are at least one table of members and one of units", needs="table")
+        if self.budget is not None and self.budget.kind == "pure":
+            raise InputError("linked tables share a zCDP, GDP or (epsilon, delta) budget: pure epsilon is not built")
+
+    @property
+    def name(self) -> str:
+        """The name of all tables together."""
+        return self.key
+
+    @property
+    def share_name(self) -> str:
+        """Its name where a budget is divided."""
+        return "tables"
+
+    @property
+    def budget_name(self) -> str:
+        """What they are called where a budget is divided."""
+        return f"{len(self.members)} tables of members and {len(self.units)} of units"
+
+    @property
+    def mechanism(self) -> str:
+        """The only mechanism there is: noise on residuals."""
+        return AUTO
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that the tables of both kinds use."""
+        names = [name for table in (*self.members, *self.units) for name in table.features]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """A file for each table, and the measurements."""
+        tables = [f"{table.name}.csv" for table in (*self.members, *self.units)]
+        return (*tables, f"{LINKED_MEASUREMENTS}.csv")
+
+    def space(self, scope: Scope) -> LinkedSpace:
+        """Return the residuals of both kinds; refuse what has no proven cost."""
+        if not isinstance(scope.dataspace, LinkedDataspace):
+            raise InputError("tables of units need the file of units, and how members are linked to it: give units")
+        members = [table.features for table in self.members]
+        units = [table.features for table in self.units]
+        return linked_space(scope.dataspace, scope.adjacency, members, units)
+
+    def calibrate(self, space: QuerySpace) -> Mechanism:
+        """Place the noise on the residuals of both kinds; refuse what could not be fitted."""
+        weights = tuple([float(table.weight) for table in tables] for tables in (self.members, self.units))
+        mechanism = LinkedMechanism.calibrate(space, budget_of(self), (weights[0], weights[1]))
+        refuse_unfitted(mechanism)
+        return mechanism
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return the errors of each table, which follow from public values."""
+        assert isinstance(mechanism, LinkedMechanism)
+        return linked_forecasts(self.members, self.units, mechanism)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise the tables would be measured."""
+        assert isinstance(mechanism, LinkedMechanism)
+        return noise_lines(mechanism, foreseen)
+
+    def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
+        """Return the same as plain values."""
+        return {**noise_values(mechanism), "tables": [table.to_json() for table in foreseen]}
+
+    def read(self, reader: Any, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
+        """Return the residuals of the confidential tables of both kinds."""
+        assert isinstance(reader, LinkedReader)
+        assert isinstance(space, LinkedSpace)
+        members = reader.members.tables(table.features for table in self.members)
+        units = reader.units.tables(table.features for table in self.units)
+        return space.measure(members, units)
+
+    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedLinked:
+        """Make both kinds agree, and fit whole numbers."""
+        assert isinstance(mechanism, LinkedMechanism)
+        return published_linked(self, mechanism, measured, progress)
+
+    def with_mechanism(self, name: str) -> "LinkedTablesRequest":
+        """Return the request: it has no choice of a mechanism."""
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a plan file has at its top, and the tables of both kinds."""
+        spent = {} if self.budget is None else self.budget.keys()
+        members = [_entry(table) for table in self.members]
+        return {**spent, "table": members, UNIT_TABLE: [_entry(table) for table in self.units]}
+
+
+def _entry(table: TableRequest) -> dict[str, Any]:
+    """Return a table as a plan file has it; names follow from features."""
+    entry = table.to_json()
+    del entry["name"]
+    return entry
+
+
+def read_linked(document: Mapping[str, Any]) -> list[LinkedTablesRequest]:
+    """Read the linked tables of a plan file: those of a plan that says how members are linked to units."""
+    if "units" not in document:
+        if UNIT_TABLE in document:
+            raise InputError("tables of units need to know how members are linked to them: give [units]")
+        return []
+    members = [TableRequest.from_json(entry) for entry in entries_of(document, "table")]
+    units = [TableRequest.from_json(entry) for entry in entries_of(document, UNIT_TABLE)]
+    if not members and not units:
+        return []
+    return [LinkedTablesRequest(members, units, Budget.stated(document))]
+
+
+def write_linked(requests: Sequence[LinkedTablesRequest]) -> dict[str, Any]:
+    """Return linked tables as a plan file has them."""
+    document: dict[str, Any] = {}
+    for request in requests:
+        document |= request.to_json()
+    return document

@@ -1,0 +1,195 @@
+"""What a release says of linked tables: their errors, that both kinds agree, and what the promise leaves out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from semidp.core.margins import Floats
+from semidp.core.spaces.linked import LinkedDataspace
+from semidp.core.spaces.protection import Protect
+from semidp.core.tables.features import SIZE
+from semidp.mechanisms.linked_noise import LinkedMechanism
+from semidp.output.cells import Form
+from semidp.output.sections import Section
+from semidp.output.texts import error_text
+from semidp.statistics.tables.words import first_cells, misses_totals, table_title
+
+if TYPE_CHECKING:
+    from semidp.statistics.tables.linked_published import PublishedLinked
+    from semidp.statistics.tables.published import ProductTable
+    from semidp.statistics.tables.request import TableRequest
+
+
+@dataclass(frozen=True)
+class LinkedForecast:
+    """What one of several linked tables would look like: from public values alone."""
+
+    listed: ClassVar[str] = "tables"
+
+    name: str
+    features: tuple[str, ...]
+    cells: int
+    typical: float
+    largest: float
+
+    @property
+    def label(self) -> str:
+        """What it is about, by which plans are compared."""
+        return self.name
+
+    def line(self) -> str:
+        """Say how large the errors are."""
+        if not self.largest:
+            return "exact: the published totals fix every cell"
+        return f"standard error {error_text(self.typical)} a cell, {error_text(self.largest)} at most"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "name": self.name,
+            "features": list(self.features),
+            "cells": self.cells,
+            "rms_standard_error": self.typical,
+            "largest_standard_error": self.largest,
+        }
+
+
+def linked_forecasts(
+    members: Sequence["TableRequest"], units: Sequence["TableRequest"], mechanism: LinkedMechanism
+) -> tuple[LinkedForecast, ...]:
+    """Return the errors of every table once both kinds agree."""
+    agreement = mechanism.agreement
+    foreseen = []
+    for tables, variances in ((members, agreement.member_variances), (units, agreement.unit_variances)):
+        for number, table in enumerate(tables):
+            errors = np.sqrt(variances(number))
+            foreseen.append(
+                LinkedForecast(table.name, table.features, errors.size, _root(errors), float(errors.max(initial=0.0)))
+            )
+    return tuple(foreseen)
+
+
+def _root(errors: Floats) -> float:
+    return float(np.sqrt((errors**2).mean())) if errors.size else 0.0
+
+
+def noise_lines(mechanism: LinkedMechanism, foreseen: Sequence[LinkedForecast]) -> list[str]:
+    """Say with what noise linked tables would be measured."""
+    share = float(mechanism.members.precision / mechanism.precision) if mechanism.precision else 0.0
+    first = (
+        f"{mechanism.name} for {len(foreseen)} tables from one budget, {mechanism.claim} claim; "
+        f"{share:.0%} of it for members"
+    )
+    return [first, *(f"{table.name}: {table.line()}, {table.cells:,} cells" for table in foreseen)]
+
+
+def title(result: "PublishedLinked") -> str:
+    """Name the tables of members, then those of units."""
+    return ", ".join(_name(result, table) for table in result.tables)
+
+
+def _name(result: "PublishedLinked", table: "ProductTable") -> str:
+    return f"units by {table_title(table)}" if table in result.units else table_title(table)
+
+
+def noisy_lines(result: "PublishedLinked") -> list[str]:
+    """Say how many cells each table has."""
+    return [
+        f"{_name(result, table)}: {table.schema.size:,} cells, together with the other tables"
+        for table in result.tables
+    ]
+
+
+def summary_lines(result: "PublishedLinked") -> list[tuple[str, str]]:
+    """Return the errors of each table, for a terminal."""
+    request = result.request
+    foreseen = linked_forecasts(request.members, request.units, result.mechanism)
+    lines = [("mechanism", line) for line in noise_lines(result.mechanism, foreseen)]
+    return [*lines, ("agree", _agree_line(result))]
+
+
+def _agree_line(result: "PublishedLinked") -> str:
+    agreeing, places = result.agreeing
+    if not places:
+        return "no table of units by size shares a place with a table of members in whole numbers"
+    return f"sizes times units is the number of members in {agreeing:,} of {places:,} places"
+
+
+def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
+    """Return the errors of all tables, and how both kinds hang together."""
+    rows = []
+    for table in result.tables:
+        errors = table.standard_errors
+        typical, largest = error_text(_root(errors)), error_text(float(errors.max(initial=0.0)))
+        rows.append((table.name, f"{table.schema.size:,}", typical, largest, table.fitted.method))
+    errors_section = Section(
+        heading="Published tables of members and units from one budget",
+        paragraphs=_measured(result),
+        columns=("table", "cells", "standard error", "largest", "fit"),
+        rows=rows,
+    )
+    together = Section(
+        heading="How members and units agree",
+        paragraphs=_agreement(result),
+        tables=first_cells(result.tables, result.noise.absent, form),
+    )
+    return [errors_section, together]
+
+
+def _measured(result: "PublishedLinked") -> list[str]:
+    mechanism = result.mechanism
+    residuals = len(mechanism.members.sigma2) + len(mechanism.units.sigma2)
+    return [
+        f"{len(result.members)} tables of members and {len(result.units)} of units share one budget, which is divided "
+        f"over {residuals} residuals of both by need. The same change in the data is seen by both kinds, so that their "
+        "costs are added. Estimates are unbiased; standard errors are those of the noise after both kinds were made to "
+        "agree. Counts are whole numbers fitted to the estimates."
+    ]
+
+
+def _agreement(result: "PublishedLinked") -> list[str]:
+    public = result.mechanism.space.dataspace
+    paragraphs = [
+        f"Counted in whole numbers, {_agree_line(result)}. Estimates agree wherever both kinds were measured or are "
+        "exact: each was corrected by its share of the difference, which is the least squares estimate."
+    ]
+    others = [name for name in public.link.derived if name != SIZE and name in public.units.schema.names]
+    if others:
+        paragraphs.append(
+            f"Nothing is promised about {', '.join(others)} of units: such counts need not agree with tables of "
+            "members."
+        )
+    return [*paragraphs, *public.why_together()]
+
+
+def unprotected(public: LinkedDataspace) -> str | None:
+    """Say which columns of units the promise about one member leaves out; None where there are none."""
+    if public.link.protect is not Protect.member:
+        return None
+    names = [name for name in public.units.schema.names if name not in public.link.derived]
+    if not names:
+        return None
+    return (
+        f"The promise is about one member: units keep their own features ({', '.join(names)}), which it does not "
+        "protect. Declare a column derived if it depends on the members of a unit."
+    )
+
+
+def file_words(result: "PublishedLinked", form: Form | None) -> list[tuple[str, str]]:
+    """Say what the files hold."""
+    *names, measurements = result.files(form)
+    words = []
+    for file, table in zip(names, result.tables, strict=True):
+        words.append((file, f"the counts of {_name(result, table)}, with estimates and their standard errors"))
+    return [*words, (measurements, "the measured residuals of all tables, for statisticians")]
+
+
+def warnings(result: "PublishedLinked") -> list[str]:
+    """Say what is not protected, and which tables have no whole numbers with all totals."""
+    told = unprotected(result.mechanism.space.dataspace)
+    asked = (*result.request.members, *result.request.units)
+    requested = {table.name for table in asked if table.fit == "integer"}
+    missing = [table.name for table in result.tables if table.fitted.kind != "integer" and table.name in requested]
+    return [*([told] if told else []), *(misses_totals(name) for name in missing)]
