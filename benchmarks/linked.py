@@ -91,6 +91,8 @@ def shares(rho: str, draws: int) -> dict[str, Any]:
                 squares.setdefault(f"{kind}, {way}", []).append(float(((table.estimate - counts) ** 2).mean()))
                 by_zone = (table.estimate - counts).reshape(len(counts), -1).sum(axis=1)
                 squares.setdefault(f"{kind} of a zone, {way}", []).append(float((by_zone**2).mean()))
+                whole = (table.counts - counts).reshape(len(counts), -1).sum(axis=1)
+                squares.setdefault(f"whole {kind} of a zone, {way}", []).append(float((whole**2).mean()))
     return {"agree": agree, "errors": {name: float(np.sqrt(np.mean(some))) for name, some in squares.items()}}
 
 
@@ -105,7 +107,7 @@ def draw(path: str) -> None:
     axes.plot(np.arange(87), both, color="#0b5394", linewidth=2, label="linked")
     axes.set_xlabel("zone")
     axes.set_ylabel("sizes × households − persons")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     figure.savefig(path, dpi=150, metadata={"Software": None})
 
 
