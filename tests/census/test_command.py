@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from semidp.census import Areas, CensusTask, estimate_areas, estimates, write_estimates
+from semidp.census import Areas, CensusTask, area_estimates, estimate_areas, write_estimates
 from semidp.cli import run
 from tests.census.conftest import State, small_state
 
@@ -98,7 +98,7 @@ def test_a_run_that_ended_early_is_resumed(
     task, out = CensusTask(two_states, areas), tmp_path / "out"
     whole = write_estimates(task, tmp_path / "whole")
     read = []
-    true_result = estimates._state_result
+    true_result = area_estimates._state_result
 
     def fails(task: CensusTask, state: str) -> object:
         read.append(state)
@@ -106,7 +106,7 @@ def test_a_run_that_ended_early_is_resumed(
             raise MemoryError
         return true_result(task, state)
 
-    monkeypatch.setattr(estimates, "_state_result", fails)
+    monkeypatch.setattr(area_estimates, "_state_result", fails)
     with pytest.raises(MemoryError):
         write_estimates(task, out)
     assert not out.exists()
@@ -139,9 +139,9 @@ MISTAKES = [
     (["north,06001,"], "hold no state 06; they hold 15"),
     (["north,Hawaii,"], "'Hawaii' is not a code of the Census"),
     (["north,15001,x"], "the weight in line 2"),
-    (["north,,1"], "line 2 of .* lacks a name or a geocode"),
+    (["north,,1"], "line 2 of .* has no geocode"),
     (["north,15001,", "north,15001000100,"], "names 15001000100 twice"),
-    ([], "no area is named"),
+    ([], "names no area"),
 ]
 
 

@@ -1,8 +1,6 @@
 """Areas that somebody names: districts made of blocks, tracts or counties, read from a file of codes."""
 
-import csv
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,11 +11,12 @@ from numpy.typing import NDArray
 from semidp.census.reading import StateFiles
 from semidp.combining import Share
 from semidp.errors import DataError, InputError
+from semidp.questions.areas import read_area_rows
 
 _DIGITS = (2, 5, 11, 12, 15)
 """Lengths of the usual codes of states, counties, tracts, block groups and blocks."""
 _TABULATION = 16
-_COLUMNS = ("name", "geocode")
+GEOCODE = "geocode"
 
 
 Row = tuple[str, str, float]
@@ -86,39 +85,10 @@ def read_areas(path: str | Path) -> Areas:
     ...     read_areas(file).rows
     (('north', '15001', 1.0),)
     """
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            reader.fieldnames = header
-            lines = list(reader)
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except (UnicodeDecodeError, csv.Error, IsADirectoryError):
-        raise InputError(f"{path} is not a CSV file in UTF-8") from None
-    for column in _COLUMNS:
-        if column not in header:
-            columns = ", ".join(header) or "none"
-            raise InputError(f"{path} has no column {column}: areas have name, geocode and weight; it has {columns}")
     rows = []
-    for number, line in enumerate(lines, 2):
-        name, code = (line["name"] or "").strip(), (line["geocode"] or "").strip()
-        if not name or not code:
-            raise InputError(f"line {number} of {path} lacks a name or a geocode")
-        rows.append((name, code, _weight(line.get("weight"), number, path)))
+    for row in read_area_rows(path, needed=(GEOCODE,)):
+        rows.append((row.name, row.cells[GEOCODE], row.weight))
     return Areas(rows)
-
-
-def _weight(text: str | None, line: int, path: str | Path) -> float:
-    if text is None or not text.strip():
-        return 1.0
-    try:
-        weight = float(text)
-    except ValueError:
-        weight = math.nan
-    if not math.isfinite(weight):
-        raise InputError(f"the weight in line {line} of {path} is not a number")
-    return weight
 
 
 def _usual(code: str) -> str:

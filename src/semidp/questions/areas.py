@@ -42,11 +42,20 @@ class AreaRow:
     weight: float = 1.0
 
 
-def read_area_rows(path: str | Path) -> list[AreaRow]:
+def read_area_rows(path: str | Path, needed: Sequence[str] = ()) -> list[AreaRow]:
     """Read a CSV file with the columns name, features at any depth and, if wanted, weight.
 
     A feature that a line leaves empty is summed over.
 
+    Parameters
+    ----------
+    path
+        The file.
+    needed
+        Columns that there must be, and that no line may leave empty.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "areas.csv"
@@ -66,11 +75,19 @@ def read_area_rows(path: str | Path) -> list[AreaRow]:
         raise InputError(f"{path} is not a CSV file in UTF-8") from None
     if NAME not in header or len(header) < 2 or len(set(header)) < len(header):
         raise InputError(f"{path} must have a column {NAME}, columns of features and, if wanted, {WEIGHT}, each once")
+    for column in needed:
+        if column not in header:
+            raise InputError(f"{path} has no column {column}: it has {', '.join(header)}")
     # Every other column is a feature; whether the release has it is seen later.
     features = [column for column in header if column not in (NAME, WEIGHT)]
     rows = []
     for number, line in enumerate(lines, 2):
-        rows.append(_row(line, features, f"line {number} of {path}"))
+        place = f"line {number} of {path}"
+        row = _row(line, features, place)
+        for column in needed:
+            if column not in row.cells:
+                raise InputError(f"{place} has no {column}")
+        rows.append(row)
     if not rows:
         raise InputError(f"{path} names no area")
     return rows
@@ -79,16 +96,17 @@ def read_area_rows(path: str | Path) -> list[AreaRow]:
 def _row(line: dict[str, Any], features: Sequence[str], place: str) -> AreaRow:
     if None in line or None in line.values():
         raise InputError(f"{place} has not as many values as there are columns")
-    if not line[NAME]:
+    texts = {column: text.strip() for column, text in line.items()}
+    if not texts[NAME]:
         raise InputError(f"{place} has no name")
-    cells = {feature: line[feature] for feature in features if line[feature]}
+    cells = {feature: texts[feature] for feature in features if texts[feature]}
     try:
-        weight = float(line.get(WEIGHT) or 1.0)
+        weight = float(texts.get(WEIGHT) or 1.0)
     except ValueError:
         weight = math.nan
     if not math.isfinite(weight):
         raise InputError(f"the weight in {place} is not a number")
-    return AreaRow(line[NAME], cells, weight)
+    return AreaRow(texts[NAME], cells, weight)
 
 
 def area_intervals(
