@@ -68,7 +68,7 @@ def test_the_command_prints_areas(tmp_path: Path, capsys: pytest.CaptureFixture[
     for text, sentence in (
         ("name,state\nmine,q\n", "state has no level 'q'"),
         ("name,zone\nmine,q\n", "no table with zone"),
-        ("state\nb\n", "must have a column name"),
+        ("state\nb\n", "has no column name"),
         ("name,state,weight\nmine,b,x\n", "the weight in line 2"),
         ("name,state,county\nmine,b,\nmine,,z\n", "names a cell twice"),
         ("name,state\nmine\n", "not as many values"),
@@ -80,3 +80,33 @@ def test_the_command_prints_areas(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run([*words, "--of", "age=p"]) == 2
     with pytest.raises(InputError, match="confidence level"):
         area_intervals(release(), DISTRICTS, level=2)
+
+
+def test_areas_over_tables_that_share_noise() -> None:
+    """No table has both features with sex: each row is counted in its own, and the noise in common is counted once."""
+    rng = np.random.default_rng(1)
+    people = {name: rng.choice([*levels], 200).tolist() for name, levels in (("sex", "fm"), ("a", "pq"), ("b", "xyz"))}
+    tables = [semidp.TableRequest(["sex", "a"]), semidp.TableRequest(["sex", "b"])]
+    plan = semidp.Plan([semidp.TablesRequest(tables, semidp.Budget.gdp(1))], levels_from_data=True)
+    release = semidp.run(plan, people, SeededRandomness(3))
+    rows = [
+        AreaRow("none", {"sex": "f", "a": "p"}),
+        AreaRow("none", {"sex": "f", "a": "q"}),
+        *(AreaRow("none", {"sex": "f", "b": level}, -1.0) for level in "xyz"),
+        AreaRow("both", {"sex": "f", "a": "p"}),
+        AreaRow("both", {"sex": "m", "b": "x"}),
+    ]
+    both = semidp.combine(release, semidp.run(plan, people, SeededRandomness(4)))
+    compared = 0
+    for one in (release, both):
+        answers = area_intervals(one, rows, randomness=SeededRandomness(5), draws=999)
+        # Women by a less women by b: the same number twice, without an error.
+        assert answers["none"].value == pytest.approx(0, abs=1e-9)
+        assert answers["none"].high - answers["none"].low < 1e-9
+        weights = {"sex-a": [[1, 0], [0, 0]], "sex-b": [[0, 0, 0], [1, 0, 0]]}
+        value, error = one.estimate(weights)
+        assert answers["both"].value == pytest.approx(value)
+        assert answers["both"].standard_error == pytest.approx(error)
+        assert 1.5 * error < answers["both"].high - value < 2.5 * error
+        compared += 1
+    assert compared == 2

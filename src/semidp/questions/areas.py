@@ -1,4 +1,4 @@
-"""Areas that somebody names, from a file: each is a weighted sum of cells of a published table.
+"""Areas that somebody names, from a file: each is a weighted sum of cells of published tables, at any depth.
 
 A district is these blocks, or these wards and a part of another; the noise of the release has a known law, so that
 every such sum has an interval, at no cost in privacy.
@@ -20,6 +20,7 @@ from semidp.noise.randomness import Randomness
 from semidp.questions.answers import Covers, IntervalEstimate, linear_interval
 from semidp.questions.independence import simulated_bound
 from semidp.questions.measured import Measured, measured_table
+from semidp.questions.several_tables import errors_together, simulated_together
 from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
@@ -73,11 +74,11 @@ def read_area_rows(path: str | Path, needed: Sequence[str] = ()) -> list[AreaRow
         raise InputError(f"there is no file {path}") from None
     except (UnicodeDecodeError, csv.Error, IsADirectoryError):
         raise InputError(f"{path} is not a CSV file in UTF-8") from None
-    if NAME not in header or len(header) < 2 or len(set(header)) < len(header):
-        raise InputError(f"{path} must have a column {NAME}, columns of features and, if wanted, {WEIGHT}, each once")
-    for column in needed:
+    for column in (NAME, *needed):
         if column not in header:
-            raise InputError(f"{path} has no column {column}: it has {', '.join(header)}")
+            raise InputError(f"{path} has no column {column}: it has {', '.join(header) or 'none'}")
+    if len(header) < 2 or len(set(header)) < len(header):
+        raise InputError(f"{path} must have a column {NAME}, columns of features and, if wanted, {WEIGHT}, each once")
     # Every other column is a feature; whether the release has it is seen later.
     features = [column for column in header if column not in (NAME, WEIGHT)]
     rows = []
@@ -120,6 +121,7 @@ def area_intervals(
 ) -> dict[str, IntervalEstimate]:
     """Return the estimate of every area with its interval, by simulation of the noise of the release.
 
+    Where no table has all features that the rows name, each row is counted in the smallest table that has its own.
     Intervals of areas that count whole cells are cut to what exact totals allow; each holds at the level by itself.
 
     Parameters
@@ -143,22 +145,25 @@ def area_intervals(
     {'women': (9.0, 9.0), 'half': (4.5, 4.5)}
     """
     check_level(level, "the confidence level")
-    names: set[str] = set()
-    for row in rows:
-        names |= set(row.cells)
-    measured = measured_table(release, names, table)
-    weights = _weights(measured, rows)
+    by_table = _by_table(release, rows, table)
+    areas = list(dict.fromkeys(row.name for row in rows))
+    weights = {}
+    for measured, chosen in by_table:
+        of_area = _weights(measured, chosen)
+        blank = np.zeros(measured.schema.shape)
+        weights[measured] = np.stack([of_area.get(name, blank) for name in areas])
+    values = np.zeros(len(areas))
+    for measured, stacked in weights.items():
+        values += measured.of(stacked)
+    errors = errors_together(weights)
     # All areas see the same draws of the noise, which is drawn once.
-    stacked = np.stack(list(weights.values()))
-    values = measured.of(stacked)
-    errors = measured.errors(stacked)
-    drawn = measured.simulated(stacked, draws, randomness)
-    bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)
+    drawn = simulated_together(weights, draws, randomness)
     answers = {}
-    for number, (name, cells) in enumerate(weights.items()):
+    for number, name in enumerate(areas):
         value, error = float(values[number]), float(errors[number])
-        if np.isin(cells, (0.0, 1.0)).all():
-            answers[name] = linear_interval(value, error, drawn[:, number], bounds.span(cells), level)
+        span = _whole_span(release, weights, number)
+        if span is not None:
+            answers[name] = linear_interval(value, error, drawn[:, number], span, level)
         else:
             # A sum with other weights need be neither whole nor within a count's bounds.
             reach = simulated_bound(np.abs(drawn[:, number]), level)
@@ -166,6 +171,34 @@ def area_intervals(
                 value, error, value - reach, value + reach, level, Covers.noise, True, None
             )
     return answers
+
+
+def _by_table(release: "Release", rows: Sequence[AreaRow], table: str | None) -> list[tuple[Measured, list[AreaRow]]]:
+    """Rows by the table that they are counted in: one that has the features of all, or the smallest for each."""
+    names: set[str] = set()
+    for row in rows:
+        names |= set(row.cells)
+    try:
+        return [(measured_table(release, names, table), list(rows))]
+    except InputError:
+        if table is not None:
+            raise
+    chosen: dict[str, tuple[Measured, list[AreaRow]]] = {}
+    for row in rows:
+        measured = measured_table(release, set(row.cells))
+        chosen.setdefault(measured.name, (measured, []))[1].append(row)
+    return list(chosen.values())
+
+
+def _whole_span(release: "Release", weights: dict[Measured, Floats], number: int) -> tuple[float, float] | None:
+    """What exact totals allow for an area that counts whole cells of one table; None for others."""
+    counted = [(measured, stacked[number]) for measured, stacked in weights.items() if stacked[number].any()]
+    if len(counted) != 1:
+        return None
+    measured, cells = counted[0]
+    if not np.isin(cells, (0.0, 1.0)).all():
+        return None
+    return CellBounds.of(release.scope.dataspace, measured.schema.names).span(cells)
 
 
 def _weights(measured: Measured, rows: Sequence[AreaRow]) -> dict[str, Floats]:

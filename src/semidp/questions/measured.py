@@ -53,7 +53,7 @@ _FEWER = 999  # where noise is drawn slowly, or the table is large
 _MANY_CELLS = 2048
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measured(ABC):
     """A published table as it was measured: an unbiased estimate, and noise of a known law.
 
@@ -123,7 +123,7 @@ class Measured(ABC):
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MeasuredTable(Measured):
     """A table of one release, with the noise of its mechanism.
 
@@ -191,7 +191,7 @@ class MeasuredTable(Measured):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CombinedMeasured(Measured):
     """A table of a combination of releases, with the noise of everything that was measured.
 
@@ -206,21 +206,22 @@ class CombinedMeasured(Measured):
     noise_name = LAW
 
     @property
-    def _view(self) -> View:
+    def view(self) -> View:
+        """The table among all features."""
         return self.combination.schema.view(self.schema.names)
 
     def errors(self, weights: Floats) -> Floats:
         """Return the standard errors of weighted sums, from the noise alone."""
         # One adjoint pass for each sum takes no more memory than the estimate.
-        return np.array([self.combination.estimate({self._view: each})[1] for each in weights])
+        return np.array([self.combination.estimate({self.view: each})[1] for each in weights])
 
     def covariance(self, weights: Floats) -> Floats:
         """Covariances of the noise of weighted sums."""
-        return self.combination.covariance({self._view: weights})
+        return self.combination.covariance({self.view: weights})
 
     def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
         """Return how the errors of weighted sums are drawn: by the noise of every measurement."""
-        influences = self.combination.influences({self._view: weights})
+        influences = self.combination.influences({self.view: weights})
         if not influences:
             return lambda count, randomness: np.zeros((count, len(weights)))
         return lambda count, randomness: self.combination.drawn(influences, count, randomness)
