@@ -17,11 +17,14 @@ from semidp import Dataspace, Feature, Margin, Schema, Table
 from semidp.core.spaces.adjacency import Ball, Exchange, semi_adjacency
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency, outcome_exchange
 from semidp.core.spaces.protection import Protection
+from semidp.errors import Refused
+from semidp.mechanisms.knorm.placed_balls import place_ball
 from semidp.queries.bounds import Norms
 from semidp.queries.costs import ExchangeCosts
 from semidp.queries.products import product_space
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.sources.contract import Outcome
+from semidp.statistics.distribution.distribution_space import distribution_space
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.quantiles.ranks import rank_space
 from semidp.statistics.regression.designs import Design
@@ -316,6 +319,32 @@ def test_no_residual_of_several_records_costs_more_than_stated():
     assert attained >= 5
 
 
+@pytest.mark.parametrize("kind", ["exchange", "ball"])
+def test_the_ball_of_k_norm_noise_holds_every_move_of_several_records(kind):
+    balls = attained = 0
+    shapes = [((3,), ()), ((2, 2), ((0,),)), ((3, 2), ((0,),)), ((3, 3), ((0,), (1,))), ((2, 3), ((0,), (1,)))]
+    for world in drawn(8, 16, shapes, 6):
+        bound = semi_adjacency(world.space, world.protection).bound
+        chains = Exchange.of(world.space, world.protection)
+        space = sensitivity_space(world.space, chains if kind == "exchange" else Ball(bound, world.protection))
+        axes = tuple(range(len(world.levels)))
+        moves = [
+            table_of(world, other, axes) - table_of(world, one, axes) for one, other in world.chains if one != other
+        ]
+        try:
+            placed = place_ball(space) if moves and not space.is_zero else None
+        except Refused:  # the moves of few records do not span all
+            continue
+        if placed is None:
+            continue
+        norms = placed.ball.norm(np.array([placed.take(move) for move in moves], dtype=float)) / placed.stretch
+        assert norms.max() <= 1 + 1e-9, world
+        balls += 1
+        attained += norms.max() > 1 - 1e-9
+    assert balls >= 6
+    assert attained >= 2
+
+
 def outcome_moves(world: World, axes: tuple[int, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Records whose last feature is an outcome, by groups and value: what it is in two datasets of a pair."""
     for one, other in world.chains:
@@ -346,18 +375,22 @@ def test_no_sum_and_no_rank_of_several_records_moves_by_more_than_stated(kind):
         blocks = [Margin(*(f"f{axis}" for axis in margin)) for margin in world.margins]
         sums = sum_space(public, adjacency, outcome, blocks)
         ranks = rank_space(public, adjacency, outcome, blocks)
-        moved_sums, replaced, squares = [], 0, 0
+        whole = distribution_space(public, adjacency, outcome, blocks)
+        moved_sums, replaced, squares, halves = [], 0, 0, []
         for pairs in zip(*(outcome_moves(world, margin) for margin in world.margins), strict=True):
             change = [(other - one).reshape(-1, steps + 1) for one, other in pairs]
             moved_sums.append(np.concatenate([part @ np.arange(steps + 1) for part in change]))
             # how far the ranks of a group move: the largest change of a cumulative count
             ranked = np.concatenate([np.abs(np.cumsum(part, axis=1)).max(axis=1) for part in change])
+            halves.append(whole.measured(np.concatenate(change)))
             replaced = max(replaced, int(ranked.sum()))
             squares = max(squares, int((ranked**2).sum()))
         found = Norms.of(np.stack(moved_sums))
         assert sums.norms.most(found) == sums.norms, world
         assert replaced <= ranks.l1, world
         assert squares <= ranks.l2_squared, world
+        distributed = Norms.of(np.stack(halves))
+        assert whole.norms.most(distributed) == whole.norms, world
         spaces += 1
         attained += (found == sums.norms) + (replaced == ranks.l1)
     assert spaces == 16

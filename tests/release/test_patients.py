@@ -124,6 +124,10 @@ def test_a_release_keeps_its_promise_in_its_files(tmp_path):
     assert sd.Plan.from_toml(done.plan.to_toml()) == done.plan
 
 
+def fifty(document: dict) -> dict:
+    return {**document["a"]["protection"], "most": 50}
+
+
 def test_a_tampered_number_of_records_is_noticed(tmp_path):
     out = tmp_path / "release"
     sd.release(
@@ -136,10 +140,11 @@ def test_a_tampered_number_of_records_is_noticed(tmp_path):
         mu=1,
         out=out,
     )
-    document = json.loads((out / "release.json").read_text())
-    document["plan"]["most"] = 50
-    (out / "release.json").write_text(json.dumps(document))
-    assert command(["show", str(out)]) != 0
+    honest = json.loads((out / "release.json").read_text())
+    assert command(["show", str(out)]) == 0
+    for tampered in ({"plan": {**honest["plan"], "most": 50}}, {"a": {**honest["a"], "protection": fifty(honest)}}):
+        (out / "release.json").write_text(json.dumps({**honest, **tampered}))
+        assert command(["show", str(out)]) != 0
 
 
 def test_a_ledger_counts_every_charge_for_the_most_records(tmp_path):
@@ -254,3 +259,55 @@ def test_the_odds_ratio_of_several_records_moves_by_half_of_them(tmp_path, capsy
     adjacency = said["guarantee"]["adjacency"]
     assert (adjacency["a"], adjacency["protection"]["most"], adjacency["protection"]["id"]) == (9, 3, "who")
     assert command([*asked, "--most", "2"]) == 2
+
+
+def test_products_part_by_part_have_the_norm_of_the_whole(tmp_path):
+    generator = np.random.default_rng(5)
+    columns: dict[str, list] = {"patient": [], "state": [], "county": [], "sex": []}
+    for patient in range(200):
+        for _ in range(int(generator.integers(1, 4))):
+            state = int(generator.integers(2))
+            columns["patient"].append(patient)
+            columns["state"].append(f"s{state}")
+            columns["county"].append(f"s{state}c{generator.integers(2)}")
+            columns["sex"].append("fm"[generator.integers(2)])
+    tables = [sd.table("county", "sex"), sd.table("state", "sex")]
+    asked = {
+        "exact": ["county"],
+        "nest": ("state", "county"),
+        "levels": {"sex": "fm"},
+        "adjacency": "exchange",
+        "mu": 1,
+        "id": "patient",
+        "most": 3,
+    }
+    data = tmp_path / "visits.csv"
+    rows = zip(*columns.values(), strict=True)
+    data.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]) + "\n")
+    whole = sd.release(data, *tables, **asked)
+    parts = sd.release(data, *tables, partition="state", out=tmp_path / "parts", **asked)
+    assert parts.guarantee == whole.guarantee
+    assert parts.scope.persons == whole.scope.persons == 200
+    assert Release.load(tmp_path / "parts").guarantee.adjacency == Exchange(6, Protection("patient", 3))
+
+
+def test_regressions_of_several_records_have_as_many_times_the_norms():
+    for adjacency in ("exchange", "worst-case"):
+        asked = [sd.regression("days", on="ward", bounds=(0, 30))]
+        found = []
+        for most in (1, 5):
+            plan_of = Plan(asked, ["ward"], adjacency=adjacency, id="patient", most=most).with_budget(Budget.gdp(1))
+            found.append(prepare(plan_of, stays(300, most)).mechanisms[0].space.l2_squared)
+        assert found[1] == 25 * found[0]
+
+
+def test_the_explorer_says_whom_it_protects():
+    from semidp.explore.desk import Desk
+    from semidp.explore.explorer_page import Page
+    from semidp.publishing.survey import survey
+
+    with open_source(STAYS, id="patient", most=5) as source:
+        desk = Desk(("ward", "outcome"), lambda asked: survey(asked, source)[0], plan(5))
+        page = Page(desk).whole(desk.first)
+    assert "one patient with up to 5 records" in page
+    assert f"{N:,} records of 300 patients" in page

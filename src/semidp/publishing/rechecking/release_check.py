@@ -256,7 +256,11 @@ class _Check:
             )
         if tuple(margins) != tuple(scope.dataspace.margins):
             self.findings.wrong.append("it states other exact totals than its plan publishes")
-        if again.adjacency != scope.adjacency:
+        if again.adjacency.protection != scope.adjacency.protection:
+            self.findings.wrong.append(
+                f"it states a promise for {scope.adjacency}, and its plan and totals give {again.adjacency}"
+            )
+        elif again.adjacency != scope.adjacency:
             self.findings.wrong.append(
                 f"it states a = {scope.adjacency.a}, and its plan and totals give a = {again.adjacency.a}"
             )
