@@ -9,7 +9,7 @@ from semidp.core.margins import named
 from semidp.core.progress import silent
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
-from semidp.fitting.size_fits import fit_sizes
+from semidp.fitting.size_fits import balance_members, fit_sizes
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
@@ -100,3 +100,22 @@ def test_a_whole_unit_is_protected_with_noisy_units_by_place():
 def test_members_that_do_not_fit_are_refused():
     with pytest.raises(Refused, match="do not fit"):
         fit_sizes(np.ones(3), 1, 4, 13)
+
+
+def test_exchanges_of_units_bring_members_near_and_keep_all_totals():
+    random = np.random.default_rng(7)
+    nearer = 0
+    for _ in range(60):
+        places, levels = int(random.integers(2, 6)), int(random.integers(2, 6))
+        counts = random.integers(0, 9, (places, levels))
+        estimate = counts + random.normal(0, 2, counts.shape)
+        sizes = np.arange(1, levels + 1)
+        targets = estimate @ sizes + (counts @ sizes - estimate @ sizes).sum() / places
+        balanced = balance_members(counts, estimate, 1, targets)
+        assert balanced.min() >= 0
+        assert np.array_equal(balanced.sum(axis=0), counts.sum(axis=0))
+        assert np.array_equal(balanced.sum(axis=1), counts.sum(axis=1))
+        before, after = (float(np.square(table @ sizes - targets).sum()) for table in (counts, balanced))
+        assert after <= before + 1e-9
+        nearer += after < before / 2
+    assert nearer > 30

@@ -14,6 +14,8 @@ Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _ROUNDS = 10_000  # steps of the search, of which a few hundred are ever taken
+_MOST_EXCHANGES = 100_000  # between the places of one parent
+_WORTH = 1e-9  # a gain that floating point does not make
 
 
 def fit_sizes(estimate: Floats, least: int, units: int, members: int) -> Counts:
@@ -47,6 +49,57 @@ def fit_sizes(estimate: Floats, least: int, units: int, members: int) -> Counts:
     _right_members(counts, estimate, sizes, members)
     _improve(counts, estimate)
     return counts
+
+
+def balance_members(counts: Counts, estimate: Floats, least: int, targets: Floats) -> Counts:
+    """Let places exchange units of different sizes until their members are near what is estimated.
+
+    Whole numbers of units by place and size that are nearest cell by cell may be far off in the members of a place:
+    what is not negative adds up to too much. Two places that exchange a unit of one size for a unit of another keep
+    their numbers of units, and units of each size stay. An exchange is made where the squared distance of members and
+    of units together falls.
+
+    Parameters
+    ----------
+    counts, estimate
+        Units by place and size, a row a place: whole numbers, and the estimates that they were fitted to.
+    least
+        The least size.
+    targets
+        The estimated members of each place.
+
+    Examples
+    --------
+    >>> counts, estimate = np.array([[2, 0, 2], [2, 2, 0]]), np.array([[3.0, 0.5, 0.5], [1.0, 1.5, 1.5]])
+    >>> balance_members(counts, estimate, 1, np.array([5.5, 8.5]))
+    array([[3, 0, 1],
+           [1, 2, 1]])
+    """
+    balanced = counts.copy()
+    sizes = np.arange(least, least + counts.shape[1])
+    excess = balanced @ sizes - targets
+    jumps = sizes[:, None] - sizes[None, :]
+    for _ in range(_MOST_EXCHANGES):
+        more, fewer = int(excess.argmax()), int(excess.argmin())
+        away = balanced - estimate
+        # the place with too many members gives a unit of the size of a row for one of the size of a column
+        members = 2 * jumps * (excess[more] - excess[fewer]) - 2 * jumps**2
+        given = away[more][:, None] - away[more][None, :]
+        taken = away[fewer][None, :] - away[fewer][:, None]
+        gain = members + 2 * (given + taken) - 4
+        possible = (balanced[more] > 0)[:, None] & (balanced[fewer] > 0)[None, :] & (jumps > 0)
+        gain = np.where(possible, gain, -np.inf)
+        best = int(gain.argmax())
+        if not gain.flat[best] > _WORTH:
+            break
+        large, small = np.unravel_index(best, gain.shape)
+        balanced[more, large] -= 1
+        balanced[more, small] += 1
+        balanced[fewer, small] -= 1
+        balanced[fewer, large] += 1
+        excess[more] -= jumps[large, small]
+        excess[fewer] += jumps[large, small]
+    return balanced
 
 
 def _closest(estimate: Floats, sizes: NDArray[np.int64], units: int, members: int) -> Floats:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from semidp.core.margins import Floats, Totals, View, meet, named, within
 from semidp.core.progress import Progress
 from semidp.errors import Refused
-from semidp.fitting.size_fits import fit_sizes
+from semidp.fitting.size_fits import balance_members, fit_sizes
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.size_agreement import Agreement
 from semidp.queries.linked_products import LinkedSpace
@@ -54,13 +54,11 @@ def fitted_kinds(
         Told what is going on.
     """
     space = mechanism.space
-    of_members, of_units = residuals
-    sizes = [_at_exact_depth(mechanism, one, of_units) for one in mechanism.agreement.deepest]
-    unit_fits, by_size = _unit_tables(mechanism, of_units, kinds[1], sizes, progress)
+    unit_fits, by_size = _unit_tables(mechanism, residuals, kinds[1], progress)
     totals = totals_of(space.members)
     for equation in mechanism.agreement.deepest:
         totals.append(_members_of(mechanism, equation, by_size[equation.sizes]))
-    tables = [_whole(space, 0, of_members, view) for view in space.members.views]
+    tables = [_whole(space, 0, residuals[0], view) for view in space.members.views]
     grid = space.members.schema.grid
     member_fits = fit_product(grid, space.members.views, totals, tables, kinds[0], progress)
     return member_fits, unit_fits
@@ -68,40 +66,105 @@ def fitted_kinds(
 
 def _unit_tables(
     mechanism: LinkedMechanism,
-    residuals: dict[View, Floats],
+    residuals: tuple[dict[View, Floats], dict[View, Floats]],
     kinds: Sequence[FitKind],
-    sizes: Sequence[Totals],
     progress: Progress,
 ) -> tuple[list[Fit], dict[View, NDArray[np.int64]]]:
     """Fit units by size down every chain of places, then the tables; also return units by size."""
     space = mechanism.space.units
-    chain: list[View] = []
-    for equation, start in zip(mechanism.agreement.deepest, sizes, strict=True):
-        chain += _chain(mechanism.space, start.view, equation)
-    exact = totals_of(space)
-    settled = {total.view for total in sizes}
-    auxiliary = []
-    for view in dict.fromkeys(chain):
-        is_exact = any(within(view, total.view) for total in exact)
-        if view not in settled and not is_exact:
-            auxiliary.append(view)
-    views = [*auxiliary, *(view for view in space.views if view not in auxiliary)]
-    of_table = dict(zip(space.views, kinds, strict=True))
-    estimates = [_whole(mechanism.space, 1, residuals, view) for view in views]
-    chosen = [of_table.get(view, FitKind.integer) if view not in auxiliary else FitKind.integer for view in views]
-    later = sorted(range(len(auxiliary), len(views)), key=lambda place: estimates[place].size)
-    order = [*range(len(auxiliary)), *later]
-    fits = fit_product(space.schema.grid, views, [*exact, *sizes], estimates, chosen, progress, order=order)
-    by_view = dict(zip(views, fits, strict=True))
-    by_size = {total.view: total.counts for total in sizes}
-    by_size |= {view: by_view[view][0] for view in auxiliary}
-    tables = [
-        _as_asked(by_view[view], of_table[view], estimate)
-        for view, estimate in zip(
-            space.views, (_whole(mechanism.space, 1, residuals, view) for view in space.views), strict=True
-        )
-    ]
-    return tables, by_size
+    settled = totals_of(space)
+    by_size: dict[View, NDArray[np.int64]] = {}
+    for equation in mechanism.agreement.deepest:
+        start = _at_exact_depth(mechanism, equation, residuals[1])
+        by_size[start.view] = start.counts
+        settled.append(start)
+        for parent, view in _steps(mechanism.space, start.view, equation):
+            units = _without_size(mechanism.space, view)
+            if not any(within(units, total.view) for total in settled):
+                settled.append(_fitted(mechanism.space, units, residuals[1], settled, progress))
+            fitted = _fitted(mechanism.space, view, residuals[1], settled, progress)
+            balanced = _balanced(mechanism, fitted, parent, residuals)
+            settled.append(balanced)
+            by_size[view] = balanced.counts
+    return _asked_tables(mechanism.space, residuals[1], kinds, settled, by_size, progress), by_size
+
+
+def _asked_tables(
+    space: LinkedSpace,
+    residuals: dict[View, Floats],
+    kinds: Sequence[FitKind],
+    settled: Sequence[Totals],
+    by_size: dict[View, NDArray[np.int64]],
+    progress: Progress,
+) -> list[Fit]:
+    """Fit the tables of units that are not settled yet."""
+    left = [number for number, view in enumerate(space.units.views) if view not in by_size]
+    estimates = [_whole(space, 1, residuals, view) for view in space.units.views]
+    fits: list[Fit] = []
+    if left:
+        views = [space.units.views[number] for number in left]
+        some = [estimates[number] for number in left]
+        chosen = [kinds[number] for number in left]
+        fits = fit_product(space.units.schema.grid, views, settled, some, chosen, progress)
+    by_number = dict(zip(left, fits, strict=True))
+    tables = []
+    for number, view in enumerate(space.units.views):
+        fit = by_number[number] if number in by_number else _settled(by_size[view], estimates[number])
+        tables.append(_as_asked(fit, kinds[number], estimates[number]))
+    return tables
+
+
+def _settled(counts: NDArray[np.int64], estimate: Floats) -> Fit:
+    """A table that was fitted on the way down the places."""
+    loss = float(np.square(counts - estimate).sum())
+    note = "Units by size are fitted first, so that members follow from them."
+    return counts, Fitted("integer", "sizes first", loss, 0.0, False, note)
+
+
+def _fitted(
+    space: LinkedSpace, view: View, residuals: dict[View, Floats], settled: Sequence[Totals], progress: Progress
+) -> Totals:
+    """Whole numbers of units at a view, with all that is settled of it."""
+    grid = space.units.schema.grid
+    estimate = _whole(space, 1, residuals, view)
+    ((counts, _),) = fit_product(grid, [view], settled, [estimate], [FitKind.integer], progress)
+    return Totals(view, np.asarray(counts, dtype=np.int64))
+
+
+def _balanced(
+    mechanism: LinkedMechanism,
+    fitted: Totals,
+    parent: View,
+    residuals: tuple[dict[View, Floats], dict[View, Floats]],
+) -> Totals:
+    """Units by place and size whose members are near the estimates, parent by parent."""
+    space, grid = mechanism.space, mechanism.space.units.schema.grid
+    places = _without_size(space, fitted.view)
+    size = named(fitted.view).index(_size_axis(space))
+    levels = len(space.dataspace.link.sizes)
+    counts = np.moveaxis(fitted.counts, size, -1)
+    estimate = np.moveaxis(_whole(space, 1, residuals[1], fitted.view), size, -1)
+    members = _whole(space, 0, residuals[0], _as_members(space, places)).ravel()
+    families = grid.labels(_without_size(space, parent), places)
+    rows, expected = counts.reshape(-1, levels).copy(), estimate.reshape(-1, levels)
+    order = np.argsort(families, kind="stable")
+    firsts = np.flatnonzero(np.diff(families[order])) + 1
+    for family in np.split(order, firsts):
+        if len(family) > 1:
+            rows[family] = balance_members(rows[family], expected[family], space.dataspace.link.least, members[family])
+    return Totals(fitted.view, np.moveaxis(rows.reshape(counts.shape), -1, size))
+
+
+def _size_axis(space: LinkedSpace) -> int:
+    axis = space.dataspace.size_axis
+    assert axis is not None
+    return axis
+
+
+def _without_size(space: LinkedSpace, view: View) -> View:
+    """A view of units without their size."""
+    size = space.dataspace.size_axis
+    return tuple(0 if axis == size else depth for axis, depth in enumerate(view))
 
 
 def _as_asked(fit: Fit, kind: FitKind, estimate: Floats) -> Fit:
@@ -160,20 +223,16 @@ def _exact_counts(dataspace: Any, view: View) -> NDArray[np.int64]:
     raise Refused("members are exact where units are not, so that sizes cannot be fitted: publish both exactly")
 
 
-def _chain(space: LinkedSpace, start: View, equation: Agreement) -> list[View]:
-    """The views between units by size at the exact depth and those of an equation, one depth a step.
-
-    For each step first the units, then the units by size.
-    """
-    size = space.dataspace.size_axis
-    current = tuple(0 if axis == size else depth for axis, depth in enumerate(start))
-    views: list[View] = []
+def _steps(space: LinkedSpace, start: View, equation: Agreement) -> list[tuple[View, View]]:
+    """Units by size from the exact depth to that of an equation, one depth a step: each with the one before."""
+    current = start
+    steps: list[tuple[View, View]] = []
     for axis, deepest in enumerate(equation.units):
         for depth in range(current[axis] + 1, deepest + 1):
-            current = tuple(depth if other == axis else known for other, known in enumerate(current))
-            views.append(current)
-            views.append(tuple(1 if other == size else known for other, known in enumerate(current)))
-    return views
+            finer = tuple(depth if other == axis else known for other, known in enumerate(current))
+            steps.append((current, finer))
+            current = finer
+    return steps
 
 
 def _members_of(mechanism: LinkedMechanism, equation: Agreement, by_size: NDArray[np.int64]) -> Totals:
