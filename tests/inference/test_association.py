@@ -248,6 +248,7 @@ def test_the_noise_covariance_of_a_release_is_that_of_its_draws() -> None:
     np.testing.assert_allclose(drawn.var(axis=0), covariances[:, 0, 0], rtol=0.06)
 
 
+@pytest.mark.long
 def test_pooling_finds_a_common_odds_ratio_that_the_omnibus_test_misses() -> None:
     """Thirty strata of thirty, odds ratio 1.6 (the table of docs/inference.md has the powers)."""
     pooled, omnibus = [], []

@@ -150,7 +150,7 @@ def chi_square_p(steps: np.ndarray, noise: CanonicalNoise) -> float:
     return float(chi2.sf(((observed - expected) ** 2 / expected).sum(), len(probability) - 1))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", GRID)
 def test_grid_draws_have_the_rounded_distribution(name: str) -> None:
     noise, source = GRID[name], SeededRandomness(20)

@@ -90,6 +90,7 @@ def _cells(group: Cells) -> tuple[object, ...]:
     return tuple(places[name].index(str(group[name])) if name in group else slice(None) for name in places)
 
 
+@pytest.mark.long
 def test_a_small_group_beside_one_that_holds_it_is_held() -> None:
     held, normal = simulated_coverage(SIZES["inner"], {"sex": "f", "ward": "a"}, {"sex": "f"})
     assert held > 0.93
@@ -97,6 +98,7 @@ def test_a_small_group_beside_one_that_holds_it_is_held() -> None:
     assert simulated_coverage(SIZES["inner"], {"sex": "f"}, {"sex": "f", "ward": "a"})[0] > 0.93
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_groups_that_share_some_records_are_held_at_least_as_often_as_stated(sizes) -> None:
     assert simulated_coverage(SIZES[sizes], {"sex": "f"}, {"ward": "a"})[0] > 0.95 - 5 * math.sqrt(0.05 * 0.95 / 800)

@@ -49,6 +49,7 @@ def chains_of(table: np.ndarray, margins: list[list[int]], noisy: np.ndarray, si
     return Chains(table.shape, tuple(swaps(table.ndim, margins)), free, law, sigma)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", SPACES)
 def test_chains_have_the_posterior_of_enumeration_and_not_that_of_another_scale(name: str) -> None:
     table, margins = SPACES[name]

@@ -94,6 +94,7 @@ def test_population_rates_are_covered_with_noise_and_sampling(rate: float) -> No
     assert np.mean(without) < np.mean(both) - 0.02
 
 
+@pytest.mark.long
 def test_differences_with_sampling_have_their_size() -> None:
     """Equal rates in two groups with exact sizes: p-values below 0.05 about that often, and not without the noise."""
     plan = Plan([TableRequest(["sex", "vote"], Budget.gdp("0.3"))], ["sex"], FEATURES[:2])

@@ -40,7 +40,7 @@ def small_margins(most: int = 12) -> Iterator[TwoByTwo]:
             yield TwoByTwo(row, column, n)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @every_noise
 def test_given_the_table_the_test_rejects_with_probability_f_of_x11_minus_m(name: str) -> None:
     """P(p <= alpha | X), added up over all grid points U can take, is F(x11 - m(t)): all tables with n <= 12."""
@@ -60,7 +60,7 @@ def test_given_the_table_the_test_rejects_with_probability_f_of_x11_minus_m(name
         assert np.all((fine - found > -1e-11) & (fine - found < width * 0.8))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @every_noise
 def test_the_size_is_alpha_for_every_margin(name: str) -> None:
     for margins in small_margins():
@@ -69,7 +69,7 @@ def test_the_size_is_alpha_for_every_margin(name: str) -> None:
             assert math.isclose(test.power(1.0, alpha, alternative), alpha, rel_tol=1e-9)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @every_noise
 def test_one_sided_tests_are_unbiased(name: str) -> None:
     for margins in small_margins(8):
@@ -119,7 +119,7 @@ def worst_gap(test: UmpuTest, f: Tradeoff, alpha: float, moves: int, alternative
     return max(gaps)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @every_noise
 def test_the_test_satisfies_f_on_every_adjacent_pair(name: str) -> None:
     for margins in small_margins():
@@ -128,7 +128,7 @@ def test_the_test_satisfies_f_on_every_adjacent_pair(name: str) -> None:
             assert worst_gap(test, CURVES[name], alpha, 1, alternative) < 1e-12
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @every_noise
 @pytest.mark.parametrize("moves", [2, 3])
 def test_stretched_noise_satisfies_f_where_x11_moves_further(name: str, moves: int) -> None:

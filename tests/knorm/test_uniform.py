@@ -280,7 +280,7 @@ def test_progress_ends_at_the_end_and_a_seed_repeats(ball: NormBall) -> None:
     assert ball.uniform(0, np.random.default_rng(25)).shape == (0, *ball.shape)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("ball", "size"),
     [

@@ -204,7 +204,7 @@ CASES = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", CASES)
 def test_the_definition_and_every_table_of_small_spaces(case: str) -> None:
     kinds, margins = CASES[case]

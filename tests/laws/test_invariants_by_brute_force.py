@@ -101,7 +101,7 @@ def brute_norms(data: np.ndarray, tables: np.ndarray, largest: int) -> list[tupl
     return [tuple(int(x) for x in row) for row in best]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("shape", "margins", "largest"), CASES, ids=lambda case: str(case).replace(" ", ""))
 def test_every_dataset_of_every_small_space(
     shape: tuple[int, ...], margins: list[tuple[int, ...]], largest: int

@@ -298,7 +298,7 @@ FEW = (8, 12, 18, 39, 54, 61)
 """Random plans that are quick and of several kinds; the others are compared by the long test."""
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", WORST)
 def test_totals_that_cross_parts_are_divided_as_in_one_piece(seed: int, tmp_path: Path) -> None:
     found = compare(random_plan(seed), tmp_path / "release")
@@ -313,7 +313,7 @@ def test_shares_by_the_estimates_at_the_cut_alone_are_worse(apart, tmp_path: Pat
     assert 1.05 * found.together < found.apart <= 1.25 * found.together
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", FEW)
 def test_random_plans_are_fitted_as_in_one_piece(seed: int, tmp_path: Path) -> None:
     found = compare(random_plan(seed), tmp_path / "release")

@@ -177,7 +177,7 @@ def test_several_tables_share_one_guarantee(saved: Save) -> None:
     assert 'href="hair%20and%20eyes.csv"' in page
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("first", BUDGETS, ids=lambda budget: budget.kind)
 @pytest.mark.parametrize("second", BUDGETS, ids=lambda budget: budget.kind)
 def test_budgets_of_every_kind_compose(saved: Save, first: Budget, second: Budget) -> None:

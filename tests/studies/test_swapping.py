@@ -7,6 +7,8 @@ import pytest
 from semidp.output.plots.style import png
 from semidp.studies import swapping_study as swapping
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def table() -> swapping.Tidy:
