@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.exact import Number, exact
+from semidp.core.exact import Number, exact, plain
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
@@ -115,7 +115,8 @@ class GroupDistributions(ByBlocks):
 
     def bounds(self, block: Margin | None = None) -> tuple[Floats, Floats]:
         """Return the ends of the intervals for the count up to each value but the last, each by itself."""
-        counts, sizes = self.unbiased(block), self.sizes(block)[:, None]
+        counts = self.unbiased(block)
+        sizes = self.sizes(block)[:, None]
         ordered = self.up_to(block)
         lower = np.clip(counts - self.half_widths, 0, sizes)
         upper = np.clip(counts + self.half_widths, 0, sizes)
@@ -128,11 +129,13 @@ class GroupDistributions(ByBlocks):
         Where a band holds, the true counts grow within it: the lower curve is raised to its largest earlier value, and
         the upper one lowered to its least later one.
         """
-        counts, sizes = self.unbiased(block), self.sizes(block)[:, None]
+        counts = self.unbiased(block)
+        sizes = self.sizes(block)[:, None]
         ordered = self.up_to(block)
-        lower = np.maximum.accumulate(np.clip(counts - self.band_widths, 0, sizes), axis=1)
+        lower = np.clip(counts - self.band_widths, 0, sizes)
         upper = np.clip(counts + self.band_widths, 0, sizes)
-        upper = np.minimum.accumulate(upper[:, ::-1], axis=1)[:, ::-1]
+        lower = _largest_before(lower)
+        upper = _least_after(upper)
         return np.minimum(lower, ordered), np.maximum(upper, ordered)
 
     def quantiles(self, probabilities: Sequence[Number] = QUANTILES, block: Margin | None = None) -> list[Intervals]:
@@ -143,37 +146,52 @@ class GroupDistributions(ByBlocks):
         the error. F before the first value is 0 and F of the last is n, so that there always is one. It misses the
         quantile w only if the upper end of F(w), or the lower end of F(w - 1), does, whatever the other values do.
         """
-        sizes, ordered = self.sizes(block), self.up_to(block)
+        sizes = self.sizes(block)
+        ordered = self.up_to(block)
         before, at = self._ends(block)
+        groups = self.groups(block)
         parts = []
         for probability in probabilities:
             ranks = _ranks(exact(probability, "a quantile"), sizes)[:, None]
-            steps = (ordered < ranks - _HAIR).sum(axis=1)
+            below = ordered < ranks - _HAIR
+            steps = below.sum(axis=1)
             possible = (at >= ranks - _HAIR) & (before < ranks)
-            first = np.minimum(possible.argmax(axis=1), steps)
-            last = np.maximum(possible.shape[1] - 1 - possible[:, ::-1].argmax(axis=1), steps)
-            ends = [np.where(sizes > 0, self.values[place], np.nan) for place in (steps, first, last)]
-            parts.append(Intervals(self.groups(block), ends[0], ends[1], ends[2], self.level))
+            first, last = _hull(possible)
+            # The estimate may lie outside; a wider interval holds no less often.
+            first = np.minimum(first, steps)
+            last = np.maximum(last, steps)
+            value, lower, upper = (self._placed(places, sizes) for places in (steps, first, last))
+            parts.append(Intervals(groups, value, lower, upper, self.level))
         return parts
+
+    def _placed(self, places: NDArray[np.intp], sizes: Floats) -> Floats:
+        """The values at places of the grid; NaN for groups without records."""
+        return np.where(sizes > 0, self.values[places], np.nan)
 
     def _ends(self, block: Margin | None) -> tuple[Floats, Floats]:
         """For each value the lower end of the count before it, and the upper end of the count up to it."""
-        counts, sizes = self.unbiased(block), self.sizes(block)[:, None]
+        counts = self.unbiased(block)
+        sizes = self.sizes(block)[:, None]
         # Counts are whole numbers, so that a lower end is rounded up.
         lower = np.ceil(counts - self.half_widths - _HAIR)
         upper = counts + self.half_widths
-        return np.hstack([np.zeros_like(sizes), lower]), np.hstack([upper, sizes])
+        before = np.hstack([np.zeros_like(sizes), lower])
+        at = np.hstack([upper, sizes])
+        return before, at
 
     def shares_below(self, line: Number, block: Margin | None = None) -> Intervals:
         """Return the share of the records of each group whose value on the grid lies below a line, with intervals."""
         number = below(self.space.outcome, line)
         sizes = self.sizes(block)
-        counts, (lower, upper) = self.up_to(block), self.bounds(block)
+        nobody = np.zeros((len(sizes), 1))
+        everybody = sizes[:, None]
         columns = []
-        for values in (counts, lower, upper):
-            padded = np.hstack([np.zeros((len(sizes), 1)), values, sizes[:, None]])
+        for counts in (self.up_to(block), *self.bounds(block)):
+            # Below the first value lies nobody, up to the last everybody.
+            padded = np.hstack([nobody, counts, everybody])
             columns.append(shares(padded[:, number], sizes))
-        return Intervals(self.groups(block), columns[0], columns[1], columns[2], self.level)
+        value, lower, upper = columns
+        return Intervals(self.groups(block), value, lower, upper, self.level)
 
 
 def grid_values(outcome: Outcome) -> Floats:
@@ -182,7 +200,11 @@ def grid_values(outcome: Outcome) -> Floats:
     >>> grid_values(Outcome("score", 0, 1, 4)).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
-    return np.array([float(outcome.lower + outcome.width * step) for step in range(outcome.steps + 1)])
+    values = []
+    for step in range(outcome.steps + 1):
+        exact_value = outcome.lower + outcome.width * step
+        values.append(float(exact_value))
+    return np.array(values)
 
 
 def below(outcome: Outcome, line: Number) -> int:
@@ -196,10 +218,9 @@ def below(outcome: Outcome, line: Number) -> int:
     """
     place = exact(line, "a line")
     if not outcome.lower < place <= outcome.upper:
-        raise InputError(
-            f"a line lies above {float(outcome.lower):g} and at most at {float(outcome.upper):g}, the bounds of "
-            f"{outcome.column!r}, not at {float(place):g}"
-        )
+        low, high = plain(outcome.lower), plain(outcome.upper)
+        bounds = f"the bounds of {outcome.column!r}"
+        raise InputError(f"a line lies above {low} and at most at {high}, {bounds}, not at {plain(place)}")
     return math.ceil((place - outcome.lower) / outcome.width)
 
 
@@ -209,8 +230,9 @@ def shares(counts: Floats, sizes: Floats) -> Floats:
     >>> shares(np.array([3.0, 0.0]), np.array([4.0, 0.0])).tolist()
     [0.75, nan]
     """
-    rows = sizes.reshape(-1, *(1,) * (counts.ndim - 1))
-    return np.asarray(np.where(rows > 0, counts / np.maximum(rows, 1), np.nan))
+    rows = sizes if counts.ndim == 1 else sizes[:, None]
+    parts = counts / np.maximum(rows, 1)
+    return np.asarray(np.where(rows > 0, parts, np.nan))
 
 
 def in_order(counts: Floats, sizes: NDArray[np.number]) -> Floats:
@@ -221,9 +243,26 @@ def in_order(counts: Floats, sizes: NDArray[np.number]) -> Floats:
     >>> in_order(np.array([[2.0, 1.0, 5.0, 12.0]]), np.array([10])).tolist()
     [[1.5, 1.5, 5.0, 10.0]]
     """
-    before = np.maximum.accumulate(counts, axis=1)
-    after = np.minimum.accumulate(counts[:, ::-1], axis=1)[:, ::-1]
-    return np.asarray(np.clip((before + after) / 2, 0, sizes[:, None]))
+    middle = (_largest_before(counts) + _least_after(counts)) / 2
+    return np.asarray(np.clip(middle, 0, sizes[:, None]))
+
+
+def _largest_before(counts: Floats) -> Floats:
+    """The largest count up to each place of a row."""
+    return np.asarray(np.maximum.accumulate(counts, axis=1))
+
+
+def _least_after(counts: Floats) -> Floats:
+    """The least count from each place of a row on."""
+    backwards = np.minimum.accumulate(counts[:, ::-1], axis=1)
+    return np.asarray(backwards[:, ::-1])
+
+
+def _hull(possible: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The first and the last place of each row that is possible."""
+    from_the_end = possible[:, ::-1].argmax(axis=1)
+    last = possible.shape[1] - 1 - from_the_end
+    return possible.argmax(axis=1), last
 
 
 def _ranks(probability: Fraction, sizes: Floats) -> Floats:
@@ -251,7 +290,9 @@ def band_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
     tree, law = _measured_by(mechanism)
     if law is None:
         return np.zeros(tree.gaps)
-    return _deviations(tree) * math.sqrt(law.variance) * _multiple(tree.values, law, level)
+    spread = math.sqrt(law.variance)
+    multiple = _multiple(tree.values, law, level)
+    return _deviations(tree) * spread * multiple
 
 
 def _measured_by(mechanism: Mechanism) -> tuple[ValueTree, CountNoise | None]:
@@ -274,7 +315,8 @@ def _pointwise(values: int, law: CountNoise, level: Fraction) -> tuple[float, ..
     sums = []
     for row in different.tolist():
         # The weights are halves of halves, so that a float holds them exactly.
-        sums.append([Weighted(law, Fraction(weight), 1) for weight in row if weight])
+        heavy = [weight for weight in row if weight]
+        sums.append([Weighted(law, Fraction(weight), 1) for weight in heavy])
     widths = np.array(half_widths(sums, float(level)))
     return tuple(widths[which.ravel()].tolist())
 
@@ -288,6 +330,8 @@ def _multiple(values: int, law: CountNoise, level: Fraction) -> float:
     errors = tree.up_to(noise, np.zeros(count))
     spread = _deviations(tree) * math.sqrt(law.variance)
     largest = np.sort(np.abs(errors / spread).max(axis=1))
+    # The rank of the level among the draws, and two standard errors more.
     chance = float(level)
-    rank = math.ceil((count + 1) * chance + _SAFE * math.sqrt(count * chance * (1 - chance)))
+    variance = count * chance * (1 - chance)
+    rank = math.ceil((count + 1) * chance + _SAFE * math.sqrt(variance))
     return float(largest[min(rank, count) - 1])

@@ -101,9 +101,11 @@ class DistributionSpace(OutcomeSpace):
         if isinstance(self.adjacency, Exchange):
             if not squares:
                 return Norms(0, 0, 0)
-            return Norms(self._placed(2).cost, self._placed(4).cost, 2).scaled(self.adjacency.times)
+            once = Norms(self._placed(2).cost, self._placed(4).cost, 2)
+            return once.scaled(self.adjacency.times)
         longest = Placement(self.tree, _ONE_PAIR, 2).cost
-        return Norms(longest * sum(replaced), self.tree.farthest * squares, 2 * max(replaced, default=0))
+        most = max(replaced, default=0)
+        return Norms(longest * sum(replaced), self.tree.farthest * squares, 2 * most)
 
     def _placed(self, parted: int) -> Placement:
         """Where the three values of an exchange are farthest apart."""
@@ -117,7 +119,9 @@ class DistributionSpace(OutcomeSpace):
         """The same for one record where no size is public: it takes another value, or leaves a group for another."""
         sets = len(self.blocks)
         longest = Placement(self.tree, _ONE_PAIR, 2).cost
-        return Norms(max(longest, 2 * self.tree.depth) * sets, max(self.tree.farthest, 2 * self.tree.depth) * sets, 2)
+        # Two paths from the root to a value, where a record leaves a group for another.
+        paths = 2 * self.tree.depth
+        return Norms(max(longest, paths) * sets, max(self.tree.farthest, paths) * sets, 2)
 
     @property
     def exact(self) -> bool:
@@ -158,9 +162,13 @@ class DistributionSpace(OutcomeSpace):
             return change
         person, carrier, after = self._placed(4).places
         for part in self._sums.slices:
-            largest = part.start + np.argsort(-self.sizes[part], kind="stable")[:2]
+            by_size = np.argsort(-self.sizes[part], kind="stable")
+            largest = part.start + by_size[:2]
             inhabited = [group for group in largest.tolist() if self.sizes[group]]
-            replaced = [(person, after)] if len(inhabited) == 1 else [(person, carrier), (carrier, after)]
+            # The person leaves one group and enters another; where there is one, the value changes in place.
+            replaced = [(person, carrier), (carrier, after)]
+            if len(inhabited) == 1:
+                replaced = [(person, after)]
             for group, (old, new) in zip(inhabited, replaced, strict=False):
                 times = min(self.adjacency.times, int(self.sizes[group]))
                 change[group, old] -= times
@@ -177,7 +185,8 @@ class DistributionSpace(OutcomeSpace):
 
     def up_to(self, differences: ArrayLike) -> Floats:
         """Return the records up to each value but the last, a row a group, from the differences."""
-        rows = self.project(differences).reshape(len(self.sizes), -1)
+        free = self.project(differences)
+        rows = free.reshape(len(self.sizes), -1)
         return self.tree.up_to(rows, self.sizes)
 
 

@@ -4,6 +4,7 @@ Nothing here is random or confidential. The tree of m values has m - 1 inner nod
 neighbouring values; everything is kept in the order of these gaps.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -45,15 +46,25 @@ class ValueTree:
     @cached_property
     def _nodes(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
         """The first value of each node, the first one after it, and its depth, by gaps."""
-        low, high, depths = (np.zeros(self.gaps, dtype=np.intp) for _ in range(3))
-        first, after = np.array([0]), np.array([self.values])
+        low = np.zeros(self.gaps, dtype=np.intp)
+        high, depths = low.copy(), low.copy()
+        # All nodes of one depth at a time, by their first value and the first one after them.
+        first = np.array([0])
+        after = np.array([self.values])
         depth = 1
         while len(first):
-            middle = first + (after - first + 1) // 2
-            low[middle - 1], high[middle - 1], depths[middle - 1] = first, after, depth
-            first, after = np.concatenate([first, middle]), np.concatenate([middle, after])
+            size = after - first
+            middle = first + (size + 1) // 2
+            gaps = middle - 1
+            low[gaps] = first
+            high[gaps] = after
+            depths[gaps] = depth
+            first = np.concatenate([first, middle])
+            after = np.concatenate([middle, after])
+            # A single value is cut no further.
             several = after - first > 1
-            first, after = first[several], after[several]
+            first = first[several]
+            after = after[several]
             depth += 1
         return low, high, depths
 
@@ -80,21 +91,27 @@ class ValueTree:
     @cached_property
     def levels(self) -> tuple[NDArray[np.intp], ...]:
         """The gaps of each depth, the root first."""
-        return tuple(np.flatnonzero(self.depths == depth) for depth in range(1, self.depth + 1))
+        every = range(1, self.depth + 1)
+        return tuple(np.flatnonzero(self.depths == depth) for depth in every)
 
     def differences(self, histograms: Integers) -> Integers:
         """Return D of every node, a row a histogram."""
+        # Column v holds the records below the value v.
         counts = np.zeros((len(histograms), self.values + 1), dtype=np.int64)
         np.cumsum(histograms, axis=1, out=counts[:, 1:])
-        return np.asarray(2 * counts[:, 1:-1] - counts[:, self.low] - counts[:, self.high])
+        ends = counts[:, self.low] + counts[:, self.high]
+        return np.asarray(2 * counts[:, 1:-1] - ends)
 
     def up_to(self, differences: NDArray[np.number], sizes: NDArray[np.number]) -> Floats:
         """Return F of every gap from D of every node, a row a group of known size; noise in D may disorder F."""
         counts = np.zeros((len(differences), self.values + 1))
         counts[:, -1] = sizes
+        # From the root down: the two ends of a node are known before its gap.
         for gaps in self.levels:
-            ends = counts[:, self.low[gaps]] + counts[:, self.high[gaps]]
-            counts[:, gaps + 1] = (ends + differences[:, gaps]) / 2
+            low, high = self.low[gaps], self.high[gaps]
+            ends = counts[:, low] + counts[:, high]
+            whole = ends + differences[:, gaps]
+            counts[:, gaps + 1] = whole / 2
         return counts[:, 1:-1]
 
     @cached_property
@@ -106,7 +123,9 @@ class ValueTree:
         """
         weights = np.zeros((self.values + 1, self.depth))
         for column, gaps in enumerate(self.levels):
-            weights[gaps + 1] = (weights[self.low[gaps]] + weights[self.high[gaps]]) / 2
+            low, high = self.low[gaps], self.high[gaps]
+            ends = weights[low] + weights[high]
+            weights[gaps + 1] = ends / 2
             weights[gaps + 1, column] = 0.5
         return weights[1:-1]
 
@@ -154,23 +173,28 @@ class Placement:
     def _sets(self) -> list[Labels]:
         """All sets of labels, smaller ones first."""
         sets: list[Labels] = []
-        for mask in range(1 << len(self._labels)):
-            sets.append(tuple(label for place, label in enumerate(self._labels) if mask >> place & 1))
-        return sorted(sets, key=len)
+        for size in range(len(self._labels) + 1):
+            sets += itertools.combinations(self._labels, size)
+        return sets
 
     def _between(self, some: Labels, others: Sequence[int]) -> int:
         """What the pairs of one of some labels and one of others count together."""
         total = 0
-        for pair, weight in self.pairs.items():
-            one, other = pair
-            if (one in some and other in others) or (other in some and one in others):
+        for (one, other), weight in self.pairs.items():
+            forth = one in some and other in others
+            back = other in some and one in others
+            if forth or back:
                 total += weight
         return total
 
     def _splits(self, labels: Labels) -> list[tuple[Labels, Labels]]:
         """All ways of dividing labels between a left half and a right half."""
-        inside = [left for left in self._sets if set(left) <= set(labels)]
-        return [(left, tuple(label for label in labels if label not in left)) for left in inside]
+        splits = []
+        for left in self._sets:
+            if set(left) <= set(labels):
+                right = tuple(label for label in labels if label not in left)
+                splits.append((left, right))
+        return splits
 
     @cached_property
     def _best(self) -> dict[Labels, Integers]:
@@ -179,16 +203,19 @@ class Placement:
         Position v holds the value v itself, where nothing more is parted, and m + v the node of the gap v.
         """
         tree = self.tree
-        every = {labels: np.zeros(tree.values + tree.gaps, dtype=np.int64) for labels in self._sets}
+        positions = tree.values + tree.gaps
+        every = {labels: np.zeros(positions, dtype=np.int64) for labels in self._sets}
         for gaps in reversed(tree.levels):
             left, right = self._halves(gaps)
             for labels in self._sets:
+                # A value that was parted from another one above changes D of every node on its path by 1.
                 outside = [label for label in self._labels if label not in labels]
                 passing = self._between(labels, outside)
                 best = np.zeros(len(gaps), dtype=np.int64)
                 for one, other in self._splits(labels):
                     parted = self.parted * self._between(one, other)
-                    np.maximum(best, parted + every[one][left] + every[other][right], out=best)
+                    below = every[one][left] + every[other][right]
+                    best = np.maximum(best, parted + below)
                 every[labels][tree.values + gaps] = passing + best
         return every
 
@@ -196,8 +223,12 @@ class Placement:
         """The positions of the left and right halves of nodes: a value, or m + the gap of a node."""
         tree = self.tree
         low, high = tree.low[gaps], tree.high[gaps]
-        left = np.where(gaps == low, low, tree.values + low + (gaps + 2 - low) // 2 - 1)
-        right = np.where(gaps + 2 == high, gaps + 1, tree.values + gaps + (high - gaps) // 2)
+        middle = gaps + 1
+        left_gap = low + (middle - low + 1) // 2 - 1
+        right_gap = middle + (high - middle + 1) // 2 - 1
+        # A half of one value is the value itself.
+        left = np.where(middle - low == 1, low, tree.values + left_gap)
+        right = np.where(high - middle == 1, middle, tree.values + right_gap)
         return left, right
 
     @property
@@ -224,12 +255,14 @@ class Placement:
 
     def _followed(self, gap: int, labels: Labels) -> list[tuple[int, Labels]]:
         """The halves of a node with the labels that are best placed in each."""
-        left, right = (int(half[0]) for half in self._halves(np.array([gap])))
+        halves = self._halves(np.array([gap]))
+        left, right = int(halves[0][0]), int(halves[1][0])
 
         def cost(split: tuple[Labels, Labels]) -> int:
             one, other = split
             parted = self.parted * self._between(one, other)
-            return parted + int(self._best[one][left]) + int(self._best[other][right])
+            below = self._best[one][left] + self._best[other][right]
+            return parted + int(below)
 
         one, other = max(self._splits(labels), key=cost)
         return [(left, one), (right, other)]
