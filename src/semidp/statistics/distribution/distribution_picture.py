@@ -16,6 +16,8 @@ MOST_DRAWN = 12
 
 _BESIDE = 3  # pictures in a row
 _LONGEST_NAME = 26
+_TICKS = (0, 0.25, 0.5, 0.75, 1)
+_DRAWN = ("share", "band_lower", "band_upper")
 
 
 def distribution_plot(
@@ -42,7 +44,8 @@ def distribution_plot(
     >>> distribution_plot(["a"], np.array([0.0, 1.0]), rows, "score").axes[0].get_title()
     'a'
     """
-    occupied = np.flatnonzero(np.isfinite(curves["share"]).all(axis=1))[:MOST_DRAWN].tolist()
+    has_records = np.isfinite(curves["share"]).all(axis=1)
+    occupied = np.flatnonzero(has_records)[:MOST_DRAWN].tolist()
     if not occupied:
         return None
     if axes is not None:
@@ -65,14 +68,16 @@ def distribution_plot(
 
 def _draw(panel: Any, label: str, values: Floats, curves: Mapping[str, Floats], group: int) -> None:
     """Draw one group: records lie on the grid, so that a share holds from its value up to the next."""
-    band = []
-    for name in ("band_lower", "band_upper"):
-        band.append(np.append(curves[name][group], 1.0))
-    panel.fill_between(values, band[0], band[1], step="post", color=BLUE, alpha=0.22, linewidth=0)
-    panel.step(values, np.append(curves["share"][group], 1.0), where="post", color=BLUE, linewidth=1.8)
+    # Up to the last value lie all records.
+    share, low, high = (np.append(curves[name][group], 1.0) for name in _DRAWN)
+    panel.fill_between(values, low, high, step="post", color=BLUE, alpha=0.22, linewidth=0)
+    panel.step(values, share, where="post", color=BLUE, linewidth=1.8)
     panel.axhline(0.5, color=GREY, linestyle=":", linewidth=1)
-    panel.set(xlim=(float(values[0]), float(values[-1])), ylim=(0, 1.02))
-    panel.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25%", "50%", "75%", "100%"], fontsize=9)
+    panel.set_xlim(values[0], values[-1])
+    panel.set_ylim(0, 1.02)
+    panel.set_yticks(_TICKS, [f"{tick:.0%}" for tick in _TICKS], fontsize=9)
     panel.tick_params(axis="x", labelsize=9)
-    shown = label if len(label) <= _LONGEST_NAME else f"{label[: _LONGEST_NAME - 1]}…"
+    shown = label
+    if len(label) > _LONGEST_NAME:
+        shown = f"{label[: _LONGEST_NAME - 1]}…"
     panel.set_title(shown, fontsize=10.5)

@@ -54,9 +54,19 @@ class DistributionForecast:
         space = mechanism.space
         assert isinstance(space, DistributionSpace)
         each, together = pointwise_half_widths(mechanism, level), band_half_widths(mechanism, level)
-        sizes = space.sizes[space.sizes > 0]
-        typical = int(np.sort(sizes)[len(sizes) // 2]) if len(sizes) else None
-        return cls(name, features, float(each.mean()), float(each.max()), float(together.max()), level, typical)
+        sizes = np.sort(space.sizes[space.sizes > 0])
+        typical = None
+        if len(sizes):
+            typical = int(sizes[len(sizes) // 2])
+        return cls(
+            name,
+            features,
+            half_width=float(each.mean()),
+            widest=float(each.max()),
+            band=float(together.max()),
+            level=level,
+            typical=typical,
+        )
 
     @property
     def label(self) -> str:
@@ -67,12 +77,13 @@ class DistributionForecast:
         """Say how far off a share and a quantile would be."""
         if self.typical is None:
             return "no noise: there is no record"
-        near, far, all_values = map(error_text, (self.half_width, self.widest, self.band))
+        near, far = error_text(self.half_width), error_text(self.widest)
+        chance = f"{float(100 * self.level):g}%"
+        # A share is off by so many records over the size of its group.
         points = error_text(100 * self.half_width / self.typical)
-        return (
-            f"{float(100 * self.level):g}% within ±{near} records up to a value (at worst ±{far}, a whole curve "
-            f"±{all_values}): ±{points} points of a group of {self.typical:,}"
-        )
+        within = f"{chance} within ±{near} records up to a value"
+        together = f"at worst ±{far}, a whole curve ±{error_text(self.band)}"
+        return f"{within} ({together}): ±{points} points of a group of {self.typical:,}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""

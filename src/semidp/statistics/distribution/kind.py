@@ -47,7 +47,9 @@ def _asked(chosen: Chosen) -> list[DistributionRequest]:
         by = groups_of(chosen, f"the distribution of {column}")
         bounds = chosen.of_column(BOUNDS, column)
         outcome = outcome_from(column, bounds, chosen.of_column(GRID, column) or STEPS)
-        lines = sorted({exact(text, f"a line of {column!r}") for text in chosen.of_column(LINE, column) or ()})
+        texts = chosen.of_column(LINE, column) or ()
+        # A line that is named twice is one.
+        lines = sorted({exact(text, f"a line of {column!r}") for text in texts})
         level = chosen.text(LEVEL) or USUAL_LEVEL
         requests.append(DistributionRequest(outcome, by, lines=lines, level=level))
     return requests
@@ -81,6 +83,7 @@ def _better(request: Request, mechanism: Mechanism) -> str | None:
         return f"{many} are closer, and have intervals, as part of a distribution: --distribution {column}"
     public = mechanism.space.dataspace
     assert isinstance(public, Dataspace)
+    # The same budget, groups and level, spent on a distribution.
     rival = DistributionRequest(request.outcome, request.by, budget=request.budget)
     space = rival.space(Scope(public, None, mechanism.space.adjacency))
     half = float(pointwise_half_widths(rival.calibrate(space), level).mean())

@@ -1,6 +1,6 @@
 """What a release publishes of distributions by groups."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -159,7 +159,8 @@ class PublishedDistribution(PublishedBySets):
         start = 0
         for part in self.sets:
             end = start + len(part.groups)
-            every += [self._curves(part, rows[start:end]), self._listed(part)]
+            every.append(self._curves(part, rows[start:end]))
+            every.append(self._listed(part))
             start = end
         return dict(zip(self.request.files, every, strict=True))
 
@@ -170,7 +171,8 @@ class PublishedDistribution(PublishedBySets):
         for group in part.groups:
             labels += [group] * gaps
         numbers = {"value": np.tile(self.values[:-1], len(part.groups))}
-        numbers |= {name: part.curves[name].ravel() for name in CURVES}
+        for name in CURVES:
+            numbers[name] = part.curves[name].ravel()
         return Columns.of_rows(part.names, labels, {**numbers, "noisy": noisy.ravel()})
 
     def _listed(self, part: DistributionSet) -> Columns:
@@ -198,7 +200,7 @@ class PublishedDistribution(PublishedBySets):
         """Read what `to_json` and `files` wrote."""
         sets, noisy = [], []
         for place in range(len(request.by)):
-            curves_file, listed_file = request.files[2 * place : 2 * place + 2]
+            curves_file, listed_file = request.file_pair(place)
             part, drawn = _read_set(request, files[curves_file], files[listed_file])
             sets.append(part)
             noisy.append(drawn)
@@ -211,17 +213,24 @@ def _read_set(
 ) -> tuple[DistributionSet, NDArray[np.int64]]:
     """Return the distributions of one set of groups, and the noisy differences behind them."""
     many = len(request.probabilities) + len(request.lines)
-    header, groups, (counts, *listed_texts) = rows_of(listed_file, 1 + 3 * many)
-    _, _, (_, *curve_texts, steps) = rows_of(curves_file, 2 + len(CURVES))
-    numbers = real_numbers(curve_texts).T.reshape(len(CURVES), len(groups), request.outcome.steps)
+    # The exact count, then three columns for each quantile and share.
+    wide = 1 + 3 * many
+    header, groups, (counts, *listed_texts) = rows_of(listed_file, wide)
+    # The value of the grid, the curves, the noisy number.
+    _, _, columns = rows_of(curves_file, 2 + len(CURVES))
+    _, *curve_texts, steps = columns
+    rows = real_numbers(curve_texts).T
+    numbers = rows.reshape(len(CURVES), len(groups), request.outcome.steps)
     ends = real_numbers(listed_texts) if listed_texts else np.zeros((len(groups), 0))
     listed = []
     for place in range(many):
-        value, lower, upper = ends[:, 3 * place : 3 * place + 3].T
+        start = 3 * place
+        value, lower, upper = ends[:, start : start + 3].T
         listed.append(Intervals(groups, value, lower, upper, request.level))
-    names = tuple(header[: len(header) - 1 - 3 * many])
+    names = tuple(header[: len(header) - wide])
     curves = dict(zip(CURVES, numbers, strict=True))
-    return DistributionSet(groups, names, whole_numbers(counts), curves, tuple(listed)), whole_numbers(steps)
+    part = DistributionSet(groups, names, whole_numbers(counts), curves, tuple(listed))
+    return part, whole_numbers(steps)
 
 
 def published_distribution(request: "DistributionRequest", found: GroupDistributions) -> PublishedDistribution:
@@ -236,8 +245,13 @@ def published_distribution(request: "DistributionRequest", found: GroupDistribut
 
 def _set_of(request: "DistributionRequest", found: GroupDistributions, block: Margin) -> DistributionSet:
     sizes = found.sizes(block)
-    counts: Sequence[Floats] = (found.up_to(block), *found.bounds(block), *found.band(block))
-    curves = {name: shares(values, sizes) for name, values in zip(CURVES, counts, strict=True)}
+    lower, upper = found.bounds(block)
+    band_lower, band_upper = found.band(block)
+    counts = (found.up_to(block), lower, upper, band_lower, band_upper)
+    curves = {}
+    for name, values in zip(CURVES, counts, strict=True):
+        curves[name] = shares(values, sizes)
     listed = found.quantiles(request.probabilities, block)
     listed += [found.shares_below(line, block) for line in request.lines]
-    return DistributionSet(found.groups(block), found.columns(block), sizes.astype(np.int64), curves, tuple(listed))
+    groups, names = found.groups(block), found.columns(block)
+    return DistributionSet(groups, names, sizes.astype(np.int64), curves, tuple(listed))

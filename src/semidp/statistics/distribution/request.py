@@ -106,7 +106,9 @@ class DistributionRequest(GroupedRequest):
         if name in usual and value == usual[name]:
             return {}
         # No quantiles at all is not the same as the usual ones.
-        return {name: []} if (name, value) == ("probabilities", ()) else super()._entry(name, value)
+        if name == "probabilities" and not value:
+            return {name: []}
+        return super()._entry(name, value)
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,6 +121,11 @@ class DistributionRequest(GroupedRequest):
         for stem in self._stems:
             names += [f"{stem}.csv", f"{stem}-quantiles.csv"]
         return tuple(names)
+
+    def file_pair(self, place: int) -> tuple[str, str]:
+        """Return the two files of one set of groups: the distributions, and what is listed of them."""
+        start = 2 * place
+        return self.files[start], self.files[start + 1]
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the differences of halves; refuse groups whose counts are not published."""

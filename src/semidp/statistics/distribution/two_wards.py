@@ -15,7 +15,8 @@ def two_wards(steps: int, adjacency: Adjacency | None = None) -> DistributionSpa
     >>> two_wards(steps=7).shape
     (14,)
     """
-    wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
+    schema = Schema([Feature("ward", ["a", "b"])])
+    wards = Table(schema, [30, 20])
     public = Dataspace.of(wards, [Margin("ward")])
     outcome = Outcome("score", 0, steps, steps)
     return distribution_space(public, adjacency or Ball(2), outcome, [Margin("ward")])

@@ -58,7 +58,9 @@ def _interval_texts(result: "PublishedDistribution", part: "DistributionSet", pl
     texts = []
     for number, interval in enumerate(part.listed):
         text = number_text if number < len(result.request.probabilities) else percent_text
-        value, lower, upper = (text(float(ends[place])) for ends in (interval.values, interval.lower, interval.upper))
+        value = text(float(interval.values[place]))
+        lower = text(float(interval.lower[place]))
+        upper = text(float(interval.upper[place]))
         texts.append(f"{value} ({lower} to {upper})")
     return texts
 
@@ -82,24 +84,39 @@ def _set_section(result: "PublishedDistribution", number: int, by: Margin) -> Se
     occupied = np.flatnonzero(part.counts).tolist()
     rows = []
     for place in islice(occupied, LISTED_ROWS):
-        rows.append((" · ".join(part.groups[place]), f"{part.counts[place]:,}", *_interval_texts(result, part, place)))
+        label = " · ".join(part.groups[place])
+        count = f"{part.counts[place]:,}"
+        rows.append((label, count, *_interval_texts(result, part, place)))
     heading, paragraphs = f"Published {title(result)}", paragraphs_of(result)
     if number > 0:
         # What is said of the first set holds for all.
         heading, paragraphs = f"The same by {set_text(by)}", []
     paragraphs += more("groups are shown", len(rows), len(occupied))
-    drawn = min(len(occupied), MOST_DRAWN)
-    which = "all groups" if drawn == len(occupied) else f"the first {drawn} groups of {len(occupied):,}"
+    column = result.request.outcome.column
     return Section(
         heading=heading,
         paragraphs=paragraphs,
         figure=result.plot(by=number),
-        figure_label=f"Distribution of {result.request.outcome.column} by {set_text(by)}, with bands",
-        caption=f"The share of records up to each value, of {which}. The shade is the band that holds the whole curve.",
+        figure_label=f"Distribution of {column} by {set_text(by)}, with bands",
+        caption=_caption(len(occupied)),
         columns=[" · ".join(by.names), "count (exact)", *map(_heading, result.headings)],
         rows=rows,
-        empty=[" · ".join(part.groups[place]) for place in np.flatnonzero(part.counts == 0).tolist()],
+        empty=_empty_groups(part),
     )
+
+
+def _caption(groups: int) -> str:
+    """Say what a picture shows of so many groups with records."""
+    which = "all groups"
+    if groups > MOST_DRAWN:
+        which = f"the first {MOST_DRAWN} groups of {groups:,}"
+    return f"The share of records up to each value, of {which}. The shade is the band that holds the whole curve."
+
+
+def _empty_groups(part: "DistributionSet") -> list[str]:
+    """Name the groups without records."""
+    places = np.flatnonzero(part.counts == 0).tolist()
+    return [" · ".join(part.groups[place]) for place in places]
 
 
 def _heading(name: str) -> str:
@@ -108,7 +125,9 @@ def _heading(name: str) -> str:
     >>> _heading("q0.5"), _heading("below_50")
     ('quantile 0.5', 'share below 50')
     """
-    return name.replace("below_", "share below ") if name.startswith("below_") else f"quantile {name[1:]}"
+    if name.startswith("below_"):
+        return name.replace("below_", "share below ")
+    return f"quantile {name[1:]}"
 
 
 def paragraphs_of(result: "PublishedDistribution") -> list[str]:
@@ -141,7 +160,7 @@ def file_words(result: "PublishedDistribution") -> list[tuple[str, str]]:
     request = result.request
     words = []
     for place, by in enumerate(request.by):
-        curves, listed = request.files[2 * place : 2 * place + 2]
+        curves, listed = request.file_pair(place)
         what = f"distribution of {request.outcome.column} by {set_text(by)}"
         words.append((curves, f"the {what}, one row a group and value"))
         listing = "quantiles" if not request.lines else "quantiles and shares below lines"
