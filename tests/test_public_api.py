@@ -74,7 +74,7 @@ SUBPACKAGES = {
         AreaSums CellSums Estimate Measurements Observed Places Share Within estimate
     """,
     "grouped": """
-        linear_regression logistic_regression means proportions quantiles sums
+        distributions linear_regression logistic_regression means proportions quantiles sums
     """,
     "mechanisms": """
         AUTO CLAIMS NAMES ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism

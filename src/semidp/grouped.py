@@ -1,4 +1,4 @@
-"""Statistics by groups in one call: sums, means, proportions, quantiles and regressions of a private outcome.
+"""Statistics by groups in one call: sums, means, proportions, quantiles, distributions, regressions of an outcome.
 
 Each opens the records, charges the ledger and measures; a plan asks for the same with a request.
 """
@@ -27,8 +27,11 @@ from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import Source, open_source
 from semidp.sources.outcome_readers import check_binary, read_histogram
+from semidp.statistics.distribution.distribution_estimates import GroupDistributions
+from semidp.statistics.distribution.distribution_space import distribution_space
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.groups import By, blocks_of
+from semidp.statistics.outcomes.intervals import LEVEL, level_of
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.outcomes.spread import SquareSums, square_mechanism, squared_steps
 from semidp.statistics.quantiles.mechanism import exponential_mechanism
@@ -43,7 +46,7 @@ from semidp.statistics.regression.routes import route_values
 SQUARE_STEPS = 100
 """The grid on which outcomes are squared has at most this many steps."""
 
-__all__ = ["linear_regression", "logistic_regression", "means", "proportions", "quantiles", "sums"]
+__all__ = ["distributions", "linear_regression", "logistic_regression", "means", "proportions", "quantiles", "sums"]
 
 
 @dataclass(frozen=True)
@@ -294,6 +297,49 @@ def quantiles(
         parts = [read_histogram(groups.source, groups.schema, block.names, outcome) for block in blocks]
         chosen, _ = groups.measure(f"quantiles of {outcome.column}", mechanism, np.concatenate(parts))
     return GroupQuantiles(mechanism, chosen)
+
+
+def distributions(
+    data: Any,
+    outcome: Outcome,
+    by: By,
+    budget: Budget,
+    *,
+    level: Number = LEVEL,
+    invariants: Sequence[Margin] = (),
+    features: Sequence[Feature] = (),
+    adjacency: Adjacency | None = None,
+    randomness: Randomness | None = None,
+    ledger: Ledger | None = None,
+) -> GroupDistributions:
+    """Release the distribution of an outcome by groups whose counts are published exactly.
+
+    Parameters
+    ----------
+    data, outcome, by, invariants, features, adjacency, randomness, ledger
+        As for `sums`.
+    budget
+        What may be spent on the distributions of all groups; every quantile and every share follows from them.
+    level
+        The level of intervals, and of the band around each curve.
+
+    Examples
+    --------
+    >>> from semidp.noise.randomness import SeededRandomness
+    >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.r_[np.arange(500) / 100, 5 + np.arange(500) / 100]}
+    >>> days = Outcome("days", 0, 10, 20)
+    >>> stays = distributions(records, days, ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+    >>> [(ward, round(share, 1)) for (ward,), share, _, _ in stays.shares_below("4.25").rows()]
+    [('a', 0.8), ('b', 0.0)]
+    """
+    blocks = blocks_of(by)
+    with open_groups(data, (*blocks, *invariants), features, adjacency, ledger, randomness) as groups:
+        space = distribution_space(groups.dataspace, groups.adjacency, outcome, blocks)
+        mechanism = outcome_mechanism(space, budget)
+        parts = [read_histogram(groups.source, groups.schema, block.names, outcome) for block in blocks]
+        differences = space.measured(np.concatenate(parts))
+        measured, _ = groups.measure(f"distribution of {outcome.column}", mechanism, differences)
+    return GroupDistributions(mechanism, measured, level_of(level))
 
 
 def linear_regression(

@@ -598,6 +598,10 @@ def test_cards_are_added_and_removed() -> None:
     form = page.form([("base", "{}"), *BASE, ("add", "which"), ("which", "median")])
     assert 'name="median-0"' in form
     assert 'name="median-0-quantile_level"' in form
+    form = page.form([("base", "{}"), *BASE, ("add", "which"), ("which", "distribution")])
+    assert 'name="distribution-0-line"' in form
+    asked = [*like_mean("distribution"), ("distribution-0-line", "35")]
+    assert "a whole curve ±" in page.form([("base", "{}"), *BASE, *asked])
     both = [("base", "{}"), *BASE, *MEAN, ("mean-1", "age"), ("mean-1-group", "region"), ("mean-1-bounds", "0,99")]
     left = page.form([*both, ("without", "mean-0")])
     assert 'name="mean-0"' in left
