@@ -79,7 +79,7 @@ def test_the_columns_that_a_where_reads_as_numbers_are_named(here: Semidp, tmp_p
     assert kept == 3  # the order of texts would keep two: 10 and 9 beside 7 and 61
 
 
-@pytest.mark.parametrize("ending", [".xlsx", ".xls", ".ods", ".XLSX"])
+@pytest.mark.parametrize("ending", [".xlsb", ".xls", ".ods", ".XLS"])
 def test_a_workbook_is_to_be_saved_as_csv_and_not_renamed(here: Semidp, tmp_path: Path, ending: str) -> None:
     (tmp_path / f"people{ending}").write_bytes(b"PK\x03\x04")
     sentence = said_of(here, "release", f"people{ending}", *TABLE, "--mu", "1", "--out", "out")

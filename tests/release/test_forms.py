@@ -135,8 +135,8 @@ def test_a_file_that_is_no_parquet_is_refused_without_its_message(tmp_path: Path
 
 
 def test_an_unknown_form_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="tables are written as csv or parquet, not 'xlsx'"):
-        released().save(tmp_path / "release", form="xlsx")
+    with pytest.raises(InputError, match="tables are written as csv or parquet, not 'ods'"):
+        released().save(tmp_path / "release", form="ods")
 
 
 def test_many_levels_and_totals_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

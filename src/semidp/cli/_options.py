@@ -26,6 +26,7 @@ from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomne
 from semidp.publishing.budgets import divided
 from semidp.publishing.plan import Plan, declared
 from semidp.sources.opening import Source, open_source
+from semidp.sources.readings import months
 from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.protocol import Request
 from semidp.statistics.registry import asked, chosen_fields
@@ -34,7 +35,9 @@ Text = str | None
 Texts = list[str] | None
 """The type of an option that may be repeated."""
 
-DATA = argument("A CSV or Parquet file, a glob, a folder of Parquet files, or a database address with --from.", "DATA")
+DATA = argument(
+    "A CSV, Parquet or Excel file, a glob, a folder of Parquet files, or a database address with --from.", "DATA"
+)
 OPTIONAL_DATA = argument(
     "The data, as for release; without them give --schema or --levels, and --totals where they are known.",
     "[DATA]",
@@ -128,7 +131,7 @@ class Declaring:
         parts: dict[str, dict[str, Any]] = {}
         for word, key, entries in (("--levels", "levels", self.levels), ("--bins", "bins", self.bins)):
             for name, several in lists_of(word, entries).items():
-                parts.setdefault(name, {})[key] = several
+                parts.setdefault(name, {})[key] = expanded(several) if key == "levels" else several
         nulls = assignments("--null-level", self.null_level)
         known = _schema_file(self.schema) if self.schema else Plan()
         features = {feature.name: feature for feature in known.features}
@@ -180,7 +183,7 @@ class Opening:
     """How the data are opened and read."""
 
     count: Text = option("The column that holds counts.", "COLUMN")
-    from_table: Text = option("The table of the database.", "TABLE", "--from")
+    from_table: Text = option("The table of the database, or the sheet of the workbook.", "TABLE", "--from")
     where: Text = option("Keep the records where this holds.", "SQL")
     identity: Text = option("The column that identifies a person: one record each, or up to --most.", "COLUMN", "--id")
     most: int | None = option("How many records a person may have: all of them are protected together.", "N")
@@ -189,6 +192,15 @@ class Opening:
         "--hive-partitions", "Read columns that the files lack from the names of folders such as sex=f."
     )
     allow_empty: bool = flag("--allow-empty", "Accept files that hold no record.")
+    read_as: Texts = option(
+        "How a column is written: dates by day, month, quarter or year; numbers as 1.234,5 or 1,234.5.", "COLUMN=HOW"
+    )
+    encoding: Text = option("The encoding of CSV files: utf-8 (default), latin-1 or utf-16.", "NAME")
+
+    @property
+    def readings(self) -> dict[str, str]:
+        """How columns are read."""
+        return assignments("--read-as", self.read_as)
 
     def source(self, plan: Plan, data: Any, *, quiet: bool) -> Source:
         """Open data as a plan reads them; say which columns a WHERE reads as numbers, unless asked to be quiet."""
@@ -201,13 +213,15 @@ class Opening:
             most=plan.most,
             hive_partitions=self.hive_partitions,
             allow_empty=self.allow_empty,
+            read_as=plan.read_as,
+            encoding=self.encoding,
         )
         if source.read_as_numbers and not quiet:
             notice(f"the WHERE compares as numbers: {', '.join(source.read_as_numbers)} (every value is one)")
         return source
 
 
-FILES = ("from_table", "hive_partitions", "allow_empty")
+FILES = ("from_table", "hive_partitions", "allow_empty", "encoding")
 """The options of `Opening` for a command whose plan says how records are read."""
 
 
@@ -294,6 +308,7 @@ def tables_asked(plan: Plan, tables: Sequence[str]) -> Plan:
 _LONGEST_TEXT = 2**26  # characters of a plan or schema
 _SUCH_AS = {
     "--levels": "sex=f,m",
+    "--read-as": "admitted=month",
     "--bins": "age=0,18,65",
     "--null-level": "region=unknown",
     "--target-error": "county,age=5",
@@ -314,6 +329,7 @@ def described(declaring: Declaring, opening: Opening, comparing: Comparing) -> P
         id=opening.identity,
         most=opening.most,
         records=opening.called,
+        read_as=opening.readings,
     )
 
 
@@ -388,6 +404,19 @@ def lists_of(option: str, entries: Sequence[str] | None) -> dict[str, tuple[str,
     {'sex': ('f',), 'region': ('n', 's')}
     """
     return {name: names_of(text) for name, text in assignments(option, entries).items()}
+
+
+def expanded(levels: Sequence[str]) -> tuple[str, ...]:
+    """Return levels with ranges of months, quarters or years written out.
+
+    >>> expanded(["2025-12..2026-02", "later"])
+    ('2025-12', '2026-01', '2026-02', 'later')
+    """
+    found: list[str] = []
+    for level in levels:
+        first, dots, last = level.partition("..")
+        found += months(first, last) if dots and first and last else [level]
+    return tuple(found)
 
 
 def names_of(text: str) -> tuple[str, ...]:

@@ -279,6 +279,7 @@ HINTS = {
     "quantile level": "--quantile-level 0.95",
     "request": "--table a,b, --group a --mean b, or --regress b --on a",
     "from": "--from TABLE",
+    "sheet": "--from SHEET",
     "declared levels": "--levels {first}=a,b names all of them, in the letters and capitals of the data",
     "first bin": "--bins {first}=-inf,0,18 starts below all numbers",
     "null level": "--null-level {first}=unknown, beside --levels {first}=a,b or --bins {first}=0,18",

@@ -11,9 +11,9 @@ from attrs import frozen
 
 from semidp.cli import _options as o
 from semidp.cli._command import flag, option, plain_defaults
+from semidp.cli._presenting import Presenting
 from semidp.errors import InputError
 from semidp.mechanisms.selection import NAMES
-from semidp.output.cells import form_named
 from semidp.publishing.needs import memory_from
 from semidp.publishing.options import RunOptions
 from semidp.publishing.signing import Signer
@@ -50,9 +50,6 @@ class Running:
     label: o.Text = option("What the ledger calls this charge.", "TEXT")
     seed: int | None = o.SEED
     sign: Path | None = option("Sign every file with this secret key of minisign (extra: sign).", "KEY")
-    write: o.Text = option(
-        "How to write tables: CSV, or Parquet, which is used from a million cells on unless said.", "csv|parquet"
-    )
     memory: o.Text = option("The memory that may be used; that of the machine or container unless said.", "8GB")
     partition: o.Text = option(
         "Release part by part: a depth of a nested feature, such as state. Only tables, and no pure epsilon.", "DEPTH"
@@ -79,16 +76,16 @@ class Running:
         if self.discard and (out is None or self.dry_run):
             raise InputError("--discard removes what is unfinished: say of which --out FOLDER, and leave --dry-run out")
 
-    def options(self, out: Path | None, inputs: Sequence[Path]) -> RunOptions:
+    def options(self, out: Path | None, inputs: Sequence[Path], presenting: Presenting) -> RunOptions:
         """Return how the release is carried out; its ledger is opened when the data are."""
-        written = None if self.write is None else form_named(self.write)
         usable = None if self.memory is None else memory_from(self.memory)
         randomness = o.randomness_of(self.seed)
         options = RunOptions(
             randomness=randomness,
             label=self.label,
             memory=usable,
-            form=written,
+            form=presenting.form(),
+            presentation=presenting.presentation(),
             out=out,
             force=self.force,
             inputs=inputs,

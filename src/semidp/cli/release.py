@@ -25,6 +25,7 @@ from semidp.cli._output import (
     progress_bar,
     told_of,
 )
+from semidp.cli._presenting import Presenting
 from semidp.cli._rehearsal import found_budget, rehearse
 from semidp.cli._running import Measuring, Running
 from semidp.errors import InputError
@@ -58,6 +59,7 @@ def release(
     opening: o.Opening,
     linking: Linking,
     running: Running,
+    presenting: Presenting,
     printing: o.Printing,
 ) -> None:
     """Publish a table with noise beside exact totals: a folder with the table, its guarantee and a report.
@@ -78,6 +80,7 @@ def release(
     else:
         plan = _read(measuring.plan, spending, measuring.target_error)
         linking.beside(plan)
+    plan = plan.with_values_read()
     declaring.check_used(plan)
     running.check(out)
     if running.discard:
@@ -90,7 +93,7 @@ def release(
     if out is not None and not running.dry_run:
         with naming_options(running.force):
             check_place(out, force=running.force, ours=release_files, inputs=inputs)
-    options = running.options(out, inputs)
+    options = running.options(out, inputs, presenting)
     foreseen = declared_needs(plan, options.written_as)
     if foreseen is not None and running.partition is None:
         foreseen.refuse_memory(options.memory)

@@ -21,6 +21,7 @@ from semidp.core.tables.schema import Schema, toml_document
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
+from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.publishing.budgets import divided
 from semidp.publishing.linked_survey import linked_units, with_units
 from semidp.publishing.options import RunOptions
@@ -115,7 +116,7 @@ def total(
 
 
 def proportion(column: str, *, by: Names | Sequence[Names], confidence: Confidence | None = None) -> GroupRequest:
-    """Ask for the proportion of ones in a private column of zeros and ones, by groups.
+    """Ask for the proportion of ones in a private column of zeros and ones, by groups; "ok=Y" is that of Y in ok.
 
     >>> proportion("cured", by="ward").name
     'proportion-cured'
@@ -258,6 +259,7 @@ def release(
     id: str | None = None,
     most: int | None = None,
     records: str | None = None,
+    read_as: Mapping[str, str] | None = None,
     adjacency: Reading | int | str = Reading.worst_case,
     epsilon: Number | None = None,
     delta: Number | None = None,
@@ -276,6 +278,7 @@ def release(
     protect: str | None = None,
     least: int = 1,
     derived: Sequence[str] = (),
+    presentation: Presentation | Mapping[str, Any] = AS_USUAL,
 ) -> Release:
     """Publish statistics of records with noise, beside totals that are exact.
 
@@ -302,6 +305,8 @@ def release(
         A condition on records, the column that holds counts, and the column that identifies a person.
     most, records
         How many records a person may have, where that is not one, and what they are called: ``5, "stays"``.
+    read_as
+        How the values of columns are written: ``{"admitted": "month", "pay": "1.234,5"}``; see `open_source`.
     adjacency
         ``worst-case``, ``definition``, ``exchange``, or a number of records.
     epsilon, delta, rho, mu
@@ -328,6 +333,9 @@ def release(
         the most.
     derived
         Columns of units that depend on their members.
+    presentation
+        What is said beside the numbers and how they are shown, such as ``{"title": "Health", "round_to": 5}``; see
+        `RunOptions`.
 
     Examples
     --------
@@ -357,11 +365,15 @@ def release(
         id=id,
         most=most if units is None else None,
         records=records,
+        read_as=read_as or (),
         report_delta=described.report_delta if report_delta is None else report_delta,
     )
     budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
-    plan = divided(plan, budget, {name: positive(share, "a share") for name, share in (shares or {}).items()})
-    options = RunOptions(ledger=ledger, randomness=randomness, out=out, jobs=jobs, force=force)
+    parts = {name: positive(share, "a share") for name, share in (shares or {}).items()}
+    plan = divided(plan.with_values_read(), budget, parts)
+    options = RunOptions(
+        ledger=ledger, randomness=randomness, out=out, jobs=jobs, force=force, presentation=presentation
+    )
     if units is not None:
         plan = with_units(plan, linked_units(link, protect, least, most, derived))
         return run(plan, LinkedData(data, units), options, partition=partition)

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.counts import refuse_cells
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
 from semidp.output.cells import TABLE_NUMBERS, Form, form_of
+from semidp.output.workbooks import refuse_rows
 from semidp.publishing.plan import Plan
 from semidp.queries.branches import Cut
 
@@ -175,6 +177,16 @@ def refuse_files(
                 f"no file can be called {stem + ending!r} in that folder: name the table otherwise{mend}"
             ) from None
     needs_of(plan, schema, form).refuse_disk(folder)
+
+
+def refuse_sheets(plan: Plan, dataspace: Dataspace) -> None:
+    """Refuse tables and exact totals that a sheet of a workbook does not hold, before anything is charged."""
+    for request in plan.requests:
+        schema = dataspace.about(request.counted).schema
+        for table in request.tables:
+            refuse_rows(table.name, schema.restrict(table.features).size)
+    for total in dataspace.totals:
+        refuse_rows(f"exact {' × '.join(total.schema.names)}", total.counts.size)
 
 
 def memory_limit() -> int:

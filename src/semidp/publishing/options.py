@@ -3,15 +3,18 @@
 What is published is in the plan; nothing here changes what a release guarantees.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from semidp.accounting.ledger import Ledger
 from semidp.core.progress import Progress, silent
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.output.cells import Form, form_named
+from semidp.output.presentation import AS_USUAL, Presentation
+from semidp.output.workbooks import check_installed
 
 
 def _nothing_to_finish(folder: Path, passing: Collection[str]) -> None:
@@ -50,10 +53,14 @@ class RunOptions:
         What is done to the folder before it takes its place, such as to sign it; it is told of files that will not be
         part of it.
     tell
-        Told, before anything is charged, for which tables whole numbers with all totals may not be found.
+        Told, before anything is charged, which levels look alike, and for which tables whole numbers with all totals
+        may not be found.
     jobs
         By parts: the number of worker processes; with 1 parts are carried out here. With more, the data must be a file
         or an address.
+    presentation
+        What is said beside the numbers and how they are shown: ``title``, ``contact``, ``notes``, ``round_to``,
+        ``mark_below``, and ``workbook`` for an Excel file of all tables; a mapping of those that are given.
     resume
         By parts: go on with a release that ended before it was whole. What was measured is not measured again, and
         nothing is charged again. The plan and the public totals must be the same, and so must the records: nothing is
@@ -82,10 +89,13 @@ class RunOptions:
     tell: Callable[[Sequence[str]], None] = _nobody_told
     jobs: int = 1
     resume: bool = False
+    presentation: Presentation | Mapping[str, Any] = AS_USUAL
 
     def __post_init__(self) -> None:
         if not isinstance(self.ledger, (Ledger, Path, str, type(None))):
             raise InputError(f"a ledger is a Ledger or the path of one, not {self.ledger!r}")
+        if self.presented.workbook:
+            check_installed()
 
     @classmethod
     def of(cls, value: "RunOptions | Randomness | None") -> "RunOptions":
@@ -105,6 +115,11 @@ class RunOptions:
     def book(self) -> Ledger | None:
         """The ledger that is charged."""
         return Ledger(self.ledger) if isinstance(self.ledger, (Path, str)) else self.ledger
+
+    @property
+    def presented(self) -> Presentation:
+        """How the release is presented."""
+        return Presentation.of(self.presentation)
 
     @property
     def written_as(self) -> Form | None:

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from semidp.mechanisms.selection import with_exact_claim
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
 from semidp.output.files import new_folder
+from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.linked_survey import linked_records, linked_survey
-from semidp.publishing.needs import refuse_files
+from semidp.publishing.lookalikes import lookalikes
+from semidp.publishing.needs import refuse_files, refuse_sheets
 from semidp.publishing.options import RunOptions
 from semidp.publishing.parts.partitions import Partition
 from semidp.publishing.plan import Plan
@@ -98,12 +101,15 @@ def records_of(plan: Plan, data: Any) -> Iterator[Any]:
             yield both
         return
     if not isinstance(data, Source):
-        with open_source(data, count=plan.count, where=plan.where, id=plan.id, most=plan.most) as source:
+        opening = partial(open_source, count=plan.count, where=plan.where, id=plan.id, most=plan.most)
+        with opening(data, read_as=plan.read_as) as source:
             yield source
         return
-    if (data.count, data.where, data.id, data.most) != (plan.count, plan.where, plan.id, plan.most):
+    opened = (data.count, data.where, data.id, data.most, data.read_as)
+    if opened != (plan.count, plan.where, plan.id, plan.most, plan.read_as):
         raise InputError(
-            "the source was opened with another count, where, id or most than the plan has: open it as the plan says"
+            "the source was opened with another count, where, id, most or read_as than the plan has: open it as the "
+            "plan says"
         )
     yield data
 
@@ -243,6 +249,9 @@ def _in_one_piece(plan: Plan, data: Any, options: RunOptions, folder: Path | Non
     prepared = prepare(plan, data, memory=options.memory)
     if folder is not None:
         refuse_files(prepared.plan, prepared.scope.dataspace.schema, folder, form)
+    if options.presented.workbook:
+        refuse_sheets(prepared.plan, prepared.scope.dataspace)
+    options.tell(lookalikes(prepared.scope.dataspace.schema))
     randomness = options.words
     with charge_told(ledger):
         entry = charged(prepared, ledger, options.label)
@@ -251,7 +260,7 @@ def _in_one_piece(plan: Plan, data: Any, options: RunOptions, folder: Path | Non
             progress(f"measuring {request.name}", 0, None)
             measured = mechanism.reporting(progress).measure(values, randomness)
             results.append(request.publish(mechanism, measured, prepared.scope, progress))
-    return put_together(prepared, results, entry, form)
+    return put_together(prepared, results, entry, form, presentation=options.presented)
 
 
 def charged(
@@ -283,6 +292,7 @@ def put_together(
     entry: Mapping[str, Any] | None,
     form: Form | None,
     partition: Partition | None = None,
+    presentation: Presentation = AS_USUAL,
 ) -> Release:
     """Return the release of what is published."""
     found = tuple(results)
@@ -298,6 +308,7 @@ def put_together(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         form=form,
         partition=partition,
+        presentation=presentation,
     )
 
 

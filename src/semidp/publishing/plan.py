@@ -23,6 +23,7 @@ from semidp.core.tables.features import SIZE, Feature, Nest
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError
+from semidp.sources.readings import EQUAL, readings_of
 from semidp.statistics.protocol import entries_of
 
 if TYPE_CHECKING:
@@ -226,6 +227,12 @@ def _claim(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+def _read_as(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InputError(f'how columns are read is a mapping such as {{"admitted": "month"}}, not {value!r}')
+    return readings_of(value)
+
+
 @frozen(slots=False, repr=False)
 class Plan:
     """What to publish exactly, what to publish with noise, and how the data are to be read.
@@ -262,6 +269,8 @@ class Plan:
         other levels, an invariant publishes them or the report says that they are disclosed.
     units
         The units that records are members of, where those are counted too.
+    read_as
+        How the values of columns are written, such as ``{"admitted": "month", "pay": "1.234,5"}``.
 
     Examples
     --------
@@ -286,9 +295,12 @@ class Plan:
     most: int | None = field(default=None, converter=_most)
     records: str | None = field(default=None, converter=_called)
     units: LinkedUnits | None = field(default=None, converter=_units)
+    read_as: tuple[tuple[str, str], ...] = field(default=(), converter=_read_as)
 
     def __attrs_post_init__(self) -> None:
         self._check_persons()
+        if self.units is not None and self.read_as:
+            raise InputError("columns of two linked sources are read as they are written: leave read_as out")
         declared = {name for feature in self.features for name in feature.names}
         if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
             raise SchemaError("structural zeros need the features that they name: declare their levels")
@@ -393,6 +405,17 @@ class Plan:
             requests += [request] if request.budget else request.dividing(budget)
         return evolve(self, requests=requests)
 
+    def with_values_read(self) -> "Plan":
+        """Return the plan with outcomes such as "ok=Y" read as whether ok is Y.
+
+        >>> import semidp
+        >>> Plan([semidp.proportion("ok=Y", by="ward")]).with_values_read().read_as
+        (('ok=Y', 'equal'),)
+        """
+        known = {column for column, _ in self.read_as}
+        named = [column for column in dict.fromkeys(self.outcomes) if "=" in column and column not in known]
+        return evolve(self, read_as=[*self.read_as, *((column, EQUAL) for column in named)])
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values; `from_json` reads them back."""
         from semidp.statistics.registry import plan_entries
@@ -409,6 +432,7 @@ class Plan:
             "report_delta": plain(self.report_delta),
             "claim": self.claim,
             "units": None if self.units is None else self.units.to_json(),
+            "read_as": dict(self.read_as) or None,
             **plan_entries(self.requests),
             "feature": [part.to_json() for part in self.chains],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
@@ -420,7 +444,8 @@ class Plan:
         """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
         from semidp.statistics.registry import plan_keys, requests_from
 
-        alone = {"adjacency", "count", "where", "id", "most", "records", "levels_from_data", "report_delta", "claim"}
+        alone = {"adjacency", "count", "where", "id", "most", "records", "read_as"}
+        alone |= {"levels_from_data", "report_delta", "claim"}
         lists = {"invariants", "feature", "structural_zero"}
         only_keys(value, {*alone, *lists, "units", *plan_keys()}, "a plan")
         features, zeros, nests = declared(value, folder)

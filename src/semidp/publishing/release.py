@@ -37,7 +37,9 @@ from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.output.cells import METADATA, Form, Framed, StoredFiles, csvw, form_named
 from semidp.output.files import digest, discard_unfinished, document_at, new_folder, read_plain, recover
 from semidp.output.plots.figures import tradeoff_plot
+from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.output.sections import Section
+from semidp.output.workbooks import WORKBOOK, check_installed
 from semidp.publishing.combined.combination import Combination
 from semidp.publishing.combined.combined_tables import CombinedTables
 from semidp.publishing.parts.part_words import parts_file_words, parts_section
@@ -98,6 +100,7 @@ class Release:
     form: Form | None = None
     partition: Partition | None = None
     combination: Combination | None = None
+    presentation: Presentation = AS_USUAL
 
     @property
     def guarantee(self) -> Guarantee:
@@ -595,6 +598,7 @@ class Release:
             Also replace a release, in a folder that holds no other file.
         form
             How cells are written, ``"csv"`` or ``"parquet"``; tables from a million cells on as Parquet unless given.
+            ``"xlsx"`` writes CSV and a workbook beside it (needs openpyxl).
         progress
             Told what is going on.
 
@@ -607,7 +611,7 @@ class Release:
         ...     sorted(file.name for file in Path(f"{root}/release").iterdir())
         ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
-        written = self if form is None else replace(self, form=form_named(form))
+        written = self._written_as(form)
         if self.partition is not None and (self.partition.place is None or written.form != self.form):
             raise InputError("the parts of a release are copied as they are, from its folder: leave the form out")
         with new_folder(folder, force=force, ours=release_files) as new:
@@ -627,6 +631,16 @@ class Release:
             entries.append({"folder": f"{SOURCES}/{count}", "digest": digest(place / "release.json")})
         return entries
 
+    def _written_as(self, form: Form | str | None) -> "Release":
+        """Return the release as it is written in a form."""
+        if form is None:
+            return self
+        if form == "xlsx":
+            check_installed()
+            self.refuse_parts("workbooks")
+            return replace(self, form=Form.csv, presentation=replace(self.presentation, workbook=True))
+        return replace(self, form=form_named(form))
+
     def write_files(self, folder: Path, progress: Progress = silent) -> None:
         """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
         files = {name: content for result in self.results for name, content in result.files(self.form).items()}
@@ -636,6 +650,10 @@ class Release:
         if described is not None:
             (folder / METADATA).write_bytes(described)
             names.append(METADATA)
+        if self.presentation.workbook:
+            progress("writing the workbook", 0, None)
+            _report().save_workbook(self, folder / WORKBOOK)
+            names.append(WORKBOOK)
         document, space = self.to_json(), self.scope.dataspace
         if self.combination is not None:
             document["combination"] = self._write_sources(folder, progress)
@@ -663,6 +681,10 @@ class Release:
         '<!doctype html>'
         """
         return str(_report().html(self, title))
+
+    def workbook_differs(self, path: Path) -> bool:
+        """Whether a workbook holds something else than this release publishes."""
+        return bool(_report().workbook_differs(self, path))
 
     def parts_sections(self) -> list[Section]:
         """Return the section of the report on the parts; none where the release was carried out in one piece."""
@@ -779,6 +801,7 @@ class Release:
             **({} if self.form is None else {"form": str(self.form)}),
             **({} if self.partition is None else {"partition": self.partition.to_json()}),
             **({} if self.combination is None else {"combination": len(self.combination.releases)}),
+            **({} if self.presentation == AS_USUAL else {"presentation": self.presentation.to_json()}),
             "plan": self.plan.to_json(),
             "dataspace": self.scope.dataspace.to_json(),
             "a": self.scope.adjacency_json(),
@@ -896,6 +919,7 @@ class Release:
             form=form_named(document["form"]) if "form" in document else None,
             partition=partition,
             combination=combination,
+            presentation=Presentation.from_json(document.get("presentation", {})),
         )
 
 
@@ -920,10 +944,11 @@ def release_title(release: Release) -> str:
 
 def _report() -> Any:
     # A room above, allowed by name in tests/test_layers.py: a release draws its own report.
+    from semidp.report.release_workbook import save_workbook, workbook_differs
     from semidp.report.report_page import html
     from semidp.report.sentences import summary
 
-    return SimpleNamespace(html=html, summary=summary)
+    return SimpleNamespace(html=html, summary=summary, save_workbook=save_workbook, workbook_differs=workbook_differs)
 
 
 def release_files(folder: Path) -> Collection[str]:

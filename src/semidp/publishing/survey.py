@@ -23,6 +23,7 @@ from semidp.core.tables.counts import no_column, refuse_cells
 from semidp.core.tables.features import Feature, Nest
 from semidp.core.tables.schema import Schema
 from semidp.errors import AdjacencyUnknown, DataError, SchemaError
+from semidp.publishing.lookalikes import lookalikes
 from semidp.publishing.needs import needs_of, part_needs
 from semidp.publishing.plan import Plan, Reading
 from semidp.queries.branches import Cut
@@ -61,10 +62,10 @@ def survey(
 
 def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     """Return the scope of a plan from published totals alone: no data are needed."""
-    said = formulas(dataspace.schema)
+    said = (*formulas(dataspace.schema), *lookalikes(dataspace.schema))
     if isinstance(dataspace, LinkedDataspace):
         pairs = linked_adjacency(dataspace, exchange=plan.adjacency is Reading.exchange)
-        told = (*said, *formulas(dataspace.units.schema))
+        told = (*said, *formulas(dataspace.units.schema), *lookalikes(dataspace.units.schema))
         return Scope(dataspace, linked_semi_adjacency(dataspace), pairs, (), tuple(dict.fromkeys(told)))
     if plan.adjacency is Reading.exchange:
         exchange = exchange_of(dataspace, bool(plan.outcomes), plan.protection)
@@ -134,7 +135,7 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     adjacency: Adjacency = Ball(a, plan.protection)
     if plan.adjacency is Reading.exchange:
         adjacency = exchange_of(space, bool(plan.outcomes), plan.protection)
-    return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema)))
+    return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema), *lookalikes(schema)))
 
 
 def exchange_of(dataspace: Dataspace, outcomes: bool, protection: Protection | None = None) -> Adjacency:

@@ -37,12 +37,14 @@ def html(release: Release, title: str | None = None) -> str:
     """
     scope, stated = release.scope, release.stated
     moved = [] if stated is None else moves(scope)
+    shown = release.presentation
     advertised = release.announced
     curves = {} if stated is None else {f"this release ({scope.adjacency.words.used})": stated.tradeoff}
     if advertised is not None:
         curves["if the totals were forgotten"] = advertised
     rendered: str = _template().render(
-        title=title or f"{_listed(release)}: what is exact, what is protected",
+        title=title or shown.title or f"{sentences.listed(release)}: what is exact, what is protected",
+        shown=shown,
         created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
         versions=release.versions,
         private=release.private,
@@ -98,13 +100,6 @@ def _drawn(figure: Any) -> Any:
     from markupsafe import Markup
 
     return Markup(svg(figure))
-
-
-def _listed(release: Release) -> str:
-    """Name everything that is published, for the heading."""
-    titles = [result.title() for result in release.results]
-    text = ", ".join(title for title in titles if title)
-    return text[:1].upper() + text[1:]
 
 
 def _sections(release: Release) -> list[Section]:

@@ -19,6 +19,7 @@ from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.output.cells import METADATA
 from semidp.output.texts import name_of
+from semidp.output.workbooks import WORKBOOK
 from semidp.publishing.pipeline import Prepared
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import SOURCES, Release
@@ -62,6 +63,13 @@ def persons_part(scope: Scope) -> list[str]:
     limit = f"the most {protection.records} of one {protection.noun}, {protection.most:,} (declared)"
     counted = [] if scope.persons is None else [f"the number of {protection.units}, {scope.persons:,}"]
     return [*counted, limit]
+
+
+def listed(release: Release) -> str:
+    """Name everything that is published, for a heading."""
+    titles = [result.title() for result in release.results]
+    text = ", ".join(title for title in titles if title)
+    return text[:1].upper() + text[1:]
 
 
 def noisy_part(release: Release) -> list[str]:
@@ -232,6 +240,8 @@ def files(release: Release) -> list[tuple[str, str]]:
         words.append((SOURCES, f"the {len(release.combination.releases)} releases that are combined, a folder each"))
     if any(name.endswith(".csv") for name, _ in words):
         words.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
+    if release.presentation.workbook:
+        words.append((WORKBOOK, "all tables and exact totals as a workbook, with a first sheet on what they are"))
     words.append(("release.json", "the plan, the exact totals and the guarantee, for machines"))
     return words
 

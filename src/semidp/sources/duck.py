@@ -28,6 +28,7 @@ from typing import Any, TextIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp.core.tables.counts import no_column
 from semidp.errors import DataError, InputError, SemidpError, did_you_mean
 from semidp.sources.comparisons import JOINS, Node, Typing, Values, columns_in, nodes, survey
 from semidp.sources.contract import (
@@ -53,6 +54,7 @@ from semidp.sources.contract import (
     short_enough,
     whole_totals,
 )
+from semidp.sources.readings import ColumnReading
 
 Codes = NDArray[np.unsignedinteger[Any]]
 Result = TypeVar("Result")
@@ -72,7 +74,7 @@ _CSV = (
 _DELIMITERS = ",;\t|"
 _SUFFIXES = {".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
 _FOREIGN = {
-    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"), "a workbook"),
+    **dict.fromkeys((".xls", ".xlsb", ".ods", ".numbers"), "a workbook of another kind than .xlsx"),
     **dict.fromkeys((".dta", ".sav", ".por", ".sas7bdat", ".xpt", ".rds", ".rdata"), "a file of a statistics program"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".xml"), "a file of nested records"),
     **dict.fromkeys((".zip", ".7z", ".bz2", ".xz", ".zst", ".tar"), "an archive"),
@@ -126,26 +128,41 @@ class DuckRecords(Records):
 
     @classmethod
     def of_files(
-        cls, pattern: str, where: str | None, *, hive_partitions: bool = False, allow_empty: bool = False
+        cls,
+        pattern: str,
+        where: str | None,
+        *,
+        hive_partitions: bool = False,
+        allow_empty: bool = False,
+        readings: Sequence[ColumnReading] = (),
+        encoding: str | None = None,
     ) -> "DuckRecords":
         """Open a CSV or Parquet file, every file that a glob matches, or a folder of Parquet files."""
         files, kind = _files(pattern)
+        if encoding is not None and kind != "CSV":
+            raise InputError("an encoding is for CSV files: leave it out")
         connection = connect()
         with _closed_on_error(connection):
             confine(connection, files)
             read = partial(_reading, files, f"{pattern} could not be read as {kind}: check that the file is whole")
             if kind == "CSV":
-                delimiter = read(lambda: _delimiter(files[0]))
-                names = _common_header([read(partial(_header, file, delimiter)) for file in files], pattern)
-                options: tuple[str, ...] = (f"delim = {quoted_text(delimiter)}", _CSV)
+                python, duck = _encoding(encoding)
+                delimiter = read(lambda: _delimiter(files[0], python))
+                names = _common_header([read(partial(_header, file, delimiter, python)) for file in files], pattern)
+                options: tuple[str, ...] = (f"delim = {quoted_text(delimiter)}", f"encoding = '{duck}'", _CSV)
             else:
                 names, options = read(lambda: _parquet_header(connection, files)), ()
             _bounded(names, pattern)
             folders = _partitions(files, names) if hive_partitions else []
             text = (*options, "all_varchar = true") if kind == "CSV" else options
-            view = f"CREATE VIEW source AS SELECT * FROM {_reader(kind, files, folders, text)}"
+            every = [*names, *folders]
+            selected = _read_columns(readings, every)
+            view = f"CREATE VIEW source AS SELECT {selected} FROM {_reader(kind, files, folders, text)}"
             read(lambda: connection.execute(view))
-            _same_names(connection, [*names, *folders], pattern)
+            _same_names(connection, [*every, *(part.column for part in readings if part.adds)], pattern)
+            raw = _reader(kind, files, folders, text)
+            for reading in readings:
+                _refuse_misfits(connection, reading, raw, read)
             for part in [] if allow_empty else [[file] for file in files] if kind == "CSV" else [files]:
                 first = f"SELECT 1 FROM {_reader(kind, part, [], text)} LIMIT 1"
                 if not read(partial(_run, connection, first)):
@@ -160,25 +177,37 @@ class DuckRecords(Records):
             return cls(connection, files, patience, numbers)
 
     @classmethod
-    def of_frame(cls, frame: Any, where: str | None) -> "DuckRecords":
-        """Open a pandas, polars or Arrow table, or a mapping of names to numpy arrays."""
+    def of_frame(
+        cls, frame: Any, where: str | None, untyped: Sequence[str] = (), readings: Sequence[ColumnReading] = ()
+    ) -> "DuckRecords":
+        """Open a pandas, polars or Arrow table, or a mapping of names to numpy arrays.
+
+        A WHERE compares `untyped` columns as numbers where every value is one, as those of a CSV file.
+        """
         connection = connect()
         with _closed_on_error(connection):
             unreadable = InputError(
                 f"a {type(frame).__name__} cannot be read: give a path, a database address, a data frame (pandas, "
                 "polars, Arrow) or an Ibis table"
             )
-            quietly(lambda: connection.register("source", frame), unreadable)
+            held = "source" if not readings else "unread"
+            quietly(lambda: connection.register(held, frame), unreadable)
             names = quietly(lambda: _frame_header(frame), unreadable)
             _bounded(names, "the data frame")
+            if readings:
+                view = f"CREATE TEMP VIEW source AS SELECT {_read_columns(readings, names)} FROM unread"
+                quietly(lambda: connection.execute(view), unreadable)
+                names = [*names, *(part.column for part in readings if part.adds)]
+                for part in readings:
+                    _refuse_misfits(connection, part, "unread", lambda action: quietly(action, unreadable))
             _same_names(connection, names, "the data frame")
             confine(connection, ())
             if where is None:
                 return cls(connection)
             ((rows,),) = quietly(lambda: _run(connection, "SELECT count(*) FROM source"), unreadable)
             patience = PATIENCE + rows / _SLOWEST_ROWS
-            _filter(connection, where, patience, ())
-            return cls(connection, patience=patience)
+            numbers = _filter(connection, where, patience, untyped)
+            return cls(connection, patience=patience, read_as_numbers=numbers)
 
     @classmethod
     def of_query(cls, frames: Mapping[str, Any], query: str, refused: Mapping[str, str]) -> "DuckRecords":
@@ -635,15 +664,51 @@ def _ragged(file: str, name: str) -> str | None:
     return None
 
 
-def _opened(file: str) -> TextIO:
+_ENCODINGS = {"utf-8": ("utf-8-sig", "utf-8"), "latin-1": ("latin-1", "latin-1"), "utf-16": ("utf-16", "utf-16")}
+
+
+def _encoding(name: str | None) -> tuple[str, str]:
+    """Return what Python and DuckDB call an encoding."""
+    if name is None:
+        return _ENCODINGS["utf-8"]
+    usual = name.lower().replace("_", "-").replace("iso-8859-1", "latin-1").replace("latin1", "latin-1")
+    if usual not in _ENCODINGS:
+        raise InputError(f"CSV files are read in {', '.join(_ENCODINGS)}, not {name[:40]!r}: save the file as UTF-8")
+    return _ENCODINGS[usual]
+
+
+def _read_columns(readings: Sequence[ColumnReading], names: Sequence[str]) -> str:
+    """Return what is selected so that columns are read as declared; refuse a column that is not there."""
+    replaced: list[str] = []
+    added: list[str] = []
+    for part in readings:
+        if part.needed not in names:
+            raise no_column(part.needed, tuple(names))
+        if part.adds and part.column in names:
+            raise InputError(f"the data have a column {part.column!r} already: rename it")
+        target = added if part.adds else replaced
+        target.append(f"{part.expression(quoted_name(part.needed))} AS {quoted_name(part.column)}")
+    star = f"* REPLACE ({', '.join(replaced)})" if replaced else "*"
+    return ", ".join([star, *added])
+
+
+def _refuse_misfits(connection: Any, part: ColumnReading, raw: str, read: Callable[[Callable[[], Any]], Any]) -> None:
+    """Refuse values that are not written as was declared: none is quoted."""
+    name = quoted_name(part.needed)
+    misfits = f"SELECT 1 FROM {raw} WHERE {name} IS NOT NULL AND ({part.expression(name)}) IS NULL LIMIT 1"
+    if read(lambda: _run(connection, misfits)):
+        raise DataError(part.misfit())
+
+
+def _opened(file: str, encoding: str = "utf-8-sig") -> TextIO:
     if file.lower().endswith(".gz"):
-        return gzip.open(file, "rt", encoding="utf-8-sig", newline="")
-    return open(file, encoding="utf-8-sig", newline="")
+        return gzip.open(file, "rt", encoding=encoding, newline="")
+    return open(file, encoding=encoding, newline="")
 
 
-def _delimiter(file: str) -> str:
+def _delimiter(file: str, encoding: str = "utf-8-sig") -> str:
     """Return the delimiter that the header of a CSV file uses most, outside quotes."""
-    with _opened(file) as text:
+    with _opened(file, encoding) as text:
         header = text.readline(_LONGEST_LINE)
     if not header.strip():
         raise ValueError("a CSV file needs a header")
@@ -651,8 +716,8 @@ def _delimiter(file: str) -> str:
     return max(_DELIMITERS, key=bare.count)
 
 
-def _header(file: str, delimiter: str) -> list[str]:
-    with _opened(file) as text:
+def _header(file: str, delimiter: str, encoding: str = "utf-8-sig") -> list[str]:
+    with _opened(file, encoding) as text:
         names = next(csv.reader(iter(lambda: text.readline(_LONGEST_LINE), ""), delimiter=delimiter))
     if any("\x00" in name for name in names):
         raise ValueError("no text in UTF-8, though its bytes could be")

@@ -7,7 +7,7 @@ DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is
 import glob
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +37,8 @@ from semidp.sources.contract import (
     require,
 )
 from semidp.sources.memory import TableRecords, materialised
+from semidp.sources.readings import ColumnReading, readings_of
+from semidp.sources.sheets import is_workbook, sheet_columns
 from semidp.sources.tabulate import Codes, Tabulation
 
 KEEPS_NOTHING = "the WHERE keeps no record: check its condition, and how the values in it are written"
@@ -58,6 +60,8 @@ def open_source(
     most: int | None = None,
     hive_partitions: bool = False,
     allow_empty: bool = False,
+    read_as: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    encoding: str | None = None,
 ) -> "Source":
     """Open a source of records.
 
@@ -65,14 +69,14 @@ def open_source(
     ----------
     data
         The path of a CSV or Parquet file, a glob of them, or a folder of Parquet files (a file that exists is that
-        file, whatever its name holds); a data frame (pandas, polars, Arrow), a DuckDB relation or anything else with
-        the Arrow C stream interface, which is read into memory once, or a mapping of names to columns; a `Table`; an
-        Ibis table; or
-        a database address such as ``postgres://user@host/database`` (the password comes from the environment,
-        SEMIDP_PASSWORD or what the driver reads, and never from the address), ``spark://host:7077``, or
-        ``spark://local`` for Spark in this process. Every value of a CSV file is text, and an empty one is missing.
+        file, whatever its name holds); a workbook (.xlsx, needs openpyxl); a data frame (pandas, polars, Arrow), a
+        DuckDB relation or anything else with the Arrow C stream interface, which is read into memory once, or a
+        mapping of names to columns; a `Table`; an Ibis table; or a database address such as
+        ``postgres://user@host/database`` (the password comes from the environment, SEMIDP_PASSWORD or what the driver
+        reads, and never from the address), ``spark://host:7077``, or ``spark://local`` for Spark in this process.
+        Every value of a CSV file and of a workbook is text, and an empty one is missing.
     table
-        The table to read at a database address; on Spark also the path of Parquet files.
+        The table to read at a database address, or the sheet of a workbook; on Spark also the path of Parquet files.
     count
         The column that holds counts, where each row stands for several records.
     where
@@ -90,6 +94,11 @@ def open_source(
         Take folders such as ``sex=f/`` for values of a column, where the files lack that column.
     allow_empty
         Accept files without any record, which are refused otherwise: they are often the trace of a failed copy.
+    read_as
+        How the values of columns are written: dates by ``"day"``, ``"month"``, ``"quarter"`` or ``"year"``; numbers
+        as ``"1.234,5"``, ``"1,234.5"``, ``"1 234,5"``, ``"1'234.5"`` or ``"1234,5"``. Files and data frames alone.
+    encoding
+        Of CSV files: ``"utf-8"`` unless given, ``"latin-1"`` or ``"utf-16"``.
 
     Examples
     --------
@@ -106,7 +115,9 @@ def open_source(
         raise InputError("a row with a count stands for several people, so count and id cannot both be given")
     if most is not None and id is None:
         raise InputError("the most records of a person needs the id column that says whose a record is")
-    source = Source(_records(data, table, where, hive_partitions, allow_empty), count, where, id, most)
+    readings = readings_of(read_as)
+    records = _records(data, table, where, hive_partitions, allow_empty, readings, encoding)
+    source = Source(records, count, where, id, most, readings)
     source.allow_empty = allow_empty
     if isinstance(data, (str, os.PathLike)):
         source.again = partial(
@@ -117,6 +128,8 @@ def open_source(
             where=where,
             hive_partitions=hive_partitions,
             allow_empty=allow_empty,
+            read_as=readings,
+            encoding=encoding,
         )
     try:
         source._check()
@@ -170,9 +183,10 @@ class Source:
         where: str | None = None,
         id: str | None = None,
         most: int | None = None,
+        read_as: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._records = records
-        self.count, self.where, self.id, self.most = count, where, id, most
+        self.count, self.where, self.id, self.most, self.read_as = count, where, id, most, read_as
         self.persons: int | None = None
         """How many persons there are, where each may have several records; then that number is public."""
         self.allow_empty = False
@@ -335,7 +349,7 @@ class Source:
 
     def only(self, values: Mapping[str, Sequence[Any]]) -> "Source":
         """Return the records of one branch (see `branches`), to be read before the next is asked for."""
-        return Source(self._records.only(values), self.count, self.where, self.id, self.most)
+        return Source(self._records.only(values), self.count, self.where, self.id, self.most, self.read_as)
 
     def frame(self, names: Sequence[str]) -> Any:
         """Return some columns in memory, to be joined with those of another source."""
@@ -451,15 +465,30 @@ def _most_values(feature: Feature) -> int:
     return len(feature.levels) + 3 + capitals
 
 
-def _records(data: Any, table: str | None, where: str | None, hive_partitions: bool, allow_empty: bool) -> Records:
+def _records(
+    data: Any,
+    table: str | None,
+    where: str | None,
+    hive_partitions: bool,
+    allow_empty: bool,
+    read_as: Sequence[tuple[str, str]] = (),
+    encoding: str | None = None,
+) -> Records:
     kind = type(data).__module__.partition(".")[0]
     address = isinstance(data, str) and "://" in data
-    if table is not None and not address:
+    sheets = isinstance(data, (str, os.PathLike)) and not address and is_workbook(os.fspath(data))
+    if table is not None and not address and not sheets:
         raise InputError(
-            f"the table {table!r} can be chosen only at a database address such as postgres://user@host/db"
+            f"the table {table!r} can be chosen only at a database address such as postgres://user@host/db, or in a "
+            "workbook"
         )
     if hive_partitions and not isinstance(data, (str, os.PathLike)):
         raise InputError(NO_FOLDERS)
+    readings = [ColumnReading(*pair) for pair in read_as]
+    if encoding is not None and (address or sheets or not isinstance(data, (str, os.PathLike))):
+        raise InputError("an encoding is for CSV files: leave it out")
+    if (address or kind in ("ibis", "pyspark") or isinstance(data, Table)) and readings:
+        raise InputError("columns of a database or a table are read as they are: write them otherwise in a view of it")
     if address or kind in ("ibis", "pyspark"):
         from semidp.sources.ibis import IbisRecords
 
@@ -468,15 +497,28 @@ def _records(data: Any, table: str | None, where: str | None, hive_partitions: b
         return IbisRecords.of(data, where) if kind == "ibis" else IbisRecords.of_spark(data, where)
     from semidp.sources.duck import DuckRecords
 
+    if sheets:
+        path = os.fspath(data)
+        columns = sheet_columns(path, table)
+        if not allow_empty and not any(map(len, columns.values())):
+            raise DataError(f"{path} holds no record: check that it is whole, or allow empty files", needs="empty")
+        return DuckRecords.of_frame(columns, where, untyped=list(columns), readings=readings)
     if isinstance(data, (str, os.PathLike)):
-        return DuckRecords.of_files(os.fspath(data), where, hive_partitions=hive_partitions, allow_empty=allow_empty)
+        return DuckRecords.of_files(
+            os.fspath(data),
+            where,
+            hive_partitions=hive_partitions,
+            allow_empty=allow_empty,
+            readings=readings,
+            encoding=encoding,
+        )
     if isinstance(data, Table):
         if where is not None:
             raise InputError("a table holds counts and no records that a WHERE could keep: leave it out")
         return TableRecords(data)
     if isinstance(data, Mapping):
         data = {name: np.asarray(column) for name, column in data.items()}
-    return DuckRecords.of_frame(materialised(data), where)
+    return DuckRecords.of_frame(materialised(data), where, readings=readings)
 
 
 def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:

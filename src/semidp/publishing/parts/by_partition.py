@@ -78,6 +78,8 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
     """Carry out a plan of tables part by part, and write it to a folder: what `run` does with a partition."""
     if options.out is None:
         raise InputError("a release by parts is written as it is made: give out, the folder for it")
+    if options.presented.workbook:
+        raise InputError("a workbook is written of a release in one piece: leave it out, or the partition")
     out = Path(options.out).absolute()  # whoever carries out a part may be in another folder
     randomness, ledger, progress = options.words, options.book, options.progress
     written = options.written_as or Form.parquet
@@ -135,7 +137,9 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
                     )
                     for one, fit in zip(results, fits, strict=True)
                 ]
-                release = put_together(whole, done, entry, written, Partition(whole.partition, tuple(parts)))
+                release = put_together(
+                    whole, done, entry, written, Partition(whole.partition, tuple(parts)), options.presented
+                )
                 release.write_files(work, progress)
                 options.finish(work, sorted(_passing(work)))
                 durable(work)

@@ -20,6 +20,8 @@ from semidp.core.spaces.dataspace import normalised
 from semidp.errors import InputError, SemidpError
 from semidp.output.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.output.files import document_at
+from semidp.output.presentation import AS_USUAL
+from semidp.output.workbooks import WORKBOOK
 from semidp.publishing.combined.combination_check import check_combination, check_sources
 from semidp.publishing.linked_survey import stated_totals_differ
 from semidp.publishing.parts.partitions import PARTS, measurements_stem
@@ -43,6 +45,7 @@ _READING = (
     "plan.levels_from_data",
     "plan.feature",
     "plan.adjacency",
+    "plan.read_as",
 )
 
 
@@ -236,6 +239,8 @@ class _Check:
         flags = dict.fromkeys(f"{result.key}.private" for result in release.results)
         self.findings.trust("that the random numbers were secret, where it says private", "private", *flags)
         self.findings.trust("when it was made, and with which software", "created", "versions")
+        if release.presentation != AS_USUAL:
+            self.findings.trust("what is said beside the numbers: title, contact, notes", "presentation")
         self.findings.trust("what a ledger was charged (semidp ledger FILE --check RELEASE compares it)", "ledger")
 
     def _scope(self) -> Scope | None:
@@ -393,6 +398,9 @@ class _Check:
     def _listed(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
         """Compare the list of files with those that a release writes, and with those that are there."""
         described = {METADATA}
+        if self.release.presentation.workbook:
+            described.add(WORKBOOK)
+            self._workbook(folder / WORKBOOK)
         if self.release.partition is not None:
             described.add(PARTS)
         # A long plan, or long totals, have files of their own.
@@ -404,6 +412,17 @@ class _Check:
         written = {*release_files(folder), SUMS, SIGNATURE, REPORT}
         present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
         self.findings.trust("files that release.json does not list", *sorted(present - written))
+
+    def _workbook(self, path: Path) -> None:
+        """Compare the workbook, where it can be read, with the one that the release gives."""
+        try:
+            differs = self.release.workbook_differs(path)
+        except InputError:
+            self.findings.trust("the workbook, which nothing here can read", WORKBOOK)
+        except Exception:  # whatever a file that is no workbook raises
+            self.findings.wrong.append(f"{WORKBOOK} cannot be read")
+        else:
+            self.findings.wrong += [f"{WORKBOOK} says something else than follows: do not read it"] if differs else []
 
     def _parts_listed(self) -> None:
         """Compare the list of tables and files of every part with those that a part has."""

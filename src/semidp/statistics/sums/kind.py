@@ -38,7 +38,9 @@ _ASKING = {
     Statistic.mean: _of_column(Statistic.mean, "A private column: its mean by group.", "Mean", BOUNDS, GRID),
     Statistic.sum: _of_column(Statistic.sum, "A private column: its sum by group.", "Sum", BOUNDS, GRID),
     Statistic.proportion: _of_column(
-        Statistic.proportion, "A private column of zeros and ones: its proportion of ones.", "Proportion"
+        Statistic.proportion,
+        "A private column of zeros and ones: its proportion of ones; ok=Y for that of a text value.",
+        "Proportion",
     ),
 }
 

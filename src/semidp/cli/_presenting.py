@@ -1,0 +1,55 @@
+"""The options of `semidp release` on how a release is presented: title, contact, notes, how numbers are shown."""
+
+from attrs import frozen
+
+from semidp.cli import _options as o
+from semidp.cli._command import option, plain_defaults
+from semidp.errors import InputError
+from semidp.output.cells import Form, form_named
+from semidp.output.presentation import Presentation
+
+EXCEL = "xlsx"
+"""The value of --write that adds a workbook."""
+
+
+@frozen(field_transformer=plain_defaults)
+class Presenting:
+    """What a release says beside its numbers, and how they are shown and written."""
+
+    title: o.Text = option("The heading of the report.", "TEXT")
+    contact: o.Text = option("Whom to ask about the release: in the report, the workbook and release.json.", "TEXT")
+    note: o.Texts = option("A paragraph at the top of the report; repeat it.", "TEXT")
+    round_to: int | None = option(
+        "Show counts in multiples of this number in the report and workbook; the files stay as they are.",
+        "N",
+        "--round",
+        min=1,
+    )
+    mark_below: int | None = option("Mark counts below this number in the report and workbook.", "N", min=1)
+    write: o.Text = option(
+        "How to write tables: CSV, or Parquet, which is used from a million cells on unless said; xlsx adds a workbook "
+        "to CSV files (extra: excel).",
+        "csv|parquet|xlsx",
+    )
+
+    def form(self) -> Form | None:
+        """Return how the files that commands read are written, where that is said."""
+        if self.write is None:
+            return None
+        if self.write == EXCEL:
+            return Form.csv
+        try:
+            return form_named(self.write)
+        except InputError:
+            raise InputError(f"tables are written as csv, parquet or xlsx, not {self.write!r}") from None
+
+    def presentation(self) -> Presentation:
+        """Return how the release is presented."""
+        return Presentation(
+            title=self.title,
+            contact=self.contact,
+            notes=tuple(self.note or ()),
+            round_to=self.round_to,
+            mark_below=self.mark_below,
+            workbook=self.write == EXCEL,
+        )

@@ -1,0 +1,138 @@
+"""How a release is presented: its title, whom to ask, notes, and how numbers are shown beside the exact files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from semidp.errors import InputError, did_you_mean
+
+_LONGEST = 10_000  # characters of a title or a note
+_MOST_NOTES = 100
+_MOST_ROUNDED = 10**9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Presentation:
+    """What is said and shown beside the numbers; nothing here changes them or their guarantee.
+
+    Parameters
+    ----------
+    title
+        The heading of the report; what is published, unless given.
+    contact
+        Whom to ask.
+    notes
+        Paragraphs at the top of the report.
+    round_to
+        Show counts in multiples of this number, on the page and in a column of the workbook; files stay as they are.
+    mark_below
+        Mark counts below this number, on the page and in the workbook.
+    workbook
+        Whether a workbook of all tables is written beside the other files.
+
+    Examples
+    --------
+    >>> shown = Presentation(title="Health 2026", round_to=5, mark_below=10)
+    >>> shown.count("1,234"), shown.count("7"), shown.is_marked("7"), shown.is_marked("1,234")
+    ('1,235', '5', True, False)
+    >>> Presentation.from_json(shown.to_json()) == shown
+    True
+    """
+
+    title: str | None = None
+    contact: str | None = None
+    notes: tuple[str, ...] = ()
+    round_to: int | None = None
+    mark_below: int | None = None
+    workbook: bool = False
+
+    def __post_init__(self) -> None:
+        texts = {"a title": self.title, "a contact": self.contact}
+        texts |= {f"note {number}": note for number, note in enumerate(self.notes, start=1)}
+        for name, text in texts.items():
+            if text is not None and not (isinstance(text, str) and text.strip() and len(text) <= _LONGEST):
+                raise InputError(f"{name} is a text of at most {_LONGEST:,} characters, and not empty")
+        if len(self.notes) > _MOST_NOTES:
+            raise InputError(f"a release has at most {_MOST_NOTES} notes")
+        numbers = {"counts are rounded to multiples of": self.round_to, "counts are marked below": self.mark_below}
+        for words, number in numbers.items():
+            if number is not None and not (type(number) is int and 1 <= number <= _MOST_ROUNDED):
+                raise InputError(f"{words} a whole number from 1 on, not {number!r}")
+
+    def count(self, text: str) -> str:
+        """Return a published count as the page shows it: rounded to the nearest multiple, halves up."""
+        if self.round_to is None:
+            return text
+        return f"{rounded(_number(text), self.round_to):,}"
+
+    def is_marked(self, text: str) -> bool:
+        """Whether a published count is marked as small."""
+        return self.mark_below is not None and _number(text) < self.mark_below
+
+    def captions(self) -> list[str]:
+        """Say how numbers are shown."""
+        said = []
+        if self.round_to is not None:
+            said.append(
+                f"Counts on this page are rounded to multiples of {self.round_to:,}, each for itself, so that they "
+                "need not add up; the files hold them as published."
+            )
+        if self.mark_below is not None:
+            said.append(f"A star marks counts below {self.mark_below:,}.")
+        return said
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is not as usual, as plain values."""
+        values = {
+            "title": self.title,
+            "contact": self.contact,
+            "notes": list(self.notes),
+            "round_to": self.round_to,
+            "mark_below": self.mark_below,
+            "workbook": self.workbook,
+        }
+        return {key: value for key, value in values.items() if value}
+
+    @classmethod
+    def of(cls, value: "Presentation | Mapping[str, Any]") -> "Presentation":
+        """Return a presentation; a mapping holds what is not as usual, by the names of the parameters.
+
+        >>> Presentation.of({"title": "Health", "notes": ["Provisional."]}).notes
+        ('Provisional.',)
+        """
+        if isinstance(value, Presentation):
+            return value
+        if not isinstance(value, Mapping):
+            raise InputError(f"a presentation is a mapping such as {{'title': 'Health 2026'}}, not {value!r}")
+        known = {field.name for field in fields(cls)}
+        unknown = [str(key) for key in value if key not in known]
+        if unknown:
+            meant = did_you_mean(unknown[0], known)
+            raise InputError(f"a presentation has no {unknown[0]!r}{meant}; it has {', '.join(sorted(known))}")
+        return cls(**{**value, "notes": tuple(value.get("notes", ()))})
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any]) -> "Presentation":
+        """Read what `to_json` returned."""
+        try:
+            return cls.of(entry)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+
+
+AS_USUAL = Presentation()
+"""Nothing said beside the numbers, and all of them shown as they are."""
+
+
+def rounded(number: float, base: int) -> int:
+    """Round a number to the nearest multiple of a base, halves up.
+
+    >>> [rounded(number, 5) for number in (0, 2, 2.5, 7, 8)]
+    [0, 0, 5, 5, 10]
+    """
+    return int((number + base / 2) // base) * base
+
+
+def _number(text: str) -> float:
+    """Read a count that `count_text` wrote."""
+    return float(text.replace(",", ""))

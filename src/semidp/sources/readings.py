@@ -1,0 +1,133 @@
+"""How the values of a column are written: dates by month, numbers with a decimal comma, whether it has some value.
+
+A reading is declared and part of the plan. It becomes an expression of DuckDB; what it does not fit is refused.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from semidp.errors import InputError
+
+DATES = {"day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
+"""How dates are written at each depth; quarters are put together otherwise."""
+NUMBERS = {
+    "1.234,5": (".", ","),
+    "1,234.5": (",", "."),
+    "1 234,5": (" ", ","),
+    "1'234.5": ("'", "."),
+    "1234,5": ("", ","),
+}
+"""Ways to write numbers: what separates thousands, and what decimals."""
+EQUAL = "equal"
+"""The reading of a column such as "ok=Y": 1 where the column ok is Y, and 0 where it is something else."""
+
+_QUARTER = "quarter"
+
+
+@dataclass(frozen=True)
+class ColumnReading:
+    """How the values of one column are read.
+
+    Parameters
+    ----------
+    column
+        The column; "ok=Y" for one that says whether ok is Y.
+    how
+        One of `DATES`, "quarter", one of `NUMBERS`, or `EQUAL`.
+
+    Examples
+    --------
+    >>> ColumnReading("pay", "1.234,5").needed, ColumnReading("ok=Y", "equal").needed
+    ('pay', 'ok')
+    """
+
+    column: str
+    how: str
+
+    def __post_init__(self) -> None:
+        if self.how not in {*DATES, _QUARTER, *NUMBERS, EQUAL}:
+            known = ", ".join((*DATES, _QUARTER, *NUMBERS))
+            raise InputError(f"the column {self.column!r} can be read as {known}, not {self.how!r}")
+        if self.how == EQUAL and not all(self.column.partition("=")):
+            raise InputError(f"{self.column!r} names no value of a column: write it as ok=Y")
+
+    @property
+    def needed(self) -> str:
+        """The column of the data that it reads."""
+        return self.column.partition("=")[0] if self.how == EQUAL else self.column
+
+    @property
+    def adds(self) -> bool:
+        """Whether it makes a column beside the others, and replaces none."""
+        return self.how == EQUAL
+
+    def expression(self, name: str) -> str:
+        """Return the values as an expression of DuckDB; `name` is the quoted column. NULL where they do not fit."""
+        text = f"trim(CAST({name} AS VARCHAR))"
+        if self.how == EQUAL:
+            value = _quoted(self.column.partition("=")[2])
+            return f"CASE WHEN {name} IS NOT NULL THEN CAST({text} = {value} AS INTEGER) END"
+        if self.how in NUMBERS:
+            thousands, decimal = NUMBERS[self.how]
+            plain = f"replace({text}, {_quoted(thousands)}, '')" if thousands else text
+            fits = f"regexp_full_match({text}, {_quoted(_number(thousands, decimal))})"
+            return f"CASE WHEN {fits} THEN replace({plain}, {_quoted(decimal)}, '.') END"
+        # 31.1.2026 has one reading; 1/2/2026 has two, and fits none.
+        moment = f"coalesce(TRY_CAST({text} AS TIMESTAMP), try_strptime({text}, '%d.%m.%Y'))"
+        if self.how == _QUARTER:
+            return f"CAST(year({moment}) AS VARCHAR) || '-Q' || CAST(quarter({moment}) AS VARCHAR)"
+        return f"strftime({moment}, {_quoted(DATES[self.how])})"
+
+    def misfit(self) -> str:
+        """Say that some values do not fit."""
+        if self.how in NUMBERS:
+            return f"the column {self.column!r} holds values that are not numbers written as {self.how}"
+        return f"the column {self.column!r} holds values that are no dates: write them as 2026-01-31 or 31.1.2026"
+
+
+def readings_of(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return how columns are read, in order; refuse what is no reading.
+
+    >>> readings_of({"admitted": "month"})
+    (('admitted', 'month'),)
+    >>> readings_of({"admitted": "decade"})
+    Traceback (most recent call last):
+    semidp.errors.InputError: the column 'admitted' can be read as day, month, year, quarter, 1.234,5, ... not 'decade'
+    """
+    pairs = value.items() if isinstance(value, Mapping) else value
+    checked = [ColumnReading(str(column), str(how)) for column, how in pairs]
+    return tuple((reading.column, reading.how) for reading in checked)
+
+
+def months(first: str, last: str) -> list[str]:
+    """Return all months, quarters, years or whole numbers from one to another, as a list of levels.
+
+    >>> months("2025-11", "2026-02"), months("2025-Q4", "2026-Q1"), months("2024", "2026")
+    (['2025-11', '2025-12', '2026-01', '2026-02'], ['2025-Q4', '2026-Q1'], ['2024', '2025', '2026'])
+    """
+    for pattern, parts, written in _STEPS:
+        ends = [re.fullmatch(pattern, text) for text in (first, last)]
+        if all(ends):
+            low, high = (int(end[1]) * parts + (int(end[2]) - 1 if parts > 1 else 0) for end in ends if end)
+            if not low <= high < low + _MOST_STEPS:
+                break
+            return [written.format(step // parts, step % parts + 1) for step in range(low, high + 1)]
+    raise InputError(f"{first}..{last} is no range of months (2025-11..2026-02), quarters (2025-Q4..2026-Q1) or years")
+
+
+_MOST_STEPS = 10_000
+_STEPS = (
+    (r"(\d{4})-(0[1-9]|1[0-2])", 12, "{:04d}-{:02d}"),
+    (r"(\d{4})-Q([1-4])", 4, "{:04d}-Q{}"),
+    (r"(\d{1,9})()", 1, "{}"),
+)
+
+
+def _number(thousands: str, decimal: str) -> str:
+    whole = rf"\d{{1,3}}({re.escape(thousands)}\d{{3}})+|\d+" if thousands else r"\d+"
+    return rf"[+-]?({whole})({re.escape(decimal)}\d+)?"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

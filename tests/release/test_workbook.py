@@ -1,0 +1,229 @@
+"""A release as a workbook, and records from one: what is in it stays what it was."""
+
+import json
+import math
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openpyxl
+import pytest
+
+import semidp
+from semidp.cli import run as command
+from semidp.errors import DataError, InputError, Refused
+from semidp.noise.randomness import SeededRandomness
+from semidp.output import workbooks
+from semidp.output.presentation import Presentation
+from semidp.output.workbooks import WORKBOOK, WorkbookSheet, read_values, write_workbook
+from semidp.publishing.rechecking.release_check import recheck
+from semidp.publishing.release import Release
+from semidp.sources.opening import open_source
+from semidp.statistics.protocol import Request
+
+PEOPLE: dict[str, list[Any]] = {
+    "sex": [*"fm"] * 30,
+    "code": ["=1+1", "007", "1e5", "-x"] * 15,
+    "pay": [float(number % 50) for number in range(60)],
+}
+
+
+def released(*wanted: Request | semidp.TableRequest, **more: Any) -> Release:
+    return semidp.release(
+        PEOPLE, *wanted, exact=["sex"], mu=1, levels_from_data=True, randomness=SeededRandomness(1), **more
+    )
+
+
+def test_labels_stay_text_and_numbers_are_those_of_the_file(tmp_path: Path) -> None:
+    release = released(semidp.table("sex", "code"), semidp.mean("pay", by="sex", bounds=(0, 100)))
+    release.save(tmp_path / "out", form="xlsx")
+    book = openpyxl.load_workbook(tmp_path / "out" / WORKBOOK)
+    assert book.sheetnames == ["About", "table", "mean-pay", "exact sex"]
+    page = book["table"]
+    assert page.freeze_panes == "A2"
+    columns = release.tables[0].columns()
+    assert [cell.value for cell in page[1]] == columns.header
+    checked = 0
+    for row, stored in zip(zip(*columns.lists(), strict=True), page.iter_rows(min_row=2), strict=True):
+        for value, cell in zip(row, stored, strict=True):
+            if isinstance(value, str):
+                assert (cell.value, cell.data_type, cell.number_format) == (value, "s", "@")
+            else:
+                assert cell.value == pytest.approx(value, rel=1e-12)
+                assert cell.number_format.startswith("#,##0")
+            checked += 1
+    assert checked == 8 * 7
+    # The sizes of groups are exact, and so are the totals.
+    exact = [book["exact sex"]["B2"], book["mean-pay"]["B2"]]
+    assert [(cell.font.bold, cell.font.color.rgb) for cell in exact] == [(True, "00005A8C")] * 2
+    assert not page["C2"].font.bold
+    about = {row[0]: row[1] for row in book["About"].iter_rows(values_only=True) if row[0]}
+    assert about["Published exactly"] == "counts of sex"
+    assert "NOT PRIVATE" in about
+
+
+def test_the_csv_files_stay_what_commands_read_and_the_workbook_is_rechecked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    released(semidp.table("sex", "code")).save(folder, form="xlsx")
+    again = Release.load(folder)
+    assert (folder / "table.csv").exists()
+    assert again.presentation.workbook
+    document = json.loads((folder / "release.json").read_text())
+    assert recheck(again, document, folder).disagreements == ()
+    # Another number in a cell is found, even where the list of files is changed to match.
+    book = openpyxl.load_workbook(folder / WORKBOOK)
+    book["table"]["C2"].value += 1
+    book.save(folder / WORKBOOK)
+    assert command(["show", str(folder)]) == 2
+    assert "was changed after the release was written" in capsys.readouterr().err
+    assert recheck(again, document, folder).disagreements == (
+        f"{WORKBOOK} says something else than follows: do not read it",
+    )
+
+
+def test_how_a_release_is_presented_is_in_the_report_and_read_back(tmp_path: Path) -> None:
+    shown = Presentation(
+        title="Pay & codes", contact="a@b.example", notes=("First.", "Second."), round_to=5, mark_below=8
+    )
+    release = released(semidp.table("sex", "code"), presentation=shown)
+    release.save(tmp_path / "out", form="xlsx")
+    again = Release.load(tmp_path / "out")
+    assert again.presentation.title == "Pay & codes"
+    page = (tmp_path / "out" / "report.html").read_text()
+    for text in ("<h1>Pay &amp; codes</h1>", "Contact: a@b.example", "First.", "rounded to multiples of 5"):
+        assert text in page
+    assert page == again.report_html()
+    counts = release.tables[0].counts
+    assert page.count('<abbr title="below 8">*</abbr>') == int((counts < 8).sum()) > 0
+    rows = read_values(tmp_path / "out" / WORKBOOK)["table"]
+    assert rows[0][2:4] == ("count", "count, in multiples of 5")
+    for row in rows[1:]:
+        assert row[3] % 5 == 0
+        assert abs(row[2] - row[3]) <= 2.5
+    assert [int(line.split(",")[2]) for line in (tmp_path / "out" / "table.csv").read_text().splitlines()[1:]] == [
+        row[2] for row in rows[1:]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"title": " "}, "a title is a text"),
+        ({"titel": "x"}, "a presentation has no 'titel'"),
+        ({"round_to": 0}, "multiples of a whole number from 1 on"),
+        ({"mark_below": True}, "marked below a whole number"),
+        ({"notes": ("x" * 20_000,)}, "note 1 is a text"),
+    ],
+)
+def test_presentations_that_are_none_are_refused(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        Presentation.of(wrong)
+
+
+def test_a_table_that_a_sheet_does_not_hold_is_refused_before_anything_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workbooks, "MOST_ROWS", 7)
+    ledger = semidp.Ledger.create(tmp_path / "ledger.json", semidp.Budget.gdp(2))
+    asked = {"workbook": True}
+    with pytest.raises(Refused, match="'table' has 8 rows, and a sheet of a workbook holds 7"):
+        released(semidp.table("sex", "code"), ledger=ledger, out=tmp_path / "out", presentation=asked)
+    assert not ledger.account().charges
+    assert not (tmp_path / "out").exists()
+
+
+def test_tabs_are_short_and_told_apart(tmp_path: Path) -> None:
+    names = ["a" * 40, "A" * 40, "sex/age", "sex:age", "About"]
+    pages = [WorkbookSheet(name, {"x\x07": ["y\x01"]}, {"n": np.array([math.nan])}) for name in names]
+    write_workbook(tmp_path / "w.xlsx", [("", "=2")], pages)
+    stored = read_values(tmp_path / "w.xlsx")
+    tabs = list(stored)
+    assert len({tab.casefold() for tab in tabs}) == len(tabs) == 6
+    assert all(len(tab) <= 31 for tab in tabs)
+    assert stored[tabs[1]] == [("x\\u0007", "n"), ("y\\u0001",)]
+    assert stored["About"] == [(None, "=2")] or stored["About"] == [("", "=2")]
+
+
+def workbook(path: Path, **sheets: list[list[Any]]) -> Path:
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        page = book.create_sheet(name)
+        for row in rows:
+            page.append(row)
+    book.save(path)
+    return path
+
+
+def test_records_of_a_sheet_are_those_of_the_csv_file(tmp_path: Path) -> None:
+    import datetime
+
+    rows = [["sex", "code", "born"], ["f", 7, datetime.date(2001, 2, 3)], ["m", "007", None], [None, None, None]]
+    path = workbook(tmp_path / "people.xlsx", people=rows, other=[["x"], [1]])
+    with open_source(path, table="people") as source:
+        assert source.columns() == ("sex", "code", "born")
+        assert source.levels("code") == ("007", "7")
+        assert source.levels("born") == ("2001-02-03",)
+        assert source.counts(semidp.Schema([semidp.Feature("sex", "fm")])).counts.tolist() == [1, 1]
+    with open_source(path, table="people", where="code <> '007'") as source:
+        assert source.counts(semidp.Schema([semidp.Feature("sex", "fm")])).n == 1
+    release = released(semidp.table("sex", "code"))
+    release.save(tmp_path / "out", form="xlsx")
+    with open_source(tmp_path / "out" / WORKBOOK, table="table", count="count") as source:
+        counts = source.counts(release.tables[0].schema).counts
+    assert (counts == release.tables[0].counts).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([["sex", "Sex"], ["f", "m"]], "two columns of .* have the same name"),
+        ([["sex", None, "age"], ["f", "m", 3]], "without a name"),
+        ([["sex"], ["f", "m"]], "longer than its first row"),
+        ([["sex"]], "holds no record"),
+        ([], "first row .* is empty"),
+        ([["sex"], ["#N/A"]], "holds the error #N/A"),
+        ([["sex", "age"], ["f", "=1+1"]], "a formula in .* has no stored value"),
+    ],
+)
+def test_sheets_that_are_no_records_are_refused(tmp_path: Path, rows: list[list[Any]], reason: str) -> None:
+    path = workbook(tmp_path / "people.xlsx", people=rows)
+    with pytest.raises(DataError, match=reason):
+        open_source(path)
+
+
+def test_a_sheet_is_named_and_a_damaged_file_is_one_sentence(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "people.xlsx", people=[["sex"], ["f"]], more=[["sex"], ["m"]])
+    with pytest.raises(InputError, match="several sheets: say which of people, more"):
+        open_source(path)
+    with pytest.raises(InputError, match="no sheet 'peple'"):
+        open_source(path, table="peple")
+    broken = tmp_path / "broken.xlsx"
+    broken.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(InputError, match="could not be read as a workbook"):
+        open_source(broken)
+    with zipfile.ZipFile(tmp_path / "empty.xlsx", "w") as archive:
+        archive.writestr("secret", "f,m")
+    with pytest.raises(InputError, match="could not be read as a workbook"):
+        open_source(tmp_path / "empty.xlsx")
+    with pytest.raises(InputError, match="there is no file"):
+        open_source(tmp_path / "nowhere.xlsx")
+
+
+def test_the_command_reads_and_writes_workbooks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [list(PEOPLE), *map(list, zip(*PEOPLE.values(), strict=True))]
+    book = workbook(
+        tmp_path / "people.xlsx", records=[["sex", "pay"], *([row[0], row[2]] for row in rows[1:])], x=[[1]]
+    )
+    words = ["release", str(book), "--from", "records", "--table", "sex", "--levels", "sex=f,m", "--mu", "1"]
+    words += ["--write", "xlsx", "--title", "Sexes", "--note", "One.", "--round", "5", "--mark-below", "9"]
+    assert command([*words, "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    assert (tmp_path / "out" / WORKBOOK).exists()
+    assert Release.load(tmp_path / "out").presentation.notes == ("One.",)
+    assert command(["show", str(tmp_path / "out"), "--quiet"]) == 0
+    capsys.readouterr()
+    assert command([*words, "--write", "ods", "--out", str(tmp_path / "other")]) == 2
+    assert "tables are written as csv, parquet or xlsx, not 'ods'" in capsys.readouterr().err
