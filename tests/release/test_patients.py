@@ -311,3 +311,21 @@ def test_the_explorer_says_whom_it_protects():
         page = Page(desk).whole(desk.first)
     assert "one patient with up to 5 records" in page
     assert f"{N:,} records of 300 patients" in page
+
+
+def test_a_combination_protects_the_person_with_the_most_records(tmp_path, capsys):
+    data = file(tmp_path)
+    asked = ["--table", "ward,outcome", "--exact", "ward", "--levels", "outcome=home,transfer", "--mu", "1", "-q"]
+    for name, whose in (("one", ["--most", "5"]), ("two", ["--most", "10"]), ("none", [])):
+        identity = ["--id", "patient", *whose] if whose else []
+        assert command(["release", str(data), *identity, *asked, "--out", str(tmp_path / name)]) == 0
+    one, two, none, both = (str(tmp_path / name) for name in ("one", "two", "none", "both"))
+    assert command(["combine", one, two, "--out", both, "-q"]) == 0
+    found = Release.load(both)
+    assert found.guarantee.adjacency == Ball(20, Protection("patient", 10))
+    assert found.scope.persons == 300
+    assert 4.999 < float(found.guarantee.tradeoff.mu_squared) <= 5  # twice mu = 1, and mu = 1
+    assert command(["show", both]) == 0
+    assert "the number of patients, 300" in capsys.readouterr().out
+    assert command(["combine", one, none, "--out", str(tmp_path / "other"), "-q"]) == 0
+    assert Release.load(tmp_path / "other").stated is None

@@ -99,9 +99,9 @@ def put_together(combination: Combination, tables: tuple[ProductTable, ...]) -> 
 def _guarantee(releases: Sequence[Release]) -> tuple[Guarantee | None, tuple[str, ...]]:
     """What all releases guarantee together; None, and the reason, where they do not add up."""
     charges = []
-    if any(release.scope.protection is not None for release in releases):
-        reason = "releases that protect persons with several records are added up by a ledger alone"
-        return None, (f"No guarantee of all releases together is stated: {reason}.",)
+    if len({release.scope.persons for release in releases}) > 1:
+        differ = "they are about other numbers of persons, or not all say whose a record is"
+        return None, (f"No guarantee of all releases together is stated: {differ}.",)
     try:
         for number, release in enumerate(releases, 1):
             records = [mechanism.record() for mechanism in release.mechanisms]
@@ -125,7 +125,8 @@ def _scope(
     for release in releases:
         disclosures |= dict.fromkeys(release.scope.disclosures)
         warnings |= dict.fromkeys(release.scope.warnings)
-    return Scope(dataspace, semi, adjacency, tuple(disclosures), tuple(warnings))
+    persons = None if adjacency.protection is None else releases[0].scope.persons
+    return Scope(dataspace, semi, adjacency, tuple(disclosures), tuple(warnings), persons)
 
 
 def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarantee | None) -> Plan:
@@ -134,6 +135,7 @@ def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarante
     if guarantee is not None:
         exchange = isinstance(guarantee.adjacency, Exchange)
         adjacency = Reading.exchange if exchange else guarantee.adjacency.a
+    protection = None if guarantee is None else guarantee.adjacency.protection
     schema = dataspace.schema
     deltas: list[Fraction] = [release.plan.report_delta for release in releases]
     return Plan(
@@ -142,4 +144,7 @@ def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarante
         structural_zeros=schema.structural_zeros,
         adjacency=adjacency,
         report_delta=max(deltas),
+        id=None if protection is None else protection.id,
+        most=None if protection is None else protection.most,
+        records=None if protection is None else protection.records,
     )
