@@ -119,6 +119,7 @@ class DuckRecords(Records):
         read_as_numbers: Sequence[str] = (),
     ) -> None:
         self._connection, self._patience, self._view = connection, patience, "records"
+        self._database = connection
         self.read_as_numbers = tuple(read_as_numbers)
         if patience is None:  # a view of its own: else DuckDB 2.0 reads CSV columns as what a TRY_CAST tries, and fails
             connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
@@ -210,28 +211,45 @@ class DuckRecords(Records):
             return cls(connection, patience=patience, read_as_numbers=numbers)
 
     @classmethod
-    def of_query(cls, frames: Mapping[str, Any], query: str, refused: Mapping[str, str]) -> "DuckRecords":
-        """Open the answer to a query over frames, by their names, as records.
+    def of_queries(
+        cls, frames: Mapping[str, Any], steps: Sequence[str], refused: Mapping[str, str], queries: Sequence[str]
+    ) -> "list[DuckRecords]":
+        """Open the answers to queries over frames, by their names, as records that share one database.
 
         Parameters
         ----------
         frames
             What `frame` returned.
-        query
-            What is selected from them.
+        steps
+            What is computed from them first.
         refused
             Queries that must find nothing, each with what is said where one does.
+        queries
+            What is selected then; records a query.
         """
         connection = connect()
+        opened: list[DuckRecords] = []
         with _closed_on_error(connection):
             for name, frame in frames.items():
                 connection.register(name, frame)
             confine(connection, ())
+            failed = DataError(_FAILED)
+            for step in steps:
+                quietly(partial(_run, connection, step), failed)
             for check, sentence in refused.items():
-                if quietly(partial(_run, connection, check), DataError(_FAILED)):
+                if quietly(partial(_run, connection, check), failed):
                     raise DataError(sentence)
-            quietly(lambda: connection.execute(f"CREATE TABLE source AS {query}"), DataError(_FAILED))
-            return cls(connection)
+            for number, query in enumerate(queries):
+                quietly(partial(_run, connection, f"CREATE TABLE answer_{number} AS {query}"), failed)
+            for number in range(len(queries)):
+                # a connection of its own: names of views are its own, too
+                own = connection.cursor()
+                own.execute(f"CREATE TEMP VIEW source AS SELECT * FROM answer_{number}")
+                records = cls(own)
+                # the database stays as long as one of them is used: it would close them with itself
+                records._database = connection
+                opened.append(records)
+        return opened
 
     def frame(self, columns: Sequence[str]) -> Any:
         """Return some columns in memory, as a frame that DuckDB reads; see the contract."""

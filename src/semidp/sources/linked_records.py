@@ -15,6 +15,9 @@ from semidp.sources.duck import DuckRecords, quoted_name
 from semidp.sources.opening import Source, open_source
 from semidp.sources.reader import Reader
 
+_LINK = '"the link as text"'
+"""The link as text, in the joined tables: files hold text where data frames hold numbers."""
+
 
 @dataclass(frozen=True)
 class LinkedReader:
@@ -133,60 +136,56 @@ def _joined(
     inherited: Sequence[str],
 ) -> tuple[DuckRecords, DuckRecords]:
     """Join members and units, once for each kind."""
-    home, unit = _text("members", column), _text("units", column)
+    key = quoted_name(column)
     own = [name for name in of_members if name not in inherited]
     member_columns = [f"members.{quoted_name(name)}" for name in own]
-    member_columns += [f"units.{quoted_name(name)}" for name in inherited]
-    unit_columns = [f"units.{quoted_name(name)}" for name in of_units]
+    member_columns += [f"homes.{quoted_name(name)}" for name in inherited]
+    unit_columns = [f"homes.{quoted_name(name)}" for name in of_units]
+    of_home = ", ".join([f"CAST(units.{key} AS VARCHAR) AS {_LINK}", *(f"units.{quoted_name(n)}" for n in of_units)])
+    steps = [
+        f"CREATE TABLE homes AS SELECT {of_home} FROM units",
+        f"CREATE TABLE sizes AS SELECT CAST(link AS VARCHAR) AS {_LINK}, members AS counted "
+        f"FROM (SELECT {key} AS link, count(*) AS members FROM members GROUP BY 1)",
+    ]
+    pairs = f"FROM members JOIN homes ON CAST(members.{key} AS VARCHAR) = homes.{_LINK}"
+    size = f"CAST(coalesce(sizes.counted, 0) AS BIGINT) AS {SIZE}"
+    whole = f"FROM homes LEFT JOIN sizes USING ({_LINK})"
+    queries = [
+        f"SELECT {', '.join(member_columns)} {pairs}",
+        f"SELECT {', '.join([*unit_columns, size])} {whole}",
+    ]
     linked = {"members": frames[0], "units": frames[1]}
-    pairs = f"FROM members JOIN units ON {home} = {unit}"
-    sizes = f"SELECT {home} AS link, count(*) AS size FROM members GROUP BY 1"
-    whole = f"FROM units LEFT JOIN ({sizes}) AS counted ON {unit} = counted.link"
-    size = f"CAST(coalesce(counted.size, 0) AS BIGINT) AS {SIZE}"
-    checks = _checks(column, bounds, both, pairs, whole)
-    first = DuckRecords.of_query(linked, f"SELECT {', '.join(member_columns)} {pairs}", checks)
-    try:
-        second = DuckRecords.of_query(linked, f"SELECT {', '.join([*unit_columns, size])} {whole}", {})
-    except BaseException:
-        first.close()
-        raise
+    first, second = DuckRecords.of_queries(linked, steps, _checks(column, bounds, both, pairs), queries)
     return first, second
 
 
-def _text(table: str, column: str) -> str:
-    """The link as text: files hold text where data frames hold numbers."""
-    return f"CAST({table}.{quoted_name(column)} AS VARCHAR)"
-
-
-def _checks(column: str, bounds: tuple[int, int], both: Sequence[str], pairs: str, whole: str) -> Mapping[str, str]:
+def _checks(column: str, bounds: tuple[int, int], both: Sequence[str], pairs: str) -> Mapping[str, str]:
     """Queries that must find nothing, each with what is said where they do."""
     least, most = bounds
-    home, unit = _text("members", column), _text("units", column)
-    outside = f"WHERE coalesce(counted.size, 0) > {most}"
     checks = {
-        f"SELECT 1 FROM members WHERE {home} IS NULL LIMIT 1": (
+        f"SELECT 1 FROM sizes WHERE {_LINK} IS NULL LIMIT 1": (
             f"the link column {column!r} has missing values among the members: every member lies in one unit"
         ),
-        f"SELECT 1 FROM units WHERE {unit} IS NULL LIMIT 1": (
+        f"SELECT 1 FROM homes WHERE {_LINK} IS NULL LIMIT 1": (
             f"the link column {column!r} has missing values among the units: every unit needs a name of its own"
         ),
-        f"SELECT 1 FROM units GROUP BY {unit} HAVING count(*) > 1 LIMIT 1": (
+        f"SELECT 1 FROM homes GROUP BY {_LINK} HAVING count(*) > 1 LIMIT 1": (
             f"the link column {column!r} names a unit twice: keep one line of each unit"
         ),
-        f"SELECT 1 FROM members WHERE {home} NOT IN (SELECT {unit} FROM units) LIMIT 1": (
+        f"SELECT 1 FROM sizes ANTI JOIN homes USING ({_LINK}) LIMIT 1": (
             f"the link column {column!r} of a member names no unit: every member lies in one unit of the file of units"
         ),
-        f"SELECT 1 {whole} {outside} LIMIT 1": (
+        f"SELECT 1 FROM sizes WHERE counted > {most} LIMIT 1": (
             "a unit has more members than declared, and nobody is dropped: declare a larger most"
         ),
     }
     if least:
-        checks[f"SELECT 1 {whole} WHERE counted.size IS NULL LIMIT 1"] = (
+        checks[f"SELECT 1 FROM homes ANTI JOIN sizes USING ({_LINK}) LIMIT 1"] = (
             "a unit has no member, though every unit was declared to have one: declare least = 0, or leave it out"
         )
     for name in both:
         quoted = quoted_name(name)
-        differ = f"CAST(members.{quoted} AS VARCHAR) IS DISTINCT FROM CAST(units.{quoted} AS VARCHAR)"
+        differ = f"CAST(members.{quoted} AS VARCHAR) IS DISTINCT FROM CAST(homes.{quoted} AS VARCHAR)"
         checks[f"SELECT 1 {pairs} WHERE {differ} LIMIT 1"] = (
             f"a member has another {name!r} than its unit: leave the column out of one of the files"
         )
