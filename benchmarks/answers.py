@@ -40,7 +40,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.questions.association import ScoreTest
 from semidp.questions.independence import random_tables
 from semidp.questions.markov import posterior
-from semidp.questions.measured import measured_table
+from semidp.questions.measured import MeasuredTable, measured_table
 from semidp.questions.models import DesignMatrix, Formula, logistic_fit
 from semidp.questions.noisy_totals import TotalsTest, least_favourable
 from semidp.questions.paired_tests import every_pair
@@ -274,27 +274,36 @@ def five_features(n: int, source: np.random.Generator) -> dict[str, list[str]]:
     return {name: [f"{name}{level}" for level in levels] for name, levels in values}
 
 
+Shares = dict[str, list[float]]
+
+
+def pair_shares(mu: str, runs: int, source: np.random.Generator) -> tuple[Shares, Shares]:
+    """For each rule the share of false discoveries, and of true pairs that are found, in every run."""
+    tables = [TableRequest(list(pair)) for pair in itertools.combinations("abcde", 2)]
+    plan = Plan([TablesRequest(tables, Budget.gdp(mu))], [*"abcde"])
+    false: Shares = {}
+    power: Shares = {}
+    for seed in range(runs):
+        release = semidp.run(plan, five_features(500, source), SeededRandomness(seed))
+        answer = every_pair(release, draws=1999, randomness=SeededRandomness(seed))
+        true = np.array([{test.rows, test.columns} in ({*"ab"}, {*"cd"}) for test in answer.tests])
+        p = np.array([test.p_value for test in answer.tests])
+        for name, values in (
+            ("ours", np.array(answer.adjusted)),
+            ("each at 0.05", p),
+            ("forgotten", naive_p(release)),
+        ):
+            rejected = values <= ALPHA
+            false.setdefault(name, []).append(float((rejected & ~true).sum() / max(rejected.sum(), 1)))
+            power.setdefault(name, []).append(float((rejected & true).sum() / true.sum()))
+    return false, power
+
+
 def pair_rows(runs: int) -> Iterator[tuple[object, ...]]:
     """Yield budget, and for each rule the share of false discoveries and of true pairs that are found."""
     source = np.random.default_rng(3)
     for mu in ("1", "0.5"):
-        tables = [TableRequest(list(pair)) for pair in itertools.combinations("abcde", 2)]
-        plan = Plan([TablesRequest(tables, Budget.gdp(mu))], [*"abcde"])
-        false: dict[str, list[float]] = {}
-        power: dict[str, list[float]] = {}
-        for seed in range(runs):
-            release = semidp.run(plan, five_features(500, source), SeededRandomness(seed))
-            answer = every_pair(release, draws=1999, randomness=SeededRandomness(seed))
-            true = np.array([{test.rows, test.columns} in ({*"ab"}, {*"cd"}) for test in answer.tests])
-            p = np.array([test.p_value for test in answer.tests])
-            for name, values in (
-                ("ours", np.array(answer.adjusted)),
-                ("each at 0.05", p),
-                ("forgotten", naive_p(release)),
-            ):
-                rejected = values <= ALPHA
-                false.setdefault(name, []).append(float((rejected & ~true).sum() / max(rejected.sum(), 1)))
-                power.setdefault(name, []).append(float((rejected & true).sum() / true.sum()))
+        false, power = pair_shares(mu, runs, source)
         yield f"μ = {mu}", *(mean_of(part[name]) for name in false for part in (false, power))
 
 
@@ -402,63 +411,82 @@ def clustered_share(held: Any) -> str:
 # --- noisy totals ---------------------------------------------------------------------------------------------------
 
 
+def totals_rejections(sigma: float, odds: float, runs: int) -> dict[str, list[bool]]:
+    """Whether each run rejects: with noisy totals, with exact totals, and with the noise forgotten."""
+    rows, n, draws = np.array([120, 80]), 200, 499
+    source = np.random.default_rng(5)
+    rejected: dict[str, list[bool]] = {"noisy": [], "exact": [], "forgotten": []}
+    draw = source.normal(0, sigma, (draws, 2))
+    test = TotalsTest(np.full((2, 2), sigma**2), np.stack([draw, -draw], axis=2), 1)
+    bound = float(chi2.isf(ALPHA, 1))
+    for _ in range(runs):
+        cases = source.binomial(rows, [0.3 * odds / (0.7 + 0.3 * odds), 0.3])
+        error = source.normal(0, sigma, 2)
+        table = np.stack([cases + error, rows - cases - error], axis=1)
+        centre, reach = round(float(table[:, 0].sum())), math.ceil(3.5 * sigma * math.sqrt(2))
+        plausible = range(max(1, centre - reach), min(n - 1, centre + reach) + 1)
+        totals = [(rows, np.array([value, n - value])) for value in plausible]
+        p, _ = least_favourable(totals, partial(test.p_value, table))
+        rejected["noisy"].append(p <= ALPHA)
+        true = np.array([cases.sum(), n - cases.sum()])
+        rejected["exact"].append(test.p_value(table, rows, true) <= ALPHA)
+        naive = chi2_contingency(np.maximum(table, 0.01), correction=False).statistic
+        rejected["forgotten"].append(naive > bound)
+    return rejected
+
+
 def totals_rows(runs: int) -> Iterator[tuple[object, ...]]:
     """Yield noise and odds ratio, and the share of rejections: noisy totals, exact totals, and the noise forgotten."""
-    rows, n, draws = np.array([120, 80]), 200, 499
     for sigma, odds in ((2.0, 1.0), (2.0, 2.5), (6.0, 1.0), (6.0, 2.5)):
-        source = np.random.default_rng(5)
-        rejected: dict[str, list[bool]] = {"noisy": [], "exact": [], "forgotten": []}
-        draw = source.normal(0, sigma, (draws, 2))
-        test = TotalsTest(np.full((2, 2), sigma**2), np.stack([draw, -draw], axis=2), 1)
-        bound = float(chi2.isf(ALPHA, 1))
-        for _ in range(runs):
-            cases = source.binomial(rows, [0.3 * odds / (0.7 + 0.3 * odds), 0.3])
-            error = source.normal(0, sigma, 2)
-            table = np.stack([cases + error, rows - cases - error], axis=1)
-            centre, reach = round(float(table[:, 0].sum())), math.ceil(3.5 * sigma * math.sqrt(2))
-            plausible = range(max(1, centre - reach), min(n - 1, centre + reach) + 1)
-            totals = [(rows, np.array([value, n - value])) for value in plausible]
-            p, _ = least_favourable(totals, partial(test.p_value, table))
-            rejected["noisy"].append(p <= ALPHA)
-            true = np.array([cases.sum(), n - cases.sum()])
-            rejected["exact"].append(test.p_value(table, rows, true) <= ALPHA)
-            naive = chi2_contingency(np.maximum(table, 0.01), correction=False).statistic
-            rejected["forgotten"].append(naive > bound)
+        rejected = totals_rejections(sigma, odds, runs)
         yield f"{sigma:g}", f"{odds:g}", *(share_of(flags) for flags in rejected.values())
 
 
 # --- the posterior --------------------------------------------------------------------------------------------------
 
 
-def posterior_rows(runs: int) -> Iterator[tuple[object, ...]]:
-    """Yield budget and size of cells, and coverage and mean width of posterior and noise intervals over releases."""
+def titanic_people() -> dict[str, list[str]]:
+    """A record for each person on the Titanic."""
     path = files("semidp") / "data" / "titanic.csv"
     lines = list(csv.DictReader(path.read_text().splitlines()))
     people: dict[str, list[str]] = {name: [] for name in ("class", "sex", "survived")}
     for line in lines:
         for name, values in people.items():
             values.extend([line[name]] * int(line["count"]))
+    return people
+
+
+def posterior_ends(mu: str, runs: int) -> tuple[dict[str, list[Any]], Floats]:
+    """Ends of the posterior's and of the noise's intervals in every run, runs that were refused, and the truth."""
+    people = titanic_people()
+    plan = Plan([TableRequest(["class", "sex", "survived"], Budget.gdp(mu))], ["class", "sex", "survived"])
+    kept: dict[str, list[Any]] = {"posterior": [], "noise": [], "refused": []}
+    for seed in range(runs):
+        release = semidp.run(plan, people, SeededRandomness(seed))
+        measured = measured_table(release, ("class",))
+        assert isinstance(measured, MeasuredTable)
+        bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)
+        half = measured.mechanism.half_widths
+        low = np.maximum(np.ceil(measured.estimate - half - 1e-9), bounds.lower)
+        high = np.minimum(np.floor(measured.estimate + half + 1e-9), bounds.upper)
+        try:
+            answer = posterior(release, randomness=SeededRandomness(seed))
+        except Refused:
+            kept["refused"].append(seed)
+            continue
+        kept["posterior"].append((answer.low, answer.high))
+        kept["noise"].append((low, np.maximum(high, low)))
+    truth = np.zeros(measured.schema.shape)
+    levels = [feature.levels for feature in measured.schema.features]
+    for person in zip(*people.values(), strict=True):
+        truth[tuple(level.index(value) for level, value in zip(levels, person, strict=True))] += 1
+    return kept, truth
+
+
+def posterior_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    """Yield budget and size of cells, and coverage and mean width of posterior and noise intervals over releases."""
     for mu in ("0.1", "1"):
-        plan = Plan([TableRequest(["class", "sex", "survived"], Budget.gdp(mu))], ["class", "sex", "survived"])
-        kept: dict[str, list[Any]] = {"truth": [], "posterior": [], "noise": [], "refused": []}
-        for seed in range(runs):
-            release = semidp.run(plan, people, SeededRandomness(seed))
-            measured = measured_table(release, ("class",))
-            bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)
-            half = measured.mechanism.half_widths
-            low = np.maximum(np.ceil(measured.estimate - half - 1e-9), bounds.lower)
-            high = np.minimum(np.floor(measured.estimate + half + 1e-9), bounds.upper)
-            try:
-                answer = posterior(release, randomness=SeededRandomness(seed))
-            except Refused:
-                kept["refused"].append(seed)
-                continue
-            kept["posterior"].append((answer.low, answer.high))
-            kept["noise"].append((low, np.maximum(high, low)))
-        truth = np.zeros(measured.schema.shape)
-        levels = [feature.levels for feature in measured.schema.features]
-        for person in zip(*people.values(), strict=True):
-            truth[tuple(level.index(value) for level, value in zip(levels, person, strict=True))] += 1
+        kept, truth = posterior_ends(mu, runs)
         for label, chosen in (("below 100", truth < 100), ("100 and more", truth >= 100)):
             cells = []
             for name in ("posterior", "noise"):
@@ -470,7 +498,7 @@ def posterior_rows(runs: int) -> Iterator[tuple[object, ...]]:
 
 
 def run() -> list[dict[str, Any]]:
-    """Short versions: the power of a pooled test beside that of the omnibus test, and its size."""
+    """Short versions: size, power and coverage of every kind of question, beside what it replaces."""
     source = np.random.default_rng(1)
     rows, columns, tables = two_levels(20, 50, 1.6, 300, source)
     world = Tests(rows, columns, Budget.gdp(1), (levels(2), levels(2)))
@@ -481,10 +509,62 @@ def run() -> list[dict[str, Any]]:
     kept = compared_rates((30, 300), (0.05, 0.05), None, 400, 1)[RateMeasure.DIFFERENCE]
     better = float(np.mean(kept["score"]) / np.mean(kept["normal"]))
     return [
+        *_short_pairs(20),
+        *_short_models(200),
+        *_short_totals(60),
+        *_short_posterior(2),
         row("coverage of a difference, 30 against 300 at 0.05, over normal", better, "≥ 1.1", better >= 1.1),
         row("power of the pooled test over that of the omnibus test, 20 strata", gain, "≥ 1.5", gain >= 1.5),
         row("size of the pooled test at 0.05, times 20", 20 * size, "≤ 1.5", size <= 0.075),
     ]
+
+
+def _most(share: float, runs: int) -> float:
+    """A share that runs of the stated probability exceed once in a thousand: 3.1 standard deviations above it."""
+    return share + 3.1 * math.sqrt(share * (1 - share) / runs)
+
+
+def _short_pairs(runs: int) -> list[dict[str, Any]]:
+    false, power = pair_shares("1", runs, np.random.default_rng(3))
+    wrong = float(np.mean(false["ours"]))
+    found = float(np.mean(power["ours"]))
+    # A share of false discoveries lies between 0 and 1, so that its deviation is at most that of a coin.
+    most = _most(ALPHA, runs)
+    return [
+        row("false discoveries of every pair at 0.05, times 20", 20 * wrong, f"≤ {20 * most:.1f}", wrong <= most),
+        row("true pairs that are found, of all", found, "> 0", found > 0),
+    ]
+
+
+def _short_models(runs: int) -> list[dict[str, Any]]:
+    """Coverage of Titanic's coefficients; statsmodels stands beside it, and is left out where it is missing."""
+    try:
+        held = Population("0.3", exact_groups=True, share=1.0).coverage(runs, 1)
+    except ModuleNotFoundError:
+        return []
+    ours = float(np.array(held["ours"])[:, 1:].mean())
+    forgotten = float(np.array(held["noise forgotten"])[:, 1:].mean())
+    least = 1 - _most(ALPHA, runs)
+    return [
+        row("coverage of a model's coefficients at 0.95", ours, f"≥ {least:.2f}", ours >= least),
+        row("the same over that of a fit that forgets the noise", ours / forgotten, "> 1", ours > forgotten),
+    ]
+
+
+def _short_totals(runs: int) -> list[dict[str, Any]]:
+    rejected = totals_rejections(6.0, 1.0, runs)
+    size, most = float(np.mean(rejected["noisy"])), _most(ALPHA, runs)
+    return [row("size of the test with noisy totals at 0.05, times 20", 20 * size, f"≤ {20 * most:.1f}", size <= most)]
+
+
+def _short_posterior(runs: int) -> list[dict[str, Any]]:
+    kept, truth = posterior_ends("0.1", runs)
+    widths = {}
+    for name in ("posterior", "noise"):
+        ends = np.array(kept[name])[..., truth < 100]
+        widths[name] = float((ends[:, 1] - ends[:, 0]).mean())
+    narrower = widths["posterior"] / widths["noise"]
+    return [row("width of the posterior's intervals over the noise's, small cells", narrower, "≤ 1", narrower <= 1)]
 
 
 def row(name: str, ratio: float, target: str, ok: bool) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from semidp.combining import Estimate, Measurements, estimate
 from semidp.combining.classes import Classes
 from semidp.core.margins import Mask, Totals, View, named
 from semidp.core.progress import Progress, silent
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import RECORD, Dataspace
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
@@ -268,6 +268,8 @@ def _terms(influences: Sequence[tuple[Evidence, Floats]], number: int) -> tuple[
 
 def together(releases: "Sequence[Release]") -> Dataspace:
     """What all releases publish exactly; refuse releases that cannot be of the same records."""
+    if any(release.scope.dataspace.kinds != (RECORD,) for release in releases):
+        raise Refused("releases of linked records are not combined: their tables count two kinds of records")
     dataspace = releases[0].scope.dataspace
     for release in releases[1:]:
         union = dataspace.union(release.scope.dataspace)

@@ -124,6 +124,10 @@ class PublishedRegression(Framed, Published):
         """Return the coefficients under its name."""
         return {self.name: self}
 
+    def warnings(self) -> list[str]:
+        """Say where to go with a factor that looks like a measured number."""
+        return words.continuous_factors(self.terms, self.request.factors)
+
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return the coefficients, a row each, and the measurements."""
         coefficients, measurements = self.request.files

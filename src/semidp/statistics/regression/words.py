@@ -1,5 +1,6 @@
 """What a release says of a regression."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from semidp.output.sections import Details, Section
@@ -16,6 +17,9 @@ from semidp.statistics.outcomes.words import (
 
 if TYPE_CHECKING:
     from semidp.statistics.regression.published import PublishedRegression
+
+
+_MANY_NUMBERS = 20  # levels that are numbers, from which on a factor is taken for a measured one
 
 
 def title(regression: "PublishedRegression") -> str:
@@ -103,3 +107,33 @@ def file_words(regression: "PublishedRegression") -> list[tuple[str, str]]:
     if regression.query is not None:
         words.append((measurements, f"what was measured for the {title(regression)}"))
     return words
+
+
+def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str]:
+    """Say where to go with a factor that looks like a measured number: one coefficient a value is no slope.
+
+    >>> continuous_factors([f"age={age}.5" for age in range(30)], ["age"])
+    ['age has 30 coefficients, one for each number that occurs: give it bins (--bins age=…). For a slope ...']
+    >>> continuous_factors(["age=[0, 18)", "age=[18, 120)"], ["age"])
+    []
+    """
+    warnings = []
+    for factor in factors:
+        start = f"{factor}="
+        levels = [term.removeprefix(start) for term in terms if term.startswith(start)]
+        if len(levels) < _MANY_NUMBERS or not all(map(_is_number, levels)):
+            continue
+        warnings.append(
+            f"{factor} has {len(levels)} coefficients, one for each number that occurs: give it bins (--bins "
+            f"{factor}=…). For a slope on a measured number take a library for regression under ordinary differential "
+            "privacy, and ask semidp guarantee what that promises beside the exact totals."
+        )
+    return warnings
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
