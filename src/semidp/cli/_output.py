@@ -20,6 +20,7 @@ import numpy as np
 import typer
 
 from semidp.accounting.ledger import Ledger
+from semidp.cli._log import run_log
 from semidp.core.exact import number
 from semidp.core.progress import Progress, silent
 from semidp.core.spaces.adjacency import Adjacency
@@ -56,6 +57,8 @@ def harmless(text: str) -> str:
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print lines that a terminal shows as they are."""
     typer.echo(harmless(text), err=err)
+    if err:
+        run_log.say(harmless(text))
 
 
 def print_rows(rows: Iterable[tuple[str, str]], width: int = 10) -> None:

@@ -34,6 +34,7 @@ from semidp.cli import (
     reproduce,
     synthesize,
 )
+from semidp.cli._log import run_log
 from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, over, silence_stdout
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
@@ -42,7 +43,7 @@ from semidp.statistics.registry import chosen_fields
 
 app = typer.Typer(
     name="semidp",
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -67,6 +68,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def semidp(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    # Taken out of the arguments before they are read, wherever it stands: here for the help alone.
+    log: Annotated[str | None, typer.Option(metavar="FILE", help="Log what any command was asked and said.")] = None,
 ) -> None:
     """Publish some statistics exactly and the rest with noise, with a guarantee that is honest about both."""
 
@@ -262,7 +265,14 @@ def run(arguments: list[str]) -> int:
     """
     asides.clear()
     over.clear()
+    code = _run(arguments)
+    run_log.close(code)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     try:
+        arguments = run_log.open(arguments)
         program = _program(tuple(chosen_fields()))
         result = program(args=arguments or ["--help"], prog_name="semidp", standalone_mode=False)
         if result == INTERRUPTED:  # Typer turns the interrupt into its exit code

@@ -9,13 +9,15 @@ from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, in_place, naming_options, print_json, progress_bar
 from semidp.output.files import document_at, new_folder
 from semidp.output.plots.style import png
-from semidp.studies.catalogue import STUDIES, Study, study
+from semidp.studies.catalogue import PAPER, STUDIES, Study, study, study_name
 from semidp.studies.study import Settings, Tidy
 
 MANIFEST = "studies.json"
 """The list of the files that a command wrote to a folder; only such a folder may be replaced."""
 
-NAMES = argument(f"Any of {', '.join(STUDIES)}; all of them by default.", "NAME", None)
+NAMES = argument(
+    f"Any of {', '.join(STUDIES)}, or by the paper's numbers {', '.join(PAPER)}; all of them by default.", "NAME", None
+)
 
 
 @command
@@ -32,7 +34,7 @@ def reproduce(
 
     The folder also holds studies.json, a list of these files: --force replaces a folder that has one and no other file.
     """
-    chosen = list(dict.fromkeys(names or STUDIES))
+    chosen = list(dict.fromkeys(map(study_name, names or STUDIES)))
     modules = {name: study(name) for name in chosen}
     files = []
     with (

@@ -43,6 +43,9 @@ class Reading(StrEnum):
     exchange = "exchange"
 
 
+_ADD_OR_REMOVE = ("add-remove", "add-or-remove", "add/remove", "unbounded", "add", "remove")
+
+
 def adjacency_from(choice: Reading | int | str) -> Reading | int:
     """Read an adjacency: ``worst-case``, ``definition``, ``exchange``, or a number of records of at least 1.
 
@@ -54,6 +57,12 @@ def adjacency_from(choice: Reading | int | str) -> Reading | int:
         return Reading(written)
     if written.isascii() and written.isdigit() and 1 <= int(written[:20]) < 10**18:
         return int(written)
+    if written.lower() in _ADD_OR_REMOVE:
+        raise InputError(
+            "a release states the number of records exactly, which alone would break a promise about adding or "
+            "removing one: data without a public number of records are refused; ask for worst-case, definition, "
+            "exchange or a number of records that change"
+        )
     raise InputError(
         f"the adjacency must be worst-case, definition, exchange or a whole number of at least 1, not {written[:40]!r}"
     )

@@ -570,7 +570,8 @@ def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:
     if fault == BAD_COUNT:
         raise DataError(
             f"the count column {count!r} must hold whole numbers from 0 to below {LARGEST_COUNT} and no missing "
-            "values: write them as 1200, without separators and units"
+            "values: write them as 1200, without separators and units. Survey weights are no counts, and are refused: "
+            "one person would stand for as many as the weight says, and move a total by as much"
         )
     if fault == BAD_OUTCOME and outcome is not None:
         raise DataError(f"the outcome {outcome.column!r} has values that are not numbers: {HOW_NUMBERS}")

@@ -19,6 +19,19 @@ STUDIES = (
 """The name of each study as the command line calls it: that of its file, without ``_study``."""
 
 
+PAPER = {
+    "figure-1": "sensitivity-space",
+    "figure-2": "gaussian",
+    "figure-3": "knorm",
+    "section-3.2": "subspace-dp",
+    "section-3.4": "adjacency",
+    "section-3.6": "composition",
+    "section-5.3": "power",
+    "section-6": "census",
+}
+"""The paper's own numbers of figures and sections, each with its study; docs/paper.md says where ours differ."""
+
+
 class Study(Protocol):
     """What the module of a study offers."""
 
@@ -27,6 +40,16 @@ class Study(Protocol):
 
     def plot(self, table: Tidy) -> Figure:
         """Draw the numbers that `compute` returned."""
+
+
+def study_name(name: str) -> str:
+    """Return the name of a study, which the paper may number.
+
+    >>> study_name("figure-3"), study_name("Figure 3"), study_name("knorm")
+    ('knorm', 'knorm', 'knorm')
+    """
+    number = "-".join(name.lower().split())
+    return PAPER.get(number, name)
 
 
 def study(name: str) -> Study:
@@ -39,5 +62,6 @@ def study(name: str) -> Study:
     semidp.errors.InputError: there is no study 'knrom': choose from gaussian, knorm, power, ...
     """
     if name not in STUDIES:
-        raise InputError(f"there is no study {name!r}: choose from {', '.join(STUDIES)}")
+        numbered = f"; of the paper {', '.join(PAPER)}"
+        raise InputError(f"there is no study {name!r}: choose from {', '.join(STUDIES)}{numbered}")
     return cast(Study, importlib.import_module(f"semidp.studies.{name.replace('-', '_')}_study"))

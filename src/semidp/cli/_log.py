@@ -1,0 +1,81 @@
+"""``--log FILE``: what was asked for, what was said on stderr, and how it ended, a line each with the time.
+
+Nothing is logged that is not also printed or typed: no data, and no password, which no option takes.
+"""
+
+import shlex
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from semidp._version import __version__
+from semidp.errors import InputError
+
+_OPTION = "--log"
+
+
+class RunLog:
+    """The file that one command is logged to; without one nothing is written."""
+
+    def __init__(self) -> None:
+        self._file: Path | None = None
+        self._started = 0.0
+
+    def open(self, arguments: Sequence[str]) -> list[str]:
+        """Find the file among the arguments of a command, say what was asked for, and return the others.
+
+        >>> RunLog().open(["show", "release"])
+        ['show', 'release']
+        >>> RunLog().open(["show", "--log"])
+        Traceback (most recent call last):
+        semidp.errors.InputError: --log takes the name of a file
+        """
+        others: list[str] = []
+        names: list[str] = []
+        words = iter(arguments)
+        for word in words:
+            if word == _OPTION:
+                names.append(next(words, ""))
+            elif word.startswith(f"{_OPTION}="):
+                names.append(word.partition("=")[2])
+            else:
+                others.append(word)
+        self._file, self._started = None, time.monotonic()
+        if not names:
+            return others
+        if len(names) > 1:
+            raise InputError("--log is given twice: keep one")
+        if not names[0] or names[0].startswith("-"):
+            raise InputError("--log takes the name of a file")
+        self._file = Path(names[0])
+        try:
+            self._write(f"semidp {__version__}: semidp {shlex.join(others)}")
+        except OSError:
+            self._file = None
+            raise InputError(f"cannot write to the log {names[0]}") from None
+        return others
+
+    def say(self, text: str) -> None:
+        """Log what was printed on stderr; a log that takes no more is no reason to fail."""
+        try:
+            for line in text.splitlines():
+                self._write(line)
+        except OSError:
+            self._file = None
+
+    def close(self, code: int) -> None:
+        """Say how the command ended."""
+        self.say(f"exit code {code} after {time.monotonic() - self._started:.1f} s")
+        self._file = None
+
+    def _write(self, line: str) -> None:
+        if self._file is None:
+            return
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(f"{now} {line}\n")
+
+
+run_log = RunLog()
+"""The log of the command that runs."""

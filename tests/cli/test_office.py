@@ -1,0 +1,88 @@
+"""What a command offers beside its work: the paper's numbers, a log, completion, refusals that say why."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from semidp import Plan
+from semidp.errors import InputError
+from semidp.studies.catalogue import PAPER, STUDIES, study_name
+from tests.cli.conftest import Semidp, one_sentence
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+PEOPLE = "sex,region,weight\nf,n,1.5\nm,s,2.25\nf,s,1\nm,n,1\n"
+
+
+def test_the_papers_numbers_are_studies_and_on_the_page() -> None:
+    page = (DOCS / "paper.md").read_text(encoding="utf-8")
+    errata = (DOCS / "errata.md").read_text(encoding="utf-8")
+    assert len(PAPER) == 8
+    for number, study in PAPER.items():
+        assert study in STUDIES
+        assert f"`{number}` (`{study}`)" in page
+    assert study_name("Figure 2") == "gaussian"
+    assert study_name("nothing") == "nothing"
+    links = re.findall(r"errata\.md#(\d+)-", page)
+    assert links
+    assert all(f"\n## {number}. " in errata for number in links)
+
+
+def test_reproduce_takes_the_papers_number(here: Semidp, tmp_path: Path) -> None:
+    assert here("reproduce", "section-3.4", "--out", "out").code == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"adjacency.csv", "adjacency.png", "studies.json"}
+    assert "of the paper figure-1" in one_sentence(here("reproduce", "figure-9", "--out", "more"))
+
+
+def test_a_log_holds_what_was_asked_and_said(here: Semidp, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text(PEOPLE)
+    words = ("release", "people.csv", "--table", "sex,region", "--levels-from-data", "--mu", "1", "--out", "out")
+    done = here(*words, "--log", "run.log")
+    assert done.code == 0
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert "semidp release people.csv --table sex,region" in lines[0]
+    assert "--log" not in lines[0]
+    assert any("warning: The lists of levels of sex and region" in line for line in lines)
+    assert re.search(r"exit code 0 after [0-9.]+ s$", lines[-1])
+    assert one_sentence(here(*words, "--log=run.log")).startswith("semidp: ")
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert lines[-1].rpartition(" after ")[0].endswith("exit code 2")
+    assert "choose another --out" in lines[-2]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("show", "x", "--log"), "--log takes the name of a file"),
+        (("show", "x", "--log", "a", "--log", "b"), "--log is given twice"),
+        (("show", "x", "--log", "nowhere/run.log"), "cannot write to the log"),
+    ],
+)
+def test_a_log_that_cannot_be_is_one_sentence(here: Semidp, words: tuple[str, ...], reason: str) -> None:
+    assert reason in one_sentence(here(*words))
+
+
+def test_a_shell_completes_commands() -> None:
+    environment = {**os.environ, "_SEMIDP_COMPLETE": "complete_bash", "COMP_WORDS": "semidp rel", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv = ['semidp']; from semidp.cli import main; main()"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.split() == ["release"]
+
+
+def test_survey_weights_and_unknown_sizes_are_refused_with_the_reason(here: Semidp, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text(PEOPLE)
+    words = ("release", "people.csv", "--table", "sex", "--levels", "sex=f,m", "--mu", "1", "--out", "out")
+    said = one_sentence(here(*words, "--count", "weight"))
+    assert "Survey weights are no counts, and are refused: one person would stand for as many" in said
+    said = one_sentence(here(*words, "--adjacency", "add-remove"))
+    assert "data without a public number of records are refused" in said
+    with pytest.raises(InputError, match="adding or removing one"):
+        Plan(adjacency="unbounded")
