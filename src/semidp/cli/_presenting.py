@@ -1,11 +1,14 @@
 """The options of `semidp release` on how a release is presented: title, contact, notes, how numbers are shown."""
 
+from pathlib import Path
+
 from attrs import frozen
 
 from semidp.cli import _options as o
 from semidp.cli._command import option, plain_defaults
 from semidp.errors import InputError
 from semidp.output.cells import Form, form_named
+from semidp.output.place_maps import PlaceMap
 from semidp.output.presentation import Presentation
 
 EXCEL = "xlsx"
@@ -26,6 +29,8 @@ class Presenting:
         min=1,
     )
     mark_below: int | None = option("Mark counts below this number in the report and workbook.", "N", min=1)
+    map: Path | None = option("Outlines of places, GeoJSON or TopoJSON: results by place are drawn as maps.", "FILE")
+    map_key: o.Text = option("The property of the outlines that names places; the best fit unless given.", "PROPERTY")
     write: o.Text = option(
         "How to write tables: CSV, or Parquet, which is used from a million cells on unless said; xlsx adds a workbook "
         "to CSV files (extra: excel).",
@@ -52,4 +57,14 @@ class Presenting:
             round_to=self.round_to,
             mark_below=self.mark_below,
             workbook=self.write == EXCEL,
+            places=places_of(self.map, self.map_key),
         )
+
+
+def places_of(file: Path | None, key: str | None) -> PlaceMap | None:
+    """Return the outlines of places that --map names."""
+    if file is None:
+        if key is not None:
+            raise InputError("--map-key names a property of the places of --map FILE: give that too")
+        return None
+    return PlaceMap.read(file, key)

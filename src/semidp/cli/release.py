@@ -25,11 +25,12 @@ from semidp.cli._output import (
     progress_bar,
     told_of,
 )
-from semidp.cli._presenting import Presenting
+from semidp.cli._presenting import Presenting, places_of
 from semidp.cli._rehearsal import found_budget, rehearse
 from semidp.cli._running import Measuring, Running
 from semidp.errors import InputError
 from semidp.output.files import check_place, discard_unfinished, document_at, is_unfinished
+from semidp.output.place_maps import PlaceMap
 from semidp.publishing.needs import declared_needs
 from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
@@ -37,6 +38,7 @@ from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import Recheck, recheck
 from semidp.publishing.release import REPORT, Release, release_files
 from semidp.publishing.signing import verify as verify_signature
+from semidp.report.place_sections import unmatched
 from semidp.report.sentences import cautions, summary, together_disclosed, weakness
 from semidp.sources.opening import Source, local_paths
 
@@ -163,6 +165,9 @@ def show(
     format: Format = o.FORMAT,
     verify: Path | None = option("First verify the signature with this public key of minisign.", "KEY.pub"),
     deep: bool = flag("--deep", "Fit tables of more than two million cells again, too."),
+    map: Path | None = option("Outlines of places, GeoJSON or TopoJSON: draw results by place on --page.", "FILE"),
+    map_key: o.Text = option("The property of the outlines that names places; the best fit unless given.", "PROPERTY"),
+    page: Path | None = option("Write the report with these maps to this file, outside of the release.", "HTML"),
     quiet: bool = o.QUIET,
 ) -> None:
     """Print what a release holds and guarantees.
@@ -182,12 +187,25 @@ def show(
         "verified": verify is not None,
     }
     _print(done, printing, str(folder / REPORT), **more)
+    _draw_page(done, folder, page, places_of(map, map_key))
     if not printing.json:
         signed = [] if verify is None else [("signed", f"every file, by the key {verify}")]
         wrong = [("disagrees", sentence) for sentence in found.disagreements]
         print_rows([*signed, *wrong, *_on_trust(found, verify)])
     if found.disagreements:
         raise typer.Exit(DISAGREES)
+
+
+def _draw_page(done: Release, folder: Path, page: Path | None, places: PlaceMap | None) -> None:
+    """Write the report with maps to a file outside of the release, which stays as it is."""
+    if (page is None) != (places is None):
+        raise InputError("--map FILE and --page HTML go together: the report with maps is a page of its own")
+    if page is None:
+        return
+    if folder.resolve() in page.resolve().parents or page.exists():
+        raise InputError("choose a --page that is not there yet, outside of the release")
+    mapped = replace(done, presentation=replace(done.presentation, places=places))
+    page.write_text(mapped.report_html(), encoding="utf-8")
 
 
 def _on_trust(found: Recheck, key: Path | None) -> list[tuple[str, str]]:
@@ -268,7 +286,7 @@ def mark_not_private(done: Release) -> None:
 
 def _print(done: Release, printing: o.Printing, where: str, told: Sequence[str] = (), **more: Any) -> None:
     """Print what a release holds, and its warnings but for those that were told already."""
-    every = (*done.scope.warnings, *weakness(done.stated), *done.scope.disclosures, *cautions(done))
+    every = (*unmatched(done), *done.scope.warnings, *weakness(done.stated), *done.scope.disclosures, *cautions(done))
     printing.warn(together_disclosed([said for said in every if said not in told]))
     if printing.json:
         print_json({**done.to_json(), "report": where, **more})

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from semidp.errors import InputError, did_you_mean
+from semidp.output.place_maps import PlaceMap
 
 _LONGEST = 10_000  # characters of a title or a note
 _MOST_NOTES = 100
@@ -29,6 +30,8 @@ class Presentation:
         Mark counts below this number, on the page and in the workbook.
     workbook
         Whether a workbook of all tables is written beside the other files.
+    places
+        The outlines of places, for maps.
 
     Examples
     --------
@@ -45,6 +48,7 @@ class Presentation:
     round_to: int | None = None
     mark_below: int | None = None
     workbook: bool = False
+    places: PlaceMap | None = None
 
     def __post_init__(self) -> None:
         texts = {"a title": self.title, "a contact": self.contact}
@@ -90,6 +94,8 @@ class Presentation:
             "round_to": self.round_to,
             "mark_below": self.mark_below,
             "workbook": self.workbook,
+            "map": self.places is not None,
+            "map_key": None if self.places is None else self.places.key,
         }
         return {key: value for key, value in values.items() if value}
 
@@ -112,10 +118,11 @@ class Presentation:
         return cls(**{**value, "notes": tuple(value.get("notes", ()))})
 
     @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> "Presentation":
-        """Read what `to_json` returned."""
+    def from_json(cls, entry: Mapping[str, Any], places: PlaceMap | None = None) -> "Presentation":
+        """Read what `to_json` returned; the outlines of a map are in a file of their own."""
+        others = {key: value for key, value in entry.items() if key not in ("map", "map_key")}
         try:
-            return cls.of(entry)
+            return cls.of({**others, "places": places})
         except InputError as error:
             raise ValueError(str(error)) from None
 

@@ -36,6 +36,7 @@ from semidp.mechanisms.mechanism import Mechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.output.cells import METADATA, Form, Framed, StoredFiles, csvw, form_named
 from semidp.output.files import digest, discard_unfinished, document_at, new_folder, read_plain, recover
+from semidp.output.place_maps import MAP, PlaceMap
 from semidp.output.plots.figures import tradeoff_plot
 from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.output.sections import Section
@@ -654,6 +655,9 @@ class Release:
             progress("writing the workbook", 0, None)
             _report().save_workbook(self, folder / WORKBOOK)
             names.append(WORKBOOK)
+        if self.presentation.places is not None:
+            (folder / MAP).write_text(_text(self.presentation.places.to_json()), encoding="utf-8")
+            names.append(MAP)
         document, space = self.to_json(), self.scope.dataspace
         if self.combination is not None:
             document["combination"] = self._write_sources(folder, progress)
@@ -919,8 +923,16 @@ class Release:
             form=form_named(document["form"]) if "form" in document else None,
             partition=partition,
             combination=combination,
-            presentation=Presentation.from_json(document.get("presentation", {})),
+            presentation=_presentation(document.get("presentation", {}), files),
         )
+
+
+def _presentation(entry: Mapping[str, Any], files: StoredFiles) -> Presentation:
+    """Read how a release is presented, with the outlines of its map where it has one."""
+    if not entry.get("map"):
+        return Presentation.from_json(entry)
+    places = PlaceMap.from_json(from_json(files[MAP]), entry.get("map_key"))
+    return Presentation.from_json(entry, places)
 
 
 def result_keys() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from semidp.output.texts import name_of
 from semidp.publishing.release import Release
 from semidp.report import sentences
 from semidp.report.glossary import GLOSSARY
+from semidp.report.place_sections import place_sections
 from semidp.statistics.protocol import Published
 
 _LONG = 25  # rows from which on a table is searched
@@ -107,7 +108,7 @@ def _sections(release: Release) -> list[Section]:
     sections = []
     for result in release.results:
         sections += result.sections(release.form)
-    return [*sections, *release.parts_sections()]
+    return [*sections, *place_sections(release), *release.parts_sections()]
 
 
 def moves(scope: Scope) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.output.cells import METADATA
+from semidp.output.place_maps import MAP
 from semidp.output.texts import name_of
 from semidp.output.workbooks import WORKBOOK
 from semidp.publishing.pipeline import Prepared
@@ -242,6 +243,8 @@ def files(release: Release) -> list[tuple[str, str]]:
         words.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
     if release.presentation.workbook:
         words.append((WORKBOOK, "all tables and exact totals as a workbook, with a first sheet on what they are"))
+    if release.presentation.places is not None:
+        words.append((MAP, "the outlines of the places on the maps"))
     words.append(("release.json", "the plan, the exact totals and the guarantee, for machines"))
     return words
 

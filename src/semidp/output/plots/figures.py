@@ -77,9 +77,7 @@ def flattened(schema: Schema, counts: NDArray[Any]) -> tuple[NDArray[Any], list[
     sizes = schema.shape
     if len(sizes) == 1:
         return counts.reshape(-1, 1), list(schema.features[0].levels), [""]
-    cut = min(
-        range(1, len(sizes)), key=lambda at: abs(np.log(np.prod(sizes[:at]) or 1) - np.log(np.prod(sizes[at:]) or 1))
-    )
+    cut = _cut(sizes)
     sides = schema.features[:cut], schema.features[cut:]
     rows, columns = (
         [" · ".join(cell) for cell in itertools.product(*(feature.levels for feature in side))] for side in sides
@@ -106,9 +104,28 @@ def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | 
         image = axes.imshow(matrix, cmap="Blues", aspect="auto", vmin=0, interpolation="nearest")
         _ticks(axes.set_xticks, columns, rotation=90)
         _ticks(axes.set_yticks, rows)
+        # Names of features stand where there is no room for those of their levels, too.
+        below, beside = _sides(schema)
+        axes.set(xlabel=below, ylabel=beside)
         axes.grid(visible=False)
         figure.colorbar(image, ax=axes, label="published count")
     return figure
+
+
+def _sides(schema: Schema) -> tuple[str, str]:
+    """Return what the columns and the rows of a flattened table are by."""
+    names = [feature.name for feature in schema.features]
+    if len(names) == 1:
+        return "", names[0]
+    cut = _cut(schema.shape)
+    return " · ".join(names[cut:]), " · ".join(names[:cut])
+
+
+def _cut(sizes: Sequence[int]) -> int:
+    """Return how many features are rows, so that a matrix is as square as can be."""
+    return min(
+        range(1, len(sizes)), key=lambda at: abs(np.log(np.prod(sizes[:at]) or 1) - np.log(np.prod(sizes[at:]) or 1))
+    )
 
 
 def _ticks(put: Any, labels: list[str], **style: Any) -> None:

@@ -20,6 +20,7 @@ from semidp.core.spaces.dataspace import normalised
 from semidp.errors import InputError, SemidpError
 from semidp.output.cells import METADATA, Columns, StoredFiles, csvw
 from semidp.output.files import document_at
+from semidp.output.place_maps import MAP
 from semidp.output.presentation import AS_USUAL
 from semidp.output.workbooks import WORKBOOK
 from semidp.publishing.combined.combination_check import check_combination, check_sources
@@ -240,7 +241,7 @@ class _Check:
         self.findings.trust("that the random numbers were secret, where it says private", "private", *flags)
         self.findings.trust("when it was made, and with which software", "created", "versions")
         if release.presentation != AS_USUAL:
-            self.findings.trust("what is said beside the numbers: title, contact, notes", "presentation")
+            self.findings.trust("what is said beside the numbers: title, contact, notes, map", "presentation")
         self.findings.trust("what a ledger was charged (semidp ledger FILE --check RELEASE compares it)", "ledger")
 
     def _scope(self) -> Scope | None:
@@ -401,6 +402,8 @@ class _Check:
         if self.release.presentation.workbook:
             described.add(WORKBOOK)
             self._workbook(folder / WORKBOOK)
+        if self.release.presentation.places is not None:
+            described.add(MAP)
         if self.release.partition is not None:
             described.add(PARTS)
         # A long plan, or long totals, have files of their own.

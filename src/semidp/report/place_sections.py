@@ -1,0 +1,125 @@
+"""The sections of a report that show results by place: as maps where outlines were given, else as sorted bars."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from semidp.output.cells import Columns
+from semidp.output.place_maps import PlaceMap
+from semidp.output.plots.maps import PlaceValues, place_map, sorted_bars
+from semidp.output.sections import Section
+from semidp.publishing.release import Release
+
+_MOST_PANELS = 4
+_SHOWN_UNMATCHED = 12
+_LEAST_BARS = 3  # groups from which on bars say more than numbers
+_VALUES = ("mean", "sum", "proportion", "estimate")
+
+
+def place_sections(release: Release) -> Iterator[Section]:
+    """Yield a section for every table or statistic that can be shown by place."""
+    places = release.presentation.places
+    for result in release.results:
+        for name, published in result.named().items():
+            columns = published.columns()
+            section = None if places is None else _map_section(name, columns, places)
+            if section is None:
+                section = _bars_section(name, columns)
+            if section is not None:
+                yield section
+
+
+def unmatched(release: Release) -> list[str]:
+    """Say which places the map lacks, or that it names nothing of the release."""
+    places = release.presentation.places
+    if places is None:
+        return []
+    said = []
+    mapped = False
+    for result in release.results:
+        for name, published in result.named().items():
+            columns = published.columns()
+            heading = _place_column(columns, places)
+            if heading is None:
+                continue
+            mapped = True
+            _, missing = places.named(_distinct(columns, heading))
+            if missing:
+                left = f" and {len(missing) - _SHOWN_UNMATCHED:,} more" if len(missing) > _SHOWN_UNMATCHED else ""
+                said.append(f"The map has no place for {', '.join(missing[:_SHOWN_UNMATCHED])}{left} of {name}.")
+    return said if mapped else ["The map names no place of this release: say which property does."]
+
+
+def _map_section(name: str, columns: Columns, places: PlaceMap) -> Section | None:
+    heading = _place_column(columns, places)
+    if heading is None:
+        return None
+    value = _value_column(columns) or ""
+    panels = list(itertools.islice(_panels(columns, heading, value), _MOST_PANELS + 1))
+    shown = panels[:_MOST_PANELS]
+    more = " More are in the file." if len(panels) > len(shown) else ""
+    missing = places.named(_distinct(columns, heading))[1]
+    lacking = f" The map has no place for {', '.join(missing[:_SHOWN_UNMATCHED])}." if missing else ""
+    what = "published estimate" if value == "estimate" else value
+    return Section(
+        heading=f"{name} by {heading}, as a map",
+        figure=place_map(places, shown, what),
+        figure_label=f"Maps of {name}: estimates and their standard errors",
+        caption=f"On the left the {what}, on the right its standard error from the noise. Hatched places are dominated "
+        f"by noise: do not read them by themselves.{more}{lacking}",
+    )
+
+
+def _bars_section(name: str, columns: Columns) -> Section | None:
+    """Return bars of what has one feature, the largest first."""
+    if len(columns.labels) != 1 or columns.rows < _LEAST_BARS or "standard_error" not in columns.numbers:
+        return None
+    (heading,) = columns.labels
+    if "estimate" not in columns.numbers:
+        # Statistics of groups have a picture of their own.
+        return None
+    (panel,) = _panels(columns, heading, "estimate")
+    return Section(
+        heading=f"{name}, the largest first",
+        figure=sorted_bars(panel, "published estimate"),
+        caption="Estimates with two standard errors of the noise to each side; hatched where noise dominates.",
+    )
+
+
+def _place_column(columns: Columns, places: PlaceMap) -> str | None:
+    """Return the column whose labels the map names best; None where it names fewer than half of any."""
+    best, share = None, 0.5
+    if "standard_error" not in columns.numbers or _value_column(columns) is None:
+        return None
+    for heading in columns.labels:
+        labels = _distinct(columns, heading)
+        matched, _ = places.named(labels)
+        if len(labels) > 1 and len(matched) / len(labels) >= share:
+            best, share = heading, len(matched) / len(labels)
+    return best
+
+
+def _distinct(columns: Columns, heading: str) -> list[str]:
+    return list(dict.fromkeys(columns.labels[heading].column(columns.rows).tolist()))
+
+
+def _value_column(columns: Columns) -> str | None:
+    return next((name for name in _VALUES if name in columns.numbers), None)
+
+
+def _panels(columns: Columns, heading: str, value: str) -> Iterator[PlaceValues]:
+    """Yield the numbers of every place for each combination of the other labels."""
+    labels = columns.labels[heading].column(columns.rows)
+    others = [part.column(columns.rows) for name, part in columns.labels.items() if name != heading]
+    keys = [" · ".join(row) for row in zip(*others, strict=True)] if others else [""] * columns.rows
+    numbers, errors = columns.numbers[value], columns.numbers["standard_error"]
+    seen = columns.numbers["count"] if value == "estimate" else np.abs(numbers)
+    half = columns.numbers["estimate_high"] - numbers if "estimate_high" in columns.numbers else 2 * errors
+    for key in dict.fromkeys(keys):
+        rows = [number for number, each in enumerate(keys) if each == key]
+        names = [str(labels[row]) for row in rows]
+        faint = [name for name, row in zip(names, rows, strict=True) if seen[row] < half[row]]
+        values = {name: float(numbers[row]) for name, row in zip(names, rows, strict=True)}
+        deviations = {name: float(errors[row]) for name, row in zip(names, rows, strict=True)}
+        yield PlaceValues(key, values, deviations, frozenset(faint))

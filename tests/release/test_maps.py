@@ -1,0 +1,140 @@
+"""Results by place: outlines matched to labels, maps on the report, bars without outlines."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semidp
+from semidp.cli import run as command
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
+from semidp.errors import InputError
+from semidp.noise.randomness import SeededRandomness
+from semidp.output.place_maps import MAP, PlaceMap
+from semidp.output.plots.figures import heatmap
+from semidp.publishing.release import Release
+from semidp.report.place_sections import place_sections, unmatched
+
+PLACES = ("north", "south", "east", "west")
+PEOPLE = {"region": [*PLACES] * 50, "ill": ["n", "y", "n", "n", "y"] * 40}
+
+
+def geojson(names: dict[str, str]) -> dict[str, Any]:
+    features = []
+    for number, (name, code) in enumerate(names.items()):
+        ring = [[number, 0], [number + 1, 0], [number + 1, 1], [number, 0]]
+        shape = {"type": "Polygon", "coordinates": [ring]}
+        features.append({"type": "Feature", "properties": {"NAME": name, "code": code}, "geometry": shape})
+    return {"type": "FeatureCollection", "features": features}
+
+
+def topojson() -> dict[str, Any]:
+    """Two squares that share an arc."""
+    arcs = [[[1, 0], [0, 1]], [[1, 1], [-1, 0], [0, -1], [1, 0]], [[1, 0], [1, 0], [0, 1], [-1, 0]]]
+    west = {"type": "Polygon", "arcs": [[0, 1]], "properties": {"name": "west"}}
+    east = {"type": "MultiPolygon", "arcs": [[[2, -1]]], "properties": {"name": "east"}}
+    transform = {"scale": [1, 1], "translate": [0, 0]}
+    objects = {"places": {"type": "GeometryCollection", "geometries": [west, east]}}
+    return {"type": "Topology", "arcs": arcs, "transform": transform, "objects": objects}
+
+
+@pytest.fixture
+def map_file(tmp_path: Path) -> Path:
+    path = tmp_path / "places.geojson"
+    path.write_text(json.dumps(geojson({"North": "1", "SOUTH ": "2", "east": "3", "Lake": "9"})))
+    return path
+
+
+def released(places: PlaceMap | None, mu: float = 1) -> Release:
+    return semidp.release(
+        PEOPLE,
+        semidp.table("region", "ill"),
+        levels={"region": PLACES, "ill": ["n", "y"]},
+        mu=mu,
+        randomness=SeededRandomness(1),
+        presentation={"places": places},
+    )
+
+
+def test_arcs_are_joined_to_rings_that_share_a_side() -> None:
+    west, east = PlaceMap.from_json(topojson()).outlines
+    assert west.rings == (((1, 0), (1, 1), (0, 1), (0, 0), (1, 0)),)
+    assert east.rings == (((1, 0), (2, 0), (2, 1), (1, 1), (1, 0)),)
+
+
+def test_labels_find_their_places_by_the_best_property(map_file: Path) -> None:
+    places = PlaceMap.read(map_file)
+    assert places.named(PLACES) == ({"north": 0, "south": 1, "east": 2}, ["west"])
+    assert places.named(["1", "2", "3"]) == ({"1": 0, "2": 1, "3": 2}, [])
+    assert PlaceMap.read(map_file, "code").named(PLACES)[0] == {}
+    assert PlaceMap.from_json(places.to_json()).outlines == places.outlines
+
+
+def test_the_report_has_maps_and_lists_what_the_map_lacks(map_file: Path, tmp_path: Path) -> None:
+    release = released(PlaceMap.read(map_file), mu=0.05)
+    (section,) = place_sections(release)
+    assert "The map has no place for west." in section.caption
+    hatched = [patch.get_hatch() for patch in section.figure.axes[0].patches]
+    table = release.tables[0]
+    faint = (table.counts < table.half_widths)[:3, 0]
+    assert [hatch == "////" for hatch in hatched] == [*faint.tolist(), False]
+    assert faint.any()
+    assert unmatched(release) == ["The map has no place for west of table."]
+    release.save(tmp_path / "out")
+    assert (tmp_path / "out" / MAP).exists()
+    again = Release.load(tmp_path / "out")
+    assert again.presentation == release.presentation
+    assert command(["show", str(tmp_path / "out"), "--quiet"]) == 0
+
+
+def test_without_a_map_one_feature_is_bars_the_largest_first() -> None:
+    release = semidp.release(PEOPLE, semidp.table("region"), levels={"region": PLACES}, mu=1)
+    (section,) = place_sections(release)
+    shown = [text.get_text() for text in section.figure.axes[0].get_yticklabels()]
+    estimates = dict(zip(PLACES, release.tables[0].estimate.tolist(), strict=True))
+    assert shown == sorted(PLACES, key=lambda place: -estimates[place])
+    assert list(place_sections(released(None))) == []
+
+
+def test_the_commands_take_a_map(map_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("region,ill\n" + "".join(f"{a},{b}\n" for a, b in zip(*PEOPLE.values(), strict=True)))
+    words = ["release", str(file), "--table", "region,ill", "--exact", "region", "--levels", "ill=n,y", "--mu", "1"]
+    assert command([*words, "--out", str(tmp_path / "mapped"), "--map", str(map_file), "--map-key", "NAME"]) == 0
+    assert "The map has no place for west of table." in capsys.readouterr().err
+    assert "as a map</h2>" in (tmp_path / "mapped" / "report.html").read_text()
+    assert command([*words, "--out", str(tmp_path / "plain"), "--quiet"]) == 0
+    page = tmp_path / "page.html"
+    assert command(["show", str(tmp_path / "plain"), "--map", str(map_file), "--page", str(page), "--quiet"]) == 0
+    assert "as a map</h2>" in page.read_text()
+    assert not (tmp_path / "plain" / MAP).exists()
+    capsys.readouterr()
+    for wrong, reason in (
+        (["show", str(tmp_path / "plain"), "--map", str(map_file)], "--map FILE and --page HTML go together"),
+        ([*words, "--out", "x", "--map-key", "NAME"], "--map-key names a property"),
+        ([*words, "--out", "x", "--map", str(file)], "holds no outlines of places"),
+        ([*words, "--out", "x", "--map", str(map_file), "--map-key", "nom"], "has the property 'nom'; they have NAME"),
+    ):
+        assert command(wrong) == 2
+        assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "wrong", ["[]", "{}", '{"type": "FeatureCollection", "features": []}', "no json", '{"type": 3}']
+)
+def test_files_without_outlines_are_refused(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "map.json").write_text(wrong)
+    with pytest.raises(InputError, match="holds no outlines of places"):
+        PlaceMap.read(tmp_path / "map.json")
+
+
+def test_the_axes_of_a_heatmap_are_named() -> None:
+    features = [Feature(name, map(str, range(size))) for name, size in (("a", 6), ("b", 7), ("c", 5), ("d", 8))]
+    schema = Schema(features)
+    import numpy as np
+
+    figure = heatmap(schema, np.arange(schema.size).reshape(schema.shape))
+    assert figure is not None
+    assert (figure.axes[0].get_ylabel(), figure.axes[0].get_xlabel()) == ("a · b", "c · d")
