@@ -14,6 +14,7 @@ from semidp.cli.release import mark_not_private
 from semidp.errors import InputError
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.records.approaching import SECONDS, Ending
+from semidp.questions.records.linked_files import save_linked_records
 from semidp.questions.records.record_cells import TableDistance
 from semidp.questions.records.record_files import about_file, check_records, numbered_files
 from semidp.questions.records.writing import written_files
@@ -37,6 +38,7 @@ def synthesize(
     files: int = option(
         "Write several files, each near its own draw of the noise, to see how much noise there is.", "NUMBER", default=1
     ),
+    units_out: Path | None = option("Of linked tables: the CSV file of units, beside that of members in --out."),
     seed: int | None = option("Match and swap records the same way again, where the time does not end it.", min=0),
     force: bool = o.FORCE,
     printing: o.Printing,
@@ -52,6 +54,9 @@ def synthesize(
         raise InputError("say where to write the records: --out people.csv")
     if folder.resolve() in out.resolve().parents:
         raise InputError("a release is read again as it was written: choose an --out outside of its folder")
+    if units_out is not None:
+        _linked(folder, (out, units_out), force, files, seed, printing)
+        return
     with naming_options(force):
         for path in numbered_files(out, max(files, 1)):
             check_records(path, force=force)
@@ -79,6 +84,30 @@ def synthesize(
                     if not done.private:
                         echo("NOT PRIVATE: the release was drawn with a seed or by a mechanism meant for studies.")
                     print_rows([("written", written_files(out, files))])
+
+
+def _linked(
+    folder: Path, paths: tuple[Path, Path], force: bool, files: int, seed: int | None, printing: o.Printing
+) -> None:
+    """Write members and units of a release of linked tables, two files that a column links."""
+    if files != 1:
+        raise InputError("linked records are written once: leave --files out")
+    if folder.resolve() in paths[1].resolve().parents:
+        raise InputError("a release is read again as it was written: choose a --units-out outside of its folder")
+    with naming_options(force):
+        done = load_consistent(folder, fits=True)
+        printing.warn((*done.scope.warnings, *done.scope.disclosures))
+        both = save_linked_records(done, paths, o.randomness_of(seed), force=force)
+    with in_place(f"the files {paths[0]} and {paths[1]}"):
+        if printing.silent:
+            mark_not_private(done)
+        elif printing.json:
+            print_json({"members": both[0], "units": both[1], "written": [str(path) for path in paths]})
+        else:
+            for about, path in zip(both, paths, strict=True):
+                print_rows([*lines(about), ("written", written_files(path, 1))], width=10)
+            if not done.private:
+                echo("NOT PRIVATE: the release was drawn with a seed or by a mechanism meant for studies.")
 
 
 @contextlib.contextmanager

@@ -54,7 +54,9 @@ class PublishedNumbers:
         """Read the tables of a release."""
         dataspace = release.scope.dataspace
         if len(dataspace.kinds) > 1:
-            raise Refused("records of linked files are not put together by swaps yet: release tables of one kind")
+            raise Refused(
+                "this release is about members and units: records of both are two linked files (--units-out FILE)"
+            )
         schema = dataspace.schema
         targets = []
         whole = {}
