@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from semidp.cli import _options as o
-from semidp.cli._command import command
+from semidp.cli._command import command, flag
 from semidp.cli._output import kind_and_a, print_json, print_rows
+from semidp.cli._proposal import features_named, pairs_planned, print_proposal
 from semidp.cli._totals import scope_of
 from semidp.core.exact import plain, rounded_up
 from semidp.core.scope import Scope
@@ -41,6 +42,9 @@ def analyze(
     declaring: o.Declaring,
     opening: o.Opening,
     spending: o.Spending,
+    propose_tables: bool = flag(
+        "--propose-tables", "Propose tables of the features of --table (or of all declared ones) that records need."
+    ),
     printing: o.Printing,
 ) -> None:
     """Say what publishing some totals exactly means: how many records move together, and how much noise that takes.
@@ -48,6 +52,12 @@ def analyze(
     Without a budget the noise is shown for epsilon = 1, mu = 1 and rho = 1/2. Without data it answers from declared
     levels and the public --totals; where those are not known either, for the worst totals that there may be.
     """
+    if propose_tables:
+        features = features_named(table or (), invariant or (), declaring)
+        plan = pairs_planned(features, o.described(declaring, opening, comparing), invariant or ())
+        scope, counted = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
+        print_proposal(scope, counted, features, spending, printing)
+        return
     if not table:
         raise InputError("say which table to analyze: --table sex,region")
     if len(table) > 1:

@@ -65,6 +65,7 @@ class Approach:
         while moves:
             for number in draw.permutation(len(moves)):
                 self.sweep(state, moves[number], draw)
+                # Between two sweeps records are whole, so that this is the place to end.
                 if self.stop():
                     return Ending.INTERRUPTED
                 if time.monotonic() - started > self.seconds:
@@ -72,6 +73,7 @@ class Approach:
             passes += 1
             share = state.goal.share(state.slopes)
             self.progress(f"{_TASK}: {share:.2f} standard errors", time.monotonic() - started, self.seconds)
+            # One pass says little: the last moves are rare.
             if passes % _PASSES == 0:
                 distance = state.goal.distance(state.slopes)
                 if distance >= (1 - _WORTH) * before:

@@ -99,18 +99,22 @@ class Beginning:
     def _one_way(self, axis: int, depth: int, totals: list[Totals]) -> Totals:
         """Whole numbers of one feature near its estimate, with the totals that are given at a coarser depth."""
         view = self.grid.alone(axis, self.used[axis])
-        given = np.array(self.dataspace.n, dtype=np.int64)
+        sums = np.array(self.dataspace.n, dtype=np.int64)
         if depth:
+            # All totals that name the feature as deep say the same of it.
             coarse = self.grid.alone(axis, depth)
             finer = next(total for total in totals if total.view[axis] == depth)
-            given = finer.down(self.grid, coarse).counts
-        fit = fit_totals(self.one_way[axis], self.grid.coarsened(view), [Totals((depth,), given)])
+            sums = finer.down(self.grid, coarse).counts
+        fit = fit_totals(self.one_way[axis], self.grid.coarsened(view), [Totals((depth,), sums)])
         assert fit.counts is not None  # one total is met by thresholds
         return Totals(view, fit.counts)
 
     def _without_circles(self, exact: list[Totals]) -> list[Totals]:
         """Replace totals that are not decomposable by one table of whole numbers that has them."""
-        loose = {view: total for axis in named(self.used) for view, total in self._alone(axis, exact)}
+        # What the table shall be close to: records whose features have nothing in common.
+        loose: dict[View, Totals] = {}
+        for axis in named(self.used):
+            loose.update(self._alone(axis, exact))
         near = matched(self.grid, self.dataspace.n, loose, list(loose), self.draw)
         kept: list[Totals] = []
         left = list(exact)
@@ -123,11 +127,11 @@ class Beginning:
             kept += group
         return kept
 
-    def _alone(self, axis: int, exact: list[Totals]) -> list[tuple[View, Totals]]:
+    def _alone(self, axis: int, exact: list[Totals]) -> dict[View, Totals]:
         """The exact counts of one feature, as deep as they are exact; nothing where they are not."""
         deepest = max(exact, key=lambda total: total.view[axis])
         view = self.grid.alone(axis, deepest.view[axis])
-        return [(view, deepest.down(self.grid, view))] if any(view) else []
+        return {view: deepest.down(self.grid, view)} if any(view) else {}
 
     def _merged(self, exact: list[Totals], near: Codes) -> list[Totals]:
         """Put everything that hangs together with impossible cells into one table each."""
@@ -154,6 +158,7 @@ class Beginning:
         counts = Layout(self.grid, [view]).counts(near).reshape(part.shape)
         axes = named(view)
         totals = [Totals(tuple(total.view[axis] for axis in axes), total.counts) for total in group]
+        # Without a total the number of records is one.
         if not totals:
             totals = [Totals(part.nothing, np.array(self.dataspace.n, dtype=np.int64))]
         possible = np.ones(part.shape, dtype=bool)

@@ -5,11 +5,14 @@ noise is a draw of the truth given the estimate, if nothing else is known of it 
 read.
 """
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from semidp.errors import Refused
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness
 from semidp.questions.records.record_cells import Floats
@@ -18,10 +21,46 @@ if TYPE_CHECKING:
     from semidp.publishing.release import Release
 
 
-def drawn_estimates(release: "Release", randomness: Randomness) -> dict[str, Floats]:
-    """Return for each table its estimates with the noise of the release drawn once more.
+@dataclass(frozen=True, eq=False)
+class MeasuredResult:
+    """One result of a release: its tables, what was measured, and the noise of it.
 
-    Tables that share a budget share their noise, so that the draw of one fits those of the others.
+    Parameters
+    ----------
+    shapes
+        The shape of each table by its name.
+    mechanism
+        The noise that was drawn.
+    noisy
+        The measurement as it was drawn; None where there is no noise.
+    estimates
+        The published estimates.
+    """
+
+    shapes: dict[str, tuple[int, ...]]
+    mechanism: Mechanism = field(repr=False)
+    noisy: NDArray[Any] | None = field(repr=False)
+    estimates: list[Floats] = field(repr=False)
+
+    def draw(self, randomness: Randomness) -> dict[str, Floats]:
+        """Return the estimates with the noise drawn once more."""
+        tables = self.estimates
+        if self.noisy is not None:
+            zeros = np.zeros(self.mechanism.space.shape, dtype=np.int64)
+            fresh = self.mechanism.measure_many(zeros, 1, randomness)[0]
+            vector = self.mechanism.publish(self.noisy + fresh)
+            tables = [vector]
+            if isinstance(self.mechanism, ResidualMechanism):
+                tables = self.mechanism.estimates(vector)
+        drawn = {}
+        for (name, shape), table in zip(self.shapes.items(), tables, strict=True):
+            drawn[name] = np.asarray(table, dtype=np.float64).reshape(shape)
+        return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class EstimateDraws:
+    """The law of what the estimates of a release leave open.
 
     Examples
     --------
@@ -29,26 +68,38 @@ def drawn_estimates(release: "Release", randomness: Randomness) -> dict[str, Flo
     >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
     >>> plan = semidp.Plan([request], ["sex", "region"])
     >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "region": [*"nns"] * 6})
-    >>> drawn = drawn_estimates(release, semidp.noise.SeededRandomness(1))["table"]
+    >>> drawn = EstimateDraws.of(release).draw(semidp.noise.SeededRandomness(1))["table"]
     >>> drawn.sum(axis=1).round(6).tolist()  # exact totals stay
     [9.0, 9.0]
     """
-    shapes = {table.name: table.schema.shape for table in release.tables}
-    drawn: dict[str, Floats] = {}
-    for request, result in zip(release.plan.requests, release.results, strict=True):
-        names = [name for name in result.named() if name in shapes]
-        if not names:
-            continue
-        mechanism = result.drawn_by(result.recalibrated(request, release.scope))
-        if mechanism is None:
-            raise Refused(f"the noise of {', '.join(names)} is not what its plan needs: it cannot be drawn once more")
-        if result.noise.absent:
-            tables = [table.estimate for table in release.tables if table.name in names]
-        else:
-            zeros = np.zeros(mechanism.space.shape, dtype=np.int64)
-            fresh = mechanism.measure_many(zeros, 1, randomness)[0]
-            vector = mechanism.publish(np.asarray(result.noisy) + fresh)
-            tables = mechanism.estimates(vector) if isinstance(mechanism, ResidualMechanism) else [vector]
-        for name, table in zip(names, tables, strict=True):
-            drawn[name] = np.asarray(table, dtype=np.float64).reshape(shapes[name])
-    return drawn
+
+    results: tuple[MeasuredResult, ...]
+
+    @classmethod
+    def of(cls, release: "Release") -> "EstimateDraws":
+        """Read the noise of every table of a release."""
+        tables = {table.name: table for table in release.tables}
+        results = []
+        for request, result in zip(release.plan.requests, release.results, strict=True):
+            names = [name for name in result.named() if name in tables]
+            # Other statistics have no tables, and records do not know them.
+            if not names:
+                continue
+            mechanism = result.drawn_by(result.recalibrated(request, release.scope))
+            if mechanism is None:
+                raise Refused(f"the noise of {', '.join(names)} is not what its plan needs: it is not drawn once more")
+            shapes = {name: tables[name].schema.shape for name in names}
+            estimates = [tables[name].estimate for name in names]
+            noisy = None if result.noise.absent else np.asarray(result.noisy)
+            results.append(MeasuredResult(shapes, mechanism, noisy, estimates))
+        return cls(tuple(results))
+
+    def draw(self, randomness: Randomness) -> dict[str, Floats]:
+        """Return for each table its estimates with the noise of the release drawn once more.
+
+        Tables that share a budget share their noise, so that the draw of one fits those of the others.
+        """
+        drawn: dict[str, Floats] = {}
+        for result in self.results:
+            drawn |= result.draw(randomness)
+        return drawn

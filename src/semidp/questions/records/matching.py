@@ -51,6 +51,7 @@ def matched(
         shared = meet(view, held)
         ours = stratum_keys(grid, codes, shared)
         theirs = _keys_of_cells(grid, view, shared)[cells]
+        # Records of one separator stand together in both orders, at random in ours.
         into = np.lexsort((draw.random(records), ours))
         out_of = np.argsort(theirs, kind="stable")
         for axis in named(view):

@@ -20,7 +20,7 @@ from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness, generator
 from semidp.questions.records.approaching import SECONDS, Approach, Ending
 from semidp.questions.records.beginning import Beginning
-from semidp.questions.records.drawn_estimates import drawn_estimates
+from semidp.questions.records.drawn_estimates import EstimateDraws
 from semidp.questions.records.matching import matched, sorted_codes
 from semidp.questions.records.record_cells import Codes, Floats, Goal, TargetTable
 from semidp.questions.records.record_moves import record_moves
@@ -66,6 +66,7 @@ class PublishedNumbers:
             estimate = np.asarray(table.estimate, dtype=np.float64).reshape(shape)
             errors = np.asarray(table.standard_errors, dtype=np.float64).reshape(shape)
             targets.append(TargetTable(table.name, view, estimate, errors))
+            # Real numbers, or measurements as they are, have no records to the person.
             if table.counts.dtype.kind == "i" and table.fitted.kind == "integer":
                 whole[table.name] = table.counts.reshape(shape)
         if not targets:
@@ -235,10 +236,12 @@ def several_records(
     release.refuse_parts("synthetic records")
     release.refuse_combined("several sets of records")
     numbers = PublishedNumbers.of(release)
+    law = EstimateDraws.of(release)
     drawn: list[SyntheticRecords] = []
     for number in range(files):
+        # Each file has noise and swaps of its own, whatever the others drew.
         part = randomness.part("records", str(number))
-        estimates = drawn_estimates(release, part)
+        estimates = law.draw(part)
         targets = [replace(target, estimate=estimates[target.name]) for target in numbers.targets]
         records = swapped_records(
             numbers, part.part("swaps"), targets=targets, seconds=seconds, progress=progress, stop=stop

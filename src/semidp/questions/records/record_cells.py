@@ -119,6 +119,7 @@ class Layout:
     def cells(self, codes: Codes, table: int) -> Numbers:
         """Return the cell of each record in one margin."""
         first, axes, starts, numbers = self.members
+        # Sums of small lookups: a cell is never computed by multiplying codes.
         total = np.zeros(len(codes), dtype=np.int64)
         for member in range(first[table], first[table + 1]):
             total += numbers[starts[member] + codes[:, axes[member]].astype(np.int64)]
@@ -177,6 +178,7 @@ class Goal:
         parts = [np.zeros(0)]
         for table in self.tables:
             errors = table.errors.ravel()
+            # Errors that are zero but for rounding belong to cells that exact totals fix.
             noisy = errors > 1e-9 * max(float(errors.max(initial=0.0)), 1e-300)
             parts.append(np.divide(1.0, errors**2, out=np.zeros(errors.shape), where=noisy))
         parts += [np.zeros(mask.size) for _, mask in self.forbidden]
@@ -197,6 +199,7 @@ class Goal:
     def slopes(self, counts: Numbers) -> Floats:
         """Return how the distance changes with each count: ``2 w (x - y)``, infinite where no record may be."""
         slopes = 2 * self.weights * (counts - self.estimates)
+        # Impossible cells stand after those of the tables.
         start = int(self.layout.bounds[len(self.tables)])
         for _, mask in self.forbidden:
             slopes[start : start + mask.size][mask.ravel()] = math.inf

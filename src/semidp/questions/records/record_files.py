@@ -26,6 +26,7 @@ def save_records(
     path = Path(path)
     beside = about_file(path)
     check_records(path, force=force)
+    # The digest is known before the file beside, which is written first.
     digest = hashlib.sha256()
     for part in records.csv():
         digest.update(part)

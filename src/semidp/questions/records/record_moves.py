@@ -68,6 +68,7 @@ def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[Record
             # Records that agree on a whole feature do not exchange it: a smaller set of features says the same.
             if all(stratum[axis] < used[axis] for axis in axes):
                 moves.append(RecordMove(axes, stratum, True))
+    # Below the depth at which totals name a feature, or without any, a record may change by itself.
     nothing = grid.nothing
     fixed = join(nothing, *margins) if margins else nothing
     for (axis,) in singles:
@@ -81,6 +82,7 @@ def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> li
     inside: list[View] = []
     outside: list[View] = []
     for margin in margins:
+        # Records keep this margin if they agree on either side of it.
         part = tuple(depth if axis in axes else 0 for axis, depth in enumerate(margin))
         rest = tuple(0 if axis in axes else depth for axis, depth in enumerate(margin))
         if any(part) and any(rest):
@@ -91,8 +93,13 @@ def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> li
     # The first choice is to agree on everything outside; past the limit no other is looked at.
     for choice in itertools.islice(itertools.product(*zip(outside, inside, strict=True)), _MOST_CHOICES):
         views.add(join(nothing, *choice) if choice else nothing)
-    coarsest = [view for view in views if not any(within(other, view) and other != view for other in views)]
-    return sorted(coarsest)
+    # A finer stratum than another holds fewer pairs, and none that the other does not.
+    coarsest = []
+    for view in sorted(views):
+        coarser = [one for one in views if one != view and within(one, view)]
+        if not coarser:
+            coarsest.append(view)
+    return coarsest
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +164,10 @@ def proposed_values(grid: Grid, codes: Codes, move: RecordMove, draw: np.random.
     sizes = np.diff(strata.starts)
     stratum = np.repeat(np.arange(len(sizes)), sizes)
     place = (draw.random(len(codes)) * sizes[stratum]).astype(np.intp)
-    others = order[strata.starts[:-1][stratum] + place]
+    partners = order[strata.starts[:-1][stratum] + place]
+    # A stratum is as likely to be copied as to be drawn anew.
     copied = draw.random(len(codes)) < 0.5
-    values[order[copied]] = codes[others[copied], axis]
+    values[order[copied]] = codes[partners[copied], axis]
     return values
 
 

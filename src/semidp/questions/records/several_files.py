@@ -78,6 +78,7 @@ def combine_estimates(
         if len(squares) != files or min(squares) < 0:
             raise InputError(f"give {files} variances, one for each estimate, none of them negative")
         within = float(np.mean(squares))
+    # Files vary by the noise of the release once more, so that their variance estimates it.
     between = float(np.var(answers, ddof=1))
     noise = (1 + 1 / files) * between
     error = math.sqrt(within + noise)

@@ -179,6 +179,7 @@ def pair_sweep(
                     differ = True
             if not differ:
                 continue
+            # What the distance would change by: a record leaves its old cells and enters the new ones.
             change = 0.0
             changed = 0
             for table in tables:
