@@ -7,7 +7,7 @@ their features. Impossible combinations are swapped away.
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Grid, Totals, View, join, junction_order, maximal, meet, named, within
+from semidp.core.margins import Grid, Totals, View, join, junction_order, maximal, meet, named, trimmed_view, within
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
@@ -155,19 +155,19 @@ class Beginning:
                 "too many to find records that have them"
             )
         part = self.grid.coarsened(view)
-        counts = Layout(self.grid, [view]).counts(near).reshape(part.shape)
-        axes = named(view)
-        totals = [Totals(tuple(total.view[axis] for axis in axes), total.counts) for total in group]
+        counts = Layout(self.grid, [view]).counts(near)
+        totals = []
+        for total in group:
+            totals.append(Totals(trimmed_view(total.view, view), total.counts))
         # Without a total the number of records is one.
         if not totals:
             totals = [Totals(part.nothing, np.array(self.dataspace.n, dtype=np.int64))]
         possible = np.ones(part.shape, dtype=bool)
         for zero, mask in self.forbidden:
             if within(zero, view):
-                trimmed = tuple(zero[axis] for axis in axes)
-                possible &= part.spread(~mask, trimmed)
+                possible &= part.spread(~mask, trimmed_view(zero, view))
         try:
-            fit = fit_totals(counts, part, totals, possible, time_limit=_SECONDS)
+            fit = fit_totals(counts.reshape(part.shape), part, totals, possible, time_limit=_SECONDS)
         except Infeasible:
             fit = None
         if fit is None or fit.counts is None:

@@ -144,7 +144,8 @@ class Layout:
 
     def named_by(self, axis: int) -> Numbers:
         """Return the margins that name a feature."""
-        return np.array([table for table, view in enumerate(self.views) if view[axis]], dtype=np.int64)
+        chosen = [table for table, view in enumerate(self.views) if view[axis]]
+        return np.array(chosen, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,14 +203,16 @@ class Goal:
         # Impossible cells stand after those of the tables.
         start = int(self.layout.bounds[len(self.tables)])
         for _, mask in self.forbidden:
-            slopes[start : start + mask.size][mask.ravel()] = math.inf
-            start += mask.size
+            end = start + mask.size
+            slopes[start:end][mask.ravel()] = math.inf
+            start = end
         return np.asarray(slopes)
 
     def distance(self, slopes: Floats) -> float:
         """Return the distance from what `slopes` says of the counts."""
         noisy = self.weights > 0
-        return float((slopes[noisy] ** 2 / self.weights[noisy]).sum() / 4)
+        squares = slopes[noisy] ** 2 / self.weights[noisy]
+        return float(squares.sum() / 4)
 
     def share(self, slopes: Floats) -> float:
         """Return the distance over the one that the noise explains: the root of the mean square in standard errors."""
@@ -222,8 +225,9 @@ class Goal:
         for number, (table, features) in enumerate(zip(self.tables, names, strict=True)):
             cells = slice(self.layout.bounds[number], self.layout.bounds[number + 1])
             noisy = off[cells][self.weights[cells] > 0]
-            rms = math.sqrt(float((noisy**2).mean())) if noisy.size else 0.0
-            answers.append(TableDistance(table.name, features, rms, float(noisy.max(initial=0.0)), noisy.size))
+            rms = math.sqrt((noisy**2).mean()) if noisy.size else 0.0
+            largest = float(noisy.max(initial=0.0))
+            answers.append(TableDistance(table.name, features, rms, largest, noisy.size))
         return tuple(answers)
 
 

@@ -83,11 +83,14 @@ def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> li
     outside: list[View] = []
     for margin in margins:
         # Records keep this margin if they agree on either side of it.
-        part = tuple(depth if axis in axes else 0 for axis, depth in enumerate(margin))
-        rest = tuple(0 if axis in axes else depth for axis, depth in enumerate(margin))
-        if any(part) and any(rest):
-            inside.append(part)
-            outside.append(rest)
+        part = list(margin)
+        beyond = list(margin)
+        for axis in range(features):
+            side = beyond if axis in axes else part
+            side[axis] = 0
+        if any(part) and any(beyond):
+            inside.append(tuple(part))
+            outside.append(tuple(beyond))
     nothing = (0,) * features
     views: set[View] = set()
     # The first choice is to agree on everything outside; past the limit no other is looked at.
@@ -133,12 +136,13 @@ def strata_of(grid: Grid, codes: Codes, view: View) -> RecordStrata:
         _, keys = np.unique(keys, return_inverse=True)
     # Sorting numbers of 16 bits takes linear time.
     sizes = np.bincount(keys)
-    narrow = keys.astype(np.uint16) if len(sizes) <= 2**16 else keys
+    few = len(sizes) <= 2**16
+    narrow = keys.astype(np.uint16) if few else keys
     order: NDArray[np.integer] = np.argsort(narrow, kind="stable")
     if count < 2**31:
         order = order.astype(np.int32)
-    starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
-    return RecordStrata(order, starts.astype(np.int64))
+    ends = np.cumsum(sizes[sizes > 0])
+    return RecordStrata(order, np.append(0, ends).astype(np.int64))
 
 
 def proposed_values(grid: Grid, codes: Codes, move: RecordMove, draw: np.random.Generator) -> Codes:

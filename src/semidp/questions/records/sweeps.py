@@ -215,11 +215,11 @@ def pair_sweep(
                 continue
             made += 1
             for row in range(changed):
-                slopes[scratch[row, 0]] -= 2 * weights[scratch[row, 0]]
-                slopes[scratch[row, 1]] += 2 * weights[scratch[row, 1]]
-                if both:
-                    slopes[scratch[row, 2]] -= 2 * weights[scratch[row, 2]]
-                    slopes[scratch[row, 3]] += 2 * weights[scratch[row, 3]]
+                # Cells that a record leaves stand before those that it enters.
+                for column in range(4 if both else 2):
+                    cell = scratch[row, column]
+                    step = 2 * weights[cell]
+                    slopes[cell] += step if column % 2 else -step
             for axis in axes:
                 held = codes[one, axis]
                 if both:

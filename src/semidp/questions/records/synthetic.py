@@ -114,8 +114,8 @@ class SyntheticRecords:
         """Yield the file of the records, some lines at a time."""
         yield csv_bytes(self.columns, ())
         for start in range(0, len(self), _AT_ONCE):
-            first, *others = self.rows(start, start + _AT_ONCE)
-            yield csv_bytes(first, others)
+            first, *following = self.rows(start, start + _AT_ONCE)
+            yield csv_bytes(first, following)
 
 
 def _frames(name: str) -> Any:

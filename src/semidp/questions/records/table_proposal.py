@@ -133,7 +133,8 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
         # The noise is placed anew for those that are left: their errors fall.
         gone = {schema.view(table.features) for table in worst}
         kept = [view for view in kept if view not in gone]
-    return TableProposal(tuple(tables), tuple(left_out), tuple(schema.named(view) for view in exact))
+    given_exactly = tuple(schema.named(view) for view in exact)
+    return TableProposal(tuple(tables), tuple(left_out), given_exactly)
 
 
 def _pair(full: View, axes: tuple[int, ...]) -> View:
@@ -162,5 +163,6 @@ def _weighed(scope: Scope, budget: Budget, views: list[View]) -> list[ProposedTa
     tables = []
     for number, (view, names) in enumerate(zip(views, requested, strict=True)):
         cells = schema.grid.size_of(view)
-        tables.append(ProposedTable(names, cells, mechanism.rms_error(number), scope.dataspace.n / cells))
+        error = mechanism.rms_error(number)
+        tables.append(ProposedTable(names, cells, error, scope.dataspace.n / cells))
     return tables
