@@ -457,7 +457,7 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
     assert command([*shared, *asked, "--epsilon", "1", "--dry-run", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["quantiles"][0]["noise"]["name"] == "permute and flip"
     for wrong, said in (
-        (["--median", "score", "--mu", "1"], "--group FEATURE"),
+        (["--median", "score", "--mu", "1"], "(--group a)"),
         (["--group", "state", "--mean", "score", "--mu", "1", "--quantile-level", "0.9"], "is for --median"),
         (["--group", "state", "--median", "score", "--quantile-level", "2", "--mu", "1"], "between 0 and 1"),
         (["--group", "state", "--mu", "1"], "--median"),

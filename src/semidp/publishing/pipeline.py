@@ -20,7 +20,7 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.mechanism import Mechanism
+from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
@@ -252,15 +252,26 @@ def _in_one_piece(plan: Plan, data: Any, options: RunOptions, folder: Path | Non
     if options.presented.workbook:
         refuse_sheets(prepared.plan, prepared.scope.dataspace)
     options.tell(lookalikes(prepared.scope.dataspace.schema))
-    randomness = options.words
+    with charge_told(ledger):
+        entry, measurements = measured(prepared, options, ledger)
+        results = []
+        for (request, mechanism), measurement in zip(prepared.parts, measurements, strict=True):
+            results.append(request.publish(mechanism, measurement, prepared.scope, progress))
+    return put_together(prepared, results, entry, form, presentation=options.presented)
+
+
+def measured(
+    prepared: Prepared, options: RunOptions, ledger: Ledger | None
+) -> tuple[Mapping[str, Any] | None, list[Measurement]]:
+    """Charge what is prepared, then draw all noise; return the ledger's entry and what was measured."""
+    progress, randomness = options.progress, options.words
     with charge_told(ledger):
         entry = charged(prepared, ledger, options.label)
-        results = []
+        measurements = []
         for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
             progress(f"measuring {request.name}", 0, None)
-            measured = mechanism.reporting(progress).measure(values, randomness)
-            results.append(request.publish(mechanism, measured, prepared.scope, progress))
-    return put_together(prepared, results, entry, form, presentation=options.presented)
+            measurements.append(mechanism.reporting(progress).measure(values, randomness))
+    return entry, measurements
 
 
 def charged(

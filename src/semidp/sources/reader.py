@@ -70,8 +70,14 @@ class Reader:
         return schema.grid.sum(found, schema.view(names)).reshape(self.schema.restrict(names).shape)
 
     def histogram(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
-        """Return how many records of each group have each step of an outcome's grid, a row a group."""
+        """Return how many records of each group have each step of an outcome's grid, a row a group.
+
+        Without features, all records are one group.
+        """
         names = tuple(features)
+        if not names:
+            by_level = self.histogram(self.schema.names[:1], outcome)
+            return np.asarray(by_level.sum(axis=0, keepdims=True))
         schema = self._readable(names)
         cells = read_histogram(self.source, schema, schema.names, outcome)
         table = cells.reshape((*schema.shape, -1))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from attrs import Factory, field, frozen
@@ -93,7 +93,7 @@ class QuantileRequest(GroupedRequest):
         if self.sampling and self.level is None:
             raise InputError("only intervals are about a population: give their level", needs="quantile level")
 
-    def with_mechanism(self, name: str) -> "QuantileRequest":
+    def with_mechanism(self, name: str) -> Self:
         """Return the request: quantiles are chosen, and no noise is drawn for them."""
         return self
 
