@@ -110,6 +110,7 @@ def test_a_plan_without_a_grid_has_a_hundred_steps() -> None:
         ({"lines": "10"}, "lines are a list of numbers"),
         ({"probabilities": ["2"]}, "between 0 and 1"),
         ({"level": "95"}, "lies between 0 and 1"),
+        ({"grid": 5000}, "at most 4,096 steps"),
         ({"bounds": None}, "needs declared bounds"),
         ({"quantiles": ["0.5"]}, "quantiles"),
     ],

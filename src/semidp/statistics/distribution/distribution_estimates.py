@@ -333,5 +333,6 @@ def _multiple(values: int, law: CountNoise, level: Fraction) -> float:
     # The rank of the level among the draws, and two standard errors more.
     chance = float(level)
     variance = count * chance * (1 - chance)
-    rank = math.ceil((count + 1) * chance + _SAFE * math.sqrt(variance))
+    raised = _SAFE * math.sqrt(variance)
+    rank = math.ceil((count + 1) * chance + raised)
     return float(largest[min(rank, count) - 1])

@@ -15,11 +15,15 @@ from numpy.typing import ArrayLike
 from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Datasets, Margin
+from semidp.errors import InputError
 from semidp.queries.bounds import Norms
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
 from semidp.statistics.distribution.value_tree import Placement, ValueTree, value_tree
 from semidp.statistics.outcomes.spaces import OutcomeSpace, SumSpace, recorded_outcome, sum_space
+
+MOST_STEPS = 4096
+"""The finest grid of a distribution: intervals of so many values take about ten seconds."""
 
 _ONE_PAIR = {(0, 1): 1}
 _PERSON, _CARRIER, _AFTER = 0, 1, 2  # the value of the person, of the carrier, and the person's next one
@@ -121,7 +125,8 @@ class DistributionSpace(OutcomeSpace):
         longest = Placement(self.tree, _ONE_PAIR, 2).cost
         # Two paths from the root to a value, where a record leaves a group for another.
         paths = 2 * self.tree.depth
-        return Norms(max(longest, paths) * sets, max(self.tree.farthest, paths) * sets, 2)
+        once = Norms(max(longest, paths), max(self.tree.farthest, paths), 2)
+        return Norms(once.l1 * sets, once.l2_squared * sets, once.linf)
 
     @property
     def exact(self) -> bool:
@@ -200,8 +205,21 @@ def distribution_space(
     dataspace, adjacency, outcome, blocks
         As for `sum_space`.
     """
+    check_steps(outcome)
     public = sum_space(dataspace, adjacency, outcome, blocks).dataspace
     return DistributionSpace(public, adjacency, outcome, tuple(blocks))
+
+
+def check_steps(outcome: Outcome) -> None:
+    """Refuse a grid that is too fine: the law of every count up to a value is computed.
+
+    >>> check_steps(Outcome("score", 0, 1, 5000))
+    Traceback (most recent call last):
+    semidp.errors.InputError: a distribution of 'score' has at most 4,096 steps, not 5,000: give a coarser grid
+    """
+    if outcome.steps > MOST_STEPS:
+        most = f"a distribution of {outcome.column!r} has at most {MOST_STEPS:,} steps"
+        raise InputError(f"{most}, not {outcome.steps:,}: give a coarser grid", needs="grid", names=(outcome.column,))
 
 
 def recorded_distribution(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> DistributionSpace:

@@ -170,7 +170,8 @@ class PublishedDistribution(PublishedBySets):
         labels: list[tuple[str, ...]] = []
         for group in part.groups:
             labels += [group] * gaps
-        numbers = {"value": np.tile(self.values[:-1], len(part.groups))}
+        values = self.values[:-1]
+        numbers = {"value": np.tile(values, len(part.groups))}
         for name in CURVES:
             numbers[name] = part.curves[name].ravel()
         return Columns.of_rows(part.names, labels, {**numbers, "noisy": noisy.ravel()})
@@ -186,12 +187,12 @@ class PublishedDistribution(PublishedBySets):
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the CSV files, as plain values."""
-        return {
-            **super().to_json(),
-            "files": list(self.request.files),
-            "unit": float(self.request.outcome.width),
-            "level": number(self.request.level),
-        }
+        request = self.request
+        entry = super().to_json()
+        entry["files"] = list(request.files)
+        entry["unit"] = float(request.outcome.width)
+        entry["level"] = number(request.level)
+        return entry
 
     @classmethod
     def from_json(

@@ -20,7 +20,7 @@ from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
 from semidp.statistics.distribution.distribution_estimates import QUANTILES, GroupDistributions, below
-from semidp.statistics.distribution.distribution_space import DistributionSpace, distribution_space
+from semidp.statistics.distribution.distribution_space import DistributionSpace, check_steps, distribution_space
 from semidp.statistics.distribution.forecast import DistributionForecast
 from semidp.statistics.distribution.published import PublishedDistribution, published_distribution
 from semidp.statistics.outcomes.intervals import LEVEL, level_of
@@ -98,6 +98,7 @@ class DistributionRequest(GroupedRequest):
 
     def __attrs_post_init__(self) -> None:
         self._check_groups("a distribution by groups needs", "distribution is")
+        check_steps(self.outcome)
         for line in self.lines:
             below(self.outcome, line)
 

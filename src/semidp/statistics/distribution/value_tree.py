@@ -256,7 +256,7 @@ class Placement:
     def _followed(self, gap: int, labels: Labels) -> list[tuple[int, Labels]]:
         """The halves of a node with the labels that are best placed in each."""
         halves = self._halves(np.array([gap]))
-        left, right = int(halves[0][0]), int(halves[1][0])
+        left, right = (int(half.item()) for half in halves)
 
         def cost(split: tuple[Labels, Labels]) -> int:
             one, other = split

@@ -151,7 +151,8 @@ def paragraphs_of(result: "PublishedDistribution") -> list[str]:
 def details(result: "PublishedDistribution") -> Details:
     """Say how distributions were measured."""
     steps = result.request.outcome.steps
-    how = f"scale {scale_text(result.noise.scale)} in each of {steps:,} differences of halves a group"
+    scale = scale_text(result.noise.scale)
+    how = f"scale {scale} in each of {steps:,} differences of halves a group"
     return Details(f"the {title(result)}", how)
 
 
