@@ -56,7 +56,7 @@ def _matches(line: str, output: str) -> bool:
         ("inference.md", {"release", "status", "sexes", "ship", "pairs.png", "unsure"}),
         ("nested.md", {"districts"}),
         ("several_records.md", {"stays", "one-stay"}),
-        ("office.md", {"people.xlsx", "published", "stays.csv", "stays", "costs", "better", "map.html"}),
+        ("office.md", {"people.xlsx", "published", "stays.csv", "stays", "costs", "better", "map.html", "partial"}),
         ("scale.md", {"large", "nation"}),
         ("combine.md", {"march", "june", "both"}),
         ("products.md", {"product", "people.csv", "people.about.json", "pairs", "near.csv", "families"}),

@@ -309,6 +309,7 @@ _LONGEST_TEXT = 2**26  # characters of a plan or schema
 _SUCH_AS = {
     "--levels": "sex=f,m",
     "--read-as": "admitted=month",
+    "--missing": "pay=exact",
     "--bins": "age=0,18,65",
     "--null-level": "region=unknown",
     "--target-error": "county,age=5",

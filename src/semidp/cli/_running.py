@@ -31,10 +31,15 @@ class Measuring:
     mechanism: str = option(f"How to draw the noise: auto, {', '.join(NAMES)}.", "NAME", default="auto")
     claim: o.Text = option("Use only mechanisms whose claim holds for the numbers that are drawn: exact.", "exact")
 
+    missing: o.Texts = option(
+        "Missing values of a private column: refuse (default), or exact: publish exactly how many answered.",
+        "COLUMN=refuse|exact",
+    )
+
     @property
     def says_how(self) -> bool:
         """Whether something is said that a plan says itself."""
-        return self.mechanism != "auto" or bool(self.claim)
+        return self.mechanism != "auto" or bool(self.claim) or bool(self.missing)
 
     def check_beside(self, spending: o.Spending) -> None:
         """Refuse target errors beside the budget that they find."""

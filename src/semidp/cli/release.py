@@ -31,6 +31,7 @@ from semidp.cli._running import Measuring, Running
 from semidp.errors import InputError
 from semidp.output.files import check_place, discard_unfinished, document_at, is_unfinished
 from semidp.output.place_maps import PlaceMap
+from semidp.publishing.missing_outcomes import with_missing
 from semidp.publishing.needs import declared_needs
 from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
@@ -73,7 +74,9 @@ def release(
     described = o.described(declaring, reading, comparing)
     measuring.check_beside(spending)
     if measuring.plan is None:
-        plan = _asked(asking.asked(described), invariant or (), asking, spending, measuring)
+        asked = asking.asked(described).with_values_read()
+        base = with_missing(asked, o.assignments("--missing", measuring.missing))
+        plan = _asked(base, invariant or (), asking, spending, measuring)
         plan = linking.planned(plan, opening.most)
     elif any((invariant, comparing != o.Comparing(), asking.given, described != Plan(), measuring.says_how)):
         raise InputError(

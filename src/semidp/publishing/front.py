@@ -24,6 +24,7 @@ from semidp.noise.randomness import Randomness
 from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.publishing.budgets import divided
 from semidp.publishing.linked_survey import linked_units, with_units
+from semidp.publishing.missing_outcomes import with_missing
 from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
 from semidp.publishing.plan import Plan, Reading, declared
@@ -260,6 +261,7 @@ def release(
     most: int | None = None,
     records: str | None = None,
     read_as: Mapping[str, str] | None = None,
+    missing: Mapping[str, str] | None = None,
     adjacency: Reading | int | str = Reading.worst_case,
     epsilon: Number | None = None,
     delta: Number | None = None,
@@ -307,6 +309,9 @@ def release(
         How many records a person may have, where that is not one, and what they are called: ``5, "stays"``.
     read_as
         How the values of columns are written: ``{"admitted": "month", "pay": "1.234,5"}``; see `open_source`.
+    missing
+        What is done about missing values of an outcome: ``{"pay": "exact"}`` publishes exactly how many answered in
+        each group, and the statistic of those; missing values are refused unless said.
     adjacency
         ``worst-case``, ``definition``, ``exchange``, or a number of records.
     epsilon, delta, rho, mu
@@ -370,7 +375,7 @@ def release(
     )
     budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
     parts = {name: positive(share, "a share") for name, share in (shares or {}).items()}
-    plan = divided(plan.with_values_read(), budget, parts)
+    plan = divided(with_missing(plan.with_values_read(), missing or {}), budget, parts)
     options = RunOptions(
         ledger=ledger, randomness=randomness, out=out, jobs=jobs, force=force, presentation=presentation
     )

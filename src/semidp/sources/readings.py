@@ -22,7 +22,15 @@ NUMBERS = {
 EQUAL = "equal"
 """The reading of a column such as "ok=Y": 1 where the column ok is Y, and 0 where it is something else."""
 
+EQUAL_OR_MISSING = "equal or missing"
+"""The same, and 0 where the column is missing."""
+ANSWERED = "answered"
+"""The reading of a column such as "pay answered": yes where pay has a value, and no where it is missing."""
+MISSING_AS = "missing as "
+"""How the reading begins that takes another value for a missing one: the lower bound of an outcome."""
+
 _QUARTER = "quarter"
+_VALUES = (EQUAL, EQUAL_OR_MISSING)
 
 
 @dataclass(frozen=True)
@@ -46,28 +54,40 @@ class ColumnReading:
     how: str
 
     def __post_init__(self) -> None:
-        if self.how not in {*DATES, _QUARTER, *NUMBERS, EQUAL}:
+        stands_in = self.how.startswith(MISSING_AS) and bool(re.fullmatch(r"-?[\d.eE+-]+", self.how[len(MISSING_AS) :]))
+        if self.how not in {*DATES, _QUARTER, *NUMBERS, *_VALUES, ANSWERED} and not stands_in:
             known = ", ".join((*DATES, _QUARTER, *NUMBERS))
             raise InputError(f"the column {self.column!r} can be read as {known}, not {self.how!r}")
-        if self.how == EQUAL and not all(self.column.partition("=")):
+        if self.how in _VALUES and not all(self.column.partition("=")):
             raise InputError(f"{self.column!r} names no value of a column: write it as ok=Y")
 
     @property
     def needed(self) -> str:
         """The column of the data that it reads."""
-        return self.column.partition("=")[0] if self.how == EQUAL else self.column
+        if self.how in _VALUES:
+            return self.column.partition("=")[0]
+        return self.column.removesuffix(f" {ANSWERED}") if self.how == ANSWERED else self.column
 
     @property
     def adds(self) -> bool:
         """Whether it makes a column beside the others, and replaces none."""
-        return self.how == EQUAL
+        return self.how in (*_VALUES, ANSWERED)
 
     def expression(self, name: str) -> str:
         """Return the values as an expression of DuckDB; `name` is the quoted column. NULL where they do not fit."""
         text = f"trim(CAST({name} AS VARCHAR))"
-        if self.how == EQUAL:
+        missing = f"({name} IS NULL OR coalesce(isnan(TRY_CAST({text} AS DOUBLE)), false))"
+        if self.how == ANSWERED:
+            return f"CASE WHEN {missing} THEN 'no' ELSE 'yes' END"
+        if self.how in _VALUES:
             value = _quoted(self.column.partition("=")[2])
-            return f"CASE WHEN {name} IS NOT NULL THEN CAST({text} = {value} AS INTEGER) END"
+            otherwise = "ELSE 0 " if self.how == EQUAL_OR_MISSING else ""
+            return f"CASE WHEN {name} IS NOT NULL THEN CAST({text} = {value} AS INTEGER) {otherwise}END"
+        if self.how.startswith(MISSING_AS):
+            stands_in = _quoted(self.how.removeprefix(MISSING_AS))
+            # Truth values of a proportion become zeros and ones, so that the lower bound stands beside them.
+            truth = f"WHEN lower({text}) = 'true' THEN '1' WHEN lower({text}) = 'false' THEN '0'"
+            return f"CASE WHEN {missing} THEN {stands_in} {truth} ELSE {text} END"
         if self.how in NUMBERS:
             thousands, decimal = NUMBERS[self.how]
             plain = f"replace({text}, {_quoted(thousands)}, '')" if thousands else text

@@ -1,0 +1,92 @@
+"""Outcomes that some records lack, beside exact group sizes: who answered becomes a feature of the exact statistic.
+
+A record without an outcome is one that did not answer. Its group is (group, no), where it adds the lower bound to the
+sum, so that every record has a value in [lower, upper] and the sums have the sensitivity that they always have. The
+groups (group, yes) hold those who answered, with exact sizes; a(t) is that of the counts with the answer in them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve
+
+from semidp.core.exact import plain
+from semidp.core.spaces.dataspace import Margin
+from semidp.core.tables.features import Feature
+from semidp.errors import InputError, did_you_mean
+from semidp.publishing.plan import Plan
+from semidp.sources.readings import ANSWERED, EQUAL, EQUAL_OR_MISSING, MISSING_AS
+
+CHOICES = ("refuse", "exact")
+"""What is done about an outcome with missing values: refused, or the number who answered is published exactly."""
+
+
+def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
+    """Return a plan whose statistics of some outcomes are by groups and by who answered.
+
+    Parameters
+    ----------
+    plan
+        What to publish; the outcomes are those of statistics by groups.
+    choices
+        For columns of outcomes one of `CHOICES`.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> plan = with_missing(semidp.Plan([semidp.mean("pay", by="ward", bounds=(0, 9))]), {"pay": "exact"})
+    >>> plan.requests[0].by, plan.read_as
+    ((Margin('ward', 'pay answered'),), (('pay', 'missing as 0'), ('pay answered', 'answered')))
+    """
+    readings = dict(plan.read_as)
+    requests: list[Any] = []
+    used = set()
+    for each in plan.requests:
+        request: Any = each
+        column = request.private_columns[0] if request.private_columns else ""
+        # The proportion of ok=Y is about the column ok.
+        source = column.partition("=")[0] if readings.get(column) == EQUAL or "=" in column else column
+        choice = choices.get(source)
+        used.add(source)
+        if choice is None or choice == "refuse":
+            requests.append(request)
+            continue
+        by = getattr(request, "by", None)
+        if by is None:
+            raise InputError(
+                f"missing values of {source!r} are kept apart in statistics by groups, not in {request.name}"
+            )
+        if source in dict(plan.read_as):
+            raise InputError(f"{source!r} is read in a way of its own, and its missing values in another: keep one")
+        answered = f"{source}{ANSWERED_SUFFIX}"
+        if column != source:
+            readings[column] = EQUAL_OR_MISSING
+        else:
+            stands_in = f"{MISSING_AS}{plain(request.outcome.lower)}"
+            if readings.setdefault(column, stands_in) != stands_in:
+                raise InputError(
+                    f"{column!r} has two lower bounds, and one must stand for its missing values: keep one"
+                )
+        readings[answered] = ANSWERED
+        requests.append(evolve(request, by=[Margin(*group.names, answered) for group in by]))
+    _refuse_unknown(choices, used)
+    answers = [name for name, how in readings.items() if how == ANSWERED]
+    declared = {feature.name for feature in plan.features}
+    features = [Feature(name, ["no", "yes"]) for name in answers if name not in declared]
+    return evolve(plan, requests=requests, features=[*plan.features, *features], read_as=readings)
+
+
+ANSWERED_SUFFIX = " answered"
+"""What follows the name of an outcome in the feature that says who answered."""
+
+
+def _refuse_unknown(choices: Mapping[str, str], used: set[str]) -> None:
+    for column, choice in choices.items():
+        if choice not in CHOICES:
+            raise InputError(f"missing values of {column!r} are {' or '.join(CHOICES)}, not {choice!r}")
+        if column not in used:
+            known = sorted(used - {""})
+            raise InputError(
+                f"nothing of {column!r} is published by groups{did_you_mean(column, known)}: missing values are those "
+                "of a private outcome"
+            )
