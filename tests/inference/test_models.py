@@ -88,8 +88,10 @@ def coverage(known: bool, runs: int = 400) -> float:
 
 
 def test_intervals_hold_and_those_that_forget_the_noise_do_not() -> None:
-    assert abs(coverage(True) - 0.95) < 0.02
-    assert coverage(False) < 0.75
+    # Four standard deviations of a share of 400 runs, whose coefficients may be wholly dependent.
+    margin = 4 * math.sqrt(0.95 * 0.05 / 400)
+    assert abs(coverage(True) - 0.95) < margin
+    assert coverage(False) < 0.95 - margin
 
 
 def test_small_coverage_by_enumeration() -> None:
