@@ -53,7 +53,7 @@ def _matches(line: str, output: str) -> bool:
         ("tutorial.md", {"release", "rates.png", "audit.png", "privacy.json"}),
         ("groups.md", {"means"}),
         ("distributions.md", {"districts.csv", "meals"}),
-        ("inference.md", {"release", "status", "sexes", "ship", "pairs.png", "unsure"}),
+        ("inference.md", {"release", "status", "sexes", "ship", "pairs.png", "unsure", "schools"}),
         ("nested.md", {"districts"}),
         ("several_records.md", {"stays", "one-stay"}),
         ("office.md", {"people.xlsx", "published", "stays.csv", "stays", "costs", "better", "map.html", "partial"}),
