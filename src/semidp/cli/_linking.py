@@ -43,8 +43,8 @@ class Linking:
         """Refuse units without a plan that has some, and the other way round."""
         if self.says_how:
             raise InputError("--plan already says how units are linked: beside it, give only --units")
-        given = self.units is not None or self.units_from is not None
-        if given and plan.units is None:
+        has_source = self.units is not None or self.units_from is not None
+        if has_source and plan.units is None:
             raise InputError("the plan has no [units], so that --units has nothing to be linked by")
 
     def data(self, plan: Plan, members: str, table: str | None) -> contextlib.AbstractContextManager[Any] | None:
@@ -53,6 +53,7 @@ class Linking:
             return None
         if self.units is None and self.units_from is None:
             raise InputError("the plan has [units]: give the source of units too, with --units FILE")
+        # two tables of one database have the same address
         units = members if self.units is None else self.units
         return contextlib.nullcontext(LinkedData(members, units, table, self.units_from))
 

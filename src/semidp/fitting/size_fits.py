@@ -84,9 +84,9 @@ def balance_members(counts: Counts, estimate: Floats, least: int, targets: Float
         away = balanced - estimate
         # the place with too many members gives a unit of the size of a row for one of the size of a column
         members = 2 * jumps * (excess[more] - excess[fewer]) - 2 * jumps**2
-        given = away[more][:, None] - away[more][None, :]
+        leaving = away[more][:, None] - away[more][None, :]
         taken = away[fewer][None, :] - away[fewer][:, None]
-        gain = members + 2 * (given + taken) - 4
+        gain = members + 2 * (leaving + taken) - 4
         possible = (balanced[more] > 0)[:, None] & (balanced[fewer] > 0)[None, :] & (jumps > 0)
         gain = np.where(possible, gain, -np.inf)
         best = int(gain.argmax())
@@ -108,6 +108,7 @@ def _closest(estimate: Floats, sizes: NDArray[np.int64], units: int, members: in
     while True:
         rows = np.stack([np.ones(int(used.sum())), sizes[used].astype(float)])
         missing = np.array([units, members], dtype=float) - rows @ estimate[used]
+        # the shortest change that gives both totals
         step = np.linalg.lstsq(rows @ rows.T, missing, rcond=None)[0]
         values = np.zeros(len(sizes))
         values[used] = estimate[used] + rows.T @ step
@@ -127,6 +128,7 @@ def _rounded(values: Floats, units: int) -> Counts:
     scaled = values * (units / values.sum()) if values.sum() > 0 else np.full(len(values), units / len(values))
     counts = np.floor(scaled + 1e-9).astype(np.int64)
     left = units - int(counts.sum())
+    # largest remainders first
     order = np.argsort(counts - scaled, kind="stable")
     for place in range(abs(left)):
         counts[order[place % len(order)]] += 1 if left > 0 else -1

@@ -68,16 +68,17 @@ class LinkedMechanism(Mechanism):
         if budget.kind not in cls.kinds:
             raise Refused("linked tables share a zCDP, GDP or (epsilon, delta) budget: pure epsilon is not built")
         law, precision = law_within(budget)
-        given = (None, None) if weights is None else weights
+        by_kind = (None, None) if weights is None else weights
         roots = []
-        for kind, own in zip(space.kinds, given, strict=True):
-            gains = Workload.of(kind, own, Objective.total).gains
+        for kind, of_tables in zip(space.kinds, by_kind, strict=True):
+            gains = Workload.of(kind, of_tables, Objective.total).gains
             costs = np.array([float(kind.cost[view]) for view in kind.measured])
             roots.append(float(np.sqrt(gains * costs).sum()))
         parts = []
-        for kind, own, share in zip(space.kinds, given, precision_shares(roots), strict=True):
+        for kind, of_tables, share in zip(space.kinds, by_kind, precision_shares(roots), strict=True):
+            # a kind that is exact spends nothing, and its precision is not counted
             part = max(precision * share, Fraction(1, 2**60))
-            parts.append(ResidualMechanism.within(kind, part, law, own, joint=False))
+            parts.append(ResidualMechanism.within(kind, part, law, of_tables, joint=False))
         return cls(space, *parts)
 
     @property

@@ -124,6 +124,7 @@ class SizeAgreement:
             gap = of_members[equation.members] - mean * of_units[equation.units]
             gap = gap - by_size @ (self.sizes - mean)
             change_members, change_units, change_sizes, total = self._leverage(equation)
+            # exact on both sides: nothing to correct
             if not total:
                 continue
             share = gap / total

@@ -107,11 +107,13 @@ def linked_survey(plan: Plan, source: LinkedSource, memory: int | None = None) -
         if name in link.derived:
             raise Refused(f"{name!r} is derived from the members of a unit, so that no table of members has it")
     inherited = dict.fromkeys(name for name in of_members if name in source.inherited)
-    own = {name: None for name in {**of_units, **inherited} if name not in link.derived}
+    # features of units that only members use are needed too: they are inherited
+    every = {**of_units, **inherited}
+    own_names = [name for name in every if name not in link.derived]
     derived = [name for name in of_units if name in link.derived and name != SIZE]
     # an exact total of members by features of units alone publishes their levels, too
-    placed = [margin for margin in plan.invariants if {*margin.names} <= {*own}]
-    units, told = _features(plan, source.units, [*own, *derived], (*plan.units.exact, *placed))
+    placed = [margin for margin in plan.invariants if {*margin.names} <= {*own_names}]
+    units, told = _features(plan, source.units, [*own_names, *derived], (*plan.units.exact, *placed))
     member_names = [name for name in of_members if name not in inherited]
     members, disclosed = _features(plan, source.members, member_names, plan.invariants)
     if SIZE in of_units:
@@ -158,9 +160,12 @@ def _features(
     """The features of one kind, and what reading their levels discloses."""
     if not names:
         return [], ()
+    declared = {depth for chain in plan.features for depth in chain.names}
     for name in names:
-        if name not in source.columns() and name not in {part for chain in plan.features for part in chain.names}:
+        # a coarser depth of a declared feature needs no column of its own
+        if name not in source.columns() and name not in declared:
             raise no_column(name, source.columns())
+    # levels are read as for a plan about records of this kind alone
     table = TableRequest(tuple(names))
     public = [margin for margin in exact if {*margin.names} & {*names}]
     kept = [Margin(*(name for name in margin.names if name in names)) for margin in public]

@@ -138,6 +138,7 @@ class MemberCosts(LinkedCosts):
         touched = [margin for margin in self._margins if self._own(margin) & {*named(view)}]
         own_blocks = tuple(str(margin) for margin in touched if margin != place)
         patterns = ExchangePatterns(axes, None if place is None else str(place), joint, own_blocks)
+        # place counts as a block of its own, beside a joint block with own features
         q = int(any(axis.inherited for axis in axes)) + len(touched)
         certified = Fraction(q * q + q + 2)
         largest = patterns.largest()
@@ -203,6 +204,7 @@ class UnitCosts(LinkedCosts):
             )
         if not self.exchange:
             return self.public.reach.derived_units**2 * self._recomposed(view, derived)
+        # so many units change, each by what one unit can change
         many = self.public.reach.exchanged_units**2 * self._recomposed(view, derived)
         return min(many, self._sharper(view, derived))
 
@@ -216,17 +218,19 @@ class UnitCosts(LinkedCosts):
         if not self.exchange:
             return ball
         one = _exchange_cost(self.residuals, margins, view)
-        others = 0
+        gaining = 0
         if derived:
+            # units that gain or lose the members of this one, or only other members
             blocks = len(self.public.published)
-            others = link.most - link.least if only_size else link.most * (1 + blocks)
-        return min(ball, _sum_of_lengths(1, one, others))
+            gaining = link.most - link.least if only_size else link.most * (1 + blocks)
+        return min(ball, _sum_of_lengths(1, one, gaining))
 
     def _recomposed(self, view: View, derived: frozenset[int]) -> Fraction:
         """The largest square of one unit that keeps its own features and changes derived ones.
 
         ``Π_own (1 - 1/c) · max_D q_d(D)``, D the derived features that change (THEORY §18).
         """
+        # own features stay: their part of the residual has the length of one node
         share = Fraction(1)
         for axis in named(view):
             if axis not in derived:
@@ -251,6 +255,7 @@ class UnitCosts(LinkedCosts):
         at_most = Fraction(2 * self.public.reach.exchanged_units**2)
         if any({*named(block)} - self.public.inherited_axes for block in blocks):
             return at_most
+        # one unit goes up by one, another down
         if derived == {self.public.size_axis}:
             return min(at_most, _UNIT_SIZE)
         if not blocks:

@@ -139,24 +139,28 @@ class ExchangePatterns:
 
     def _scenarios(self) -> Iterator[list[str]]:
         """What others do: hand over own values of blocks, and take the places that are short."""
-        own = [f"block {block}" for block in self.own_blocks]
-        yield own
+        carried = [f"block {block}" for block in self.own_blocks]
+        # there is room: nobody else moves
+        yield carried
         if self.place_block is None:
             # somebody in the new unit takes the old place, where there is no room otherwise
-            yield [*own, _ROOM]
+            yield [*carried, _ROOM]
         elif not self.joint:
-            yield [*own, _PLACE]
+            yield [*carried, _PLACE]
         else:
             values = f"block {self.place_block}"
-            yield [*own, values]
-            yield [*own, values, _ROOM]
-            yield [*own, _JOINT]
-            yield [*own, _JOINT, _SHORT]
+            # the places have the same published value: a carrier hands over own values alone
+            yield [*carried, values]
+            yield [*carried, values, _ROOM]
+            # the carrier moves too, and somebody fills the place that it leaves
+            yield [*carried, _JOINT]
+            yield [*carried, _JOINT, _SHORT]
 
     def _moved(self, tasks: list[str], number: int) -> MemberMove:
         """The values of a member who does some tasks."""
         before, after = [], []
         for axis in self.axes:
+            # what a member does not hand over stays, and may be equal to anything
             first = last = f"other {number}"
             if axis.inherited:
                 for task in tasks:

@@ -209,6 +209,7 @@ def linked_space(
             raise Refused(f"there are no {counted}s, so that there is nothing to release")
         kinds.append(KindSpace(dataspace, adjacency, views, public, counted))
     space = LinkedSpace(public, adjacency, *kinds)
+    # asked now, so that what has no proven cost is refused before anything is read
     _ = space.cost
     return space
 

@@ -137,11 +137,13 @@ def _joined(
 ) -> tuple[DuckRecords, DuckRecords]:
     """Join members and units, once for each kind."""
     key = quoted_name(column)
-    own = [name for name in of_members if name not in inherited]
-    member_columns = [f"members.{quoted_name(name)}" for name in own]
+    # a column that both files have is the unit's
+    of_members_alone = [name for name in of_members if name not in inherited]
+    member_columns = [f"members.{quoted_name(name)}" for name in of_members_alone]
     member_columns += [f"homes.{quoted_name(name)}" for name in inherited]
     unit_columns = [f"homes.{quoted_name(name)}" for name in of_units]
     of_home = ", ".join([f"CAST(units.{key} AS VARCHAR) AS {_LINK}", *(f"units.{quoted_name(n)}" for n in of_units)])
+    # links are compared as text, counted before they are turned into it
     steps = [
         f"CREATE TABLE homes AS SELECT {of_home} FROM units",
         f"CREATE TABLE sizes AS SELECT CAST(link AS VARCHAR) AS {_LINK}, members AS counted "

@@ -136,6 +136,7 @@ class LinkedDataspace(Dataspace):
         size = next((part for part in self.units.schema.features if part.name == SIZE), None)
         if size is not None and size.levels != self.link.sizes:
             raise InputError("the levels of size are every number from the least to the most members of a unit")
+        # public totals outside would leave no dataset
         low, high = self.link.least * self.units.n, self.link.most * self.units.n
         if not low <= self.n <= high:
             raise Refused("so many members do not fit into so many units of the declared sizes")
@@ -282,6 +283,7 @@ class Reach:
                 "at most one exact total of members may have features of their units, for one member is protected: "
                 "publish one of them, or both jointly"
             )
+        # a second mover makes room where the new unit is full; each further total needs a carrier
         with_own = [view for view in views if {*named(view)} - public.inherited_axes]
         members = min(2 + len(with_own), public.n)
         units = min(2 * members, public.units.n)
@@ -299,10 +301,12 @@ class Reach:
         link, all_units = public.link, public.units.n
         q_m, q_u = len(views), len(unit_views)
         members = link.most * (1 + q_m + q_u)
-        own = min(1 + q_u, all_units)
+        # one carrier for each exact total of units, and the unit itself
+        by_own = min(1 + q_u, all_units)
+        # the number of members is exact: other units gain what this one loses
         size = min(1 + q_u + link.most - link.least, all_units)
         derived = min(1 + q_u + link.most * (1 + q_m), all_units)
-        return cls(members, own, size, derived, 0)
+        return cls(members, by_own, size, derived, 0)
 
 
 def linked_adjacency(public: LinkedDataspace, exchange: bool) -> Adjacency:

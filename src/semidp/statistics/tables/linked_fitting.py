@@ -55,6 +55,7 @@ def fitted_kinds(
     """
     space = mechanism.space
     unit_fits, by_size = _unit_tables(mechanism, residuals, kinds[1], progress)
+    # members of a place follow from the sizes there
     totals = totals_of(space.members)
     for equation in mechanism.agreement.deepest:
         totals.append(_members_of(mechanism, equation, by_size[equation.sizes]))
@@ -82,6 +83,7 @@ def _unit_tables(
             units = _without_size(mechanism.space, view)
             if not any(within(units, total.view) for total in settled):
                 settled.append(_fitted(mechanism.space, units, residuals[1], settled, progress))
+            # children by size, with the sizes of their parent and their own units: always feasible
             fitted = _fitted(mechanism.space, view, residuals[1], settled, progress)
             balanced = _balanced(mechanism, fitted, parent, residuals)
             settled.append(balanced)
@@ -149,6 +151,7 @@ def _balanced(
     rows, expected = counts.reshape(-1, levels).copy(), estimate.reshape(-1, levels)
     order = np.argsort(families, kind="stable")
     firsts = np.flatnonzero(np.diff(families[order])) + 1
+    # exchanges stay within a parent, whose sizes are settled
     for family in np.split(order, firsts):
         if len(family) > 1:
             rows[family] = balance_members(rows[family], expected[family], space.dataspace.link.least, members[family])
@@ -229,7 +232,7 @@ def _steps(space: LinkedSpace, start: View, equation: Agreement) -> list[tuple[V
     steps: list[tuple[View, View]] = []
     for axis, deepest in enumerate(equation.units):
         for depth in range(current[axis] + 1, deepest + 1):
-            finer = tuple(depth if other == axis else known for other, known in enumerate(current))
+            finer = tuple(depth if other == axis else above for other, above in enumerate(current))
             steps.append((current, finer))
             current = finer
     return steps

@@ -184,7 +184,7 @@ def published_linked(
     kinds = ([table.fit for table in request.members], [table.fit for table in request.units])
     fits = fitted_kinds(mechanism, residuals, kinds, progress)
     tables = []
-    for kind, asked, own, fitted, variances in zip(
+    for kind, asked, of_kind, fitted, variances in zip(
         space.kinds,
         (request.members, request.units),
         residuals,
@@ -192,7 +192,7 @@ def published_linked(
         (agreement.member_variances, agreement.unit_variances),
         strict=True,
     ):
-        tables.append(_tables(mechanism, kind, [table.name for table in asked], own, fitted, variances))
+        tables.append(_tables(mechanism, kind, [table.name for table in asked], of_kind, fitted, variances))
     return PublishedLinked(
         request=request,
         mechanism=mechanism,

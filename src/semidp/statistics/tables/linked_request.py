@@ -137,8 +137,10 @@ class LinkedTablesRequest(RequestDefaults):
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
         """Place the noise on the residuals of both kinds; refuse what could not be fitted."""
-        weights = tuple([float(table.weight) for table in tables] for tables in (self.members, self.units))
-        mechanism = LinkedMechanism.calibrate(space, budget_of(self), (weights[0], weights[1]))
+        of_members = [float(table.weight) for table in self.members]
+        of_units = [float(table.weight) for table in self.units]
+        mechanism = LinkedMechanism.calibrate(space, budget_of(self), (of_members, of_units))
+        # what has no order of fits is refused while nothing is charged
         refuse_unfitted(mechanism)
         return mechanism
 

@@ -155,10 +155,10 @@ def _agreement(result: "PublishedLinked") -> list[str]:
         f"Counted in whole numbers, {_agree_line(result)}. Estimates agree wherever both kinds were measured or are "
         "exact: each was corrected by its share of the difference, which is the least squares estimate."
     ]
-    others = [name for name in public.link.derived if name != SIZE and name in public.units.schema.names]
-    if others:
+    derived = [name for name in public.link.derived if name != SIZE and name in public.units.schema.names]
+    if derived:
         paragraphs.append(
-            f"Nothing is promised about {', '.join(others)} of units: such counts need not agree with tables of "
+            f"Nothing is promised about {', '.join(derived)} of units: such counts need not agree with tables of "
             "members."
         )
     return [*paragraphs, *public.why_together()]
