@@ -7,6 +7,7 @@ import pytest
 
 import semidp
 from semidp.accounting.ledger import Ledger
+from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.linked import LinkedDataspace
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused
 from semidp.noise.randomness import SeededRandomness
@@ -230,3 +231,18 @@ def test_standard_errors_and_intervals_are_true_after_the_agreement():
         assert 0.94 < covered < 0.96
         # a twin whose errors are a tenth too small must be caught
         assert not 0.94 < float((np.abs(errors) <= 0.9 * half).mean()) < 0.96
+
+
+def test_nothing_is_claimed_under_other_totals_or_other_numbers():
+    release = released(plan_of(TABLES, derived=["type"]))
+    with pytest.raises(Refused, match="not known here"):
+        release.under(["sex"])
+    with pytest.raises(Refused, match="not known here"):
+        release.under([], 7)
+    assert release.also_known() == ({}, 0)
+    (mechanism,) = release.mechanisms
+    with pytest.raises(Refused, match="no other number"):
+        mechanism.under(Ball(7))
+    other = release.otherwise
+    assert other is not None
+    assert float(other.tradeoff.rho) < 1  # one member is exchanged, where any two were protected

@@ -11,6 +11,7 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin, normalised
+from semidp.core.spaces.linked import LinkedDataspace
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency
 from semidp.core.spaces.protection import Protection
 from semidp.core.spaces.unknown_totals import widest_space
@@ -38,11 +39,17 @@ def guarantee_under(
     A margin that is not among the known values may have any. `outcomes` says whether records carry an unpublished
     outcome besides, and `protection` whom the promise is about where a person has several.
     """
+    measured = tuple(mechanisms)
+    if any(isinstance(mechanism.space.dataspace, LinkedDataspace) for mechanism in measured):
+        raise Refused(
+            "what noise on linked members and units guarantees under other exact totals is not known here: plan them "
+            "as exact totals of the release"
+        )
     reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
     if isinstance(reading, int):
         reading = Ball(reading, protection)
     space, pairs, about = _exact_pairs(margins, known, reading, outcomes, protection)
-    together = Guarantee.compose(*(_guarantee(mechanism, space, pairs) for mechanism in mechanisms))
+    together = Guarantee.compose(*(_guarantee(mechanism, space, pairs) for mechanism in measured))
     return Guarantee(about, together.adjacency, together.tradeoff)
 
 

@@ -164,6 +164,7 @@ class LinkedSpace(QuerySpace):
 
     def under(self, adjacency: Adjacency) -> "LinkedSpace":
         """Return the space under another adjacency of the same promise."""
+        _refuse_other_numbers(self.dataspace, adjacency)
         members, units = (evolve(kind, adjacency=adjacency) for kind in self.kinds)
         return evolve(self, adjacency=adjacency, members=members, units=units)
 
@@ -197,6 +198,7 @@ def linked_space(
     >>> space.members.measured, space.units.measured
     (((0, 1), (1, 0), (1, 1)), ((0, 1), (1, 1)))
     """
+    _refuse_other_numbers(public, adjacency)
     kinds = []
     for counted, tables in ((MEMBER, members), (UNIT, units)):
         dataspace = public.about(counted)
@@ -212,6 +214,12 @@ def linked_space(
     # asked now, so that what has no proven cost is refused before anything is read
     _ = space.cost
     return space
+
+
+def _refuse_other_numbers(public: LinkedDataspace, adjacency: Adjacency) -> None:
+    """Refuse an adjacency of another number of members than the promise has: costs are those of the promise."""
+    if adjacency.a != public.reach.members:
+        raise Refused("linked records are protected as their promise says, for no other number of members")
 
 
 def _added(one: Norms, other: Norms) -> Norms:
