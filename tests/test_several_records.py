@@ -416,3 +416,31 @@ def test_no_moment_of_several_records_moves_by_more_than_stated(kind):
         attained += found.l2_squared == space.norms.l2_squared
     assert spaces >= 5
     assert attained >= (1 if kind == "exchange" else 0)  # the ball has pairs that no person's exchanges join
+
+
+@pytest.mark.long
+def test_many_worlds_of_several_records_keep_what_is_promised():
+    """More worlds than above, and both promises on each: the neighbour within the ball, and one exchange a record."""
+    worlds = tried = chained = attained = 0
+    for world in itertools.chain(
+        drawn(101, 70, DISJOINT, 5), drawn(102, 70, DISJOINT, 4), drawn(103, 40, OVERLAPPING, 4)
+    ):
+        if len(world.fiber) * len(world.alternatives) > 4_000:
+            continue
+        apart = (world.levels, world.margins) in DISJOINT
+        bound = semi_adjacency(world.space, world.protection).bound
+        worst = 0
+        for records in world.fiber:
+            for own, alternative in itertools.product(world.held(records), world.alternatives):
+                worst = max(worst, nearest(world, records, own, alternative))
+                tried += 1
+                if apart and len(records) <= 4:
+                    assert reaches(world, records, own, alternative), (world, records, own, alternative)
+                    chained += 1
+        assert worst <= bound, world
+        worlds += 1
+        attained += worst == bound
+    assert worlds >= 150
+    assert tried >= 50_000
+    assert chained >= 20_000
+    assert attained >= 60

@@ -66,6 +66,7 @@ class Protection:
             )
         if not isinstance(self.records, str) or not self.records.strip() or len(self.records) > 40:
             raise InputError("what records are called is a short word, such as stays")
+        # files name it by its word
         object.__setattr__(self, "protect", Protect(self.protect))
         if isinstance(self.least, bool) or not isinstance(self.least, int) or not 0 <= self.least <= self.most:
             raise InputError(f"the fewest records of one {self.noun} is a whole number from 0 to the most")
@@ -77,6 +78,7 @@ class Protection:
         >>> [Protection(name, 2).noun for name in ("patient", "patient_id", "PupilID", "id", "hh_no")]
         ['patient', 'patient', 'pupil', 'person', 'hh']
         """
+        # a column such as patient_id or PatientID names the patient
         bare = _CAMEL.sub("", _SUFFIX.sub("", self.id))
         words = re.sub(r"[\s_.-]+", " ", bare).strip()
         return words.lower() if words else "person"
@@ -118,6 +120,7 @@ class Protection:
         """
         if other is None:
             return False
+        # two columns may name the same persons, but nothing here can know that
         return (self.id, self.protect, self.least) == (other.id, other.protect, other.least)
 
     def to_json(self) -> dict[str, Any]:
