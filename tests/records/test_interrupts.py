@@ -97,6 +97,18 @@ def test_an_interrupted_command_writes_the_best_so_far(
     assert Counter(row.split(",")[0] for row in rows) == Counter(people()["a"])
 
 
+def test_several_files_are_written_together_or_not_at_all(release: Release, tmp_path: Path) -> None:
+    asked = []
+
+    def stop() -> bool:
+        asked.append(None)
+        return len(asked) > 2
+
+    with pytest.raises(Refused, match="interrupted at file 1 of 3"):
+        release.save_records(tmp_path / "people.csv", files=3, stop=stop)
+    assert not list(tmp_path.iterdir())
+
+
 def test_numpy_serves_where_numba_is_missing(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(putting_together, "compiled_available", lambda: False)
 

@@ -246,6 +246,11 @@ def several_records(
         records = swapped_records(
             numbers, part.part("swaps"), targets=targets, seconds=seconds, progress=progress, stop=stop
         )
+        # The files to come would hardly be swapped at all, and answers from them would not be those of draws.
+        if records.ending is Ending.INTERRUPTED:
+            raise Refused(
+                f"interrupted at file {number + 1} of {files}: several files are written together or not at all"
+            )
         drawn.append(records)
     return drawn
 
