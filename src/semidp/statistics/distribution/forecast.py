@@ -80,7 +80,7 @@ class DistributionForecast:
         near, far = error_text(self.half_width), error_text(self.widest)
         chance = f"{float(100 * self.level):g}%"
         # A share is off by so many records over the size of its group.
-        points = error_text(100 * self.half_width / self.typical)
+        points = error_text(min(100 * self.half_width / self.typical, 100.0))
         within = f"{chance} within ±{near} records up to a value"
         together = f"at worst ±{far}, a whole curve ±{error_text(self.band)}"
         return f"{within} ({together}): ±{points} points of a group of {self.typical:,}"
