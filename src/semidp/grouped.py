@@ -201,6 +201,7 @@ def linear_regression(
     """
     public = _published(factors, design, invariants)
     asked: dict[str, Any] = {"factors": factors, "given": design, "public": public}
+    # Squares are measured by cell, and need the sums by cell to be measured, too.
     if spread_budget is None:
         requests: list[_Designed] = [_Designed(outcome, budget=budget, **asked)]
     else:
@@ -255,6 +256,7 @@ def _measured(
     if not any(margin.names for margin in margins):
         raise InputError("grouped statistics need exact group counts: name at least one published margin")
     plan = Plan(requests, margins, features, adjacency=_reading(adjacency))
+    # A source that is open already was opened in its own way, and a plan must say the same.
     if isinstance(data, Source):
         plan = evolve(plan, count=data.count, where=data.where, id=data.id, most=data.most)
     options = RunOptions(randomness=randomness, ledger=ledger, label=label)

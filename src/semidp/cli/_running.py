@@ -102,9 +102,9 @@ class Running:
 
 def _password() -> str:
     """Return the password of a secret key: from SEMIDP_SIGN_PASSWORD, or from who sits at the terminal."""
-    known = os.environ.get("SEMIDP_SIGN_PASSWORD")
-    if known is not None:
-        return known
+    password = os.environ.get("SEMIDP_SIGN_PASSWORD")
+    if password is not None:
+        return password
     if sys.stdin is None or not sys.stdin.isatty():
         raise InputError("the secret key is encrypted: give its password in SEMIDP_SIGN_PASSWORD, or at a terminal")
     return str(typer.prompt("password of the secret key", hide_input=True, err=True))

@@ -55,13 +55,10 @@ class Card:
     def chosen(self) -> dict[str, Any]:
         """Return what would have been chosen on the command line."""
         field = self.field
-        values: dict[str, Any] = {}
-        if field.shape is Shape.features:
-            values[field.name] = (self.value,)
-        elif field.shape is Shape.lists:
-            values[field.name] = {self.value: split(str(self.held(LISTED) or ""))}
-        else:
-            values[field.name] = (self.value,)
+        values: dict[str, Any] = {field.name: (self.value,)}
+        if field.shape is Shape.lists:
+            listed = str(self.held(LISTED) or "")
+            values[field.name] = {self.value: split(listed)}
         for each in field.beside:
             held = self.held(each.name)
             if held is not None:
@@ -80,6 +77,7 @@ class Card:
         kind, field = asking_fields()[self.asking]
         chosen = Chosen(self.chosen())
         (request,) = kind.ask(chosen)
+        # What a card holds and its statistic does not read would seem to count, and would not.
         for each in field.beside:
             if any(chosen.unused([each])):
                 raise InputError(f"{each.label!r} has no effect on this {field.label.lower()}: leave it out")
@@ -99,17 +97,19 @@ class Card:
         for each in field.beside:
             if each.name not in chosen:
                 continue
-            given = chosen[each.name]
+            choice = chosen[each.name]
             if each.shape is Shape.features:
-                more += given[1:]
-                beside[each.name] = ordered(given[0], columns)
+                first, *further = choice
+                more += further
+                beside[each.name] = ordered(first, columns)
             elif each.shape is Shape.lists:
-                beside[each.name] = ", ".join(given[value])
+                beside[each.name] = ", ".join(choice[value])
             elif each.shape is Shape.texts:
-                beside[each.name] = given[value]
+                beside[each.name] = choice[value]
             else:
-                beside[each.name] = given
-        if more:  # several sets of groups, or several columns
+                beside[each.name] = choice
+        # A card has room for one column and for one set of groups.
+        if more:
             return None
         return cls(name, ordered(value, columns) if field.shape is Shape.features else value, _sorted(beside, field))
 
@@ -179,6 +179,7 @@ class LaidOut:
             budget = request.budget
             if budget is None:
                 return None
+            # Parts of mu add up in squares.
             spent = budget.mu**2 if budget.mu is not None else budget.rho or budget.epsilon or Fraction(0)
             parts[request.share_name] = parts.get(request.share_name, Fraction(0)) + spent
         return parts if len(parts) > 1 else None
@@ -188,16 +189,17 @@ def laid_out(plan: Plan, columns: Sequence[str]) -> LaidOut:
     """Lay a plan out in cards; a request that cards cannot show is left to others."""
     cards: dict[Card, Any] = {}
     requests: list[Request] = []
-    others: list[Request] = []
+    unseen: list[Request] = []
     for request in plan.requests:
         things = shown(request)
+        # One request may ask for several things, such as tables: all of them have cards, or none has.
         made = [(Card.of(chosen, columns), thing) for chosen, thing in things]
         if not made or any(card is None or card in cards for card, _ in made):
-            others.append(request)
+            unseen.append(request)
             continue
         requests.append(request)
         cards |= {card: thing for card, thing in made if card is not None}
-    return LaidOut(cards, tuple(requests), tuple(others))
+    return LaidOut(cards, tuple(requests), tuple(unseen))
 
 
 def offered() -> list[Field]:

@@ -102,6 +102,7 @@ class RunOptions:
         """Return options; where only a source of random words is given, all others are as usual."""
         if isinstance(value, RunOptions):
             return value
+        # Randomness is a protocol: whoever has `secure` says where words come from.
         if value is not None and not hasattr(value, "secure"):
             raise InputError(f"options are RunOptions(...) or a source of randomness, not {value!r}")
         return cls(randomness=value)

@@ -110,6 +110,7 @@ class Chosen:
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
+        # An empty text was typed, and what reads it says what is wrong with it.
         self.values = {name: value for name, value in values.items() if value or value == ""}
         self._used: set[str | tuple[str, str]] = set()
 
@@ -153,6 +154,7 @@ class Chosen:
             value = self.values.get(field.name)
             if value is None or field.name in self._used:
                 continue
+            # Bounds may be read for one column and be of no use for another.
             if field.shape in (Shape.lists, Shape.texts):
                 for column in value:
                     if (field.name, column) not in self._used:
