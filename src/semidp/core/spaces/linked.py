@@ -219,7 +219,8 @@ class LinkedDataspace(Dataspace):
         return [
             f"The promise is about one whole unit with up to {link.most} members, which may be any other one. The "
             "number of members is exact, so that other units gain what this one loses.",
-            f"For that at most {reach.members} members and {reach.derived_units} units change.",
+            f"For that at most {reach.members} members and {reach.derived_units} units change. Datasets are compared "
+            "that differ in no more members and no more units than these, not any so many members wherever they are.",
         ]
 
     def is_within(self, other: Any) -> bool:
