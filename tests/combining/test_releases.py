@@ -206,3 +206,18 @@ def test_the_command_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run(["combine", str(tmp_path / "march"), str(tmp_path / "copy"), "--out", str(tmp_path / "x")]) == 2
     assert "name each release once" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
+
+
+def test_a_tree_beyond_a_dense_block_is_combined() -> None:
+    """2,500 places: twice the same kind of table, so that every error is that of one over the root of two."""
+    places = [f"{state:02}" for state in range(50) for _ in range(50)]
+    columns = {"state": places, "place": [f"{number:04}" for number in range(2500)]}
+    columns["sex"] = [*"fm"] * 1250
+    request = TableRequest(["place", "sex"], Budget.zcdp("0.5"), mechanism="gaussian")
+    nests = [semidp.Nest(["state", "place"])]
+    plan = Plan([request], ["place"], levels_from_data=True, nests=nests)
+    first, second = (semidp.run(plan, columns, SeededRandomness(seed)) for seed in (1, 2))
+    both = combine(first, second).tables[0]
+    np.testing.assert_allclose(both.standard_errors, first.tables[0].standard_errors / np.sqrt(2), rtol=1e-9)
+    mean = (first.tables[0].estimate + second.tables[0].estimate) / 2
+    np.testing.assert_allclose(both.estimate, mean, atol=1e-8)

@@ -169,12 +169,14 @@ class Combination:
         by_depth: dict[int, Floats] = {}
         for view, arrays in weights.items():
             depth = self.layout.depth(view)
+            # Tables at one depth of the tree weigh the same cells.
             part = np.stack([self.layout.on_cells(array, view) for array in arrays])
             by_depth[depth] = by_depth[depth] + part if depth in by_depth else part
         return by_depth
 
     def estimate(self, weights: Mapping[View, ArrayLike]) -> tuple[float, float]:
         """Return a weighted sum of cells, across tables and depths, and its standard error from the noise alone."""
+        # One sum is a stack of one.
         arrays = {view: np.asarray(array, dtype=float)[None] for view, array in weights.items()}
         by_depth = {depth: array[0] for depth, array in self.weights(arrays).items()}
         total = self.answer.weighted_sum(by_depth)
@@ -224,10 +226,11 @@ class Combination:
             numbers.append(sums.setdefault(_terms(influences, number), len(sums)))
         noisy = [terms for terms in sums if terms]
         widths = dict(zip(noisy, half_widths(noisy), strict=True))
-        found = np.array([widths.get(terms, 0.0) for terms in sums])[numbers]
+        # Cells whose errors have the same law share one half-width.
+        halves = np.array([widths.get(terms, 0.0) for terms in sums])[numbers]
         _, errors = self.estimates(view)
         shape = [1 if self._is_alike(axis) else size for axis, size in zip(named(view), errors.shape, strict=True)]
-        spread = np.broadcast_to(found.reshape(shape), errors.shape)
+        spread = np.broadcast_to(halves.reshape(shape), errors.shape)
         # Cells that are known to be empty, or that exact totals fix, have no error.
         return np.where(errors > 0, spread, 0.0)
 

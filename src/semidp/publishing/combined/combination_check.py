@@ -25,9 +25,9 @@ def check_sources(release: Release, folder: Path | None, check: Callable[..., An
     assert release.combination is not None
     for number, source in enumerate(release.combination.releases, 1):
         place = f"{SOURCES}/{number}"
-        found = check(source, None if folder is None else folder / place)
-        findings.wrong += [f"{place}: {said}" for said in found.disagreements]
-        for trust in found.trusted:
+        checked = check(source, None if folder is None else folder / place)
+        findings.wrong += [f"{place}: {said}" for said in checked.disagreements]
+        for trust in checked.trusted:
             findings.trust(trust.what, *(f"{place} {field}" for field in trust.fields))
 
 
@@ -55,6 +55,7 @@ def check_combination(release: Release, document: Mapping[str, Any], findings: F
             continue
         for path, said, computed in differences(document.get(key), value, key):
             findings.wrong.append(f"it states {path} {short(said)}, and {short(computed)} follows")
+    # What a combination does not write, nobody has computed.
     unknown = [key for key in document if key not in follows and key not in {"files", "form"}]
     findings.wrong += [f"it states {key!r}, which no combination has" for key in unknown]
     findings.trust("when it was made, and with which software", "created", "versions")
@@ -78,6 +79,7 @@ def _compare_tables(
             findings.wrong.append(f"it states intervals of {table.name} that the noise does not have")
         again.append(replace(table, estimate=values, standard_errors=errors, half_widths=half_widths))
         fitted.append(FittedTable(table.name, f"{table.name}.csv", table, values))
+    # Fitting again takes the time of a recheck, and is left out where it was not asked for.
     fits: list[Refit] | None = None
     if findings.refits:
         fits = combination.fits([table.estimate for table in again])

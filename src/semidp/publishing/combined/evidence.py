@@ -145,6 +145,7 @@ def _table(
     """A table with noise on its cells: as drawn, or projected where the noise keeps the exact totals."""
     schema = dataspace.schema.restrict(request.features)
     names = [feature.name for feature in schema.features]
+    # Noise that keeps the totals is white in what they leave open: the projection is measured.
     alone = isinstance(mechanism, CellByCell)
     values = result.noisy if alone else result.measurement(mechanism).projected
     ordered, view = layout.ordered(np.asarray(values).reshape(schema.shape), names)
@@ -186,6 +187,7 @@ def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], layout: TreeLa
         observed = Observed(
             layout.residual_query(own_view), layout.depth(own_view), whole["values"], variance, siblings
         )
+        # Places that were not measured have no noise either.
         drawn = np.broadcast_to(_along_places(compared, whole["laws"].ndim), whole["laws"].shape)
         numbers = np.where(drawn, whole["laws"], _NOT_DRAWN).astype(np.intp)
         divisors = np.where(drawn, whole["scales"], 1.0)

@@ -60,8 +60,9 @@ def combine(*releases: Release | Path | str) -> Release:
     Fraction(2, 1)
     """
     sources: list[Release] = []
-    for given in releases:
-        release = given if isinstance(given, Release) else Release.load(given)
+    for one in releases:
+        release = one if isinstance(one, Release) else Release.load(one)
+        # A combination is no measurement of its own: its releases are.
         sources += [release] if release.combination is None else release.combination.releases
     if len(sources) < 2:
         raise InputError("name at least two releases to combine")
@@ -119,6 +120,7 @@ def _scope(
         semi = semi_of(dataspace, _plan(releases, dataspace, guarantee))
     except AdjacencyUnknown:
         semi = None
+    # Without a guarantee nothing is claimed of any two datasets.
     adjacency = Ball(max(dataspace.n, 1)) if guarantee is None else guarantee.adjacency
     disclosures: dict[str, None] = {}
     warnings = dict.fromkeys([_UNCHECKED, *notes])

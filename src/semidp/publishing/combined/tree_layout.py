@@ -101,6 +101,7 @@ class TreeLayout:
             return {}
         for axis in self.attributes:
             mask = mask.compress(self.kept[axis], axis=axis)
+        # The estimator has places first.
         mask = mask[None] if self.tree is None else np.moveaxis(mask, self.tree, 0)
         if mask.all():
             return {}
@@ -156,6 +157,7 @@ class TreeLayout:
         for place, axis in enumerate(axes):
             if axis != self.tree and view[axis] == self.schema.features[axis].chain.depth:
                 values = values.compress(self.kept[axis], axis=place)
+        # A view that does not name the tree is a table of its root.
         if self.tree in axes:
             return np.moveaxis(values, axes.index(self.tree), 0)
         return values[None]
