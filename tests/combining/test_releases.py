@@ -221,3 +221,11 @@ def test_a_tree_beyond_a_dense_block_is_combined() -> None:
     np.testing.assert_allclose(both.standard_errors, first.tables[0].standard_errors / np.sqrt(2), rtol=1e-9)
     mean = (first.tables[0].estimate + second.tables[0].estimate) / 2
     np.testing.assert_allclose(both.estimate, mean, atol=1e-8)
+
+
+def test_releases_of_linked_records_are_refused() -> None:
+    from tests.linked.test_release import TABLES, plan_of, released
+
+    first, second = (released(plan_of(TABLES), seed=seed) for seed in (3, 4))
+    with pytest.raises(Refused, match="linked records are not combined"):
+        combine(first, second)
