@@ -226,6 +226,6 @@ def test_a_tree_beyond_a_dense_block_is_combined() -> None:
 def test_releases_of_linked_records_are_refused() -> None:
     from tests.linked.test_release import TABLES, plan_of, released
 
-    first, second = (released(plan_of(TABLES), seed=seed) for seed in (3, 4))
+    first, second = (released(plan_of(TABLES, derived=["type"]), seed=seed) for seed in (3, 4))
     with pytest.raises(Refused, match="linked records are not combined"):
         combine(first, second)
