@@ -35,8 +35,8 @@ class DistributionSpace(OutcomeSpace):
 
     This is the product of the tables group × values at every depth, with the values as a nested feature of halves and
     the groups exact (THEORY, sections 13 and 18): the residual of two halves is (L - R)/2, one number for both. Every
-    difference gets the same noise; to place it otherwise saves a hundredth of the mean variance and takes it from the
-    median.
+    difference gets the same noise; placing it by depth saved 7% of the mean variance in the one case measured, at the
+    expense of the middle of the distribution.
 
     *One value replaced by another* moves D by the squared distance C(v, w) (`Placement`), at most ``C = 2K + 2`` for
     2^K values.
