@@ -310,7 +310,7 @@ def pair_rows(runs: int) -> Iterator[tuple[object, ...]]:
 def naive_p(release: Any) -> Floats:
     """p-values of scipy's χ² on the fitted whole numbers, adjusted by scipy, as if they were the truth."""
     p = []
-    for table in release.product.tables:
+    for table in release.tables:
         counts = np.maximum(np.rint(table.estimate), 0)
         p.append(chi2_contingency(counts + 1e-9, correction=False).pvalue)
     return np.asarray(false_discovery_control(p, method="by"))

@@ -48,7 +48,7 @@ def measured(case: str, nested: bool) -> dict[str, float]:
     start = time.perf_counter()
     done = release(plan, data)
     seconds = time.perf_counter() - start
-    assert done.tables[0].keeps(done.scope)
+    assert done.tables[0].keeps(done.scope.dataspace)
     return {"cells": cells, "seconds": seconds, "megabytes": (_peak() - before) / 1024}
 
 

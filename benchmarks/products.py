@@ -94,7 +94,7 @@ def wide(folder: Path) -> dict[str, float]:
         done = release(plan, source)
     done.save(folder / "wide")
     seconds = time.perf_counter() - started
-    assert all(table.keeps(done.scope) for table in done.product.tables)
+    assert all(table.keeps(done.scope.dataspace) for table in done.tables)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     started = time.perf_counter()
     calibrate(plan, done.scope)
@@ -138,8 +138,8 @@ def census(tracts: int) -> dict[str, float]:
     started = time.process_time()
     done = release(Plan([product], invariants=["state"], features=features), data)
     seconds = time.process_time() - started
-    assert all(table.keeps(done.scope) for table in done.product.tables)
-    return {"seconds": seconds, "cells": float(sum(table.counts.size for table in done.product.tables))}
+    assert all(table.keeps(done.scope.dataspace) for table in done.tables)
+    return {"seconds": seconds, "cells": float(sum(table.counts.size for table in done.tables))}
 
 
 def records_against_mbi(n: int = 2_000) -> list[dict[str, Any]]:
@@ -166,7 +166,7 @@ def records_against_mbi(n: int = 2_000) -> list[dict[str, Any]]:
             "values": table.estimate.ravel().tolist(),
             "stddev": float(max(table.standard_errors.mean(), 1e-3)),
         }
-        for table in done.product.tables
+        for table in done.tables
     ]
     sure = [{**part, "stddev": 1e-3} for part in exact]
     given = {"names": names, "shape": list(shape.values()), "n": n, "iterations": 500, "exact": exact}

@@ -45,6 +45,7 @@ from semidp.errors import (
 )
 from semidp.fitting.tables import Fit, fit_table
 from semidp.noise.noise_for_tradeoff import canonical_noise
+from semidp.output.published_table import FitKind, PublishedTable
 from semidp.publishing.combined.releases_together import combine
 from semidp.publishing.front import (
     distribution,
@@ -78,7 +79,7 @@ from semidp.statistics.regression.published import PublishedRegression
 from semidp.statistics.regression.request import Model, RegressionRequest
 from semidp.statistics.sums.published import PublishedGroups
 from semidp.statistics.sums.request import GroupRequest, Statistic
-from semidp.statistics.tables.published import FitKind, PublishedProduct, PublishedTable
+from semidp.statistics.tables.published import PublishedTables
 from semidp.statistics.tables.request import TableRequest, TablesRequest
 
 __all__ = [
@@ -108,10 +109,10 @@ __all__ = [
     "Plan",
     "Prepared",
     "PublishedGroups",
-    "PublishedProduct",
     "PublishedQuantiles",
     "PublishedRegression",
     "PublishedTable",
+    "PublishedTables",
     "QuantileRequest",
     "QuerySpace",
     "Reading",

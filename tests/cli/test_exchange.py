@@ -231,7 +231,7 @@ def test_a_joint_block_seen_finer_in_one_feature_and_coarser_in_another(
     words += ["--ledger", ledger]
     assert command([*words, "--invariant", "region", "--out", str(tmp_path / "coarse")]) == 0
     assert command([*words, "--invariant", "region,county", "--out", str(tmp_path / "joint")]) == 0
-    scales = [Release.load(tmp_path / name).tables[0].noise.scale for name in ("coarse", "joint")]
+    scales = [Release.load(tmp_path / name).results[0].noise.scale for name in ("coarse", "joint")]
     assert scales == [2.0, 2.0]
     capsys.readouterr()
     assert command(["ledger", ledger]) == 0

@@ -180,8 +180,7 @@ def test_products_are_tested_by_their_estimates() -> None:
     assert found.noise == "residuals"
     assert found.p_value < 0.01
     measured = measured_table(release, ("r", "c"))
-    assert release.product is not None
-    np.testing.assert_array_equal(measured.estimate, release.product.table("r-c").estimate)
+    np.testing.assert_array_equal(measured.estimate, release["r-c"].estimate)
     weights = np.eye(4).reshape(-1, 2, 2)
     drawn = measured.simulated(weights, 20_000, SeededRandomness(2))
     np.testing.assert_allclose(drawn.std(axis=0), measured.errors(weights), rtol=0.05)

@@ -9,7 +9,7 @@ import pytest
 
 from semidp import Budget, Feature, Plan, Release, RunOptions, TableRequest, TablesRequest, run
 from semidp.output.files import Unfinished
-from semidp.publishing.parts import cut_fits
+from semidp.statistics.tables import cut_fits
 
 PATHS = [
     *(("01", "01a", tract) for tract in ("01a1", "01a2", "01a3")),

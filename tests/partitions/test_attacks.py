@@ -41,7 +41,7 @@ def test_two_tables_that_are_alike_at_the_cut_have_files_of_their_own(people, tm
         TableRequest(["tract", "sex"], Budget.gdp(1), name="state-sex-overview"),
     ]
     release = run_partitioned(Plan(tables, ["state"], FEATURES), people, tmp_path / "release", "state")
-    names = [table.name for result in release.partitioned for table in result.overview]
+    names = [table.name for result in release.results for table in result.overview]
     assert names == ["state-sex", "state-sex-overview-overview"]
     assert sound(tmp_path / "release")
 

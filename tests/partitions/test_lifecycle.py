@@ -16,6 +16,7 @@ from semidp.output.files import Unfinished, discard_unfinished, document_at, is_
 from semidp.publishing.parts import by_partition, runners
 from semidp.publishing.parts import tasks as part_tasks
 from semidp.publishing.rechecking.release_check import disagreements
+from semidp.statistics.parts import STATE, PartTask
 from tests.partitions.conftest import plan, run_partitioned, unfinished
 from tests.partitions.test_unfinished import WORDS, Fails, _children
 
@@ -53,7 +54,7 @@ def test_a_task_of_a_discarded_run_stores_nothing_in_the_next(
     begun, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker on another machine may outlive its run: what it has drawn belongs to a measurement that is gone."""
-    tasks: list[part_tasks.PartTask] = []
+    tasks: list[PartTask] = []
     real = by_partition._carried_out
     with monkeypatch.context() as watched:
         watched.setattr(by_partition, "_carried_out", lambda own, *more: real(tasks.extend(own) or tasks, *more))
@@ -95,7 +96,7 @@ def test_a_run_that_is_discarded_while_a_part_is_at_work(
     assert left is not None
     assert left.run == after["run"]
     assert not list(left.folder.glob("state=*"))
-    assert not [path for path in (left.folder / part_tasks.STATE).iterdir() if not path.name.startswith("above-")]
+    assert not [path for path in (left.folder / STATE).iterdir() if not path.name.startswith("above-")]
 
 
 def begin_another(tmp_path: Path, people, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -104,14 +105,14 @@ def begin_another(tmp_path: Path, people, monkeypatch: pytest.MonkeyPatch) -> st
     left = Unfinished.new(place)
     left.folder.mkdir()
     left.begin({})
-    (left.folder / part_tasks.STATE).mkdir()
+    (left.folder / STATE).mkdir()
     return left.run
 
 
 STUCK = """
 import hashlib, os
 from concurrent.futures import ThreadPoolExecutor
-import semidp.publishing.parts.tasks as part_tasks
+import semidp.statistics.tables.part_work as part_work
 def work():  # half an hour in which Python runs no handler of a signal
     open(os.environ["STUCK"] + str(os.getpid()), "w").close()
     hashlib.pbkdf2_hmac("sha256", b"a", b"b", 2**31 - 1)
@@ -121,7 +122,7 @@ def stuck(*words, **named):
     with ThreadPoolExecutor(1) as pool:
         pool.submit(work).result()
 if os.environ.get("STUCK"):
-    part_tasks.fit_product = stuck
+    part_work.fit_product = stuck
 """
 
 

@@ -18,10 +18,14 @@ from semidp.core.margins import Chain, Grid, Totals, View, junction_order, meet,
 from semidp.core.progress import silent
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import document_at
-from semidp.publishing.parts import partitions
-from semidp.publishing.parts import tasks as part_tasks
+from semidp.output.published_table import FitKind
 from semidp.publishing.parts.by_partition import prepare_parts
-from semidp.publishing.parts.cut_fits import (
+from semidp.publishing.rechecking.release_check import disagreements
+from semidp.queries.branches import Cut
+from semidp.sources.opening import open_source
+from semidp.statistics.parts import STATE
+from semidp.statistics.tables import by_parts, part_work
+from semidp.statistics.tables.cut_fits import (
     TOGETHER,
     fit_at_cut,
     fit_order,
@@ -30,11 +34,7 @@ from semidp.publishing.parts.cut_fits import (
     shares,
     whole_totals,
 )
-from semidp.publishing.rechecking.release_check import disagreements
-from semidp.queries.branches import Cut
-from semidp.sources.opening import open_source
 from semidp.statistics.tables.fitting import SettledViews, by_size, fit_product, nearest_whole, totals_of
-from semidp.statistics.tables.published import FitKind
 from tests.partitions.conftest import FEATURES, plan, run_partitioned, unfinished
 from tests.partitions.test_unfinished import Fails
 
@@ -117,8 +117,8 @@ def compare(asked: Asked, folder: Path) -> Compared | None:
         release = run_partitioned(asked.plan, asked.data, folder, asked.depth, randomness=SeededRandomness(1))
     except SemidpError:
         return None
-    (result,) = release.partitioned
-    space = result.mechanism.space
+    (result,) = release.results
+    space = result.residuals.space
     grid, schema = space.schema.grid, space.schema
     tables = assembled(release)
     estimates = [tables[view][1] for view in space.views]
@@ -165,8 +165,8 @@ def any_circle(in_turn, exact) -> bool:
 
 def assembled(release: Release) -> dict:
     """Return the counts and estimates of every table, of those below the cut from all parts, by their views."""
-    (result,) = release.partitioned
-    schema, cut = result.mechanism.space.schema, result.cut
+    (result,) = release.results
+    schema, cut = result.residuals.space.schema, result.cut
     grid, found = schema.grid, {}
     for view, table in zip(result.above.space.views, result.overview, strict=True):
         shape = grid.shape_of(view)
@@ -411,7 +411,7 @@ def test_a_release_that_is_resumed_keeps_the_fit_of_all_parts(
     fails = Fails(monkeypatch, 2)
     with pytest.raises(SemidpError, match="no space left"):
         run_partitioned(plan(), people, tmp_path / "release", "state")
-    stored = unfinished(tmp_path / "release") / part_tasks.STATE / "fit-0.npz"
+    stored = unfinished(tmp_path / "release") / STATE / "fit-0.npz"
     content = stored.read_bytes()
     fails.left = -1
     stored.write_bytes(content[: len(content) // 2])
@@ -423,9 +423,9 @@ def test_a_release_that_is_resumed_keeps_the_fit_of_all_parts(
         raise AssertionError("fitted a second time")
 
     with monkeypatch.context() as watched:
-        watched.setattr(partitions.PartitionedTables, "fitted_whole", never)
+        watched.setattr(by_parts.TablesByParts, "fitted_whole", never)
         release = run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
-    assert not (tmp_path / "release" / part_tasks.STATE).exists()
+    assert not (tmp_path / "release" / STATE).exists()
     assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
 
 
@@ -439,13 +439,13 @@ def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(pe
         fits = original(self, *words, **named)
         counts, how = fits[(3, 1, 0)]
         for node, sign in ((0, 1), (1, -1)):
-            cells = self.cut.row(self.mechanism.space.schema.grid, (3, 1, 0), counts, node)
+            cells = self.cut.row(self.residuals.space.schema.grid, (3, 1, 0), counts, node)
             cells[0] += sign * moved * np.array([1, -1])
         return {**fits, (3, 1, 0): (counts, how)}
 
-    original = partitions.PartitionedTables.fitted_whole
+    original = by_parts.TablesByParts.fitted_whole
     with pytest.MonkeyPatch.context() as forged:
-        forged.setattr(partitions.PartitionedTables, "fitted_whole", handed)
+        forged.setattr(by_parts.TablesByParts, "fitted_whole", handed)
         wrong = run_partitioned(plan(), people, tmp_path / "wrong", "state")
     said = disagreements(wrong, document_at(tmp_path / "wrong" / "release.json"))
     assert any("'product' states counts of tract-sex at a distance" in sentence for sentence in said)
@@ -476,7 +476,7 @@ def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path:
 def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
     apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fit = part_tasks.fit_product
+    fit = part_work.fit_product
 
     def in_vain(grid, views, totals, estimates, *args, **more):
         made = fit(grid, views, totals, estimates, *args, **more)
@@ -484,13 +484,13 @@ def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
             made[0] = nearest_whole(estimates[0])
         return made
 
-    monkeypatch.setattr(part_tasks, "fit_product", in_vain)
+    monkeypatch.setattr(part_work, "fit_product", in_vain)
     release = run_partitioned(plan(), people, tmp_path / "release", "state")
     said = [warning for warning in release.scope.warnings if "No whole numbers" in warning]
     assert len(said) == 1
     assert "'tract-sex' in 02:" in said[0]
     assert {release.part(*part.path)["tract-sex"].counts.dtype for part in release.partition.parts} == {np.dtype("i8")}
-    (result,) = release.partitioned
+    (result,) = release.results
     kinds = {table.name: table.fitted.kind for table in result.overview}
     assert kinds == {"state-sex": "none", "state-age": "integer", "sex-age": "integer"}
     read = Release.load(tmp_path / "release")

@@ -29,9 +29,9 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import digest, document_at
 from semidp.publishing.parts import by_partition
-from semidp.publishing.parts import tasks as part_tasks
-from semidp.publishing.parts.partitions import PartitionedTables
 from semidp.publishing.rechecking.release_check import disagreements
+from semidp.statistics.tables import part_work
+from semidp.statistics.tables.by_parts import TablesByParts
 from tests.partitions.conftest import FEATURES, PATHS, plan, records, run_partitioned
 
 
@@ -56,7 +56,7 @@ def test_every_total_is_exact_and_everything_adds_up(exact, depth: str, people, 
     found = {"tract-sex": whole(release, "tract-sex")} | (
         {"county-age": whole(release, "county-age")} if depth == "state" else {}
     )
-    (result,) = release.partitioned
+    (result,) = release.results
     found |= {table.name: Table(table.schema, table.counts) for table in result.overview}
     checked = 0
     for table in found.values():
@@ -80,9 +80,9 @@ def test_the_guarantee_and_the_noise_are_those_of_the_whole_product(people, tmp_
     ordinary = prepare(asked, people)
     release = run_partitioned(asked, people, tmp_path / "release", "state")
     assert release.guarantee == ordinary.guarantee
-    (result,) = release.partitioned
+    (result,) = release.results
     assert isinstance(ordinary.mechanisms[0], ResidualMechanism)
-    assert result.mechanism.sigma2 == ordinary.mechanisms[0].sigma2
+    assert result.residuals.sigma2 == ordinary.mechanisms[0].sigma2
     errors = [ordinary.mechanisms[0].table_errors(number) for number in range(3)]
     tracts = np.concatenate(
         [release.part(part.path[-1])["tract-sex"].standard_errors for part in release.partition.parts]
@@ -107,11 +107,11 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
         tables = [[Table(part.restrict(t), _rows(people, part, t)) for t in asked_for] for part in parts]
         for seed in range(draws):
             randomness = SeededRandomness(seed)
-            vectors = whole_plan.drawn(randomness)
-            results = whole_plan.at_cut(vectors, False)
+            (request,) = whole_plan.in_parts
+            result = request.begin(request.drawn(randomness), False)
             estimate = []
             for node, counted in enumerate(tables):
-                noise, rows = results[0].noise_of(node), results[0].rows(node)
+                noise, rows = result.noise_of(node), result.rows(node)
                 if noise is None:
                     estimate.append(np.zeros(counted[0].schema.shape))
                     continue
@@ -144,7 +144,7 @@ def test_one_job_two_jobs_and_the_order_of_parts_give_the_same_release(people_fi
             for part in release.partition.parts
             for table, found in release.part(*part.path).items()
         }
-        tables |= {table.name: table for result in release.partitioned for table in result.overview}
+        tables |= {table.name: table for result in release.results for table in result.overview}
         return {key: [table.counts.tolist(), table.estimate.tolist()] for key, table in tables.items()}
 
     one = made("one")
@@ -159,7 +159,7 @@ def test_a_table_with_a_budget_of_its_own(people, tmp_path: Path) -> None:
         TableRequest(["county", "age"], Budget.zcdp("1/2"), name="ages", fit="none"),
     ]
     release = run_partitioned(Plan(tables, ["state"], FEATURES), people, tmp_path / "release", "state")
-    assert [result.name for result in release.partitioned] == ["sexes", "ages"]
+    assert [result.name for result in release.results] == ["sexes", "ages"]
     assert (
         release.guarantee
         == prepare(
@@ -184,7 +184,7 @@ def test_it_reads_back_the_same_and_a_changed_file_is_refused(people, tmp_path: 
     read = Release.load(place)
     assert read.guarantee == made.guarantee
     assert read.partition == made.partition
-    assert isinstance(read.results[0], PartitionedTables)
+    assert isinstance(read.results[0], TablesByParts)
     assert {key: table.counts.tolist() for key, table in read.part("02").items()} == {
         key: table.counts.tolist() for key, table in made.part("02").items()
     }
@@ -230,7 +230,7 @@ def test_counts_that_do_not_add_up_are_found(people, tmp_path: Path) -> None:
 def test_records_that_change_meanwhile_fail_the_release_and_no_number_is_quoted(
     people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = part_tasks.Reader.tables
+    tables = part_work.Reader.tables
 
     def moved(self, features):
         found = tables(self, features)
@@ -240,7 +240,7 @@ def test_records_that_change_meanwhile_fail_the_release_and_no_number_is_quoted(
         counts.flat[0] += 1
         return [Table(found[0].schema, counts), *found[1:]]
 
-    monkeypatch.setattr(part_tasks.Reader, "tables", moved)
+    monkeypatch.setattr(part_work.Reader, "tables", moved)
     with pytest.raises(DataError, match="do not add up to what was read first") as caught:
         run_partitioned(plan(), people, tmp_path / "release", "state")
     assert not any(character.isdigit() for character in str(caught.value))

@@ -14,8 +14,9 @@ from semidp import Budget, InputError, Ledger, Release
 from semidp.noise.randomness import SeededRandomness, SystemRandomness
 from semidp.output.files import discard_unfinished, document_at, is_unfinished
 from semidp.publishing.parts import runners
-from semidp.publishing.parts import tasks as part_tasks
 from semidp.publishing.rechecking.release_check import disagreements
+from semidp.statistics.parts import STATE
+from semidp.statistics.tables import part_work
 from tests.partitions.conftest import plan, run_partitioned, unfinished
 
 KILLS = int(os.environ.get("SEMIDP_KILLS", "1"))
@@ -72,7 +73,7 @@ def test_what_was_measured_above_is_read_again(apart, people, tmp_path: Path, mo
     fails = Fails(monkeypatch, 0)
     with pytest.raises(InputError, match="no space left"):
         run_partitioned(plan(), people, tmp_path / "release", "state")
-    stored = unfinished(tmp_path / "release") / part_tasks.STATE / "above-0.parquet"
+    stored = unfinished(tmp_path / "release") / STATE / "above-0.npy"
     content = stored.read_bytes()
     drawn = []
     monkeypatch.setattr(SystemRandomness, "part", lambda self, *key: drawn.append(key) or self)
@@ -93,12 +94,10 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(part_tasks, "fit_product", fails)
+        broken.setattr(part_work, "fit_product", fails)
         with pytest.raises(KeyboardInterrupt):
             run_partitioned(plan(), people, tmp_path / "release", "state")
-    measured = [
-        path for path in (unfinished(tmp_path / "release") / part_tasks.STATE).glob("*.parquet") if len(path.stem) == 64
-    ]
+    measured = [path for path in (unfinished(tmp_path / "release") / STATE).glob("*.parquet") if len(path.stem) == 64]
     (stored,) = measured
     content = stored.read_bytes()
     run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
@@ -113,23 +112,23 @@ def test_two_attempts_at_one_part_publish_the_same_numbers(
 ) -> None:
     """A speculative copy of a task, which looks before the first one has stored, draws noise and then drops it."""
     kept, drawn = [], []
-    real, noise = part_tasks._measure, part_tasks.BranchNoise.measure
+    real, noise = part_work.TablesWork.measure, part_work.BranchNoise.measure
 
-    def measure(task, request, source, attempt):
-        real(task, request, source, attempt)
-        if request.noise is None:
+    def measure(work, task, source, attempt):
+        real(work, task, source, attempt)
+        if work.noise is None:
             return
-        first = task.stored(request).read_bytes()
+        first = work.stored(task).read_bytes()
         copy = attempt.with_name(attempt.name + "-copy")
         copy.mkdir()
         with monkeypatch.context() as late:
             late.setattr(Path, "exists", lambda path: False)
-            real(task, request, source, copy)
-        kept.append(task.stored(request).read_bytes() == first)
+            real(work, task, source, copy)
+        kept.append(work.stored(task).read_bytes() == first)
 
-    monkeypatch.setattr(part_tasks, "_measure", measure)
+    monkeypatch.setattr(part_work.TablesWork, "measure", measure)
     monkeypatch.setattr(
-        part_tasks.BranchNoise, "measure", lambda self, *words: drawn.append(self) or noise(self, *words)
+        part_work.BranchNoise, "measure", lambda self, *words: drawn.append(self) or noise(self, *words)
     )
     run_partitioned(plan(), people, tmp_path / "release", "state")
     assert kept == [True] * 3  # in state 04 nothing is measured

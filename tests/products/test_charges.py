@@ -39,9 +39,9 @@ def test_a_product_is_recomputed_from_what_the_ledger_keeps(tmp_path, budget):
     assert charge.fixed is None
     again = recorded(charge.measured[0], charge.dataspace, charge.adjacency)
     assert isinstance(again, ResidualMechanism)
-    assert again.sigma2 == done.product.mechanism.sigma2
+    assert again.sigma2 == done.results[0].residuals.sigma2
     assert again.tradeoff.compare(charge.tradeoff) in (Order.EQUAL, Order.STRONGER)
-    assert again.precision >= Fraction(99, 100) * done.product.mechanism.precision
+    assert again.precision >= Fraction(99, 100) * done.results[0].residuals.precision
     less = [{**part, "sigma2": str(Fraction(part["sigma2"]) / 2)} for part in charge.measured[0]["noise"]["residuals"]]
     weaker = {**charge.measured[0], "noise": {**charge.measured[0]["noise"], "residuals": less}}
     assert recorded(weaker, charge.dataspace, charge.adjacency).precision >= Fraction(19, 10) * again.precision
@@ -145,11 +145,11 @@ def test_a_guarantee_elsewhere_is_that_of_the_noise_that_was_drawn(tmp_path):
     people = {"sex": [*"ffmmfm"], "age": [*"yoyoyo"], "ill": [*"nnjnjn"]}
     asked = TablesRequest([TableRequest(names) for names in TABLES], Budget.gdp(1))
     done = run(Plan([asked], invariants=["sex"], features=SCHEMA.features), people)
-    space = done.product.mechanism.space
+    space = done.results[0].residuals.space
     earlier = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
-    assert earlier.sigma2 != done.product.mechanism.sigma2
-    old = replace(done, results=(replace(done.product, mechanism=earlier),))
+    assert earlier.sigma2 != done.results[0].residuals.sigma2
+    old = replace(done, results=(replace(done.results[0], residuals=earlier),))
     assert old.mechanisms[0].sigma2 == earlier.sigma2
     short = replace(earlier, sigma2={view: square / 2 for view, square in earlier.sigma2.items()})
     with pytest.raises(Refused, match="less noise than its budget needs"):
-        _ = replace(done, results=(replace(done.product, mechanism=short),)).mechanisms
+        _ = replace(done, results=(replace(done.results[0], residuals=short),)).mechanisms

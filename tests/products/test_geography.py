@@ -30,7 +30,7 @@ def test_county_and_district_tables_of_schools_agree_and_enrolment_is_exact(adja
         release = run(plan, source, SeededRandomness(3))
         schema = release.scope.dataspace.schema
         enrolled = source.counts(schema.restrict(["district"]))
-    counties, districts, grades = release.product.tables
+    counties, districts, grades = release.tables
     place = schema.feature("district").chain
     assert np.array_equal(districts.counts.sum(axis=1), enrolled.counts)
     assert np.array_equal(counties.counts.sum(axis=1), enrolled.margin(["county"]).counts)
@@ -38,8 +38,8 @@ def test_county_and_district_tables_of_schools_agree_and_enrolment_is_exact(adja
     assert np.array_equal(np.add.reduceat(districts.counts, firsts, axis=0), counties.counts)
     np.testing.assert_allclose(np.add.reduceat(districts.estimate, firsts, axis=0), counties.estimate, atol=1e-6)
     assert np.array_equal(grades.counts.sum(axis=grades.schema.axis("grades")), counties.counts)
-    assert min(table.counts.min() for table in release.product.tables) >= 0
-    assert release.product.table(districts.name).standard_errors.max() > 0
+    assert min(table.counts.min() for table in release.tables) >= 0
+    assert release[districts.name].standard_errors.max() > 0
 
 
 def ragged(tracts: int) -> list[tuple[str, str, str]]:
@@ -67,7 +67,7 @@ def test_a_product_like_the_census_agrees_from_the_nation_to_the_tract():
         ],
     )
     release = run(plan, data, SeededRandomness(2))
-    *below, nation = release.product.tables
+    *below, nation = release.tables
     chain = Schema(plan.features).features[0].chain
     for coarse, (above, table) in enumerate(zip([nation, *below], below, strict=False)):
         firsts = chain.first(coarse, coarse + 1)
@@ -77,4 +77,4 @@ def test_a_product_like_the_census_agrees_from_the_nation_to_the_tract():
     exact = np.unique(data["state"], return_counts=True)[1]
     assert np.array_equal(below[0].counts.sum(axis=(1, 2, 3)), exact)
     assert nation.counts.sum() == n
-    assert len(release.product.mechanism.samplers[0]) > 10  # many scales, few draws of each: drawn together
+    assert len(release.results[0].residuals.samplers[0]) > 10  # many scales, few draws of each: drawn together

@@ -36,7 +36,7 @@ def test_a_product_of_a_hundred_features_is_released_saved_and_read_back(tmp_pat
     plan = Plan([TablesRequest(wanted(), Budget.gdp(1))], invariants=public, features=declared(), adjacency=adjacency)
     data = answers()
     release = run(plan, data, SeededRandomness(1))
-    tables = release.product.tables
+    tables = release.tables
     assert len(tables) == 99
     for left, right in itertools.pairwise(tables):  # the feature that both have
         assert np.array_equal(left.counts.sum(axis=0), right.counts.sum(axis=1))
@@ -51,7 +51,7 @@ def test_a_product_of_a_hundred_features_is_released_saved_and_read_back(tmp_pat
     assert "The first 40 tables are listed; 59 more are in the files." in page
     assert "q98-q99.csv" not in page
     again = Release.load(tmp_path / "out")
-    assert np.array_equal(again.product.noisy, release.product.noisy)
+    assert np.array_equal(again.results[0].noisy, release.results[0].noisy)
     assert again.scope.dataspace == release.scope.dataspace
 
 

@@ -66,16 +66,16 @@ def test_a_named_mechanism_and_pure_epsilon_stay_on_the_cells():
 
 def test_a_table_measured_on_residuals_is_published_read_back_checked_and_audited(tmp_path, capsys):
     done = run(WON, people())
-    table = done.tables[0]
-    assert table.noise.mechanism == "residuals"
+    table, result = done.tables[0], done.results[0]
+    assert result.noise.mechanism == "residuals"
     assert table.counts.dtype.kind == "i"
     assert table.counts.sum(axis=(1, 2)).tolist() == [people()["sex"].count(level) for level in FEATURES[0].levels]
     np.testing.assert_allclose(table.estimate.sum(axis=(0, 2)), table.counts.sum(axis=(0, 2)), atol=1e-6)
     done.save(tmp_path / "r")
     again = Release.load(tmp_path / "r")
     assert (again.tables[0].estimate == table.estimate).all()
-    assert (again.tables[0].noisy == table.noisy).all()
-    assert again.tables[0].residuals.sigma2 == table.residuals.sigma2
+    assert (again.results[0].noisy == result.noisy).all()
+    assert again.results[0].residuals.sigma2 == result.residuals.sigma2
     assert again.to_json() == done.to_json()
     assert disagreements(again, json.loads((tmp_path / "r" / "release.json").read_text())) == ()
     assert claims_of_release(again)[0].faults == ()

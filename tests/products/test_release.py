@@ -35,13 +35,13 @@ from semidp.fitting.problem import Infeasible
 from semidp.mechanisms.placement import Objective
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
+from semidp.output.published_table import FitKind
 from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import calibrate, prepare
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.queries.products import product_space
 from semidp.report.report_page import html
 from semidp.statistics.tables.fitting import fit_product, totals_of
-from semidp.statistics.tables.published import FitKind
 from semidp.statistics.tables.request import all_of
 
 SEXES, AGES, REGIONS = ["f", "m"], ["y", "i", "o"], ["n", "s", "w", "e"]
@@ -96,7 +96,7 @@ def test_tables_agree_in_estimates_and_in_whole_numbers_and_keep_exact_totals(bu
     data = people()
     done = run(plan(budget), data)
     assert done.private
-    sexes, regions = done.product.table("sex-age"), done.product.table("age-region")
+    sexes, regions = done["sex-age"], done["age-region"]
     np.testing.assert_allclose(sexes.estimate.sum(axis=0), regions.estimate.sum(axis=1), atol=1e-6)
     assert (sexes.counts.sum(axis=0) == regions.counts.sum(axis=1)).all()
     assert sexes.counts.sum(axis=1).tolist() == [data["sex"].count(sex) for sex in SEXES]
@@ -114,8 +114,8 @@ def test_a_release_reads_back_the_same(tmp_path):
     again = Release.load(tmp_path)
     assert again.plan == done.plan
     assert again.guarantee.tradeoff == done.guarantee.tradeoff
-    assert again.product.mechanism.sigma2 == done.product.mechanism.sigma2
-    for one, other in zip(done.product.tables, again.product.tables, strict=True):
+    assert again.results[0].residuals.sigma2 == done.results[0].residuals.sigma2
+    for one, other in zip(done.tables, again.tables, strict=True):
         assert (one.counts == other.counts).all()
         np.testing.assert_allclose(one.estimate, other.estimate, atol=1e-12)
         np.testing.assert_allclose(one.standard_errors, other.standard_errors, rtol=1e-12)
@@ -125,7 +125,7 @@ def test_a_release_reads_back_the_same(tmp_path):
     rows = list(csv.DictReader((tmp_path / "age-region.csv").read_text().splitlines()))
     assert list(rows[0]) == ["age", "region", "count", "estimate", "standard_error", "estimate_low", "estimate_high"]
     row = rows[5]
-    middle, half = float(row["estimate"]), done.product.table("age-region").half_widths.ravel()[5]
+    middle, half = float(row["estimate"]), done["age-region"].half_widths.ravel()[5]
     assert float(row["estimate_low"]) == pytest.approx(middle - half, abs=2e-6)
     assert float(row["estimate_high"]) == pytest.approx(middle + half, abs=2e-6)
     assert (tmp_path / "product-measurements.csv").read_text().startswith("residual,entry,scale,noisy\n")
@@ -212,16 +212,16 @@ def test_the_ledger_is_charged_once_for_all_tables(tmp_path):
 def test_a_seed_marks_the_product_not_private_and_repeats():
     first, second = (run(plan(), people(), SeededRandomness(3)) for _ in range(2))
     assert not first.private
-    assert (first.product.noisy == second.product.noisy).all()
+    assert (first.results[0].noisy == second.results[0].noisy).all()
 
 
 def test_an_audit_reads_the_claim_and_finds_missing_noise():
     done = run(plan(), people())
     assert claims_of_release(done)[0].faults == ()
-    product = done.product
-    least = min(product.mechanism.sigma2, key=product.mechanism.sigma2.get)
-    less = {**product.mechanism.sigma2, least: product.mechanism.sigma2[least] * Fraction(9, 10)}
-    wrong = replace(product, mechanism=replace(product.mechanism, sigma2=less))
+    product = done.results[0]
+    least = min(product.residuals.sigma2, key=product.residuals.sigma2.get)
+    less = {**product.residuals.sigma2, least: product.residuals.sigma2[least] * Fraction(9, 10)}
+    wrong = replace(product, residuals=replace(product.residuals, sigma2=less))
     assert "less noise on some residual" in claims_of_release(replace(done, results=(wrong,)))[0].faults[0]
 
 
@@ -230,11 +230,11 @@ def test_everything_exact_needs_no_noise(tmp_path):
     asked = Plan([TablesRequest(tables, Budget.gdp(1))], invariants=[["sex", "region"]], features=FEATURES)
     done = run(asked, people())
     data = people()
-    assert done.product.noise.absent
-    assert done.product.table("sex").counts.tolist() == [data["sex"].count(sex) for sex in SEXES]
+    assert done.results[0].noise.absent
+    assert done["sex"].counts.tolist() == [data["sex"].count(sex) for sex in SEXES]
     assert done.guarantee.tradeoff.is_trivial
     done.save(tmp_path)
-    assert Release.load(tmp_path).product.table("region").standard_errors.max() == 0
+    assert Release.load(tmp_path)["region"].standard_errors.max() == 0
     assert claims_of_release(done)[0].faults == ()
     assert disagreements(done, done.to_json()) == ()
 
@@ -244,7 +244,7 @@ def test_the_report_shows_the_tables_and_how_they_hang_together():
     page = html(done)
     for words in ("Published tables from one budget", "sex-age", "the same number", "age-region.csv"):
         assert words in page
-    product = done.product
+    product = done.results[0]
     assert product.noise.expected_l2 < product.one_by_one_l2 < product.noise.naive_l2
     for words in (
         "one by one,",
@@ -280,7 +280,7 @@ def test_tables_one_by_one_are_compared_at_the_same_guarantee():
 def test_a_release_from_strangers_is_computed_again():
     done = run(plan(), people())
     assert disagreements(done, done.to_json()) == ()
-    product = done.product
+    product = done.results[0]
     table = product.tables[0]
     for changes, said in (
         ({"estimate": table.estimate + 1}, "estimates of sex-age"),
@@ -289,9 +289,9 @@ def test_a_release_from_strangers_is_computed_again():
         wrong = replace(product, tables=(replace(table, **changes), *product.tables[1:]))
         told = replace(done, results=(wrong,))
         assert any(said in sentence for sentence in disagreements(told, told.to_json()))
-    least = min(product.mechanism.sigma2, key=product.mechanism.sigma2.get)
-    less = {**product.mechanism.sigma2, least: product.mechanism.sigma2[least] / 2}
-    told = replace(done, results=(replace(product, mechanism=replace(product.mechanism, sigma2=less)),))
+    least = min(product.residuals.sigma2, key=product.residuals.sigma2.get)
+    less = {**product.residuals.sigma2, least: product.residuals.sigma2[least] / 2}
+    told = replace(done, results=(replace(product, residuals=replace(product.residuals, sigma2=less)),))
     assert any("less noise" in sentence for sentence in disagreements(told, told.to_json()))
 
 
@@ -450,11 +450,11 @@ def test_a_search_that_ends_without_whole_numbers_fits_the_table_first(monkeypat
 
 def test_the_loss_is_reported_against_the_real_valued_optimum():
     done = run(plan(), people())
-    stated = done.product.to_json()["whole_numbers"]
-    real = done.product.tables[0].fitted.bound + done.product.tables[1].fitted.bound
+    stated = done.results[0].to_json()["whole_numbers"]
+    real = done.tables[0].fitted.bound + done.tables[1].fitted.bound
     assert stated["real_valued_bound"] == pytest.approx(real)
     assert stated["loss"] >= stated["real_valued_bound"] >= 0
-    away = sum(float(((table.counts - table.estimate) ** 2).sum()) for table in done.product.tables)
+    away = sum(float(((table.counts - table.estimate) ** 2).sum()) for table in done.tables)
     assert stated["loss"] == pytest.approx(away, abs=1e-3)
 
 
@@ -462,8 +462,8 @@ def test_a_table_may_be_left_as_its_estimate():
     tables = [TableRequest(["sex", "age"], fit="none"), TableRequest(["age", "region"])]
     asked = Plan([TablesRequest(tables, Budget.gdp(1))], invariants=["sex"], features=FEATURES)
     done = run(asked, people())
-    assert (done.product.table("sex-age").counts == done.product.table("sex-age").estimate).all()
-    assert done.product.table("age-region").counts.dtype.kind == "i"
+    assert (done["sex-age"].counts == done["sex-age"].estimate).all()
+    assert done["age-region"].counts.dtype.kind == "i"
 
 
 # --- the command line ------------------------------------------------------------------------------------------------
@@ -483,9 +483,7 @@ def test_tables_given_twice_share_the_budget_and_none_is_dropped(command, file, 
     shown = command("show", out)
     assert "age-region: standard error" in shown
     loaded = Release.load(out)
-    assert (
-        loaded.product.table("sex-age").counts.sum(axis=0) == loaded.product.table("age-region").counts.sum(1)
-    ).all()
+    assert (loaded["sex-age"].counts.sum(axis=0) == loaded["age-region"].counts.sum(1)).all()
 
 
 def test_the_standard_error_of_every_table_is_known_before_anything_is_drawn(command, file):
@@ -550,11 +548,11 @@ def test_exchange_costs_less_and_its_report_says_what_the_ball_gets(command, fil
     done = Release.load(out)
     ball = run(plan(), people())
     assert isinstance(done.guarantee.adjacency, Exchange)
-    assert done.product.table("sex-age").standard_errors.max() < ball.product.table("sex-age").standard_errors.max()
+    assert done["sex-age"].standard_errors.max() < ball["sex-age"].standard_errors.max()
     implied = done.otherwise
     assert isinstance(implied.adjacency, Ball)
     space = product_space(done.scope.dataspace, implied.adjacency, [["sex", "age"], ["age", "region"]])
-    worst = sum(space.cost[view] / square for view, square in done.product.mechanism.sigma2.items())
+    worst = sum(space.cost[view] / square for view, square in done.results[0].residuals.sigma2.items())
     assert 2 < implied.tradeoff.mu_squared <= worst * (1 + Fraction(1, 10**6))
     found = command("audit", out, "--samples", 40_000, "--seed", 1)
     assert "survives" in found
@@ -587,9 +585,9 @@ def with_holes():
 def test_tables_with_impossible_cells_share_a_budget_and_agree(tmp_path, name):
     asked, data = with_holes()[name]
     done = run(asked, data)
-    assert done.product is not None
+    assert len(done.results) == 1
     assert not any("one by one" in said for said in done.scope.warnings)
-    first, second = done.product.tables
+    first, second = done.tables
     np.testing.assert_allclose(first.estimate.sum(axis=0), second.estimate.sum(axis=1), atol=1e-6)
     assert (first.counts.sum(axis=0) == second.counts.sum(axis=1)).all()
     if name == "structural zeros":
@@ -605,7 +603,7 @@ def test_tables_with_too_many_impossible_cells_are_measured_one_by_one_and_said_
     monkeypatch.setattr(products, "_MOST_CONDITIONED", 1)
     asked, data = with_holes()["structural zeros"]
     done = run(asked, data)
-    assert done.product is None
+    assert len(done.results) == 2
     assert [table.name for table in done.tables] == ["sex-age", "age-region"]
     assert any("one by one" in said and "impossible cells" in said for said in done.scope.warnings)
     assert done.guarantee.tradeoff == Budget.zcdp(1).tradeoff()
@@ -619,8 +617,8 @@ def test_what_a_product_states_is_computed_again():
 
     done = run(plan(), people())
     assert disagreements(done, done.to_json()) == ()
-    product = done.product
-    half = {view: square / 4 for view, square in product.mechanism.sigma2.items()}
-    wrong = replace(product, mechanism=replace(product.mechanism, sigma2=half))
+    product = done.results[0]
+    half = {view: square / 4 for view, square in product.residuals.sigma2.items()}
+    wrong = replace(product, residuals=replace(product.residuals, sigma2=half))
     said = disagreements(replace(done, results=(wrong,)), done.to_json())
     assert "'product' states less noise on a residual than its budget needs" in said

@@ -63,7 +63,7 @@ def test_a_plan_may_hold_targets_and_what_it_cannot_mean_is_refused():
     assert plan.tables[0].target_error == Fraction(5, 2)
     assert Plan.from_toml(plan.to_toml()) == plan
     done = run(evolve(plan, features=FEATURES), people())
-    assert done.product.table("sex-age").standard_errors.max() <= 2.5
+    assert done["sex-age"].standard_errors.max() <= 2.5
     assert done.plan.requests[0].budget == done.plan.budget
     with pytest.raises(InputError, match="a budget and a target error"):
         TableRequest(["sex"], Budget.gdp(1), target_error=5)
@@ -136,7 +136,7 @@ def test_the_command_finds_the_budget(file, tmp_path, capsys):
     assert "budget     mu = " in capsys.readouterr().out
     done = Release.load(tmp_path / "r")
     assert float(done.plan.budget.mu) == document["budget"]["mu"]
-    assert done.product.table("age-region").standard_errors.max() <= 4
+    assert done["age-region"].standard_errors.max() <= 4
     one = ["release", file, "--table", "sex,age", *EXACT, "--target-error", "sex,age=2", "--out", str(tmp_path / "one")]
     assert semidp(one) == 0
     assert Release.load(tmp_path / "one").tables[0].standard_errors.max() <= 2

@@ -61,7 +61,7 @@ def test_hardly_anybody(saved: Save, n: int, invariants: tuple[Margin, ...], bud
     assert release.tables[0].counts.sum() == n
     assert release.scope.dataspace.n == n
     if n < 2 and invariants == BOTH:
-        assert release.tables[0].noise.mechanism == "no noise"
+        assert release.results[0].noise.mechanism == "no noise"
     if budget.kind == "zcdp":
         checked(release, saved)
 
@@ -87,7 +87,7 @@ def test_a_table_that_the_totals_fix_is_published_exactly_and_that_is_said(saved
     release = run(plan_of((Margin("sex", "region"),), budget), people(5))
     table = release.tables[0]
     assert table.counts.tolist() == [[2, 0], [1, 2]]
-    assert table.noise.mechanism == "no noise"
+    assert release.results[0].noise.mechanism == "no noise"
     assert not table.standard_errors.any()
     page = checked(release, saved)
     assert "published exactly and needs no noise" in page
@@ -158,7 +158,7 @@ def test_several_tables_share_one_guarantee(saved: Save) -> None:
     assert (
         release.guarantee.tradeoff.implied_rho()
         == sum(  # the fixed table spends nothing
-            table.guarantee.tradeoff.implied_rho() for table in release.tables[:2]
+            result.guarantee.tradeoff.implied_rho() for result in release.results[:2]
         )
     )
     assert release.guarantee.tradeoff.implied_rho() <= tables[0].budget.rho + tables[1].budget.rho  # type: ignore[union-attr,operator]
@@ -183,7 +183,7 @@ def test_several_tables_share_one_guarantee(saved: Save) -> None:
 def test_budgets_of_every_kind_compose(saved: Save, first: Budget, second: Budget) -> None:
     tables = [TableRequest(["sex", "region"], first, name="one"), TableRequest(["sex", "region"], second, name="two")]
     release = run(Plan(tables, BOTH, [SEX, REGION]), people(5))
-    alone = [table.guarantee.tradeoff for table in release.tables]
+    alone = [result.guarantee.tradeoff for result in release.results]
     together = release.guarantee.tradeoff
     assert together(0.5) <= min(curve(0.5) for curve in alone) + 1e-12
     assert together.epsilon("1e-9") >= max(curve.epsilon("1e-9") for curve in alone)

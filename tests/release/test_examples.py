@@ -80,7 +80,7 @@ def test_totals_are_exact_and_files_are_sound(saved: Save, name: str, kind: str,
 
     with open(folder / "measurements.csv", encoding="utf-8", newline="") as file:
         header, *measured = csv.reader(file)
-    residuals = release.tables[0].noise.mechanism == ResidualMechanism.name
+    residuals = release.results[0].noise.mechanism == ResidualMechanism.name
     assert header == (["residual", "entry", "scale", "noisy"] if residuals else [*example.features, "noisy_count"])
     assert all(row[-1].lstrip("-").isdigit() for row in measured)
     projected = {cell: float(row[1]) for cell, row in cells.items()}
@@ -149,10 +149,10 @@ def test_noise_is_there_and_a_seed_repeats_it() -> None:
         run(plan, example.path, randomness)
         for randomness in (SeededRandomness(1), SeededRandomness(1), SeededRandomness(2), None)
     )
-    assert np.array_equal(first.tables[0].noisy, again.tables[0].noisy)
+    assert np.array_equal(first.results[0].noisy, again.results[0].noisy)
     assert np.array_equal(first.tables[0].counts, again.tables[0].counts)
-    assert not np.array_equal(first.tables[0].noisy, other.tables[0].noisy)
-    assert not np.array_equal(first.tables[0].noisy, secure.tables[0].noisy)
+    assert not np.array_equal(first.results[0].noisy, other.results[0].noisy)
+    assert not np.array_equal(first.results[0].noisy, secure.results[0].noisy)
     assert not first.private
     assert secure.private
 
@@ -164,10 +164,10 @@ def test_errors_are_of_the_size_that_is_stated() -> None:
     truth = np.array([[example.counts[str(i), str(j)] for j in range(1, 9)] for i in range(1, 9)])
     squares = []
     for seed in range(40):
-        table = run(plan, example.path, SeededRandomness(seed)).tables[0]
-        squares.append(float(((table.projected - truth) ** 2).sum()))
-    expected, degrees = table.noise.expected_l2**2, 49
+        release = run(plan, example.path, SeededRandomness(seed))
+        squares.append(float(((release.tables[0].estimate - truth) ** 2).sum()))
+    expected, degrees = release.results[0].noise.expected_l2 ** 2, 49
     spread = 6 * expected * np.sqrt(2 / degrees / len(squares))
     assert abs(np.mean(squares) - expected) < spread
     assert abs(np.mean(squares) - expected * 1.3**2) > spread  # a scale that is 30% off would be noticed
-    assert (table.standard_errors**2).sum() == pytest.approx(expected)
+    assert (release.tables[0].standard_errors ** 2).sum() == pytest.approx(expected)

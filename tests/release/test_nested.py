@@ -280,7 +280,7 @@ def test_nothing_of_the_size_of_parents_times_children_is_ever_made() -> None:
     run(plan_of(["state"], []), people())  # what is imported on first use
     tracemalloc.start()
     release = run(plan, data)
-    release.tables[0].files()
+    release.results[0].files()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert release.tables[0].counts.size == 2 * children

@@ -67,8 +67,7 @@ def shown(release: semidp.Release) -> Iterator[Any]:
     yield release.scope.semi_adjacency
     yield release.scope.dataspace.schema
     yield from release.scope.dataspace.schema.features
-    if release.product is not None:
-        yield from release.product.tables
+    yield from release.tables
 
 
 def test_what_they_print_is_short(

@@ -103,12 +103,13 @@ def test_errors_of_an_earlier_version_are_no_forgery(tmp_path: Path) -> None:
     mechanism = release.plan.requests[0].calibrate(release.plan.requests[0].space(release.scope))
     bound = table.standard_errors * mechanism.largest_l2 / mechanism.expected_l2
     assert bound.max() > 1.3 * table.standard_errors.max()
-    noise = replace(table.noise, expected_l2=mechanism.largest_l2)
-    earlier = replace(table, noise=noise, standard_errors=bound, half_widths=1.959963984540054 * bound)
+    noise = replace(release.results[0].noise, expected_l2=mechanism.largest_l2)
+    wider = replace(table, standard_errors=bound, half_widths=1.959963984540054 * bound)
+    earlier = replace(release.results[0], noise=noise, tables=(wider,))
     old = replace(release, results=(earlier,), versions={**release.versions, "semidp": "0.1.0"})
     old.save(tmp_path / "old")
     again = Release.load(tmp_path / "old")
-    assert again.tables[0].noise.mechanism == "lattice gaussian"
+    assert again.results[0].noise.mechanism == "lattice gaussian"
     assert disagreements(again, json.loads((tmp_path / "old" / "release.json").read_text())) == ()
 
 

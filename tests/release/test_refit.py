@@ -8,9 +8,9 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
 from semidp.fitting.tables import fit_table
+from semidp.output.published_table import Fitted, PublishedTable
 from semidp.statistics.findings import Findings
 from semidp.statistics.tables.fitting import NOT_ALL
-from semidp.statistics.tables.published import CellTable, Fitted
 from semidp.statistics.tables.refit import FittedTable, Refit, compare_fit, note_fits
 
 SCHEMA = Schema([Feature("sex", "fm")])
@@ -26,7 +26,7 @@ def fit_of(noisy: np.ndarray) -> Refit:
 
 def beside(counts: list[int], stated: Fitted, noisy: np.ndarray = NOISY) -> FittedTable:
     zeros = np.zeros(SCHEMA.shape)
-    return FittedTable("sex", "sex.csv", CellTable("sex", SCHEMA, np.array(counts), zeros, zeros, stated), noisy)
+    return FittedTable("sex", "sex.csv", PublishedTable("sex", SCHEMA, np.array(counts), zeros, zeros, stated), noisy)
 
 
 def test_a_table_that_is_as_close_is_believed_and_said_to_be() -> None:

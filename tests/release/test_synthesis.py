@@ -81,7 +81,7 @@ def test_within_a_separator_records_are_matched_at_random() -> None:
     drawn = [done.records(SeededRandomness(seed)) for seed in range(40)]
     together = [Counter(row[:3] for row in records.rows()) for records in drawn]
     assert len({tuple(sorted(counts.items())) for counts in together}) > 30
-    sexes, ills = (done.product.table(name).counts for name in ("sex-age", "age-ill"))
+    sexes, ills = (done[name].counts for name in ("sex-age", "age-ill"))
     expected = sexes[0, 0] * ills[0, 0] / ills[0].sum()
     found = np.array([counts["f", "y", "n"] for counts in together])
     assert abs(found.mean() - expected) < 5 * found.std() / np.sqrt(40) + 1e-9

@@ -91,7 +91,7 @@ def test_the_scale_of_the_noise_is_rounded_one_way() -> None:
     plan = Plan([TableRequest(["sex", "region"], Budget.gdp("1/3"))], ["sex", "region"])
     release = run(plan, {"sex": [*"ffmm"] * 9, "region": [*"nsns"] * 9})
     said = re.findall(r"scale ([\d.,]*\d)", summary(release) + release.report_html())
-    assert said == [f"{release.tables[0].noise.scale:.4g}"] * 3
+    assert said == [f"{release.results[0].noise.scale:.4g}"] * 3
 
 
 def test_the_errors_of_cells_add_up_to_the_expected_distance_whatever_the_mechanism() -> None:

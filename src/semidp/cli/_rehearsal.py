@@ -157,7 +157,7 @@ def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
     """Return the tables of a release part by part, and what it takes."""
     tables = [
         {"name": table.name, "features": list(own.names), "cells": own.size, "rms_standard_error": error}
-        for request, mechanism in zip(whole.requests, whole.mechanisms, strict=True)
+        for request, mechanism in whole.parts
         for number, table in enumerate(request.tables)
         for own, error in [(whole.schema.restrict(table.features), mechanism.rms_error(number))]
     ]

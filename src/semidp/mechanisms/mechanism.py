@@ -190,6 +190,11 @@ class Mechanism(ABC):
         """Return the standard error of each cell of the projected table, ``τ·sqrt(P_ii)``."""
         return np.sqrt(self.variance * self.space.published_variances())
 
+    def rms_error(self, table: int) -> float:
+        """Return the root of the mean variance of the cells of one table, by its number."""
+        errors = self.standard_errors()
+        return math.sqrt(float(np.square(errors).mean())) if errors.size else 0.0
+
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a matrix."""
         return math.sqrt(self.variance * self.space.variance_of(cell_weights(weights, self.space)))

@@ -31,13 +31,13 @@ from semidp.publishing.linked_survey import linked_records, linked_survey
 from semidp.publishing.lookalikes import lookalikes
 from semidp.publishing.needs import refuse_files, refuse_sheets
 from semidp.publishing.options import RunOptions
-from semidp.publishing.parts.partitions import Partition
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release, release_files, versions
 from semidp.publishing.side_information import announced, other_guarantee
 from semidp.publishing.survey import survey
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.opening import Source, open_source
+from semidp.statistics.parts import Partition
 from semidp.statistics.protocol import Published, Request, advertised, budget_of
 
 CHARGE_STANDS = "the ledger was charged all the same"

@@ -39,23 +39,23 @@ from semidp.output.files import digest, discard_unfinished, document_at, new_fol
 from semidp.output.place_maps import MAP, PlaceMap
 from semidp.output.plots.figures import tradeoff_plot
 from semidp.output.presentation import AS_USUAL, Presentation
+from semidp.output.published_table import PublishedTable
 from semidp.output.sections import Section
 from semidp.output.workbooks import WORKBOOK, check_installed
 from semidp.publishing.combined.combination import Combination
 from semidp.publishing.combined.combined_tables import CombinedTables
-from semidp.publishing.parts.part_words import parts_file_words, parts_section
-from semidp.publishing.parts.partitions import PARTS, Part, Partition, PartitionedTables, refuse_changed
+from semidp.publishing.parts.parts_words import parts_file_words, parts_section
 from semidp.publishing.plan import Plan, Reading, margins_from
 from semidp.publishing.side_information import announced, check_about, guarantee_under, other_guarantee
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
 from semidp.statistics.distribution.published import PublishedDistribution
+from semidp.statistics.parts import PARTS, Part, Partition, refuse_changed
 from semidp.statistics.protocol import Published
 from semidp.statistics.quantiles.published import PublishedQuantiles
-from semidp.statistics.registry import always_listed, kinds, result_readers
+from semidp.statistics.registry import always_listed, parts_readers, result_keys, result_readers
 from semidp.statistics.regression.published import PublishedRegression
 from semidp.statistics.sums.published import PublishedGroups
-from semidp.statistics.tables.published import ProductTable, PublishedProduct, PublishedTable
 
 if TYPE_CHECKING:
     from semidp.questions.answers import IntervalEstimate, TableIntervals
@@ -111,32 +111,27 @@ class Release:
         return self.stated
 
     @property
-    def tables(self) -> tuple[PublishedTable | ProductTable, ...]:
-        """Every published table, with a budget of its own or a shared one."""
-        together = self.combined.tables if self.combined else ()
-        return (*self.alone, *(self.product.tables if self.product else ()), *together)
-
-    @property
     def combined(self) -> CombinedTables | None:
         """The tables of a combination of releases, or None."""
         return next((result for result in self.results if isinstance(result, CombinedTables)), None)
 
     @property
-    def alone(self) -> tuple[PublishedTable, ...]:
-        """The published tables with budgets of their own."""
-        return tuple(result for result in self.results if isinstance(result, PublishedTable))
+    def tables(self) -> tuple[PublishedTable, ...]:
+        """Every published table, with a budget of its own or a shared one.
 
-    @property
-    def product(self) -> PublishedProduct | None:
-        """The published tables that share a budget, or None."""
-        return next((result for result in self.results if isinstance(result, PublishedProduct)), None)
+        Those of a release by parts are read from the folders of the parts when their cells are asked for.
+        """
+        return tuple(table for result in self.results for table in result.every_table())
 
-    @property
-    def partitioned(self) -> tuple[PartitionedTables, ...]:
-        """The tables that were carried out part by part, as they are at the partition's depth and above."""
-        return tuple(result for result in self.results if isinstance(result, PartitionedTables))
+    def placed(self, folder: Path) -> Self:
+        """Return the release when it stands in a folder, where those of its parts are."""
+        if self.partition is None:
+            return self
+        partition = replace(self.partition, place=folder)
+        results = tuple(result.placed(partition) for result in self.results)
+        return replace(self, results=results, partition=partition)
 
-    def part(self, *path: str) -> dict[str, ProductTable]:
+    def part(self, *path: str) -> dict[str, PublishedTable]:
         """Read the tables of one part from the folder of the release, by their names.
 
         Parameters
@@ -150,7 +145,10 @@ class Release:
         refuse_changed(self.partition.place, part.digests, "the release was written")
         files = StoredFiles(self.partition.place / part.folder, tuple(part.files))
         node = self.partition.parts.index(part)
-        return {table.name: table for result in self.partitioned for table in result.part_tables(files, node, part)}
+        tables: dict[str, PublishedTable] = {}
+        for result in self.results:
+            tables |= {table.name: table for table in result.tables_of_part(files, node, part)}
+        return tables
 
     def refuse_parts(self, what: str) -> None:
         """Refuse something of a release that was carried out part by part."""
@@ -190,40 +188,27 @@ class Release:
         1.0103...
         """
         self.refuse_parts("weighted sums")
-        known = {table.name: table for table in self.tables}
-        value, variance, shared = 0.0, 0.0, {}
+        tables = {table.name: table for table in self.tables}
+        arrays: dict[str, NDArray[np.float64]] = {}
         for name, given in weights.items():
-            if name not in known:
-                raise InputError(f"there is no table {name!r}; there are {', '.join(known)}")
-            table, weight = known[name], np.asarray(given, dtype=np.float64)
-            if weight.shape != table.schema.shape:
-                raise InputError(f"the weights of {name!r} have shape {weight.shape}, but it has {table.schema.shape}")
-            if self.combination is not None:
-                shared[name] = weight
-            elif isinstance(table, PublishedTable):
-                value += float((table.estimate * weight).sum())
-                variance += self._error(table, weight) ** 2
-            else:
-                shared[name] = weight
+            if name not in tables:
+                raise InputError(f"there is no table {name!r}; there are {', '.join(tables)}")
+            weight, shape = np.asarray(given, dtype=np.float64), tables[name].schema.shape
+            if weight.shape != shape:
+                raise InputError(f"the weights of {name!r} have shape {weight.shape}, but it has {shape}")
+            arrays[name] = weight
         if self.combination is not None:
-            views = {self.scope.dataspace.schema.view(known[name].schema.names): w for name, w in shared.items()}
+            views = {self.scope.dataspace.schema.view(tables[name].schema.names): w for name, w in arrays.items()}
             return self.combination.estimate(views)
-        if self.product is not None and shared:
-            part, error = self.product.estimate(shared)
-            value, variance = value + part, variance + error**2
+        value, variance = 0.0, 0.0
+        for result in self.results:
+            names = [table.name for table in result.every_table()]
+            weighted = {name: arrays[name] for name in names if name in arrays}
+            if weighted:
+                part, error = result.weighted_sum(weighted, self.scope)
+                value += part
+                variance += error**2
         return value, math.sqrt(variance)
-
-    def _error(self, table: PublishedTable, weight: NDArray[np.float64]) -> float:
-        """Return the standard error of a weighted sum of a table's estimates; 0 where exact totals fix it."""
-        if table.residuals is not None:
-            return table.residuals.combination_error({0: weight})
-        request = next(request for request in self.plan.requests if request.name == table.name)
-        mechanism = table.recalibrated(request, self.scope)
-        if not mechanism.scale:
-            return 0.0
-        error = mechanism.standard_error(weight)
-        noticeable = 1e-9 * math.sqrt(mechanism.variance * float((weight**2).sum()))
-        return error * table.noise.scale / mechanism.scale if error > noticeable else 0.0
 
     def test(
         self,
@@ -694,7 +679,9 @@ class Release:
         """Return the section of the report on the parts; none where the release was carried out in one piece."""
         if self.partition is None:
             return []
-        return [parts_section(self.partition, self.partitioned, self.form)]
+        by_parts = [result for result in self.results if result.part_stems()[0]]
+        overview = [table for result in by_parts for table in result.held_tables()]
+        return [parts_section(self.partition, overview, self.form)]
 
     def parts_file_words(self) -> list[tuple[str, str]]:
         """Say what the files of the parts hold; none where there are no parts."""
@@ -780,11 +767,11 @@ class Release:
             release = cls._from_json(document, files, sources)
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, csv.Error):
             raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
-        if "form" not in document and any(name not in digests for table in release.alone for name in table.files()):
+        held = [(result, table) for result in release.results for table in result.held_tables()]
+        if "form" not in document and any(name not in digests for result, _ in held for name in result.files()):
             release = replace(release, form=Form.csv)  # written before there was another
-        overview = [table for result in release.partitioned for table in result.overview]
-        for table in (*release.tables, *overview):
-            if table.fitted.kind == "integer" and not table.keeps(release.scope):
+        for _, table in held:
+            if table.fitted.kind == "integer" and not table.keeps(release.scope.dataspace):
                 raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
         return release
 
@@ -835,7 +822,7 @@ class Release:
             return {self.combined.key: [self.combined.to_json()]}
         lists: dict[str, list[dict[str, Any]]] = {key: [] for key in result_keys()}
         for result, request in zip(self.results, self.plan.requests, strict=True):
-            lists[result.key].append({**result.to_json(), "budget": request.budget and request.budget.numbers()})
+            lists[result.listed_in].append({**result.to_json(), "budget": request.budget and request.budget.numbers()})
         always = always_listed()
         return {key: entries for key, entries in lists.items() if entries or key in always}
 
@@ -887,14 +874,14 @@ class Release:
             parts = tuple(map(Part.from_json, from_json(files[PARTS])))
             partition = Partition(document["partition"]["depth"], parts, files.folder)
 
-        readers = result_readers()
+        readers, by_parts = result_readers(), parts_readers()
 
         def read(key: str, entry: Any, request: Any) -> Published:
-            if key == PartitionedTables.key:
-                if partition is None:
-                    raise ValueError("tables by parts have parts")
-                return PartitionedTables.from_json(entry, request, plan, partition, scope, files)
-            return readers[key](entry, request, scope, files)
+            if key not in by_parts:
+                return readers[key](entry, request, scope, files)
+            if partition is None:
+                raise ValueError("a result by parts has parts")
+            return by_parts[key](entry, request, plan.requests, partition, scope, files)
 
         combination = None
         results: list[Published]
@@ -906,8 +893,15 @@ class Release:
         elif guarantee is None:
             raise ValueError("a release states its guarantee")
         else:
-            entries = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
-            results = [read(*entry, request) for entry, request in zip(entries, plan.requests, strict=True)]
+            results = []
+            left = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
+            for request in plan.requests:
+                # Results of one kind may stand in two lists: in that of parts, and in that of what was not cut.
+                place = [entry["name"] for _, entry in left].index(request.name)
+                key, entry = left.pop(place)
+                results.append(read(key, entry, request))
+            if left:
+                raise ValueError("a release has no more than its plan asks for")
         asked = [request.name for request in plan.requests] if combination is None else [results[0].name]
         if [result.name for result in results] != asked:
             raise ValueError("a release has what its plan asks for")
@@ -933,20 +927,6 @@ def _presentation(entry: Mapping[str, Any], files: StoredFiles) -> Presentation:
         return Presentation.from_json(entry)
     places = PlaceMap.from_json(from_json(files[MAP]), entry.get("map_key"))
     return Presentation.from_json(entry, places)
-
-
-def result_keys() -> tuple[str, ...]:
-    """Return what release.json calls its lists of results, in the order of a plan's requests.
-
-    >>> result_keys()[:3]
-    ('tables', 'products', 'partitioned')
-    """
-    keys: list[str] = []
-    for kind in kinds():
-        keys += kind.results
-        # Tables that were carried out part by part stand with the other tables.
-        keys += [PartitionedTables.key] if PublishedTable.key in kind.results else []
-    return tuple(keys)
 
 
 def release_title(release: Release) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from semidp.errors import InputError, MissingExtra
 from semidp.output.files import digest, read_plain
-from semidp.publishing.parts.partitions import refuse_changed
+from semidp.statistics.parts import refuse_changed
 
 SUMS = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.minisig"

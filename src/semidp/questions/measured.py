@@ -37,7 +37,6 @@ from semidp.questions.answers import (
 from semidp.questions.independence import blocks, simulated_bound
 from semidp.questions.ratios import NoisyRates, RateMeasure, fixed_risk_ratio, from_two_rates, sampled_comparison
 from semidp.statistics.odds_ratio.umpu import check_level
-from semidp.statistics.tables.published import PublishedProduct, PublishedTable
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release
@@ -248,16 +247,7 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
 def table_features(release: "Release") -> list[tuple[str, ...]]:
     """The features of every published table, one a chain of nested ones."""
     release.refuse_parts("intervals and tests")
-    if release.combined is not None:
-        combined = [table.schema.features for table in release.combined.tables]
-        return [tuple(feature.name for feature in features) for features in combined]
-    schemas: list[Schema] = []
-    for result in release.results:
-        if isinstance(result, PublishedProduct):
-            schemas.extend(table.schema for table in result.tables)
-        elif isinstance(result, PublishedTable):
-            schemas.append(result.schema)
-    return [tuple(feature.name for feature in schema.features) for schema in schemas]
+    return [tuple(feature.name for feature in table.schema.features) for table in release.tables]
 
 
 def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
@@ -269,8 +259,7 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
     every = [
         (request, result, part, number)
         for request, result in zip(release.plan.requests, release.results, strict=True)
-        if isinstance(result, (PublishedTable, PublishedProduct))
-        for number, part in enumerate(result.tables if isinstance(result, PublishedProduct) else (result,))
+        for number, part in enumerate(result.every_table())
     ]
     fitting = [
         entry for entry in every if (table is None or entry[2].name == table) and wanted <= set(entry[2].schema.names)
@@ -280,7 +269,7 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
         called = f"no table {table!r} with" if table else "no table with"
         raise InputError(f"this release has {called} {', '.join(sorted(wanted)) or 'any feature'}; its tables: {there}")
     request, result, part, number = min(fitting, key=lambda entry: math.prod(entry[2].schema.shape))
-    noise = result.mechanism if isinstance(result, PublishedProduct) else result.residuals
+    noise = result.residual_noise()
     if noise is not None:
         return MeasuredTable(part.name, part.schema, part.estimate, noise, number)
     mechanism = result.recalibrated(request, release.scope)
@@ -309,10 +298,10 @@ def combined_table(release: "Release", names: set[str], called: str | None) -> "
 
 def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:
     """The published whole numbers of a table that have the exact totals."""
-    for result in release.results:
-        if isinstance(result, PublishedTable) and result.name == name:
-            counts: NDArray[np.int64] = np.rint(result.counts).astype(np.int64)
-            if (counts < 0).any() or (counts != result.counts).any() or not result.keeps(release.scope):
+    for table in release.tables:
+        if table.name == name:
+            counts: NDArray[np.int64] = np.rint(table.counts).astype(np.int64)
+            if (counts < 0).any() or (counts != table.counts).any() or not table.keeps(release.scope.dataspace):
                 break
             return counts
     raise Refused(f"the published counts of {name!r} are not whole numbers with the exact totals: publish them fitted")

@@ -4,10 +4,11 @@ The pipeline, the report, the explorer, the ledger and the auditor go through th
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
@@ -33,13 +34,16 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, FOR_RELEASES, NAMES, mechanism_for
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Columns, Form, Framed, StoredFiles
+from semidp.output.published_table import PublishedTable
 from semidp.output.sections import Details, Section
 from semidp.output.texts import CLAIM_TEXTS, scale_text
+from semidp.queries.branches import Cut
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair
 from semidp.sources.reader import Reader
 from semidp.statistics.fields import Chosen, Field
 from semidp.statistics.findings import CLOSE, Findings, Trust, close, different_columns
+from semidp.statistics.parts import Part, Partition, PartWork
 
 _SAME_SCALE = 1e-9  # relative: two calibrations of one budget differ by no more
 
@@ -106,6 +110,43 @@ class Published:
     advertised: Tradeoff | None
     private: bool
     noisy: NDArray[Any] = field(repr=False)
+
+    @property
+    def listed_in(self) -> str:
+        """The list of release.json that it is in."""
+        return self.key
+
+    # --- tables of counts in it
+
+    def every_table(self) -> tuple[PublishedTable, ...]:
+        """Return every table of counts that it holds; none for other statistics."""
+        return ()
+
+    def held_tables(self) -> tuple[PublishedTable, ...]:
+        """Return the tables whose cells are in its own files: every one, or those at the cut of a release by parts."""
+        return self.every_table()
+
+    def residual_noise(self) -> ResidualMechanism | None:
+        """Return the noise on the residuals of its tables; None where something else was measured."""
+        return None
+
+    def weighted_sum(self, weights: Mapping[str, NDArray[np.float64]], scope: Scope) -> tuple[float, float]:
+        """Return a weighted sum of cells of its tables, by their names, and its exact standard error."""
+        raise NotImplementedError
+
+    # --- a release by parts
+
+    def placed(self, partition: Partition) -> "Published":
+        """Return the result when it is known where the parts are: itself where nothing of it is in them."""
+        return self
+
+    def part_stems(self) -> tuple[list[str], str | None]:
+        """Return what its tables in a part are called, and the file of what was measured there, where it is cut."""
+        return [], None
+
+    def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
+        """Read its tables of one part."""
+        return []
 
     def space(self, request: "Request", scope: Scope) -> QuerySpace:
         """Return the query space in which it was measured."""
@@ -305,7 +346,7 @@ class ResultCheck:
     scope: Scope
     mechanism: Mechanism
     form: Form | None
-    partition: Any = None
+    partition: Partition | None = None
 
     def __post_init__(self) -> None:
         self._before = len(self.findings.wrong)
@@ -533,6 +574,29 @@ class Request(Protocol):
     def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> Published:
         """Return what is published: post-processing of the measurement and of public values."""
 
+    def refuse_parts(self) -> None:
+        """Refuse what cannot be carried out beside parts, in a sentence."""
+
+    def parts_mechanism(self, scope: Scope, cut: Cut) -> Mechanism:
+        """Return the mechanism that measures it in a release by parts."""
+
+    def in_parts(
+        self, mechanism: Mechanism, cut: Cut, scope: Scope, requests: "Sequence[Request]", reader: Reader
+    ) -> "InParts | None":
+        """Return how it is carried out part by part; None where it is carried out in one piece beside the parts.
+
+        Parameters
+        ----------
+        mechanism
+            Its mechanism in a release by parts.
+        cut, scope
+            Where tables are taken apart, and what is public.
+        requests
+            Every request of the plan.
+        reader
+            Reads the records.
+        """
+
     def with_budget(self, budget: Budget | None) -> Self:
         """Return the request with another budget, or with none."""
 
@@ -564,6 +628,54 @@ class Request(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as plain values."""
+
+
+class InParts(Protocol):
+    """A request that is carried out part by part: what is done before the parts, for each part, and after them."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Its noise, calibrated to the whole."""
+
+    @property
+    def values(self) -> NDArray[np.int64]:
+        """The confidential values that are measured before the parts."""
+
+    @property
+    def stems(self) -> Sequence[str]:
+        """What its files beside the folders of parts are called, but for their endings, where the plan does not say."""
+
+    def foreseen(self) -> Iterable[str]:
+        """Say what may be published otherwise than was asked for."""
+
+    def drawn(self, randomness: Randomness) -> NDArray[Any]:
+        """Return the values with noise."""
+
+    def begin(self, noisy: NDArray[Any], private: bool) -> object:
+        """Take what was measured before the parts; `ValueError` where it is damaged."""
+
+    @property
+    def together(self) -> bool:
+        """Whether all parts are measured before any is fitted."""
+
+    def settle(self, number: int, work: Path, progress: Progress) -> None:
+        """Settle what the parts need, when they are measured where that comes first.
+
+        Parameters
+        ----------
+        number
+            Which request of the plan it is.
+        work
+            The folder of the unfinished release.
+        progress
+            Told what is going on.
+        """
+
+    def part_work(self, node: int) -> PartWork | None:
+        """Return what is to be done in one part: only measuring before `settle`. None where nothing is."""
+
+    def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> Published:
+        """Return what is published, when all parts are done."""
 
 
 class RequestDefaults:
@@ -618,6 +730,20 @@ class RequestDefaults:
     def largest_target(self) -> Fraction:
         """It names no error."""
         return Fraction(0)
+
+    def refuse_parts(self) -> None:
+        """Refuse nothing: it is carried out in one piece beside the parts."""
+
+    def parts_mechanism(self, scope: Scope, cut: Cut) -> Mechanism:
+        """Return the mechanism that measures it in one piece."""
+        request = cast(Request, self)
+        return request.calibrate(request.space(scope))
+
+    def in_parts(
+        self, mechanism: Mechanism, cut: Cut, scope: Scope, requests: Sequence[Request], reader: Reader
+    ) -> InParts | None:
+        """Return None: it is carried out in one piece."""
+        return None
 
     def with_budget(self, budget: Budget | None) -> Self:
         """Return the request with another budget, or with none."""
@@ -762,6 +888,9 @@ def member(kind: type[Choice], value: str, name: str) -> Choice:
 ResultReader = Callable[[Mapping[str, Any], Any, Scope, StoredFiles], Published]
 """Reads what `Published.to_json` and `Published.files` wrote, of a request of the plan."""
 
+PartsReader = Callable[[Mapping[str, Any], Any, Sequence[Request], Partition, Scope, StoredFiles], Published]
+"""Reads the same of a request that was carried out part by part, among all requests of the plan."""
+
 
 class Attackable(Protocol):
     """A printed result that an audit can attack: it draws outputs again, from public values alone."""
@@ -799,6 +928,8 @@ class Kind:
         The mechanisms that measure it, where they are its own; additive noise otherwise.
     results
         How a published result is read, by the key of its list in release.json.
+    results_by_parts
+        How a result is read that was carried out part by part, by the key of its list in release.json.
     always_listed
         The keys of lists that release.json has even where they are empty.
     printed
@@ -828,6 +959,7 @@ class Kind:
     queries: Mapping[str, QueryReader] = field(default_factory=dict)
     laws: tuple[type[Mechanism], ...] = ()
     results: Mapping[str, ResultReader] = field(default_factory=dict)
+    results_by_parts: Mapping[str, PartsReader] = field(default_factory=dict)
     always_listed: tuple[str, ...] = ()
     printed: Mapping[str, Callable[[Mapping[str, Any]], "Attackable"]] = field(default_factory=dict)
     plan_keys: tuple[str, ...] = ()

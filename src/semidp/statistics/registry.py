@@ -18,7 +18,7 @@ from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.queries.query_space import QuerySpace
 from semidp.statistics.fields import Chosen, Field, all_fields
-from semidp.statistics.protocol import Attackable, Kind, Request, ResultReader
+from semidp.statistics.protocol import Attackable, Kind, PartsReader, Request, ResultReader
 
 _registered: list[Kind] = []
 
@@ -146,6 +146,27 @@ def result_readers() -> dict[str, ResultReader]:
     ['tables', 'products', 'groups', 'regressions', 'quantiles', 'distributions', 'odds_ratios']
     """
     return {key: reader for kind in kinds() for key, reader in kind.results.items()}
+
+
+def parts_readers() -> dict[str, PartsReader]:
+    """Return how results are read that were carried out part by part, by the keys of their lists in release.json.
+
+    >>> list(parts_readers())
+    ['partitioned']
+    """
+    return {key: reader for kind in kinds() for key, reader in kind.results_by_parts.items()}
+
+
+def result_keys() -> tuple[str, ...]:
+    """Return what release.json calls its lists of results, in the order of a plan's requests.
+
+    >>> result_keys()[:3]
+    ('tables', 'products', 'partitioned')
+    """
+    keys: list[str] = []
+    for kind in kinds():
+        keys += (*kind.results, *kind.results_by_parts)
+    return tuple(keys)
 
 
 def always_listed() -> set[str]:

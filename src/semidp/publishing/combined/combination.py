@@ -25,6 +25,7 @@ from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.noise.distributions import CountNoise
 from semidp.noise.randomness import Randomness
 from semidp.noise.sums import Weighted, half_widths
+from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.publishing.combined.evidence import (
     Evidence,
     IndependentNoise,
@@ -35,7 +36,6 @@ from semidp.publishing.combined.evidence import (
 from semidp.publishing.combined.tree_layout import Floats, TreeLayout, cells_of
 from semidp.queries.table_spaces import domain_of
 from semidp.statistics.tables.fitting import fit_product
-from semidp.statistics.tables.published import FitKind, Fitted, ProductTable
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release
@@ -131,7 +131,7 @@ class Combination:
         values = self.layout.restored(answers.values, view)
         return values, self.layout.restored(answers.standard_errors, view)
 
-    def tables(self, progress: Progress = silent) -> tuple[ProductTable, ...]:
+    def tables(self, progress: Progress = silent) -> tuple[PublishedTable, ...]:
         """Every table: estimate, standard errors, intervals, and whole numbers that agree with those of the others."""
         views = self.views
         estimated = [self.estimates(view) for view in views]
@@ -139,7 +139,7 @@ class Combination:
         tables = []
         for (view, name), (values, errors), (counts, how) in zip(views.items(), estimated, fitted, strict=True):
             schema = self.schema.restrict(self.schema.named(view))
-            tables.append(ProductTable(name, schema, counts, values, errors, how, self.half_widths(view)))
+            tables.append(PublishedTable(name, schema, counts, values, errors, how, self.half_widths(view)))
         return tuple(tables)
 
     def fits(self, estimates: list[Floats], progress: Progress = silent) -> list[tuple[NDArray[Any], Fitted]]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from semidp.errors import SemidpError
+from semidp.output.published_table import PublishedTable
 from semidp.publishing.combined.combination import Combination, together
 from semidp.publishing.combined.releases_together import put_together
 from semidp.publishing.release import SOURCES, Release
 from semidp.statistics.findings import Findings, close, differences, short
-from semidp.statistics.tables.published import ProductTable
 from semidp.statistics.tables.refit import FittedTable, Refit, intervals_hold, note_fits
 
 _BELIEVED = {"created", "versions", "combination"}
@@ -62,8 +62,8 @@ def check_combination(release: Release, document: Mapping[str, Any], findings: F
 
 
 def _compare_tables(
-    combination: Combination, tables: tuple[ProductTable, ...], findings: Findings
-) -> tuple[ProductTable, ...]:
+    combination: Combination, tables: tuple[PublishedTable, ...], findings: Findings
+) -> tuple[PublishedTable, ...]:
     """Compare estimates, errors, intervals and whole numbers; return the tables as they are computed again."""
     again = []
     fitted = []

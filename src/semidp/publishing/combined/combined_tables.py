@@ -10,11 +10,12 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.curves import approximate
 from semidp.output.cells import Columns, Form, Framed, StoredFiles, named_files
+from semidp.output.published_table import Fitted, PublishedTable
 from semidp.output.sections import LISTED_ROWS, Details, Section
+from semidp.output.table_pages import first_cells, table_title
 from semidp.output.texts import error_text, more
 from semidp.statistics.protocol import Noise, Published
-from semidp.statistics.tables.published import Fitted, ProductTable
-from semidp.statistics.tables.words import first_cells, misses_totals, table_title
+from semidp.statistics.tables.words import misses_totals
 
 LAW = "combination"
 """What a release calls the noise of a weighted average of several measurements."""
@@ -35,11 +36,11 @@ class CombinedTables(Published):
 
     key: ClassVar[str] = "combined"
 
-    tables: tuple[ProductTable, ...]
+    tables: tuple[PublishedTable, ...]
     releases: int
 
     @classmethod
-    def of(cls, tables: tuple[ProductTable, ...], releases: int, scope: Scope, claim: str, private: bool) -> Self:
+    def of(cls, tables: tuple[PublishedTable, ...], releases: int, scope: Scope, claim: str, private: bool) -> Self:
         """Return the result; what it guarantees is said of the release as a whole, and here nothing is claimed."""
         squares = sum(float((table.standard_errors**2).sum()) for table in tables)
         return cls(
@@ -109,6 +110,10 @@ class CombinedTables(Published):
             words.append((file, f"the counts of {table_title(table)}, with estimates and their standard errors"))
         return words
 
+    def every_table(self) -> tuple[PublishedTable, ...]:
+        """Return every table of any release."""
+        return self.tables
+
     def named(self) -> dict[str, Framed]:
         """Return each table under its name."""
         return {table.name: table for table in self.tables}
@@ -141,7 +146,7 @@ class CombinedTables(Published):
         tables = []
         for part in entry["tables"]:
             schema = scope.dataspace.schema.restrict(part["features"])
-            tables.append(ProductTable.read(files, part["name"], schema, Fitted(**part["fit"])))
+            tables.append(PublishedTable.read(files, part["name"], schema, Fitted(**part["fit"])))
         if not isinstance(entry["private"], bool) or not isinstance(entry["releases"], int):
             raise ValueError("a combination is private or not, and of some releases")
         return cls.of(tuple(tables), entry["releases"], scope, entry["claim"], entry["private"])

@@ -18,12 +18,12 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.errors import AdjacencyUnknown, InputError, Refused
+from semidp.output.published_table import PublishedTable
 from semidp.publishing.combined.combination import Combination, together
 from semidp.publishing.combined.combined_tables import CombinedTables
 from semidp.publishing.plan import Plan, Reading
 from semidp.publishing.release import Release, versions
 from semidp.publishing.survey import semi_of
-from semidp.statistics.tables.published import ProductTable
 
 _UNCHECKED = (
     "That the releases are of the same records was checked by their number, their levels and their exact totals alone."
@@ -75,7 +75,7 @@ def combined(sources: Sequence[Release], progress: Progress = silent) -> Release
     return put_together(combination, combination.tables(progress))
 
 
-def put_together(combination: Combination, tables: tuple[ProductTable, ...]) -> Release:
+def put_together(combination: Combination, tables: tuple[PublishedTable, ...]) -> Release:
     """Return the release of a combination whose tables were estimated and fitted."""
     sources = combination.releases
     guarantee, notes = _guarantee(sources)

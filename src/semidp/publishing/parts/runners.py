@@ -19,9 +19,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from semidp.errors import DataError, InputError, SemidpError
-from semidp.publishing.parts.partitions import Part
-from semidp.publishing.parts.tasks import PartTask, carry_out
+from semidp.publishing.parts.tasks import carry_out
 from semidp.sources.opening import Source, open_source
+from semidp.statistics.parts import Part, PartTask
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

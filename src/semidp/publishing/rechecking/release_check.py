@@ -19,22 +19,23 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import normalised
 from semidp.errors import InputError, SemidpError
 from semidp.output.cells import METADATA, Columns, StoredFiles, csvw
+from semidp.output.file_differences import file_differences
 from semidp.output.files import document_at
 from semidp.output.place_maps import MAP
 from semidp.output.presentation import AS_USUAL
 from semidp.output.workbooks import WORKBOOK
 from semidp.publishing.combined.combination_check import check_combination, check_sources
 from semidp.publishing.linked_survey import stated_totals_differ
-from semidp.publishing.parts.partitions import PARTS, measurements_stem
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.results_again import compared
-from semidp.publishing.rechecking.stored import file_differences
-from semidp.publishing.release import REPORT, Release, release_files, release_title, result_keys, versions
+from semidp.publishing.release import REPORT, Release, release_files, release_title, versions
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import announced, schema_of
 from semidp.sources.opening import Source
 from semidp.statistics.findings import Findings, Trust, differences, same, short
+from semidp.statistics.parts import PARTS
 from semidp.statistics.protocol import Published
+from semidp.statistics.registry import result_keys
 
 MOST_CELLS = 2_000_000
 """Tables of more cells in all are not fitted again unless asked for: their distances are computed."""
@@ -218,10 +219,10 @@ class _Check:
         measured: list[str] = []
         for result in release.results:
             measured += result.noisy_columns(release.form)
-        noisy_parts = [result for result in release.partitioned if not result.noise.absent]
+        noisy_parts = [result.part_stems()[1] for result in release.results if not result.noise.absent]
         for part in () if release.partition is None else release.partition.parts:
-            for tables in noisy_parts:
-                measured.append(f"{part.folder}/{measurements_stem(tables.request)}.{release.form} noisy")
+            for stem in noisy_parts:
+                measured += [] if stem is None else [f"{part.folder}/{stem}.{release.form} noisy"]
         self.findings.trust(
             "the noisy values: that they were drawn from the records, by the mechanisms that are named", *measured
         )
@@ -237,7 +238,7 @@ class _Check:
         for request, result in zip(release.plan.requests, release.results, strict=True):
             for trust in result.trusted(request):
                 self.findings.trust(trust.what, *trust.fields)
-        flags = dict.fromkeys(f"{result.key}.private" for result in release.results)
+        flags = dict.fromkeys(f"{result.listed_in}.private" for result in release.results)
         self.findings.trust("that the random numbers were secret, where it says private", "private", *flags)
         self.findings.trust("when it was made, and with which software", "created", "versions")
         if release.presentation != AS_USUAL:
@@ -323,7 +324,7 @@ class _Check:
 
     def _entries(self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]) -> None:
         """Compare the entries of one kind of results."""
-        results = [result for result in rebuilt if result.key == key]
+        results = [result for result in rebuilt if result.listed_in == key]
         for result, entry, computed in zip(results, entries, expected, strict=True):
             who = f"{result.name!r}"
             told = any(sentence.startswith(f"{who} ") for sentence in self.findings.wrong)
@@ -430,9 +431,13 @@ class _Check:
     def _parts_listed(self) -> None:
         """Compare the list of tables and files of every part with those that a part has."""
         release = self.release
-        tables = [table.name for result in release.partitioned for table in result.below]
-        stems = {*tables, *(measurements_stem(result.request) for result in release.partitioned)}
-        files = {f"{stem}.{release.form}" for stem in stems}
+        tables: list[str] = []
+        measured: list[str] = []
+        for result in release.results:
+            names, stem = result.part_stems()
+            tables += names
+            measured += [] if stem is None else [stem]
+        files = {f"{stem}.{release.form}" for stem in (*tables, *measured)}
         for part in () if release.partition is None else release.partition.parts:
             more = sorted({*part.files} - files)
             self.findings.wrong += [

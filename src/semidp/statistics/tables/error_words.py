@@ -10,7 +10,7 @@ from semidp.output.grids import faint_cells
 from semidp.output.texts import TOO_MANY, aligned, error_text, share_text, within_text
 
 if TYPE_CHECKING:
-    from semidp.statistics.tables.published import CellTable
+    from semidp.output.published_table import PublishedTable
 
 FEW_TABLES = 6
 """Up to so many tables have a line each; more are one line and a list of errors."""
@@ -53,7 +53,7 @@ class CellErrors:
     noisy: int
 
     @classmethod
-    def of(cls, table: "CellTable") -> "CellErrors":
+    def of(cls, table: "PublishedTable") -> "CellErrors":
         """Measure a published table.
 
         >>> import semidp
@@ -104,7 +104,7 @@ def dominated_text(dominated: int, cells: int) -> str:
     return f"noise dominates {share_text(dominated / cells)} of the cells"
 
 
-def every_error(tables: Iterable["CellTable"]) -> list[CellErrors]:
+def every_error(tables: Iterable["PublishedTable"]) -> list[CellErrors]:
     """Measure every published table."""
     return [CellErrors.of(table) for table in tables]
 

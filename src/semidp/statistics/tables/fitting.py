@@ -20,10 +20,11 @@ from semidp.fitting.tables import Fit, fit_alike, fit_totals
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.mechanism import Measurement
 from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.queries.products import ProductSpace
 from semidp.queries.residuals import below
 from semidp.statistics.protocol import measured_by
-from semidp.statistics.tables.published import FitKind, Fitted, ProductTable, PublishedProduct
+from semidp.statistics.tables.published import PublishedTables
 
 if TYPE_CHECKING:
     from semidp.statistics.tables.request import TablesRequest
@@ -38,14 +39,14 @@ NOT_ALL = "No whole numbers with all its totals were found."
 """How the note of a table begins that has no whole numbers with all its totals."""
 
 
-def published_product(
+def published_tables(
     request: "TablesRequest", mechanism: ResidualMechanism, measured: Measurement, scope: Scope, progress: Progress
-) -> PublishedProduct:
-    """Return what is published of a product: its tables, put together from the measured residuals."""
+) -> PublishedTables:
+    """Return what is published of several tables, put together from the measured residuals."""
     names, kinds = [table.name for table in request.tables], [table.fit for table in request.tables]
-    return PublishedProduct(
+    return PublishedTables(
         request=request,
-        mechanism=mechanism,
+        residuals=mechanism,
         noisy=np.asarray(measured.noisy, dtype=np.int64),
         tables=fitted_tables(mechanism, measured.projected, names, kinds, progress),
         one_by_one_l2=mechanism.one_by_one_l2,
@@ -59,7 +60,7 @@ def fitted_tables(
     names: Sequence[str],
     kinds: list[FitKind],
     progress: Progress,
-) -> tuple[ProductTable, ...]:
+) -> tuple[PublishedTable, ...]:
     """Put every table together from the measured residuals, then fit whole numbers from coarse to fine."""
     space, schema = mechanism.space, mechanism.space.schema
     estimates = mechanism.estimates(projected)
@@ -69,7 +70,7 @@ def fitted_tables(
     tables = []
     for number, (name, own, estimate, (counts, how)) in enumerate(zip(names, schemas, estimates, fitted, strict=True)):
         half = mechanism.table_half_widths(number) if own.size < INTERVALS_BELOW else None
-        tables.append(ProductTable(name, own, counts, estimate, mechanism.table_errors(number), how, half))
+        tables.append(PublishedTable(name, own, counts, estimate, mechanism.table_errors(number), how, half))
     return tuple(tables)
 
 

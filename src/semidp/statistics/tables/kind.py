@@ -15,15 +15,17 @@ from semidp.mechanisms.placement import Objective
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import FOR_RELEASES
 from semidp.output.cells import StoredFiles
+from semidp.output.published_table import FitKind
 from semidp.queries.linked_products import linked_space
 from semidp.queries.products import product_space
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.protocol import Kind
+from semidp.statistics.tables.by_parts import BY_PARTS, read_by_parts
 from semidp.statistics.tables.linked_published import PublishedLinked
 from semidp.statistics.tables.linked_request import UNIT_TABLE, LinkedTablesRequest, read_linked, write_linked
-from semidp.statistics.tables.published import FitKind, PublishedProduct, PublishedTable
+from semidp.statistics.tables.published import ALONE, SHARED, PublishedTables, read_one, read_several
 from semidp.statistics.tables.request import (
     PLAN_KEYS,
     UNNAMED,
@@ -48,16 +50,16 @@ def _product_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adj
     return space
 
 
-def _read_table(entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles) -> PublishedTable:
+def _read_one(entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles) -> PublishedTables:
     if not isinstance(request, TablesRequest) or not request.alone:
         raise ValueError("a table is published of a request for one")
-    return PublishedTable.from_json(entry, scope, files)
+    return read_one(entry, request, scope, files)
 
 
-def _read_product(entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles) -> PublishedProduct:
+def _read_several(entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles) -> PublishedTables:
     if not isinstance(request, TablesRequest) or request.alone:
         raise ValueError("tables that share a budget are published of a request for several")
-    return PublishedProduct.from_json(entry, request, scope, files)
+    return read_several(entry, request, scope, files)
 
 
 _FOR_TABLES = "is for tables: leave it out where only statistics by group are asked for"
@@ -157,8 +159,9 @@ KIND = Kind(
     key="table",
     asked=(TableRequest, TablesRequest, LinkedTablesRequest),
     queries={"table": _table_space, "product": _product_space, "linked": _linked_space},
-    results={PublishedTable.key: _read_table, PublishedProduct.key: _read_product, PublishedLinked.key: _read_linked},
-    always_listed=(PublishedTable.key,),
+    results={ALONE: _read_one, SHARED: _read_several, PublishedLinked.key: _read_linked},
+    results_by_parts={BY_PARTS: read_by_parts},
+    always_listed=(ALONE,),
     fields=(TABLE, ALL_PAIRS),
     ask=_asked,
     shown=_shown,

@@ -17,9 +17,9 @@ from semidp.errors import Refused
 from semidp.fitting.size_fits import balance_members, fit_sizes
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.size_agreement import Agreement
+from semidp.output.published_table import FitKind, Fitted
 from semidp.queries.linked_products import LinkedSpace
 from semidp.statistics.tables.fitting import fit_product, totals_of
-from semidp.statistics.tables.published import FitKind, Fitted
 
 Fit = tuple[NDArray[Any], Fitted]
 

@@ -23,7 +23,8 @@ from semidp.queries.linked_products import KindSpace, LinkedSpace
 from semidp.statistics.protocol import Published, measured_by, read_back
 from semidp.statistics.tables import linked_words
 from semidp.statistics.tables.linked_fitting import fitted_kinds
-from semidp.statistics.tables.published import LAWS, Fitted, ProductTable, residuals_json
+from semidp.output.published_table import Fitted, PublishedTable
+from semidp.statistics.tables.residual_files import LAWS, residuals_json
 
 if TYPE_CHECKING:
     from semidp.statistics.protocol import Request
@@ -58,14 +59,14 @@ class PublishedLinked(Published):
     request: "LinkedTablesRequest"
     mechanism: LinkedMechanism = field(repr=False)
     noisy: NDArray[np.int64] = field(repr=False)
-    members: tuple[ProductTable, ...]
-    units: tuple[ProductTable, ...]
+    members: tuple[PublishedTable, ...]
+    units: tuple[PublishedTable, ...]
 
     def __repr__(self) -> str:
         return f"PublishedLinked({', '.join(table.name for table in self.tables)})"
 
     @property
-    def tables(self) -> tuple[ProductTable, ...]:
+    def tables(self) -> tuple[PublishedTable, ...]:
         """The tables of both kinds."""
         return (*self.members, *self.units)
 
@@ -160,7 +161,7 @@ class PublishedLinked(Published):
             of_kind = []
             for one, table in zip(stated["tables"], requested, strict=True):
                 schema = kind.schema.restrict(table.features)
-                of_kind.append(ProductTable.read(files, table.name, schema, Fitted(**one["fit"])))
+                of_kind.append(PublishedTable.read(files, table.name, schema, Fitted(**one["fit"])))
             tables.append(tuple(of_kind))
         noisy = files.numbers(LINKED_MEASUREMENTS, 2)["noisy"]
         if noisy.shape != space.shape or noisy.dtype != np.int64:
@@ -210,7 +211,7 @@ def _tables(
     residuals: Mapping[View, Floats],
     fitted: Sequence[tuple[NDArray[Any], Fitted]],
     variances: Any,
-) -> tuple[ProductTable, ...]:
+) -> tuple[PublishedTable, ...]:
     """Put the tables of one kind together: estimates, their errors, whole numbers."""
     tables = []
     estimates = of_views(residuals, kind)
@@ -218,7 +219,7 @@ def _tables(
         schema = kind.schema.restrict(kind.schema.named(kind.views[number]))
         variance = variances(number)
         half = mechanism.agreement.half_widths(variance) if schema.size < INTERVALS_BELOW else None
-        tables.append(ProductTable(name, schema, counts, estimate, np.sqrt(variance), how, half))
+        tables.append(PublishedTable(name, schema, counts, estimate, np.sqrt(variance), how, half))
     return tuple(tables)
 
 
@@ -243,7 +244,7 @@ def agreeing_places(result: PublishedLinked) -> tuple[int, int]:
     return agreeing, places
 
 
-def _rolled(kind: KindSpace, tables: Sequence[ProductTable], view: View) -> NDArray[Any] | None:
+def _rolled(kind: KindSpace, tables: Sequence[PublishedTable], view: View) -> NDArray[Any] | None:
     """The counts of the first table that has a view, summed to it."""
     for whole, table in zip(kind.views, tables, strict=True):
         if all(depth <= deeper for depth, deeper in zip(view, whole, strict=True)):

@@ -34,7 +34,7 @@ from semidp.statistics.tables.linked_published import (
     published_linked,
 )
 from semidp.statistics.tables.linked_words import linked_forecasts, noise_lines
-from semidp.statistics.tables.published import FitKind
+from semidp.output.published_table import FitKind
 from semidp.statistics.tables.request import TableRequest, called_after
 
 UNIT_TABLE = "unit_table"

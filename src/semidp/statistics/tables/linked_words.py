@@ -14,11 +14,12 @@ from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.output.cells import Form
 from semidp.output.sections import Section
 from semidp.output.texts import error_text
-from semidp.statistics.tables.words import first_cells, misses_totals, table_title
+from semidp.output.table_pages import first_cells, table_title
+from semidp.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
     from semidp.statistics.tables.linked_published import PublishedLinked
-    from semidp.statistics.tables.published import ProductTable
+    from semidp.output.published_table import PublishedTable
     from semidp.statistics.tables.request import TableRequest
 
 
@@ -90,7 +91,7 @@ def title(result: "PublishedLinked") -> str:
     return ", ".join(_name(result, table) for table in result.tables)
 
 
-def _name(result: "PublishedLinked", table: "ProductTable") -> str:
+def _name(result: "PublishedLinked", table: "PublishedTable") -> str:
     return f"units by {table_title(table)}" if table in result.units else table_title(table)
 
 

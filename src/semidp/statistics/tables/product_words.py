@@ -10,26 +10,27 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Form
 from semidp.output.plots.figures import loss_plot
 from semidp.output.sections import LISTED_ROWS, Details, Section
+from semidp.output.table_pages import first_cells, table_title
 from semidp.output.texts import error_text, more, name_of, within_text
 from semidp.statistics.tables.error_words import ERRORS_TEXT, FEW_TABLES, HEADINGS, CellErrors, error_lines, every_error
-from semidp.statistics.tables.words import first_cells, misses_totals, table_title
+from semidp.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
-    from semidp.statistics.tables.published import PublishedProduct
+    from semidp.statistics.tables.published import PublishedTables
 
 _NAMED_TABLES = 4  # in the heading of a report
 _LISTED_TABLES = 40
 _NAMED_OTHERS = 3
 
 
-def title(product: "PublishedProduct") -> str:
+def title(product: "PublishedTables") -> str:
     """Name the tables, or their number where they are many."""
     if len(product.tables) > _NAMED_TABLES:
         return f"{len(product.tables)} tables"
     return ", ".join(table_title(table) for table in product.tables)
 
 
-def noisy_lines(product: "PublishedProduct") -> list[str]:
+def noisy_lines(product: "PublishedTables") -> list[str]:
     """Say how many cells each table has; where tables are many, how many they have together."""
     tables = product.tables
     if len(tables) <= FEW_TABLES:
@@ -101,16 +102,16 @@ def together_words(tables: int) -> str:
     return f"{tables} tables from one budget"
 
 
-def summary_lines(product: "PublishedProduct") -> list[tuple[str, str]]:
+def summary_lines(product: "PublishedTables") -> list[tuple[str, str]]:
     """Return how wrong the cells of each table are, and the mechanism, for a terminal."""
-    how = mechanism_lines((), product.mechanism, together_words(len(product.tables)))
+    how = mechanism_lines((), product.noise_of_residuals, together_words(len(product.tables)))
     lines = [("mechanism", line) for line in how]
-    if not product.mechanism.sigma2:
+    if not product.noise_of_residuals.sigma2:
         return lines
     return [*error_lines(every_error(product.tables)), *lines]
 
 
-def sections(product: "PublishedProduct", form: Form | None) -> list[Section]:
+def sections(product: "PublishedTables", form: Form | None) -> list[Section]:
     """Return the sections of tables that share a budget: their errors, how they fit together, their counts.
 
     The errors of many tables stand at the top of the page.
@@ -120,7 +121,7 @@ def sections(product: "PublishedProduct", form: Form | None) -> list[Section]:
     return [errors, *measured] if errors.first else [measured[0], errors, measured[1]]
 
 
-def _errors_section(product: "PublishedProduct") -> Section:
+def _errors_section(product: "PublishedTables") -> Section:
     """Return the list of tables with their errors."""
     every = len(product.tables)
     rows = []
@@ -137,11 +138,11 @@ def _errors_section(product: "PublishedProduct") -> Section:
     )
 
 
-def _measured_section(product: "PublishedProduct") -> Section:
+def _measured_section(product: "PublishedTables") -> Section:
     """Return how the tables were measured, beside what other ways would have cost."""
     losses = product_losses(product)
     # One bar has nothing to be compared with.
-    drawn = len(losses) > 1 and product.mechanism.sigma2
+    drawn = len(losses) > 1 and product.noise_of_residuals.sigma2
     return Section(
         heading="Published tables from one budget",
         paragraphs=product_paragraphs(product),
@@ -150,7 +151,7 @@ def _measured_section(product: "PublishedProduct") -> Section:
     )
 
 
-def _together_section(product: "PublishedProduct", form: Form | None) -> Section:
+def _together_section(product: "PublishedTables", form: Form | None) -> Section:
     every = len(product.tables)
     shown = min(every, _LISTED_TABLES)
     rows = [_overlaps(product, number) for number in range(shown)]
@@ -166,9 +167,9 @@ def _together_section(product: "PublishedProduct", form: Form | None) -> Section
     )
 
 
-def product_paragraphs(product: "PublishedProduct") -> list[str]:
+def product_paragraphs(product: "PublishedTables") -> list[str]:
     """Say how the tables hang together and how far they may be off."""
-    mechanism = product.mechanism
+    mechanism = product.noise_of_residuals
     if product.noise.absent:
         return ["The exact totals fix every table: no noise was needed."]
     paragraphs = [
@@ -198,7 +199,7 @@ def product_paragraphs(product: "PublishedProduct") -> list[str]:
     return paragraphs
 
 
-def product_losses(product: "PublishedProduct") -> dict[str, float]:
+def product_losses(product: "PublishedTables") -> dict[str, float]:
     """Return the expected distance from the truth beside tables one by one and ordinary differential privacy."""
     losses = {"this release": product.noise.expected_l2}
     if product.one_by_one_l2:
@@ -208,7 +209,7 @@ def product_losses(product: "PublishedProduct") -> dict[str, float]:
     return losses
 
 
-def losses_caption(product: "PublishedProduct") -> str:
+def losses_caption(product: "PublishedTables") -> str:
     """Name the promise of each number in the picture of losses."""
     adjacency, curve = product.guarantee.adjacency, name_of(product.guarantee.tradeoff)
     records = "1 record" if adjacency.a == 1 else f"{adjacency.a} {adjacency.words.noun}"
@@ -223,9 +224,9 @@ def losses_caption(product: "PublishedProduct") -> str:
     )
 
 
-def _overlaps(product: "PublishedProduct", number: int) -> tuple[str, str, str]:
+def _overlaps(product: "PublishedTables", number: int) -> tuple[str, str, str]:
     """Say of one table what it shares with which others, and what of it is exact."""
-    space, named = product.mechanism.space, product.mechanism.space.schema.named
+    space, named = product.noise_of_residuals.space, product.noise_of_residuals.space.schema.named
     view = space.views[number]
     shared: dict[View, list[str]] = {}
     for other, table in enumerate(product.tables):
@@ -250,7 +251,7 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:2])} and {len(names) - 2} more"
 
 
-def _decomposable_text(product: "PublishedProduct") -> str:
+def _decomposable_text(product: "PublishedTables") -> str:
     if product.decomposable:
         return "The tables and the exact totals are decomposable: there are records that have all of them."
     return (
@@ -259,12 +260,12 @@ def _decomposable_text(product: "PublishedProduct") -> str:
     )
 
 
-def details(product: "PublishedProduct") -> Details:
+def details(product: "PublishedTables") -> Details:
     """Say how tables that share a budget were measured."""
     return Details("the tables that share a budget", "exact noise on each residual")
 
 
-def file_words(product: "PublishedProduct", form: Form | None) -> list[tuple[str, str]]:
+def file_words(product: "PublishedTables", form: Form | None) -> list[tuple[str, str]]:
     """Say what the files hold: those of the first tables, and the measurements."""
     *names, measurements = product.files(form)
     words = []
@@ -277,7 +278,7 @@ def file_words(product: "PublishedProduct", form: Form | None) -> list[tuple[str
     return words
 
 
-def warnings(product: "PublishedProduct") -> list[str]:
+def warnings(product: "PublishedTables") -> list[str]:
     """Name the tables that were asked for in whole numbers and have none with all totals."""
     requested = {table.name for table in product.request.tables if table.fit == "integer"}
     missing = [table.name for table in product.tables if table.fitted.kind != "integer"]

@@ -12,16 +12,11 @@ from semidp.core.progress import silent
 from semidp.mechanisms.gaussian import LatticeGaussianMechanism
 from semidp.mechanisms.mechanism import Mechanism, NoNoise
 from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.statistics.findings import close
 from semidp.statistics.protocol import ResultCheck
 from semidp.statistics.tables.fitting import fit_product, totals_of
-from semidp.statistics.tables.published import (
-    CellTable,
-    FitKind,
-    Fitted,
-    PublishedProduct,
-    PublishedTable,
-)
+from semidp.statistics.tables.published import PublishedTables
 from semidp.statistics.tables.refit import SECONDS, FittedTable, Refit, fit_again, intervals_hold, note_fits
 from semidp.statistics.tables.request import TableRequest, TablesRequest
 
@@ -62,7 +57,7 @@ def _unfitted(request: TablesRequest) -> TablesRequest:
 # --- one table with a budget of its own
 
 
-def recheck_table(result: PublishedTable, check: ResultCheck, mechanism: Mechanism) -> PublishedTable:
+def recheck_table(result: PublishedTables, check: ResultCheck, mechanism: Mechanism) -> PublishedTables:
     """Compare one table with what follows from its noisy counts, or residuals; return it as it is computed again.
 
     How it was fitted is compared apart, by the distance from what was measured, and stays as it is.
@@ -70,28 +65,32 @@ def recheck_table(result: PublishedTable, check: ResultCheck, mechanism: Mechani
     request = check.request
     assert isinstance(request, TablesRequest)
     again = _unfitted(request).publish(mechanism, result.measurement(mechanism), check.scope, silent)
-    assert isinstance(again, PublishedTable)
     if not check.findings.current and isinstance(mechanism, LatticeGaussianMechanism):
         again = _with_earlier_errors(again, result, mechanism)
     measured = "counts" if result.residuals is None else "residuals"
-    _compare_cells(check, result, again, f"estimates that do not follow from the noisy {measured}", "standard errors")
+    estimates = f"estimates that do not follow from the noisy {measured}"
+    _compare_cells(check, result.only, again.only, estimates, "standard errors")
     _compare_totals(check, result, mechanism)
-    fitted_to: NDArray[Any] = result.noisy if result.residuals is None else again.estimate
+    fitted_to: NDArray[Any] = result.noisy if result.residuals is None else again.only.estimate
     _compare_fit(check, result, request.only, fitted_to)
-    return replace(again, counts=result.counts, fitted=result.fitted)
+    kept = replace(again.only, counts=result.only.counts, fitted=result.only.fitted)
+    return replace(again, tables=(kept,))
 
 
 def _with_earlier_errors(
-    again: PublishedTable, result: PublishedTable, mechanism: LatticeGaussianMechanism
-) -> PublishedTable:
+    again: PublishedTables, result: PublishedTables, mechanism: LatticeGaussianMechanism
+) -> PublishedTables:
     """Return a table with the errors that earlier versions stated for lattice noise, where it does: an upper bound."""
     if not close(result.noise.expected_l2, mechanism.largest_l2):
         return again
-    larger = again.standard_errors * (mechanism.largest_l2 / mechanism.expected_l2)
-    return replace(again, standard_errors=larger, noise=replace(again.noise, expected_l2=mechanism.largest_l2))
+    larger = again.only.standard_errors * (mechanism.largest_l2 / mechanism.expected_l2)
+    table = replace(again.only, standard_errors=larger)
+    return replace(again, tables=(table,), noise=replace(again.noise, expected_l2=mechanism.largest_l2))
 
 
-def _compare_cells(check: ResultCheck, table: CellTable, again: CellTable, estimates: str, errors: str) -> None:
+def _compare_cells(
+    check: ResultCheck, table: PublishedTable, again: PublishedTable, estimates: str, errors: str
+) -> None:
     """Compare the estimates of a table, their standard errors and their intervals."""
     if not close(table.estimate, again.estimate):
         check.wrong(estimates)
@@ -102,42 +101,42 @@ def _compare_cells(check: ResultCheck, table: CellTable, again: CellTable, estim
         check.wrong(f"{errors.replace('standard errors', 'intervals')} that its noise does not have")
 
 
-def _compare_totals(check: ResultCheck, result: PublishedTable, mechanism: Mechanism) -> None:
+def _compare_totals(check: ResultCheck, result: PublishedTables, mechanism: Mechanism) -> None:
     """Compare a measurement with the totals that it has by itself: noise that keeps the totals, or none at all."""
     if isinstance(mechanism, NoNoise):
         if not np.array_equal(result.noisy, np.rint(mechanism.space.fixed_part())):
             check.wrong("a measurement that is not what its exact totals fix")
     elif mechanism.keeps_totals:
-        grid = result.schema.grid
-        for total in check.scope.dataspace.over(result.schema.names).published:
-            if not np.array_equal(grid.sum(result.noisy, total.view), total.counts):
+        schema = result.only.schema
+        for total in check.scope.dataspace.over(schema.names).published:
+            if not np.array_equal(schema.grid.sum(result.noisy, total.view), total.counts):
                 check.wrong(f"a measurement without the exact totals, which {mechanism.name} noise keeps")
                 return
 
 
-def _compare_fit(check: ResultCheck, result: PublishedTable, request: TableRequest, fitted_to: NDArray[Any]) -> None:
+def _compare_fit(check: ResultCheck, result: PublishedTables, request: TableRequest, fitted_to: NDArray[Any]) -> None:
     """Compare the published counts of a table with what they were fitted to."""
+    published = result.only
     again: Refit | None = None
     if request.fit is FitKind.none:
         note = "The measurement itself is published."
-        again = result.estimate, Fitted(str(request.fit), "none", 0.0, 0.0, True, note)
-        fitted_to = result.estimate
+        again = published.estimate, Fitted(str(request.fit), "none", 0.0, 0.0, True, note)
+        fitted_to = published.estimate
     elif check.findings.refits:
-        again = fit_again(fitted_to, result.schema.names, request.fit, check.scope)
-    file = f"{result.name}.{result.columns().form(check.form)}"
-    table = FittedTable("the table", file, result, fitted_to)
-    note_fits(check.findings, result.name, f"{result.key}.fit", [table], None if again is None else [again])
+        again = fit_again(fitted_to, published.schema.names, request.fit, check.scope)
+    file = f"{result.name}.{published.columns().form(check.form)}"
+    table = FittedTable("the table", file, published, fitted_to)
+    note_fits(check.findings, result.name, f"{result.listed_in}.fit", [table], None if again is None else [again])
 
 
 # --- tables that share a budget
 
 
-def recheck_product(result: PublishedProduct, check: ResultCheck, mechanism: Mechanism) -> PublishedProduct:
+def recheck_tables(result: PublishedTables, check: ResultCheck, mechanism: Mechanism) -> PublishedTables:
     """Compare tables that share a budget with what follows from their residuals; return them as computed again."""
     request = check.request
     assert isinstance(request, TablesRequest)
     again = _unfitted(request).publish(mechanism, result.measurement(mechanism), check.scope, silent)
-    assert isinstance(again, PublishedProduct)
     for table, follows in zip(result.tables, again.tables, strict=True):
         estimates = f"estimates of {table.name} that do not follow from its measurements"
         _compare_cells(check, table, follows, estimates, f"standard errors of {table.name}")
@@ -148,11 +147,11 @@ def recheck_product(result: PublishedProduct, check: ResultCheck, mechanism: Mec
     return replace(again, tables=tuple(kept))
 
 
-def _compare_fits(check: ResultCheck, result: PublishedProduct, estimates: Sequence[Floats]) -> None:
+def _compare_fits(check: ResultCheck, result: PublishedTables, estimates: Sequence[Floats]) -> None:
     """Compare the whole numbers of tables that were fitted one after the other."""
     fits = None
     if check.findings.refits:
-        space = result.mechanism.space
+        space = result.noise_of_residuals.space
         kinds = [table.fit for table in result.request.tables]
         seconds = max(SECONDS / len(estimates), _LEAST_SECONDS)
         fits = fit_product(
@@ -169,4 +168,4 @@ def _compare_fits(check: ResultCheck, result: PublishedProduct, estimates: Seque
     for table, estimate in zip(result.tables, estimates, strict=True):
         file = f"{table.name}.{table.columns().form(check.form)}"
         tables.append(FittedTable(table.name, file, table, estimate))
-    note_fits(check.findings, result.name, f"{result.key}.tables.fit", tables, fits)
+    note_fits(check.findings, result.name, f"{result.listed_in}.tables.fit", tables, fits)

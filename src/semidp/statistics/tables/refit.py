@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from semidp.core.progress import silent
 from semidp.core.scope import Scope
 from semidp.fitting.tables import fit_table
+from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.statistics.findings import Findings
 from semidp.statistics.tables.fitting import NOT_ALL
-from semidp.statistics.tables.published import CellTable, FitKind, Fitted
 
 SECONDS = 3.0
 """The time limit of a fit that is made again; all but searches for a proof are over long before."""
@@ -47,7 +47,7 @@ class Checked:
     unproved: tuple[str, ...] = ()
 
 
-def intervals_hold(table: CellTable, half_widths: NDArray[np.float64] | None, current: bool) -> bool:
+def intervals_hold(table: PublishedTable, half_widths: NDArray[np.float64] | None, current: bool) -> bool:
     """Whether the intervals of a table are those of its noise, or the normal or Laplace ones of an earlier version."""
     if table.half_widths is None or half_widths is None:
         return True
@@ -89,7 +89,7 @@ class FittedTable:
 
     called: str
     file: str
-    table: CellTable
+    table: PublishedTable
     measure: NDArray[Any]
 
     def is_same(self, again: Refit) -> bool:

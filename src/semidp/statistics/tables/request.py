@@ -15,18 +15,22 @@ from semidp.core.exact import Number, exact, positive
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.budget import Budget
-from semidp.errors import InputError
+from semidp.errors import InputError, Refused
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.placement import Objective
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, table_mechanism
+from semidp.output.published_table import FitKind
+from semidp.queries.branches import Cut
 from semidp.queries.products import ProductSpace, product_space
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.sources.reader import Reader
 from semidp.statistics.protocol import (
     Forecast,
+    InParts,
     PlanEntry,
+    Request,
     RequestDefaults,
     budget_of,
     checked_budget,
@@ -36,17 +40,10 @@ from semidp.statistics.protocol import (
     member,
     noise_values,
 )
-from semidp.statistics.tables.fitting import published_product
+from semidp.statistics.tables.fitting import published_tables
 from semidp.statistics.tables.forecast import TableForecast, forecasts, noise_lines, shared_json
 from semidp.statistics.tables.product_words import together_words
-from semidp.statistics.tables.published import (
-    MEASUREMENTS,
-    FitKind,
-    PublishedProduct,
-    PublishedTable,
-    published_table,
-    table_stems,
-)
+from semidp.statistics.tables.published import MEASUREMENTS, PublishedTables, published_table, table_stems
 
 SHARED_NAME = "product"
 """The name of tables that share a budget: in a ledger, in release.json, and in the file of measurements."""
@@ -286,15 +283,52 @@ class TablesRequest(RequestDefaults):
         assert isinstance(space, ProductSpace)
         return space.measure(reader.tables(table.features for table in self.tables))
 
-    def publish(
-        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
-    ) -> PublishedTable | PublishedProduct:
+    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedTables:
         """Fit whole numbers with the exact totals to the measurement."""
         if self.alone:
-            only = self.only
-            return published_table(only.name, only.features, only.fit, mechanism, measured, scope, progress)
+            return published_table(self, mechanism, measured, scope, progress)
         assert isinstance(mechanism, ResidualMechanism)
-        return published_product(self, mechanism, measured, scope, progress)
+        return published_tables(self, mechanism, measured, scope, progress)
+
+    # Parts ----------------------------------------------------------------------------------------------------------
+
+    def refuse_parts(self) -> None:
+        """Refuse what cannot be released part by part, in a sentence.
+
+        >>> TablesRequest.of(TableRequest(["county"], Budget.pure(1))).refuse_parts()
+        Traceback (most recent call last):
+        semidp.errors.InputError: a pure epsilon budget cannot be released part by part: give rho, mu, or epsilon ...
+        """
+        if self.budget is not None and self.budget.kind == "pure":
+            raise InputError(
+                "a pure epsilon budget cannot be released part by part: give rho, mu, or epsilon with delta"
+            )
+        if self.objective is not Objective.total:
+            raise InputError("part by part the noise is placed for the total variance: leave the objective out")
+        for table in self.tables:
+            if table.target_error is not None:
+                raise InputError(f"the table {table.name!r} has a target error: part by part, give a budget")
+            if table.mechanism not in (AUTO, ResidualMechanism.name):
+                raise InputError(f"part by part residuals are measured: leave the mechanism of {table.name!r} out")
+            if table.fit is FitKind.real:
+                raise InputError("part by part tables are fitted in whole numbers, or not at all: integer, none")
+
+    def parts_mechanism(self, scope: Scope, cut: Cut) -> Mechanism:
+        """Return the noise on the residuals, which parts can draw."""
+        budget_of(self)
+        space = self.residual_space(scope)
+        if space.impossible:
+            raise Refused("tables with impossible cells are not released part by part: release them whole")
+        return self.residual_mechanism(space)
+
+    def in_parts(
+        self, mechanism: Mechanism, cut: Cut, scope: Scope, requests: Sequence[Request], reader: Reader
+    ) -> InParts:
+        """Return how the tables are measured at the cut, in each part, and put together."""
+        from semidp.statistics.tables.in_parts import tables_in_parts
+
+        assert isinstance(mechanism, ResidualMechanism)
+        return tables_in_parts(self, mechanism, cut, scope, requests, reader)
 
     def with_mechanism(self, name: str) -> "TablesRequest":
         """Return the request with another mechanism for its tables."""

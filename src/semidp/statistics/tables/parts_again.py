@@ -15,32 +15,25 @@ from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.branch_noise import BranchNoise
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Columns, Form, StoredFiles
-from semidp.publishing.parts.cut_fits import CutFit
-from semidp.publishing.parts.partitions import (
-    PARTS,
-    AtCut,
-    Part,
-    Partition,
-    PartitionedTables,
-    PartTable,
-    measurements_stem,
-    part_folder,
-    part_path,
-)
-from semidp.publishing.parts.tasks import fitted_part, split_residuals
-from semidp.publishing.rechecking.stored import file_differences
+from semidp.output.file_differences import file_differences
+from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.statistics.findings import Findings, close
+from semidp.statistics.parts import PARTS, Part, Partition, PartTable, part_folder, part_path
 from semidp.statistics.protocol import ResultCheck, measured_by
+from semidp.statistics.tables.by_parts import AtCut, TablesByParts
+from semidp.statistics.tables.cut_fits import CutFit
 from semidp.statistics.tables.fitting import NOT_ALL
-from semidp.statistics.tables.published import FitKind, Fitted, ProductTable, residual_columns
+from semidp.statistics.tables.part_work import fitted_part, split_residuals
+from semidp.statistics.tables.published import measurements_stem
 from semidp.statistics.tables.refit import SECONDS, FittedTable, Refit, intervals_hold, note_fits, too_far
+from semidp.statistics.tables.residual_files import residual_columns
 
 Floats = NDArray[np.float64]
 
 _SECONDS = 0.3  # the time limit of a fit in one part
 
 
-def recheck_parts(result: PartitionedTables, check: ResultCheck, mechanism: ResidualMechanism) -> PartitionedTables:
+def recheck_parts(result: TablesByParts, check: ResultCheck, mechanism: ResidualMechanism) -> TablesByParts:
     """Compare the tables at the cut, then every part with what was measured in it and with the tables above.
 
     Parameters
@@ -67,10 +60,10 @@ def recheck_parts(result: PartitionedTables, check: ResultCheck, mechanism: Resi
         if not close(result.noise.expected_l2, expected):
             check.wrong(f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {expected:.6g}")
     measured = measured_by(result.name, mechanism, result.private, expected)
-    return replace(result, mechanism=mechanism, **measured)
+    return replace(result, residuals=mechanism, **measured)
 
 
-def _cut_fit(result: PartitionedTables, partition: Partition | None) -> CutFit | None:
+def _cut_fit(result: TablesByParts, partition: Partition | None) -> CutFit | None:
     """Fit again what the parts are fitted to, or the parts themselves; None where their files cannot be read."""
     if not result.together:
         return result.settled(silent)
@@ -82,7 +75,7 @@ def _cut_fit(result: PartitionedTables, partition: Partition | None) -> CutFit |
         return None  # what is damaged is told when the parts are compared
 
 
-def _compare_cut(result: PartitionedTables, check: ResultCheck) -> None:
+def _compare_cut(result: TablesByParts, check: ResultCheck) -> None:
     """Compare the estimates and errors of the tables at the cut with what was measured there and above."""
     above = result.above
     estimates = above.space.estimates(above.publish(result.noisy))
@@ -96,7 +89,7 @@ def _compare_cut(result: PartitionedTables, check: ResultCheck) -> None:
             check.wrong(f"intervals of {table.name} that its noise does not have")
 
 
-def _compare_cut_fits(result: PartitionedTables, check: ResultCheck, fit: CutFit | None) -> None:
+def _compare_cut_fits(result: TablesByParts, check: ResultCheck, fit: CutFit | None) -> None:
     """Compare the whole numbers at the cut with those that the cut and the parts give."""
     partition: Partition | None = check.partition
     fits = None
@@ -106,10 +99,10 @@ def _compare_cut_fits(result: PartitionedTables, check: ResultCheck, fit: CutFit
     for table in result.overview:
         file = f"{table.name}.{table.columns().form(check.form)}"
         tables.append(FittedTable(table.name, file, table, table.estimate))
-    note_fits(check.findings, result.name, f"{result.key}.overview.fit", tables, fits)
+    note_fits(check.findings, result.name, f"{result.listed_in}.overview.fit", tables, fits)
 
 
-def _compare_parts(result: PartitionedTables, check: ResultCheck, fit: CutFit | None) -> list[PartTable] | None:
+def _compare_parts(result: TablesByParts, check: ResultCheck, fit: CutFit | None) -> list[PartTable] | None:
     """Compare every part; return how its tables came out, or None where a part is not sound."""
     partition: Partition | None = check.partition
     if partition is None or partition.place is None:
@@ -119,7 +112,7 @@ def _compare_parts(result: PartitionedTables, check: ResultCheck, fit: CutFit | 
     if changed is not None:
         check.wrong(f"another {changed} than the folder has")
         return None
-    schema = result.mechanism.space.schema
+    schema = result.noise_of_residuals.space.schema
     nodes = result.cut.chain(schema).size(result.cut.depth)
     if len(partition.parts) != nodes:
         check.wrong(f"{len(partition.parts)} parts, and there are {nodes}")
@@ -143,7 +136,7 @@ def _compare_parts(result: PartitionedTables, check: ResultCheck, fit: CutFit | 
     return tables if sound and not farther else None
 
 
-def refitted_whole(result: PartitionedTables, partition: Partition, seconds: float) -> CutFit:
+def refitted_whole(result: TablesByParts, partition: Partition, seconds: float) -> CutFit:
     """Fit the tables of all parts in one piece again, from the measurements in the folders of the parts.
 
     Parameters
@@ -159,12 +152,12 @@ def refitted_whole(result: PartitionedTables, partition: Partition, seconds: flo
         return split_residuals(noise.space, noisy)
 
     estimates = result.estimates_below(measured)
-    limit = max(seconds / len(result.mechanism.space.views), _SECONDS)
+    limit = max(seconds / len(result.noise_of_residuals.space.views), _SECONDS)
     return CutFit.in_one_piece(result.fitted_whole(estimates, silent, limit), result.cut)
 
 
 def published_whole(
-    findings: Findings, result: PartitionedTables, partition: Partition, fit: CutFit
+    findings: Findings, result: TablesByParts, partition: Partition, fit: CutFit
 ) -> tuple[bool, list[str]]:
     """Return whether the parts, put together, hold the whole numbers that are found now, and which tables are too far.
 
@@ -181,7 +174,7 @@ def published_whole(
         The tables as they are fitted now, in one piece.
     """
     assert fit.together is not None
-    schema, cut = result.mechanism.space.schema, result.cut
+    schema, cut = result.noise_of_residuals.space.schema, result.cut
     different = []
     for asked in result.below:
         view = schema.view(asked.features)
@@ -191,7 +184,7 @@ def published_whole(
         try:
             for node, part in enumerate(partition.parts):
                 own = cut.branch(schema, node)
-                table = ProductTable.read(
+                table = PublishedTable.read(
                     _files(partition, node), asked.name, own.restrict(asked.features), part.fitted(asked.name)
                 )
                 cells = cut.row(schema.grid, view, whole, node)
@@ -224,7 +217,7 @@ class PartCheck:
     """One part of a release, beside what was measured in it and the tables above."""
 
     findings: Findings
-    result: PartitionedTables
+    result: TablesByParts
     form: Form | None
     node: int
     part: Part
@@ -238,15 +231,15 @@ class PartCheck:
     @property
     def schema(self) -> Schema:
         """The features of the part's records."""
-        return self.result.cut.branch(self.result.mechanism.space.schema, self.node)
+        return self.result.cut.branch(self.result.noise_of_residuals.space.schema, self.node)
 
     def compared(self) -> list[PartTable]:
         """Compare the part; return how its tables came out."""
-        result, whole = self.result, self.result.mechanism.space.schema
+        result, whole = self.result, self.result.noise_of_residuals.space.schema
         path, place = part_path(whole, result.cut, self.node), part_folder(whole, result.cut, self.node)
         if (self.part.path, self.part.folder) != (path, place):
             self.wrong(f"another place than {place}")
-        tables = result.part_tables(self.files, self.node, self.part)
+        tables = result.tables_of_part(self.files, self.node, self.part)
         noise, rows = result.noise_of(self.node), result.rows(self.node)
         measured: Columns | None = None
         half_widths: Sequence[Floats | None] = [None] * len(tables)
@@ -268,20 +261,20 @@ class PartCheck:
                 self.wrong(f"intervals of {table.name} that its noise does not have")
         # Fits are compared only where the tables add up to those above.
         if sound:
-            exact = result.cut.exact(result.mechanism.space.dataspace, self.node)
+            exact = result.cut.exact(result.noise_of_residuals.space.dataspace, self.node)
             estimates = [estimate for estimate, _ in estimated]
             self._fits(tables, estimates, rows, exact, empty=noise is None)
             again = [self._again(table, half) for table, half in zip(tables, half_widths, strict=True)]
             self._contents(again, measured)
         return [self._told(table) for table in tables]
 
-    def _again(self, table: ProductTable, half_widths: Floats | None) -> ProductTable:
+    def _again(self, table: PublishedTable, half_widths: Floats | None) -> PublishedTable:
         """Return a table with the intervals that its noise has: what is read from a file is rounded already."""
         if table.half_widths is None or half_widths is None or not self.findings.current:
             return table
         return replace(table, half_widths=half_widths.reshape(table.half_widths.shape))
 
-    def _table(self, table: ProductTable, estimate: Floats, errors: Floats, row: AtCut) -> bool:
+    def _table(self, table: PublishedTable, estimate: Floats, errors: Floats, row: AtCut) -> bool:
         """Compare one table with its estimate, and with the table above; whether it adds up."""
         shape, schema, cut = table.counts.shape, self.schema, self.result.cut
         if not close(table.estimate, estimate.reshape(shape)):
@@ -293,7 +286,7 @@ class PartCheck:
         view = schema.view(table.schema.names)
         at_cut = schema.grid.sum(table.counts.reshape(schema.grid.shape_of(view)), cut.above(view), view)
         adds_up = row.counts is None or np.array_equal(at_cut.ravel(), row.counts.ravel())
-        exact = cut.exact(self.result.mechanism.space.dataspace, self.node)
+        exact = cut.exact(self.result.noise_of_residuals.space.dataspace, self.node)
         if table.counts.dtype.kind != "i" or table.counts.min(initial=0) < 0 or not adds_up:
             self.wrong(f"counts of {table.name} that do not add up to those above")
             return False
@@ -303,14 +296,14 @@ class PartCheck:
         return True
 
     def _fits(
-        self, tables: Sequence[ProductTable], estimates: list[Floats], rows: Sequence[AtCut], exact: Any, empty: bool
+        self, tables: Sequence[PublishedTable], estimates: list[Floats], rows: Sequence[AtCut], exact: Any, empty: bool
     ) -> None:
         fits: Sequence[Refit] | None = None
         if empty:
             how = Fitted("integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say.")
             fits = [(np.zeros(table.counts.shape, dtype=np.int64), how) for table in tables]
         elif self.fit is not None:
-            whole = self.result.mechanism.space.schema
+            whole = self.result.noise_of_residuals.space.schema
             views = [whole.view(row.asked.features) for row in rows]
             fit = self.fit.part(whole.grid, self.result.cut, self.node, views)
             fits = fitted_part(self.schema, exact, rows, fit, estimates, _SECONDS)
@@ -320,7 +313,7 @@ class PartCheck:
             beside.append(FittedTable(called, f"{called}.{self.form}", table, estimate))
         note_fits(self.findings, self.result.name, f"{PARTS} tables.fitted", beside, fits)
 
-    def _contents(self, tables: Sequence[ProductTable], measured: Columns | None) -> None:
+    def _contents(self, tables: Sequence[PublishedTable], measured: Columns | None) -> None:
         """Compare the files of the part with its tables."""
         files = {f"{table.name}.{self.form}": table.columns() for table in tables}
         if measured is not None:
@@ -330,7 +323,7 @@ class PartCheck:
             for said in file_differences(self.files.folder, name, columns, digest, current):
                 self.wrong(said)
 
-    def _told(self, table: ProductTable) -> PartTable:
+    def _told(self, table: PublishedTable) -> PartTable:
         """Compare what the list of parts says of a table; return how it came out."""
         follows = PartTable.of(table)
         stated = next(told for told in self.part.tables if told.name == table.name)

@@ -1,4 +1,4 @@
-"""What a release says of tables that were carried out part by part, and of the parts themselves."""
+"""What a release says of tables that were carried out part by part."""
 
 import math
 from collections.abc import Sequence
@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from semidp.output.cells import Form
-from semidp.output.sections import LISTED_ROWS, Section
-from semidp.output.texts import error_text, more
-from semidp.statistics.tables.words import first_cells, misses_totals, table_title
+from semidp.output.published_table import Fitted
+from semidp.output.sections import Section
+from semidp.output.table_pages import table_title
+from semidp.output.texts import error_text
+from semidp.statistics.parts import Part
+from semidp.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
-    from semidp.publishing.parts.partitions import Part, Partition, PartitionedTables
-    from semidp.statistics.tables.published import Fitted
+    from semidp.statistics.tables.by_parts import TablesByParts
     from semidp.statistics.tables.request import TableRequest
 
 _NAMED_TABLES = 4  # in the heading of a report
@@ -32,17 +34,17 @@ class PartErrors:
     notes: tuple[str, ...]
 
 
-def part_errors(result: "PartitionedTables") -> list[PartErrors]:
+def part_errors(result: "TablesByParts") -> list[PartErrors]:
     """Return the errors of every table that was released part by part, over all parts."""
     below = {table.name for table in result.below}
     errors = []
-    for table in result.tables_asked:
+    for table in result.request.tables:
         measure = _below_cut if table.name in below else _at_cut
         errors.append(measure(result, table))
     return errors
 
 
-def _below_cut(result: "PartitionedTables", table: "TableRequest") -> PartErrors:
+def _below_cut(result: "TablesByParts", table: "TableRequest") -> PartErrors:
     """Return the errors of a table that reaches below the cut: those of its parts together."""
     pieces = []
     for part in result.parts:
@@ -52,7 +54,7 @@ def _below_cut(result: "PartitionedTables", table: "TableRequest") -> PartErrors
     return _errors(result, table, variance, largest, [piece.fitted for piece in pieces])
 
 
-def _at_cut(result: "PartitionedTables", table: "TableRequest") -> PartErrors:
+def _at_cut(result: "TablesByParts", table: "TableRequest") -> PartErrors:
     """Return the errors of a table at the cut or above it, which is one piece."""
     overview = next(each for each in result.overview if each.name == table.name)
     variance = float((overview.standard_errors**2).sum())
@@ -61,21 +63,21 @@ def _at_cut(result: "PartitionedTables", table: "TableRequest") -> PartErrors:
 
 
 def _errors(
-    result: "PartitionedTables", table: "TableRequest", variance: float, largest: float, fits: Sequence["Fitted"]
+    result: "TablesByParts", table: "TableRequest", variance: float, largest: float, fits: Sequence[Fitted]
 ) -> PartErrors:
-    schema = result.mechanism.space.schema.restrict(table.features)
+    schema = result.noise_of_residuals.space.schema.restrict(table.features)
     # Many parts have the same note: it is said once.
     notes = dict.fromkeys(fit.note for fit in fits if not fit.optimal and fit.note)
     rms = math.sqrt(variance / schema.size)
     return PartErrors(schema.names, schema.size, len(fits), rms, largest, tuple(notes)[:_NOTES])
 
 
-def title(result: "PartitionedTables") -> str:
+def title(result: "TablesByParts") -> str:
     """Name the first tables that reach below the cut."""
     return ", ".join(" by ".join(table.features) for table in result.below[:_NAMED_TABLES])
 
 
-def noisy_lines(result: "PartitionedTables") -> list[str]:
+def noisy_lines(result: "TablesByParts") -> list[str]:
     """Say how many cells each table has, in how many parts."""
     lines = []
     for table in part_errors(result):
@@ -86,7 +88,7 @@ def noisy_lines(result: "PartitionedTables") -> list[str]:
     return lines
 
 
-def summary_lines(result: "PartitionedTables") -> list[tuple[str, str]]:
+def summary_lines(result: "TablesByParts") -> list[tuple[str, str]]:
     """Return the errors of each table over all parts, for a terminal."""
     lines = []
     for table in part_errors(result):
@@ -96,7 +98,7 @@ def summary_lines(result: "PartitionedTables") -> list[tuple[str, str]]:
     return [*lines, ("mechanism", "noise on residuals (what each table has beyond its totals), part by part")]
 
 
-def section(result: "PartitionedTables") -> Section:
+def section(result: "TablesByParts") -> Section:
     """Return the section of tables released part by part, with their errors over all parts."""
     depth = result.depth
     paragraphs = [
@@ -119,7 +121,7 @@ def section(result: "PartitionedTables") -> Section:
     )
 
 
-def file_words(result: "PartitionedTables", form: Form | None) -> list[tuple[str, str]]:
+def file_words(result: "TablesByParts", form: Form | None) -> list[tuple[str, str]]:
     """Say what the files at the cut hold."""
     *names, measurements = result.files(form)
     words = []
@@ -129,12 +131,12 @@ def file_words(result: "PartitionedTables", form: Form | None) -> list[tuple[str
     return words
 
 
-def warnings(result: "PartitionedTables") -> list[str]:
+def warnings(result: "TablesByParts") -> list[str]:
     """Say for which tables that were asked for in whole numbers there are none with all totals, and in which parts."""
     above = {table.name: table.fitted for table in result.overview}
     below = {table.name for table in result.below}
     told = []
-    for table in result.tables_asked:
+    for table in result.request.tables:
         if table.fit != "integer":
             continue
         if table.name not in below:
@@ -146,32 +148,8 @@ def warnings(result: "PartitionedTables") -> list[str]:
     return told
 
 
-def _some_parts(parts: Sequence["Part"]) -> str:
+def _some_parts(parts: Sequence[Part]) -> str:
     names = [" · ".join(part.path) for part in parts[:_NAMED_PARTS]]
     left = len(parts) - _NAMED_PARTS
     more_parts = f" and {left:,} more parts" if left > 0 else ""
     return ", ".join(names) + more_parts
-
-
-def parts_section(partition: "Partition", results: Sequence["PartitionedTables"], form: Form | None) -> Section:
-    """Return the section that lists the parts of a release, with the counts of all tables at the cut."""
-    depth, parts = partition.depth, partition.parts
-    overview = [table for result in results for table in result.overview]
-    rows = []
-    for part in parts[:LISTED_ROWS]:
-        rows.append((" · ".join(part.path), part.folder, ", ".join(part.files)))
-    return Section(
-        heading=f"Parts: one for every {depth}",
-        paragraphs=more("are listed", len(rows), len(parts), "parts.json"),
-        columns=(depth, "folder", "files"),
-        rows=rows,
-        names=2,
-        tables=first_cells(overview, False, form),
-    )
-
-
-def parts_file_words(partition: "Partition") -> list[tuple[str, str]]:
-    """Say what the files of the first part hold, and where all parts are listed."""
-    first, depth = partition.parts[0], partition.depth
-    words = [(f"{first.folder}/{name}", f"the same of one {depth}, in every detail") for name in first.files]
-    return [*words, ("parts.json", f"every {depth} and its files, for machines")]

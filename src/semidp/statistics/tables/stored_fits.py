@@ -13,8 +13,8 @@ from semidp.core.documents import from_json
 from semidp.core.margins import View
 from semidp.errors import DataError
 from semidp.output.files import durable
-from semidp.publishing.parts.cut_fits import Fits
-from semidp.statistics.tables.published import Fitted
+from semidp.output.published_table import Fitted
+from semidp.statistics.tables.cut_fits import Fits
 
 _HOW = "how"  # the entry of an archive that says how its tables were fitted
 

@@ -22,9 +22,9 @@ from semidp.core.margins import Grid, Totals, View, join, junction_order, maxima
 from semidp.core.progress import Progress
 from semidp.fitting.problem import Infeasible
 from semidp.fitting.tables import fit_totals
+from semidp.output.published_table import FitKind, Fitted
 from semidp.queries.branches import Cut
 from semidp.statistics.tables.fitting import FIT_SECONDS, Settled, SettledViews, by_size, fit_product
-from semidp.statistics.tables.published import FitKind, Fitted
 
 MOST_CHOSEN = 7
 """Up to so many tables at the cut or above, every choice of those that come before the parts is tried."""

@@ -1,0 +1,174 @@
+"""A published table of counts: whole numbers, estimates, standard errors and intervals, a number a cell.
+
+However a table was measured, this is what is published of it. What measured it is in `statistics.tables`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import Schema
+from semidp.output.cells import TABLE_NUMBERS, Columns, Framed, StoredFiles
+from semidp.output.plots.figures import heatmap
+
+_DIGITS = 1e6  # to which the ends of intervals are rounded outward
+_SLACK = 1e-3  # of the last digit, which is more than a rounding error
+
+
+class FitKind(StrEnum):
+    """What is published: whole numbers that add up, real ones that do, or the measurement itself.
+
+    >>> FitKind("real")
+    <FitKind.real: 'real'>
+    """
+
+    integer = "integer"
+    real = "real"
+    none = "none"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """How the published table was made from the measurement: post-processing of public values only."""
+
+    kind: str
+    method: str
+    loss: float
+    bound: float
+    optimal: bool
+    note: str
+
+    def __post_init__(self) -> None:
+        texts = isinstance(self.method, str) and isinstance(self.note, str) and self.kind in list(FitKind)
+        numbers = all(_is_distance(value) for value in (self.loss, self.bound))
+        if not texts or not isinstance(self.optimal, bool) or not numbers:
+            raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
+
+
+def _is_distance(value: object) -> bool:
+    # A bound may lie a rounding error below 0. What is not a number equals nothing.
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PublishedTable(Framed):
+    """A published table, however it was measured, a number a cell.
+
+    Parameters
+    ----------
+    name, schema
+        What it is called, its features and levels.
+    counts
+        What is published: whole numbers, unless the plan asked for others or none exist, as `fitted` says.
+    estimate
+        The unbiased estimate, a real number a cell.
+    standard_errors
+        Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted counts.
+    fitted
+        How the counts were made from the measurement.
+    half_widths
+        How far the estimate is off at most in 95% of all draws, cell by cell, from the law of the noise; None for
+        tables of a million cells and more.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> request = semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan([request], [["sex", "region"]])
+    >>> release = semidp.run(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
+    >>> release.tables[0].counts.tolist(), release["sex-region"]  # all of it is exact here
+    ([[1, 0], [0, 1]], PublishedTable('table': sex × region, 4 cells))
+    """
+
+    name: str
+    schema: Schema
+    counts: NDArray[Any] = field(repr=False)
+    estimate: NDArray[np.float64] = field(repr=False)
+    standard_errors: NDArray[np.float64] = field(repr=False)
+    fitted: Fitted
+    half_widths: NDArray[np.float64] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"PublishedTable({self.name!r}: {' × '.join(self.schema.names)}, {self.schema.size:,} cells)"
+
+    def keeps(self, dataspace: Dataspace) -> bool:
+        """Whether the published whole numbers, none of them negative, have every exact total."""
+        if self.counts.dtype.kind != "i":  # no table of whole numbers was found, and the note says so
+            return True
+        public = dataspace.over(self.schema.names)
+        return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
+
+    def columns(self) -> Columns:
+        """Return a row a cell: the count, the estimate and its standard error, the ends of its 95% interval.
+
+        The interval is from the noise alone and never clipped. Tables of a million cells and more leave it out.
+        """
+        numbers = [self.counts, self.estimate, self.standard_errors]
+        if self.half_widths is not None:
+            numbers += interval_ends(self.estimate, self.half_widths)
+        return Columns.of_cells(self.schema, dict(zip(TABLE_NUMBERS, numbers, strict=False)))
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the counts as shades, on matplotlib axes where given; return the figure."""
+        return heatmap(self.schema, self.counts, axes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells, as plain values."""
+        return {
+            "name": self.name,
+            "features": list(self.schema.names),
+            "largest_standard_error": float(self.standard_errors.max(initial=0.0)),
+            "fit": asdict(self.fitted),
+        }
+
+    @classmethod
+    def read(cls, files: StoredFiles, name: str, schema: Schema, fitted: Fitted) -> "PublishedTable":
+        """Read the file of a table."""
+        cells = read_cells(files, name, schema)
+        estimate = cells["estimate"].astype(float)
+        errors = cells["standard_error"].astype(float)
+        return cls(name, schema, cells["count"], estimate, errors, fitted, read_half_widths(cells))
+
+
+def interval_ends(
+    estimate: NDArray[np.float64], half_widths: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of intervals, rounded outward to six digits after the point.
+
+    Coarse noise puts much of its probability on the ends themselves, which must not be missed by a rounding error. An
+    end that lies on such a digit but for a rounding error (a thousandth of it) is that digit: the same ends come out
+    whatever the order of additions, and no count, which is a whole number, lies between.
+
+    >>> [end.tolist() for end in interval_ends(np.array([2 / 3]), np.array([1 / 3]))]
+    [[0.333333], [1.0]]
+    """
+    low = np.floor((estimate - half_widths) * _DIGITS + _SLACK) / _DIGITS
+    high = np.ceil((estimate + half_widths) * _DIGITS - _SLACK) / _DIGITS
+    return low + 0.0, high + 0.0  # no zero has a sign
+
+
+def read_cells(files: StoredFiles, name: str, schema: Schema) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table's file, in the shape of the schema."""
+    columns = files.numbers(name, len(schema.names))
+    cells = {key: column.reshape(schema.shape) for key, column in columns.items()}
+    if not all((np.abs(column) < 2.0**63).all() for column in cells.values()):  # false of what is not a number, too
+        raise ValueError("a cell does not hold a number")
+    return cells
+
+
+def read_half_widths(cells: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | None:
+    """Return the half-widths of the intervals of a table's file; refuse those that are not around the estimates."""
+    if "estimate_low" not in cells:
+        return None
+    below, above = cells["estimate"] - cells["estimate_low"], cells["estimate_high"] - cells["estimate"]
+    narrower = np.minimum(below, above)
+    # An end on a digit may lie inside of an estimate that is on it too but for a rounding error: see `interval_ends`.
+    if not np.allclose(below, above, rtol=1e-6, atol=3 / _DIGITS) or (narrower < -1 / _DIGITS).any():
+        raise ValueError("the intervals are not those of the estimates")
+    return np.asarray(np.maximum(narrower, 0.0), dtype=np.float64)

@@ -1,0 +1,514 @@
+"""Tables of a release that was carried out part by part: those at the cut, and what is read from the folders of parts.
+
+Everything here is public: what was measured at the cut and above, what the files of the parts are, and how the tables
+in them were fitted. The work of one part is in `part_work`, what is done before and after the parts in `in_parts`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.margins import View
+from semidp.core.progress import Progress
+from semidp.core.scope import Scope
+from semidp.core.tables.schema import Schema
+from semidp.errors import InputError
+from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.output.cells import Columns, Form, Framed, StoredFiles, named_files
+from semidp.output.published_table import FitKind, Fitted, PublishedTable
+from semidp.output.sections import Details, Section
+from semidp.queries.branches import Cut
+from semidp.statistics.parts import Part, Partition, PartTable, refuse_changed
+from semidp.statistics.protocol import Published, Request, ResultCheck, read_back
+from semidp.statistics.tables import part_words
+from semidp.statistics.tables.cut_fits import CutFit, Fits, fit_at_cut, fit_views, fitted_together, whole_totals
+from semidp.statistics.tables.fitting import FIT_SECONDS, fit_product, totals_of
+from semidp.statistics.tables.published import PublishedTables, measurements_stem
+from semidp.statistics.tables.request import TableRequest, TablesRequest, called_after
+from semidp.statistics.tables.residual_files import (
+    read_residuals,
+    residual_columns,
+    residuals_from_json,
+    residuals_json,
+)
+
+BY_PARTS = "partitioned"
+"""What release.json calls the list of tables that were carried out part by part."""
+
+
+@dataclass(frozen=True, eq=False)
+class AtCut:
+    """What is public, at the cut and for one node there, of a table that reaches below.
+
+    Its estimate and the variance of that, and the whole numbers that were fitted; None where there are none.
+    """
+
+    asked: TableRequest
+    estimate: NDArray[np.float64] = field(repr=False)
+    variance: NDArray[np.float64] = field(repr=False)
+    counts: NDArray[np.int64] | None = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class TablesByParts(PublishedTables):
+    """Tables that were measured and fitted at a cut and above it first, and below it part by part.
+
+    Parameters
+    ----------
+    request
+        What was asked for: a table, or tables that share a budget.
+    residuals
+        The noise of every residual, above the cut and below.
+    cut
+        The depth at which the tables were taken apart.
+    noisy
+        The measured residuals at the cut and above, as drawn, times their scales.
+    tables
+        The tables that were asked for. Their cells are read from the folders of the parts when they are asked for.
+    overview
+        Every table as it is at the cut: those that reach below it are summed to it.
+    parts
+        The parts of the release, when all of them are done.
+    """
+
+    key: ClassVar[str] = BY_PARTS
+
+    tables: tuple[PublishedTable, ...] = ()
+    cut: Cut
+    noisy: NDArray[np.int64] = field(repr=False)
+    overview: tuple[PublishedTable, ...]
+    parts: tuple[Part, ...] = field(default=(), repr=False)
+
+    @property
+    def listed_in(self) -> str:
+        """The list of release.json that it is in."""
+        return BY_PARTS
+
+    @property
+    def depth(self) -> str:
+        """The name of the depth of the cut."""
+        return self.noise_of_residuals.space.schema.features[self.cut.axis].names[self.cut.depth - 1]
+
+    def title(self) -> str:
+        """Name the first tables that reach below the cut."""
+        return part_words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many cells each table has, in how many parts."""
+        return part_words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the errors of each table over all parts, for a terminal."""
+        return part_words.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return the section of their errors."""
+        return [part_words.section(self)]
+
+    def details(self) -> Details:
+        """Say how they were measured."""
+        return Details(self.name, "exact noise on each residual, part by part")
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what the files at the cut hold."""
+        return part_words.file_words(self, form)
+
+    def warnings(self) -> list[str]:
+        """Name the tables, and the parts, without whole numbers that have all totals."""
+        return part_words.warnings(self)
+
+    def cautions(self) -> list[str]:
+        """Say nothing: the cells of all parts would have to be read."""
+        return []
+
+    def claim_text(self) -> str:
+        """Say whether the claim is about the numbers that were drawn."""
+        return Published.claim_text(self)
+
+    def held_tables(self) -> tuple[PublishedTable, ...]:
+        """Return the tables at the cut, whose cells are in the files of the release itself."""
+        return self.overview
+
+    def placed(self, partition: Partition) -> "TablesByParts":
+        """Return the result with the parts that were made, and tables that are read from their folders."""
+        made = replace(self, parts=partition.parts)
+        return replace(made, tables=tuple(made.whole_tables(partition)))
+
+    def whole_tables(self, partition: Partition) -> Iterator[PublishedTable]:
+        """Yield every table that was asked for: those at the cut or above as they are, others from the parts."""
+        below = {table.name for table in self.below}
+        overview = {table.name: table for table in self.overview}
+        for asked in self.request.tables:
+            if asked.name in below:
+                yield TableOfParts(self, asked, partition)
+            else:
+                yield overview[asked.name]
+
+    def named(self) -> dict[str, Framed]:
+        """Return every table under its name, also those at the cut that nobody asked for."""
+        every: dict[str, Framed] = {table.name: table for table in self.overview}
+        return every | {table.name: table for table in self.tables}
+
+    def by_features(self) -> dict[tuple[str, ...], Framed]:
+        """Return every table by its features."""
+        every: dict[tuple[str, ...], Framed] = {table.schema.names: table for table in self.overview}
+        return every | {table.schema.names: table for table in self.tables}
+
+    def part_stems(self) -> tuple[list[str], str]:
+        """Return what the tables in a part are called, and the file of what was measured there."""
+        return [table.name for table in self.below], measurements_stem(self.request)
+
+    def recalibrated(self, request: Request, scope: Scope) -> ResidualMechanism:
+        """Return the noise of its residuals, placed anew."""
+        return self.request.residual_mechanism(self.request.residual_space(scope))
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "TablesByParts":
+        """Compare the tables at the cut, then every part; return them as they are computed again."""
+        from semidp.statistics.tables.parts_again import recheck_parts
+
+        assert isinstance(mechanism, ResidualMechanism)
+        return recheck_parts(self, check, mechanism)
+
+    def fitted_cells(self, request: Request, scope: Scope) -> int:
+        """Return how many cells the tables have in all parts together."""
+        schema = self.noise_of_residuals.space.schema
+        return sum(schema.restrict(table.features).size for table in self.request.tables)
+
+    @cached_property
+    def above(self) -> ResidualMechanism:
+        """The noise at the cut and above it."""
+        return mechanism_above(self.noise_of_residuals, self.cut)
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a file for each table at the cut, and the residuals that were measured there and above."""
+        columns = {table.name: table.columns() for table in self.overview}
+        return named_files({**columns, measurements_stem(self.request): residual_columns(self.above, self.noisy)}, form)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the cells and the parts, as plain values."""
+        return {
+            **Published.to_json(self),
+            **residuals_json(self.noise_of_residuals),
+            "tables": [{"name": table.name, "features": list(table.features)} for table in self.request.tables],
+            "overview": [table.to_json() for table in self.overview],
+        }
+
+    def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
+        """Read the tables of one part: counts, estimates and errors."""
+        schema = self.cut.branch(self.noise_of_residuals.space.schema, node)
+        fits = {table.name: table.fitted for table in part.tables}
+        return [
+            PublishedTable.read(files, table.name, schema.restrict(table.features), fits[table.name])
+            for table in self.below
+        ]
+
+    def expected_l2(self, below: Iterable[PartTable]) -> float:
+        """Return the expected loss of the tables that were asked for, from how they came out in the parts."""
+        own = {table.name for table in self.request.tables}
+        every = (*map(PartTable.of, self.overview), *below)
+        return math.sqrt(sum(table.variance for table in every if table.name in own))
+
+    @property
+    def below(self) -> tuple[TableRequest, ...]:
+        """The tables that reach below the cut."""
+        view = self.noise_of_residuals.space.schema.view
+        return tuple(table for table in self.request.tables if self.cut.reaches(view(table.features)))
+
+    @property
+    def estimates(self) -> dict[View, NDArray[np.float64]]:
+        """The estimates of all tables at the cut."""
+        return {view: table.estimate for view, table in zip(self.above.space.views, self.overview, strict=True)}
+
+    @property
+    def together(self) -> bool:
+        """Whether all parts are fitted in one piece, when they have been measured."""
+        space = self.noise_of_residuals.space
+        exact = [total.view for total in totals_of(space)]
+        return fitted_together(space.schema.grid, fitted_views(self.request, space.schema), exact, self.cut)
+
+    def settled(self, progress: Progress) -> CutFit:
+        """Settle the whole numbers that the parts need from above, where each is fitted by itself."""
+        space = self.noise_of_residuals.space
+        views = fitted_views(self.request, space.schema)
+        return fit_at_cut(space.schema.grid, views, totals_of(space), self.cut, self.estimates, progress)
+
+    def fitted_whole(
+        self, below: Mapping[View, NDArray[np.float64]], progress: Progress, time_limit: float = FIT_SECONDS
+    ) -> Fits:
+        """Fit all tables in one piece, as they are where nothing is taken apart.
+
+        Parameters
+        ----------
+        below
+            The estimates of the tables that reach below the cut, those of all parts.
+        progress
+            Told what is going on.
+        time_limit
+            Seconds that the search for one table may take.
+        """
+        space = self.noise_of_residuals.space
+        estimates = {**self.estimates, **below}
+        fits = fit_product(
+            space.schema.grid,
+            space.views,
+            totals_of(space),
+            [estimates[view] for view in space.views],
+            [table.fit for table in self.request.tables],
+            progress,
+            time_limit=time_limit,
+        )
+        return dict(zip(space.views, fits, strict=True))
+
+    def estimates_below(
+        self, measured: Callable[[int, BranchNoise], Mapping[View, NDArray[np.int64]]]
+    ) -> dict[View, NDArray[np.float64]]:
+        """Return the estimates of the tables that reach below the cut, put together from those of all parts.
+
+        Parameters
+        ----------
+        measured
+            Returns what was measured below a node, given its noise.
+        """
+        schema = self.noise_of_residuals.space.schema
+        views = [schema.view(table.features) for table in self.below]
+        estimates = {view: np.zeros(schema.grid.shape_of(view)) for view in views}
+        for node in range(self.cut.chain(schema).size(self.cut.depth)):
+            noise = self.noise_of(node)
+            if noise is None:  # nobody is there: zeros
+                continue
+            above = [(row.estimate, row.variance) for row in self.rows(node)]
+            for view, (estimate, _) in zip(views, noise.tables(measured(node, noise), above), strict=True):
+                part = self.row(view, estimates[view], node)
+                part[...] = estimate.reshape(part.shape)
+        return estimates
+
+    def overview_fits(
+        self, fit: CutFit, parts: Sequence[Part], folder: Path, progress: Progress
+    ) -> list[tuple[NDArray[Any], Fitted]]:
+        """Return the tables at the cut as they are published: fitted before the parts, their sums, or fitted to those.
+
+        A table that nobody asked for in whole numbers stays as it is.
+        """
+        schema = self.noise_of_residuals.space.schema
+        sums: Fits = {}
+        for asked in self.below:
+            view = self.cut.above(schema.view(asked.features))
+            if asked.fit is FitKind.integer and (view not in sums or sums[view][1].kind != FitKind.integer):
+                sums[view] = self.sum_of_parts(asked, parts, folder)
+        fits = {**sums, **fit.fits}
+        totals = [*totals_of(self.noise_of_residuals.space), *whole_totals(fits)]
+        fits |= fit_views(schema.grid, fit.order.late, totals, self.estimates, progress)
+        return [
+            fits.get(view, (table.counts, table.fitted))
+            for view, table in zip(self.above.space.views, self.overview, strict=True)
+        ]
+
+    def sum_of_parts(
+        self, asked: TableRequest, parts: Sequence[Part], folder: Path
+    ) -> tuple[NDArray[np.int64], Fitted]:
+        """Return the counts of a table below the cut, read from the files of all parts and summed to the cut."""
+        schema, cut = self.noise_of_residuals.space.schema, self.cut
+        view = schema.view(asked.features)
+        above = cut.above(view)
+        counts = np.zeros(schema.grid.shape_of(above), dtype=np.int64)
+        labels = len(schema.restrict(asked.features).names)
+        missed = []
+        for node, part in enumerate(parts):
+            grid = cut.branch(schema, node).grid
+            cells = StoredFiles(folder / part.folder, tuple(part.files)).counts(asked.name, labels)
+            self.row(above, counts, node)[...] = grid.sum(cells.reshape(grid.shape_of(view)), above, view)
+            if part.fitted(asked.name).kind != FitKind.integer:
+                missed.append(part)
+        loss = float(np.square(counts - self.estimates[above]).sum())
+        note = f"The sums of the parts, of which {len(missed)} have no whole numbers with all totals." if missed else ""
+        kind = FitKind.none if missed else FitKind.integer
+        return counts, Fitted(str(kind), "sums of the parts", loss, 0.0, False, note)
+
+    def row(self, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
+        """Return the part of a table at the cut, given by its cells, that belongs to one node."""
+        grid = self.noise_of_residuals.space.schema.grid
+        return self.cut.row(grid, view, np.reshape(values, grid.shape_of(view)), node)
+
+    def rows(self, node: int) -> list[AtCut]:
+        """Return what the tables below the cut have at it, for one node."""
+        places = {view: place for place, view in enumerate(self.above.space.views)}
+        rows = []
+        for table in self.below:
+            view = self.cut.above(self.noise_of_residuals.space.schema.view(table.features))
+            at_cut = self.overview[places[view]]
+            arrays = (at_cut.estimate, self.above.cell_variances(places[view]), at_cut.counts)
+            estimate, variance, counts = (self.row(view, array, node) for array in arrays)
+            rows.append(AtCut(table, estimate, variance, counts if at_cut.fitted.kind == "integer" else None))
+        return rows
+
+    def noise_of(self, node: int) -> BranchNoise | None:
+        """Return the noise below one node; None where nobody can be there."""
+        return BranchNoise.of(self.noise_of_residuals, self.cut, node)
+
+
+def read_by_parts(
+    entry: Mapping[str, Any],
+    request: Any,
+    requests: Sequence[Request],
+    partition: Partition,
+    scope: Scope,
+    files: StoredFiles,
+) -> TablesByParts:
+    """Read what was written of a request for tables, among all requests of a plan."""
+    if not isinstance(request, TablesRequest):
+        raise ValueError("only tables are released part by part")
+    mechanism = residuals_from_json(entry, request.residual_space(scope))
+    cut = Cut.at(mechanism.space.schema, partition.depth)
+    above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
+    noisy = read_residuals(files, measurements_stem(request), above.space)
+    names = overview_names(requests, schema, cut)[request.name]
+    overview = []
+    for part, (name, view) in zip(entry["overview"], names, strict=True):
+        at_cut = schema.restrict(schema.named(view))
+        if part["name"] != name or part["features"] != list(at_cut.names):
+            raise ValueError("the tables at the cut are not those of the plan")
+        overview.append(PublishedTable.read(files, name, at_cut, Fitted(**part["fit"])))
+    result = TablesByParts(
+        request=request,
+        residuals=mechanism,
+        cut=cut,
+        noisy=noisy,
+        overview=tuple(overview),
+        **read_back(entry, scope),
+    )
+    return result.placed(partition)
+
+
+class TableOfParts(PublishedTable):
+    """A table of a release by parts, whose cells are read from the folders of the parts when they are asked for.
+
+    Parameters
+    ----------
+    result
+        The tables that it belongs to.
+    asked
+        Which of them it is.
+    partition
+        The parts, and where they are.
+    """
+
+    def __init__(self, result: TablesByParts, asked: TableRequest, partition: Partition) -> None:
+        keep = object.__setattr__  # as in every frozen value
+        keep(self, "name", asked.name)
+        keep(self, "schema", result.noise_of_residuals.space.schema.restrict(asked.features))
+        keep(self, "_result", result)
+        keep(self, "_asked", asked)
+        keep(self, "_partition", partition)
+
+    @cached_property
+    def _cells(self) -> Mapping[str, NDArray[Any]]:
+        """Every column of numbers, put together from the parts."""
+        result: TablesByParts = self.__dict__["_result"]
+        asked: TableRequest = self.__dict__["_asked"]
+        partition: Partition = self.__dict__["_partition"]
+        if partition.place is None:
+            raise InputError(f"the cells of {asked.name!r} are in the folder of the release, which is not known")
+        whole = result.noise_of_residuals.space.schema
+        view = whole.view(asked.features)
+        cells: dict[str, NDArray[Any]] = {}
+        for node, part in enumerate(partition.parts):
+            refuse_changed(partition.place, part.digests, "the release was written")
+            files = StoredFiles(partition.place / part.folder, tuple(part.files))
+            schema = result.cut.branch(whole, node).restrict(asked.features)
+            table = PublishedTable.read(files, asked.name, schema, part.fitted(asked.name))
+            columns = {
+                "counts": table.counts,
+                "estimate": table.estimate,
+                "standard_errors": table.standard_errors,
+                "half_widths": table.half_widths,
+            }
+            for name, column in columns.items():
+                if column is None:
+                    continue
+                # Counts of a part without whole numbers are real ones, and so are those of the whole table then.
+                kind = np.result_type(cells[name].dtype if name in cells else column.dtype, column.dtype)
+                array = cells.get(name, np.zeros(whole.grid.shape_of(view), kind)).astype(kind, copy=False)
+                row = result.cut.row(whole.grid, view, array, node)
+                row[...] = column.reshape(row.shape)
+                cells[name] = array
+        return {name: array.reshape(self.schema.shape) for name, array in cells.items()}
+
+    @cached_property
+    def fitted(self) -> Fitted:
+        """How the counts were made from the measurement, in all parts."""
+        asked: TableRequest = self.__dict__["_asked"]
+        partition: Partition = self.__dict__["_partition"]
+        return _fit_of_parts([part.fitted(asked.name) for part in partition.parts])
+
+    @cached_property
+    def counts(self) -> NDArray[Any]:
+        """What is published, in all parts."""
+        return self._cells["counts"]
+
+    @cached_property
+    def estimate(self) -> NDArray[np.float64]:
+        """The unbiased estimate, in all parts."""
+        return self._cells["estimate"]
+
+    @cached_property
+    def standard_errors(self) -> NDArray[np.float64]:
+        """The standard errors of the estimate, in all parts."""
+        return self._cells["standard_errors"]
+
+    @cached_property
+    def half_widths(self) -> NDArray[np.float64] | None:
+        """How far the estimate is off at most in 95% of all draws; None where a part is too large to say."""
+        return self._cells.get("half_widths")
+
+
+def _fit_of_parts(fits: Sequence[Fitted]) -> Fitted:
+    """Return how a table was fitted, from how it was in each part."""
+    others = [fit for fit in fits if fit.kind != FitKind.integer]
+    methods = dict.fromkeys(fit.method for fit in fits)
+    notes = dict.fromkeys(fit.note for fit in fits if fit.note)
+    return Fitted(
+        kind=others[0].kind if others else str(FitKind.integer),
+        method=", ".join(methods),
+        loss=sum(fit.loss for fit in fits),
+        bound=sum(fit.bound for fit in fits),
+        optimal=all(fit.optimal for fit in fits),
+        note=" ".join(notes),
+    )
+
+
+def fitted_requests(request: TablesRequest) -> list[TableRequest]:
+    """Return the tables of a request that are published as whole numbers."""
+    return [table for table in request.tables if table.fit is FitKind.integer]
+
+
+def fitted_views(request: TablesRequest, schema: Schema) -> list[View]:
+    """Return the views of the tables that are published as whole numbers, each once."""
+    return list(dict.fromkeys(schema.view(table.features) for table in fitted_requests(request)))
+
+
+def overview_names(requests: Sequence[Request], schema: Schema, cut: Cut) -> dict[str, list[tuple[str, View]]]:
+    """Return each request's tables at a cut, by what their files are called: the plan's own by their names."""
+    taken = {name.casefold().removesuffix(".csv") for request in requests for name in request.files}
+    every = {}
+    for request in requests:
+        views = [schema.view(table.features) for table in request.tables]
+        asked = dict(zip(views, (table.name for table in request.tables), strict=True))
+        at_cut = []
+        for view in dict.fromkeys(map(cut.above, views)):
+            name = asked.get(view)
+            if name is None:
+                name = called_after(schema.named(view))
+                while name.casefold() in taken:
+                    name = f"{name}-overview"
+                taken.add(name.casefold())
+            at_cut.append((name, view))
+        every[request.name] = at_cut
+    return every

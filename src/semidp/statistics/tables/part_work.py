@@ -1,0 +1,212 @@
+"""The work of one part for a request for tables: count its records, add noise to its residuals, fit, write files.
+
+What was measured is stored once, under a name that the first attempt takes: another attempt at the same part reads that
+and draws nothing, so that all attempts write the same numbers.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.margins import View, trimmed_view
+from semidp.core.progress import silent
+from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.tables.counts import Table
+from semidp.core.tables.schema import Schema
+from semidp.errors import DataError
+from semidp.mechanisms.accuracy import INTERVALS_BELOW
+from semidp.mechanisms.branch_noise import BranchNoise
+from semidp.output.cells import Form
+from semidp.output.columns import read_parquet
+from semidp.output.files import Unfinished, durable
+from semidp.output.published_table import FitKind, Fitted, PublishedTable
+from semidp.queries.branches import BranchSpace
+from semidp.sources.opening import Source
+from semidp.sources.reader import Reader
+from semidp.statistics.parts import STATE, PartTable, PartTask
+from semidp.statistics.tables.by_parts import AtCut
+from semidp.statistics.tables.cut_fits import PartFit, own_part
+from semidp.statistics.tables.fitting import fit_product, nearest_whole
+from semidp.statistics.tables.published import measurements_stem
+from semidp.statistics.tables.request import TablesRequest
+from semidp.statistics.tables.residual_files import residual_columns
+
+_CHANGED = "the records of a part do not add up to what was read first: nothing may write to the data meanwhile"
+
+
+@dataclass(frozen=True, eq=False)
+class TablesWork:
+    """What a request for tables has in one part: tables at the cut, the noise of its residuals below, how it is fitted.
+
+    The confidential counts at the cut, as they were read first, are what its records must add up to. There is no noise
+    where nobody can be, and no fit while the part is only measured.
+    """
+
+    request: TablesRequest
+    tables: tuple[AtCut, ...] = field(repr=False)
+    expected: tuple[NDArray[np.int64], ...] = field(repr=False)
+    noise: BranchNoise | None = field(repr=False)
+    fit: PartFit | None = field(repr=False)
+
+    def stored(self, task: PartTask) -> Path:
+        """Return the file of what is measured in a part."""
+        return stored_measurement(task.work, self.request, task.path)
+
+    def is_measured(self, task: PartTask) -> bool:
+        """Whether an earlier attempt has stored what is measured; nothing is where nobody can be."""
+        return self.noise is None or self.stored(task).exists()
+
+    def measure(self, task: PartTask, source: Source | None, attempt: Path) -> None:
+        """Count the records of a part and store them with noise, unless an attempt did so before."""
+        stored = self.stored(task)
+        if self.noise is not None and stored.exists():
+            return
+        counted = _counted(task, self, source)
+        if self.noise is None:
+            return
+        randomness = task.randomness.part(self.request.name, *task.path)
+        drawn = [part.ravel() for part in self.noise.measure(counted, randomness).values()]
+        fresh = attempt / stored.name
+        residual_columns(self.noise, np.concatenate([np.zeros(0, np.int64), *drawn])).write(fresh)
+        durable(attempt)
+        Unfinished(task.work, task.run).check()
+        with contextlib.suppress(FileExistsError):  # another attempt was first: what this one drew is dropped
+            os.link(fresh, stored)
+        fresh.unlink()
+
+    def write(self, task: PartTask, attempt: Path) -> list[PartTable]:
+        """Write the tables of a part and its measurement; return how the tables came out."""
+        results = _tables(task, self, attempt)
+        for table in results:
+            table.columns().write(attempt / f"{table.name}.{task.form}")
+        return [PartTable.of(table) for table in results]
+
+
+def stored_measurement(work: Path, request: TablesRequest, path: Sequence[str]) -> Path:
+    """Return the file, in the folder of an unfinished release, of what was measured of a request in one part."""
+    key = hashlib.sha256(json.dumps([request.name, *path]).encode()).hexdigest()
+    return work / STATE / f"{key}.parquet"
+
+
+def _counted(task: PartTask, request: TablesWork, source: Source | None) -> list[Table]:
+    """Return the confidential tables of a part; refuse records that are not those that were read first."""
+    features = [table.asked.features for table in request.tables]
+    if source is None:
+        schemas = map(task.schema.restrict, features)
+        found = [Table(schema, np.zeros(schema.shape, dtype=np.int64)) for schema in schemas]
+    else:
+        found = Reader(task.schema, source, task.declared).tables(features)
+    grid = task.schema.grid
+    for table, names, expected in zip(found, features, request.expected, strict=True):
+        view = task.schema.view(names)
+        at_cut = grid.coarsened(view).sum(table.counts, trimmed_view(task.cut.above(view), view))
+        if not np.array_equal(at_cut.ravel(), expected.ravel()):
+            raise DataError(_CHANGED)
+        if task.exact.margins and not task.exact.over(names).contains(table):
+            raise DataError(_CHANGED)
+    return found
+
+
+def _tables(task: PartTask, request: TablesWork, attempt: Path) -> list[PublishedTable]:
+    """Return the tables of a part, fitted to what was measured."""
+    schemas = [task.schema.restrict(row.asked.features) for row in request.tables]
+    if request.noise is None:
+        how = Fitted("integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say.")
+        zeros = [np.zeros(schema.shape) for schema in schemas]
+        return [
+            PublishedTable(row.asked.name, schema, zero.astype(np.int64), zero, zero, how, zero)
+            for row, schema, zero in zip(request.tables, schemas, zeros, strict=True)
+        ]
+    assert request.fit is not None
+    noisy = _measured(task, request, request.noise, attempt)
+    estimated = request.noise.tables(noisy, [(table.estimate, table.variance) for table in request.tables])
+    estimates = [estimate for estimate, _ in estimated]
+    fitted = fitted_part(task.schema, task.exact, request.tables, request.fit, estimates)
+    tables = []
+    half_widths = request.noise.half_widths(INTERVALS_BELOW)
+    for row, schema, (estimate, variance), (counts, made), half in zip(
+        request.tables, schemas, estimated, fitted, half_widths, strict=True
+    ):
+        whole, errors = counts.reshape(schema.shape), np.sqrt(variance)
+        tables.append(PublishedTable(row.asked.name, schema, whole, estimate, errors, made, half))
+    return tables
+
+
+def fitted_part(
+    schema: Schema,
+    exact: Dataspace,
+    rows: Sequence[AtCut],
+    fit: PartFit,
+    estimates: list[NDArray[np.float64]],
+    time_limit: float | None = None,
+) -> list[tuple[NDArray[Any], Fitted]]:
+    """Fit the tables of one part to what is settled at the cut, and to its exact totals.
+
+    Parameters
+    ----------
+    schema, exact
+        The features of the part's records, and what is published below the cut.
+    rows
+        What is asked for of each table.
+    fit
+        The order of the fits, and the totals at the cut.
+    estimates
+        For each table its estimate in this part.
+    time_limit
+        Seconds after which no further improvement of one table is started; those of the fit unless given.
+    """
+    if fit.made is not None:
+        parts = zip(fit.made, estimates, strict=True)
+        return [own_part(counts.reshape(estimate.shape), how, estimate) for (counts, how), estimate in parts]
+    kinds = [FitKind.none if number in fit.unfitted else row.asked.fit for number, row in enumerate(rows)]
+    fitted = fit_product(
+        schema.grid,
+        [schema.view(row.asked.features) for row in rows],
+        [*fit.totals, *exact.published],
+        estimates,
+        kinds,
+        silent,
+        order=fit.order,
+        first=fit.first,
+        time_limit=fit.seconds if time_limit is None else time_limit,
+    )
+    for number in fit.unfitted:
+        fitted[number] = nearest_whole(estimates[number])
+    return fitted
+
+
+def _measured(task: PartTask, request: TablesWork, noise: BranchNoise, attempt: Path) -> dict[View, NDArray[np.int64]]:
+    """Return the noisy residuals of a part that the first attempt stored, and put them among the files of the part."""
+    stored = request.stored(task)
+    noisy = read_measurement(stored, noise.space)
+    name, form = measurements_stem(request.request), task.form
+    if form is Form.parquet:
+        os.link(stored, attempt / f"{name}.{form}")
+    else:
+        residual_columns(noise, noisy).write(attempt / f"{name}.{form}")
+    return split_residuals(noise.space, noisy)
+
+
+def read_measurement(stored: Path, space: BranchSpace) -> NDArray[np.int64]:
+    """Read what was measured of a request in one part of an unfinished release; refuse what is not of its space."""
+    try:
+        noisy = read_parquet(stored, ["noisy"])["noisy"]
+        split_residuals(space, noisy)
+        return noisy
+    except ValueError:
+        raise DataError("what was measured of a part is damaged: discard the unfinished release") from None
+
+
+def split_residuals(space: BranchSpace, vector: NDArray[np.int64]) -> dict[View, NDArray[np.int64]]:
+    """Take the measured residuals of a part apart; refuse those that are not of this space."""
+    if vector.shape != space.shape or vector.dtype != np.int64:
+        raise DataError("the measurements of a part are not those of the plan")
+    return {view: vector[part].reshape(space.residuals.shape(view)) for view, part in space.parts.items()}
