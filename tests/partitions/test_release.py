@@ -18,11 +18,11 @@ from semidp import (
     Plan,
     Refused,
     Release,
-    StructuralZero,
     Table,
     TableRequest,
     TablesRequest,
     prepare,
+    run,
 )
 from semidp.core.tables.schema import Schema
 from semidp.mechanisms.residual_noise import ResidualMechanism
@@ -255,16 +255,12 @@ def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(people, t
 
     table = [TableRequest(["tract", "sex"], Budget.gdp(1))]
     refused(Plan([TableRequest(["tract"], Budget.pure(1))], [], FEATURES), "pure epsilon")
-    outcome = GroupRequest("mean", Outcome("income", 0, 10, 10), [["state"]], Budget.gdp(1))
-    refused(Plan([*table, outcome], ["state"], FEATURES), "only tables")
     refused(Plan([TableRequest(["tract"], Budget.gdp(1), fit="real")], [], FEATURES), "whole numbers")
     refused(Plan([TableRequest(["tract"], Budget.gdp(1), mechanism="gaussian")], [], FEATURES), "leave the mechanism")
     refused(Plan([TableRequest(["tract"], target_error=3)], [], FEATURES), "target error")
     refused(Plan([TableRequest(["tract", "sex"])], [], FEATURES), "no privacy budget")
     product = TablesRequest([TableRequest(["tract"]), TableRequest(["sex"])], Budget.gdp(1), "largest")
     refused(Plan([product], features=FEATURES), "total variance")
-    zero = StructuralZero.of({"sex": "f", "age": "y"})
-    refused(Plan(table, ["state"], FEATURES, structural_zeros=[zero]), "structural zeros")
     refused(Plan(table, [], FEATURES), "no depth of a nested feature", "tract")
     refused(Plan(table, [], FEATURES), "no depth of a nested feature", "sex")
     refused(Plan([TableRequest(["state", "sex"], Budget.gdp(1))], ["county"], FEATURES), "no table is finer")
@@ -274,6 +270,45 @@ def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(people, t
     empty = [["tract", "sex"]]  # a joint margin with empty cells, where so few live
     few = Plan([TableRequest(["tract", "sex", "age"], Budget.gdp(1))], empty, FEATURES)
     refused(few, "impossible cells", data=records(20))
+
+
+def test_every_table_is_found_whole_by_its_name_and_by_its_features(people, tmp_path: Path) -> None:
+    made = run_partitioned(plan(), people, tmp_path / "release", "state")
+    read = Release.load(tmp_path / "release")
+    for release in (made, read):
+        assert [table.name for table in release.tables] == ["tract-sex", "county-age", "sex-age"]
+        assert "counts" not in release.tables[0].__dict__  # read when it is asked for
+        assert release["tract-sex"].counts.shape == (14, 2)
+        for name in ("tract-sex", "county-age"):
+            assert np.array_equal(release[name].counts, whole(release, name).counts)
+            assert release[name].keeps(release.scope.dataspace)
+            assert release[name].fitted.kind == "integer"
+        assert release.table(["age", "county", "state"]) is release["county-age"]
+        assert release["state-sex"].counts.sum() == len(people["sex"])  # a table at the cut that nobody asked for
+    part = read.part("01")["tract-sex"]
+    assert np.array_equal(read["tract-sex"].standard_errors[: len(part.counts)], part.standard_errors)
+    assert np.array_equal(read["tract-sex"].half_widths[: len(part.counts)], part.half_widths)
+    victim = tmp_path / "release" / "state=02" / "tract-sex.parquet"
+    victim.write_bytes(victim.read_bytes()[:-1])
+    with pytest.raises(InputError, match="was changed after"):
+        _ = Release.load(tmp_path / "release")["tract-sex"].counts
+
+
+def test_other_statistics_are_carried_out_in_one_piece_beside_the_parts(people, tmp_path: Path) -> None:
+    outcome = GroupRequest("mean", Outcome("income", 0, 10, 10), [["state"]], Budget.gdp(50))
+    asked = Plan([*plan().requests, outcome], ["state", "sex"], FEATURES)
+    data = {**people, "income": [number % 11 for number in range(len(people["sex"]))]}
+    place = tmp_path / "release"
+    made = run_partitioned(asked, data, place, "state", randomness=SeededRandomness(3))
+    whole_piece = run(asked, data, SeededRandomness(3))
+    assert made.guarantee == whole_piece.guarantee
+    read = Release.load(place)
+    for release in (made, read):
+        assert [result.name for result in release.results] == [request.name for request in asked.requests]
+        (group,) = release.groups
+        values = group.to_json()
+        assert values["noise"] == whole_piece.groups[0].to_json()["noise"]
+    assert disagreements(read, document_at(place / "release.json")) == ()
 
 
 def test_labels_become_folders_that_every_file_system_has(tmp_path: Path) -> None:
