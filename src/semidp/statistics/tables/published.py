@@ -205,10 +205,6 @@ class PublishedTables(Published):
         return words.warnings(self) if self.request.alone else product_words.warnings(self)
 
     def cautions(self) -> list[str]:
-        """Say that noise dominates many of its cells."""
-        return cautions([CellErrors.of(self)], [self.title()])
-
-    def cautions(self) -> list[str]:
         """Name tables in many of whose cells noise dominates."""
         return cautions(every_error(self.tables), [table_title(table) for table in self.tables])
 
