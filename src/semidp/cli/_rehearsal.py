@@ -9,7 +9,6 @@ from semidp.cli._output import echo, print_json, print_rows
 from semidp.core.exact import plain
 from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.output.cells import Form
 from semidp.publishing.needs import Needs, needs_of, part_needs, size_text
@@ -120,9 +119,8 @@ def _errors_beside(found: Prepared | Whole) -> list[tuple[str, str, str]]:
     scope = announced(alone, found.scope.dataspace)
     if isinstance(found, Whole):
         lines = []
-        for request, mechanism in zip(found.requests, found.mechanisms, strict=True):
-            one = request.calibrate(request.space(scope))
-            assert isinstance(one, ResidualMechanism)
+        for request, mechanism in found.parts:
+            one = request.parts_mechanism(scope, found.cut)
             for number, table in enumerate(request.tables):
                 before, after = (f"standard error {each.rms_error(number):.1f} a cell" for each in (one, mechanism))
                 lines.append((" by ".join(table.features), before, after))
