@@ -82,11 +82,12 @@ def divided(
     return evolve(plan, requests=requests)
 
 
-def with_targets_met(plan: Plan, scope: Scope) -> Plan:
+def with_targets_met(plan: Plan, scope: Scope, by_parts: bool = False) -> Plan:
     """Return a plan whose tables without a budget share the least μ that meets their target errors.
 
     The largest standard error of a table falls like 1/μ but for the rounding of the noise, so that μ is found in a few
-    steps; it is rounded up to four digits. The plan itself where no table has a target.
+    steps; it is rounded up to four digits. The plan itself where no table has a target. By parts, tables may be
+    measured otherwise than in one piece.
 
     >>> import semidp
     >>> plan = semidp.Plan([semidp.TableRequest(["sex", "region"], target_error=5)], ["sex", "region"])
@@ -101,14 +102,18 @@ def with_targets_met(plan: Plan, scope: Scope) -> Plan:
     too_large = Refused("noise for this target error would not fit in 63 bits: ask for a smaller error")
     if max(request.largest_target for request in open_requests) > _LARGEST_ERROR:
         raise too_large
-    spaces = [request.without_targets().with_budget(Budget.gdp(1)).space(scope) for request in open_requests]
+    spaces = []
+    for request in open_requests:
+        ready = request.without_targets().with_budget(Budget.gdp(1))
+        spaces.append(ready.parts_space(scope) if by_parts else ready.space(scope))
 
     def excess(mu: Fraction) -> float:
         """How many times too large the worst error is."""
         ratios = []
         for request, space in zip(open_requests, spaces, strict=True):
             try:
-                mechanism = request.without_targets().with_budget(Budget.gdp(mu)).calibrate(space)
+                ready = request.without_targets().with_budget(Budget.gdp(mu))
+                mechanism = ready.parts_calibrate(space) if by_parts else ready.calibrate(space)
             except Refused:
                 if mu < 1:  # at 1, the first that is tried, it was not refused: what is new is the size of the noise
                     raise too_large from None

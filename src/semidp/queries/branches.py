@@ -4,6 +4,7 @@ A residual that is finer than the cut compares children of one parent below it, 
 those of the node's records alone. What they cost is a matter of the whole product, never of one branch.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from semidp.core.margins import Chain, Floats, Grid, View, named
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
-from semidp.core.tables.schema import Schema
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import InputError
 from semidp.queries.products import ProductSpace
 from semidp.queries.residuals import kept_nodes
@@ -70,12 +72,20 @@ class Cut:
         return schema.grid.chains[self.axis]
 
     def branch(self, schema: Schema, node: int) -> Schema:
-        """Return the schema of the records of one node at the cut; every depth stays."""
+        """Return the schema of the records of one node at the cut; every depth stays.
+
+        Structural zeros stay as far as the node has the levels that they name.
+        """
         features = [
             feature.branch(self.depth, node) if axis == self.axis else feature
             for axis, feature in enumerate(schema.features)
         ]
-        return Schema(tuple(features))
+        zeros = []
+        for zero in schema.structural_zeros:
+            here = {name: _held(levels, name, features) for name, levels in zero.levels}
+            if all(here.values()):
+                zeros.append(StructuralZero.of(here))
+        return Schema(tuple(features), tuple(zeros))
 
     def row(self, grid: Grid, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
         """Return the part of a table, at the cut or below, that belongs to one node."""
@@ -91,6 +101,13 @@ class Cut:
                 counts = self.row(dataspace.schema.grid, total.view, total.counts, node)
                 found[Margin(*margin.names)] = Table(part.restrict(margin.names), counts)
         return Dataspace.known(part, found, None if found else 0)
+
+
+def _held(levels: Sequence[str], name: str, features: Sequence[Feature]) -> list[str]:
+    """Return those levels of a feature, or of a depth of it, that some features have."""
+    owner = next(feature for feature in features if name in feature.names)
+    below = owner.leaves_below(name)
+    return [level for level in levels if level in below]
 
 
 def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:

@@ -577,7 +577,10 @@ class Request(Protocol):
     def refuse_parts(self) -> None:
         """Refuse what cannot be carried out beside parts, in a sentence."""
 
-    def parts_mechanism(self, scope: Scope, cut: Cut) -> Mechanism:
+    def parts_space(self, scope: Scope) -> QuerySpace:
+        """Return its query space in a release by parts."""
+
+    def parts_calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the mechanism that measures it in a release by parts."""
 
     def in_parts(
@@ -734,10 +737,13 @@ class RequestDefaults:
     def refuse_parts(self) -> None:
         """Refuse nothing: it is carried out in one piece beside the parts."""
 
-    def parts_mechanism(self, scope: Scope, cut: Cut) -> Mechanism:
+    def parts_space(self, scope: Scope) -> QuerySpace:
+        """Return the query space of one piece."""
+        return cast(Request, self).space(scope)
+
+    def parts_calibrate(self, space: QuerySpace) -> Mechanism:
         """Return the mechanism that measures it in one piece."""
-        request = cast(Request, self)
-        return request.calibrate(request.space(scope))
+        return cast(Request, self).calibrate(space)
 
     def in_parts(
         self, mechanism: Mechanism, cut: Cut, scope: Scope, requests: Sequence[Request], reader: Reader

@@ -23,9 +23,11 @@ from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, SemidpError
+from semidp.mechanisms.selection import with_exact_claim
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
 from semidp.output.files import Unfinished, durable, lasting_folder
+from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.needs import refuse_files
 from semidp.publishing.options import RunOptions
 from semidp.publishing.parts.in_one_piece import InOnePiece
@@ -39,7 +41,7 @@ from semidp.queries.branches import Cut
 from semidp.sources.opening import Source
 from semidp.sources.reader import at_hand
 from semidp.statistics.parts import STATE, Part, Partition, PartTask, part_folder, part_path
-from semidp.statistics.protocol import InParts
+from semidp.statistics.protocol import InParts, budget_of
 
 _FORMAT = 3  # of what an unfinished release keeps
 
@@ -228,7 +230,14 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
     cut = Cut.at(schema, partition)
     if not any(cut.reaches(schema.view(table.features)) for table in plan.tables):
         raise InputError(f"no table is finer than {partition!r}, so that there is nothing to release part by part")
-    mechanisms = [request.parts_mechanism(scope, cut) for request in plan.requests]
+    plan, scope = one_by_one(with_targets_met(plan, scope, by_parts=True), scope)
+    mechanisms = []
+    for request in plan.requests:
+        budget = budget_of(request)
+        mechanism = request.parts_calibrate(request.parts_space(scope))
+        if plan.claim is not None:
+            mechanism = with_exact_claim(mechanism, budget, request.mechanism)
+        mechanisms.append(mechanism)
     in_parts: list[InParts] = []
     for request, mechanism in zip(plan.requests, mechanisms, strict=True):
         cut_up = request.in_parts(mechanism, cut, scope, plan.requests, reader)

@@ -148,7 +148,7 @@ class TablesByParts(PublishedTables):
         overview = {table.name: table for table in self.overview}
         for asked in self.request.tables:
             if asked.name in below:
-                yield TableOfParts(self, asked, partition)
+                yield TableOfParts(asked, self.noise_of_residuals.space.schema, self.cut, partition)
             else:
                 yield overview[asked.name]
 
@@ -361,10 +361,14 @@ def read_by_parts(
     partition: Partition,
     scope: Scope,
     files: StoredFiles,
-) -> TablesByParts:
+) -> PublishedTables:
     """Read what was written of a request for tables, among all requests of a plan."""
     if not isinstance(request, TablesRequest):
         raise ValueError("only tables are released part by part")
+    if entry.get("in_one_piece") is True:
+        from semidp.statistics.tables.assembled import read_assembled
+
+        return read_assembled(entry, request, partition, scope, files)
     mechanism = residuals_from_json(entry, request.residual_space(scope))
     cut = Cut.at(mechanism.space.schema, partition.depth)
     above, schema = mechanism_above(mechanism, cut), mechanism.space.schema
@@ -392,37 +396,38 @@ class TableOfParts(PublishedTable):
 
     Parameters
     ----------
-    result
-        The tables that it belongs to.
     asked
-        Which of them it is.
+        What was asked for.
+    schema, cut
+        The features of a record, and where tables were taken apart.
     partition
         The parts, and where they are.
     """
 
-    def __init__(self, result: TablesByParts, asked: TableRequest, partition: Partition) -> None:
+    def __init__(self, asked: TableRequest, schema: Schema, cut: Cut, partition: Partition) -> None:
         keep = object.__setattr__  # as in every frozen value
         keep(self, "name", asked.name)
-        keep(self, "schema", result.noise_of_residuals.space.schema.restrict(asked.features))
-        keep(self, "_result", result)
+        keep(self, "schema", schema.restrict(asked.features))
+        keep(self, "_whole", schema)
+        keep(self, "_cut", cut)
         keep(self, "_asked", asked)
         keep(self, "_partition", partition)
 
     @cached_property
     def _cells(self) -> Mapping[str, NDArray[Any]]:
         """Every column of numbers, put together from the parts."""
-        result: TablesByParts = self.__dict__["_result"]
+        whole: Schema = self.__dict__["_whole"]
+        cut: Cut = self.__dict__["_cut"]
         asked: TableRequest = self.__dict__["_asked"]
         partition: Partition = self.__dict__["_partition"]
         if partition.place is None:
             raise InputError(f"the cells of {asked.name!r} are in the folder of the release, which is not known")
-        whole = result.noise_of_residuals.space.schema
         view = whole.view(asked.features)
         cells: dict[str, NDArray[Any]] = {}
         for node, part in enumerate(partition.parts):
             refuse_changed(partition.place, part.digests, "the release was written")
             files = StoredFiles(partition.place / part.folder, tuple(part.files))
-            schema = result.cut.branch(whole, node).restrict(asked.features)
+            schema = cut.branch(whole, node).restrict(asked.features)
             table = PublishedTable.read(files, asked.name, schema, part.fitted(asked.name))
             columns = {
                 "counts": table.counts,
@@ -436,7 +441,7 @@ class TableOfParts(PublishedTable):
                 # Counts of a part without whole numbers are real ones, and so are those of the whole table then.
                 kind = np.result_type(cells[name].dtype if name in cells else column.dtype, column.dtype)
                 array = cells.get(name, np.zeros(whole.grid.shape_of(view), kind)).astype(kind, copy=False)
-                row = result.cut.row(whole.grid, view, array, node)
+                row = cut.row(whole.grid, view, array, node)
                 row[...] = column.reshape(row.shape)
                 cells[name] = array
         return {name: array.reshape(self.schema.shape) for name, array in cells.items()}

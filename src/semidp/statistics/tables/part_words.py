@@ -11,9 +11,11 @@ from semidp.output.sections import Section
 from semidp.output.table_pages import table_title
 from semidp.output.texts import error_text
 from semidp.statistics.parts import Part
+from semidp.statistics.tables.error_words import HEADINGS, CellErrors
 from semidp.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
+    from semidp.statistics.tables.assembled import AssembledTables
     from semidp.statistics.tables.by_parts import TablesByParts
     from semidp.statistics.tables.request import TableRequest
 
@@ -153,3 +155,35 @@ def _some_parts(parts: Sequence[Part]) -> str:
     left = len(parts) - _NAMED_PARTS
     more_parts = f" and {left:,} more parts" if left > 0 else ""
     return ", ".join(names) + more_parts
+
+
+def assembled_lines(result: "AssembledTables") -> list[str]:
+    """Say how many cells each table has that was fitted in one piece, in how many parts."""
+    below = {table.name for table in result.below}
+    lines = []
+    for table in result.tables:
+        parts = f" in {len(result.parts):,} parts" if table.name in below and len(result.parts) > 1 else ""
+        lines.append(f"{table_title(table)}: {table.schema.size:,} cells{parts}")
+    return lines
+
+
+def assembled_section(result: "AssembledTables") -> Section:
+    """Return the section of tables that were measured in parts and fitted in one piece."""
+    depth = result.depth
+    paragraphs = [
+        f"Every {depth} was measured by itself, from its own records. The measurements of all of them were put "
+        f"together, and the tables were estimated and fitted in one piece, as without parts. Each {depth} holds its "
+        "rows. All noise was calibrated to the whole, so that there is one guarantee."
+    ]
+    rows = []
+    for table in result.tables:
+        errors = CellErrors.of(table)
+        rows.append((*errors.row(), table.fitted.method))
+        if not table.fitted.optimal and table.fitted.note:
+            paragraphs.append(table.fitted.note)
+    return Section(
+        heading=f"Published tables, by {depth}",
+        paragraphs=paragraphs,
+        columns=(*HEADINGS, "fit"),
+        rows=rows,
+    )

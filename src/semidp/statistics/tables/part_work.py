@@ -24,7 +24,7 @@ from semidp.core.tables.schema import Schema
 from semidp.errors import DataError
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.branch_noise import BranchNoise
-from semidp.output.cells import Form
+from semidp.output.cells import Columns, Form
 from semidp.output.columns import read_parquet
 from semidp.output.files import Unfinished, durable
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
@@ -69,18 +69,14 @@ class TablesWork:
         stored = self.stored(task)
         if self.noise is not None and stored.exists():
             return
-        counted = _counted(task, self, source)
+        features = [table.asked.features for table in self.tables]
+        counted = counted_tables(task, features, self.expected, source)
         if self.noise is None:
             return
         randomness = task.randomness.part(self.request.name, *task.path)
         drawn = [part.ravel() for part in self.noise.measure(counted, randomness).values()]
-        fresh = attempt / stored.name
-        residual_columns(self.noise, np.concatenate([np.zeros(0, np.int64), *drawn])).write(fresh)
-        durable(attempt)
-        Unfinished(task.work, task.run).check()
-        with contextlib.suppress(FileExistsError):  # another attempt was first: what this one drew is dropped
-            os.link(fresh, stored)
-        fresh.unlink()
+        columns = residual_columns(self.noise, np.concatenate([np.zeros(0, np.int64), *drawn]))
+        store_once(task, columns, stored, attempt)
 
     def write(self, task: PartTask, attempt: Path) -> list[PartTable]:
         """Write the tables of a part and its measurement; return how the tables came out."""
@@ -90,29 +86,51 @@ class TablesWork:
         return [PartTable.of(table) for table in results]
 
 
+def store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) -> None:
+    """Store what an attempt has measured, unless another was first: then what this one drew is dropped."""
+    fresh = attempt / stored.name
+    columns.write(fresh)
+    durable(attempt)
+    Unfinished(task.work, task.run).check()
+    with contextlib.suppress(FileExistsError):
+        os.link(fresh, stored)
+    fresh.unlink()
+
+
 def stored_measurement(work: Path, request: TablesRequest, path: Sequence[str]) -> Path:
     """Return the file, in the folder of an unfinished release, of what was measured of a request in one part."""
     key = hashlib.sha256(json.dumps([request.name, *path]).encode()).hexdigest()
     return work / STATE / f"{key}.parquet"
 
 
-def _counted(task: PartTask, request: TablesWork, source: Source | None) -> list[Table]:
-    """Return the confidential tables of a part; refuse records that are not those that were read first."""
-    features = [table.asked.features for table in request.tables]
+def counted_tables(
+    task: PartTask, features: Sequence[Sequence[str]], expected: Sequence[NDArray[np.int64]], source: Source | None
+) -> list[Table]:
+    """Return the confidential tables of a part; refuse records that are not those that were read first.
+
+    Parameters
+    ----------
+    task
+        The part.
+    features, expected
+        Of each table its features, and its counts at the cut.
+    source
+        The records of the part; None where there are none.
+    """
     if source is None:
         schemas = map(task.schema.restrict, features)
-        found = [Table(schema, np.zeros(schema.shape, dtype=np.int64)) for schema in schemas]
+        counted = [Table(schema, np.zeros(schema.shape, dtype=np.int64)) for schema in schemas]
     else:
-        found = Reader(task.schema, source, task.declared).tables(features)
+        counted = Reader(task.schema, source, task.declared).tables(features)
     grid = task.schema.grid
-    for table, names, expected in zip(found, features, request.expected, strict=True):
+    for table, names, at_first in zip(counted, features, expected, strict=True):
         view = task.schema.view(names)
         at_cut = grid.coarsened(view).sum(table.counts, trimmed_view(task.cut.above(view), view))
-        if not np.array_equal(at_cut.ravel(), expected.ravel()):
+        if not np.array_equal(at_cut.ravel(), at_first.ravel()):
             raise DataError(_CHANGED)
         if task.exact.margins and not task.exact.over(names).contains(table):
             raise DataError(_CHANGED)
-    return found
+    return counted
 
 
 def _tables(task: PartTask, request: TablesWork, attempt: Path) -> list[PublishedTable]:

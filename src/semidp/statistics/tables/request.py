@@ -15,14 +15,14 @@ from semidp.core.exact import Number, exact, positive
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.budget import Budget
-from semidp.errors import InputError, Refused
+from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Measurement, Mechanism
-from semidp.mechanisms.placement import Objective
+from semidp.mechanisms.placement import Objective, Workload
 from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.mechanisms.selection import AUTO, table_mechanism
+from semidp.mechanisms.selection import AUTO, mechanism_for, table_mechanism
 from semidp.output.published_table import FitKind
 from semidp.queries.branches import Cut
-from semidp.queries.products import ProductSpace, product_space
+from semidp.queries.products import NotTogether, ProductSpace, product_space
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.sources.reader import Reader
@@ -48,6 +48,7 @@ from semidp.statistics.tables.published import MEASUREMENTS, PublishedTables, pu
 SHARED_NAME = "product"
 """The name of tables that share a budget: in a ledger, in release.json, and in the file of measurements."""
 _NO_OBJECTIVE = "an objective is for several tables that share a budget other than pure epsilon"
+_CELL_BY_CELL = ("gaussian", "laplace")  # mechanisms that draw the noise of every cell by itself, as a part can
 UNNAMED = "table"
 """The name of a table that was given none and stands alone."""
 
@@ -256,6 +257,11 @@ class TablesRequest(RequestDefaults):
             return table_mechanism(space, budget_of(self), self.mechanism)
         return self.residual_mechanism(space)
 
+    def workload(self, scope: Scope) -> Workload:
+        """Return what the noise on residuals is placed for."""
+        weights = [float(table.weight) for table in self.tables]
+        return Workload.of(self.residual_space(scope), weights, self.objective)
+
     def residual_mechanism(self, space: QuerySpace) -> ResidualMechanism:
         """Place the noise on the residuals."""
         weights = [float(table.weight) for table in self.tables]
@@ -295,40 +301,53 @@ class TablesRequest(RequestDefaults):
     def refuse_parts(self) -> None:
         """Refuse what cannot be released part by part, in a sentence.
 
-        >>> TablesRequest.of(TableRequest(["county"], Budget.pure(1))).refuse_parts()
+        >>> TablesRequest.of(TableRequest(["county"], Budget.pure(1), "l2")).refuse_parts()
         Traceback (most recent call last):
-        semidp.errors.InputError: a pure epsilon budget cannot be released part by part: give rho, mu, or epsilon ...
+        semidp.errors.InputError: l2 noise is drawn for all cells of 'table' at once, so that no part can draw its ...
         """
-        if self.budget is not None and self.budget.kind == "pure":
-            raise InputError(
-                "a pure epsilon budget cannot be released part by part: give rho, mu, or epsilon with delta"
-            )
-        if self.objective is not Objective.total:
-            raise InputError("part by part the noise is placed for the total variance: leave the objective out")
         for table in self.tables:
-            if table.target_error is not None:
-                raise InputError(f"the table {table.name!r} has a target error: part by part, give a budget")
-            if table.mechanism not in (AUTO, ResidualMechanism.name):
-                raise InputError(f"part by part residuals are measured: leave the mechanism of {table.name!r} out")
-            if table.fit is FitKind.real:
-                raise InputError("part by part tables are fitted in whole numbers, or not at all: integer, none")
+            if table.mechanism not in (AUTO, ResidualMechanism.name, *_CELL_BY_CELL):
+                raise InputError(
+                    f"{table.mechanism} noise is drawn for all cells of {table.name!r} at once, so that no part can "
+                    f"draw its own: leave the mechanism out, or choose {' or '.join(_CELL_BY_CELL)}"
+                )
 
-    def parts_mechanism(self, scope: Scope, cut: Cut) -> Mechanism:
-        """Return the noise on the residuals, which parts can draw."""
-        budget_of(self)
-        space = self.residual_space(scope)
-        if space.impossible:
-            raise Refused("tables with impossible cells are not released part by part: release them whole")
-        return self.residual_mechanism(space)
+    def parts_space(self, scope: Scope) -> QuerySpace:
+        """Return what parts measure: residuals, or the cells of a table for pure ε and where a mechanism is named."""
+        named = self.mechanism in _CELL_BY_CELL
+        if self.alone and (named or (self.budget is not None and self.budget.kind == "pure")):
+            return self.space(scope)
+        try:
+            return self.residual_space(scope)
+        except NotTogether:
+            if not self.alone:
+                raise
+            return self.space(scope)  # whose cells are measured in any case
+
+    def parts_calibrate(self, space: QuerySpace) -> Mechanism:
+        """Return the noise that parts can draw."""
+        if isinstance(space, ProductSpace):
+            return self.residual_mechanism(space)
+        budget = budget_of(self)
+        usual = "laplace" if budget.kind == "pure" else "gaussian"
+        return mechanism_for(space, budget, usual if self.mechanism == AUTO else self.mechanism)
 
     def in_parts(
         self, mechanism: Mechanism, cut: Cut, scope: Scope, requests: Sequence[Request], reader: Reader
-    ) -> InParts:
-        """Return how the tables are measured at the cut, in each part, and put together."""
+    ) -> InParts | None:
+        """Return how the tables are measured at the cut, in each part, and put together.
+
+        None where none of them reaches below the cut, unless what is at the cut is measured with the parts.
+        """
+        from semidp.statistics.tables.assembled import assembled_in_parts, is_assembled
         from semidp.statistics.tables.in_parts import tables_in_parts
 
-        assert isinstance(mechanism, ResidualMechanism)
-        return tables_in_parts(self, mechanism, cut, scope, requests, reader)
+        schema = scope.dataspace.schema
+        cut_up = any(cut.reaches(schema.view(table.features)) for table in self.tables)
+        if not is_assembled(self, mechanism):
+            assert isinstance(mechanism, ResidualMechanism)
+            return tables_in_parts(self, mechanism, cut, scope, requests, reader)
+        return assembled_in_parts(self, mechanism, cut, scope, reader) if cut_up else None
 
     def with_mechanism(self, name: str) -> "TablesRequest":
         """Return the request with another mechanism for its tables."""

@@ -1,0 +1,122 @@
+"""Tables that were measured in parts and fitted in one piece, computed again: the whole, then the rows of parts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.output.cells import Columns, StoredFiles
+from semidp.output.file_differences import file_differences
+from semidp.output.published_table import PublishedTable
+from semidp.statistics.findings import close
+from semidp.statistics.parts import Part, Partition, PartTable, part_folder, part_path
+from semidp.statistics.protocol import ResultCheck
+from semidp.statistics.tables.assembled import AssembledTables
+from semidp.statistics.tables.published import PublishedTables, measurements_stem
+from semidp.statistics.tables.recheck import recheck_table, recheck_tables
+
+
+def recheck_assembled(result: AssembledTables, check: ResultCheck, mechanism: Mechanism) -> AssembledTables:
+    """Compare the tables as those of one piece, then every part with its rows of them.
+
+    Parameters
+    ----------
+    result
+        The tables.
+    check
+        What they are computed again from, and where it is noted what does not follow.
+    mechanism
+        The mechanism with the noise that it states.
+    """
+    partition = _sound(result, check)
+    if partition is None:
+        return result
+    try:
+        whole = _in_one_piece(result)
+    except (ValueError, KeyError, OSError, IndexError):
+        check.wrong("files that are damaged in its parts")
+        return result
+    again = (recheck_table if result.request.alone else recheck_tables)(whole, check, mechanism)
+    follows = replace(
+        result,
+        tables=again.tables,
+        residuals=again.residuals,
+        noise=again.noise,
+        one_by_one_l2=again.one_by_one_l2,
+        guarantee=again.guarantee,
+        advertised=again.advertised,
+    )
+    for node, part in enumerate(partition.parts):
+        _compare_part(follows, check, partition, node, part)
+    return follows
+
+
+def _sound(result: AssembledTables, check: ResultCheck) -> Partition | None:
+    """Return the parts if all of them are there and none was changed; else None, and say why."""
+    partition = check.partition
+    if partition is None or partition.place is None:
+        check.wrong("parts that are not there")
+        return None
+    changed = partition.changed()
+    if changed is not None:
+        check.wrong(f"another {changed} than the folder has")
+        return None
+    nodes = result.cut.chain(result.schema).size(result.cut.depth)
+    if len(partition.parts) != nodes:
+        check.wrong(f"{len(partition.parts)} parts, and there are {nodes}")
+        return None
+    return partition
+
+
+def _in_one_piece(result: AssembledTables) -> PublishedTables:
+    """Return the result as a release without parts has it, with every cell read from the parts."""
+    tables = []
+    for table in result.tables:
+        cells = (table.counts, table.estimate, table.standard_errors, table.fitted, table.half_widths)
+        tables.append(PublishedTable(table.name, table.schema, *cells))
+    return PublishedTables(
+        request=result.request,
+        noisy=result.noisy,
+        tables=tuple(tables),
+        residuals=result.residuals,
+        one_by_one_l2=result.one_by_one_l2,
+        name=result.name,
+        noise=result.noise,
+        guarantee=result.guarantee,
+        advertised=result.advertised,
+        private=result.private,
+    )
+
+
+def _compare_part(result: AssembledTables, check: ResultCheck, partition: Partition, node: int, part: Part) -> None:
+    """Compare the place and the files of one part with the rows that belong to it."""
+    place = part_folder(result.schema, result.cut, node)
+    if (part.path, part.folder) != (part_path(result.schema, result.cut, node), place):
+        check.wrong(f"another place than {place} in {part.folder}")
+        return
+    assert partition.place is not None
+    stored = StoredFiles(partition.place / part.folder, tuple(part.files))
+    rows = result.rows(node)
+    expected: dict[str, Columns] = {f"{table.name}.{check.form}": table.columns() for table in rows}
+    measured = result.measured_in(node)
+    if measured is not None:
+        expected[f"{measurements_stem(result.request)}.{check.form}"] = measured
+    for name, columns in expected.items():
+        if name not in part.files:
+            check.wrong(f"no {name} in {part.folder}")
+            continue
+        for said in file_differences(stored.folder, name, columns, part.files[name], check.findings.current):
+            check.wrong(f"{said} in {part.folder}")
+    _compare_list(check, part, rows)
+
+
+def _compare_list(check: ResultCheck, part: Part, rows: Sequence[PublishedTable]) -> None:
+    """Compare what the list of parts says of the tables of one part."""
+    stated = {told.name: told for told in part.tables}
+    for table in rows:
+        follows = PartTable.of(table)
+        told = stated.get(table.name)
+        if told is None:
+            continue  # told when the lists of all parts are compared
+        listed = [told.largest_standard_error, told.variance, told.fitted.loss]
+        if not close(listed, [follows.largest_standard_error, follows.variance, follows.fitted.loss]):
+            check.wrong(f"other errors of {table.name} than it has in {part.folder}")

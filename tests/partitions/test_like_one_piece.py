@@ -1,0 +1,197 @@
+"""By parts as in one piece: of the same measurement the same estimates, errors and types, whatever is asked for.
+
+A release by parts is drawn with a seed, and what all its parts have measured is put together. Published in one piece,
+that measurement has the same estimates and standard errors, and whole numbers that are as close to them.
+"""
+
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semidp import Budget, Feature, GroupRequest, Outcome, Plan, Release, SemidpError, TableRequest, TablesRequest
+from semidp.core.progress import silent
+from semidp.core.tables.schema import StructuralZero
+from semidp.mechanisms.branch_noise import BranchNoise
+from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.noise.randomness import SeededRandomness
+from semidp.output.cells import StoredFiles
+from semidp.output.files import document_at
+from semidp.publishing.rechecking.release_check import disagreements
+from semidp.statistics.protocol import Published
+from semidp.statistics.tables.assembled import AssembledTables, whole_vector
+from semidp.statistics.tables.by_parts import TablesByParts
+from semidp.statistics.tables.part_work import split_residuals
+from semidp.statistics.tables.published import PublishedTables, measurements_stem
+from tests.partitions.conftest import run_partitioned
+
+KINDS = ("shared", "alone", "pure", "zeros", "largest", "target", "groups", "real", "named")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A random plan with records for it, cut at states."""
+
+    kind: str
+    plan: Plan
+    data: dict[str, list[Any]]
+
+
+def random_plan(seed: int) -> Asked:
+    """Return a plan of tables by county, with everything that one piece can be asked for, by turns."""
+    g = random.Random(seed)
+    kind = KINDS[seed % len(KINDS)]
+    paths = [(f"s{s}", f"s{s}c{c}") for s in range(g.choice([2, 3])) for c in range(g.choice([1, 2, 3]))]
+    places = Feature.nested(["state", "county"], paths)
+    others = [Feature(name, [f"{name}{level}" for level in range(g.choice([2, 3]))]) for name in "ab"]
+    zeros = []
+    if kind == "zeros":
+        zeros = [StructuralZero.of({"a": "a0", "b": "b0"})]
+    exact = g.choice([[], ["state"], ["a"], ["state", "a"], ["county"], [["state", "b"]]])
+    budget = Budget.pure(g.choice([1, 2])) if kind == "pure" else Budget.gdp(g.choice([1, 2]))
+    full = ["county", "a", "b"]
+    pairs = [["county", "a"], ["county", "b"], ["state", "b"], ["a", "b"]]
+    requests: list[Any]
+    if kind in ("pure", "alone", "real", "named"):
+        options = {"fit": "real"} if kind == "real" else {"mechanism": "gaussian"} if kind == "named" else {}
+        requests = [TableRequest(g.choice([full, *pairs[:2]]), budget, **options)]
+    elif kind == "target":
+        requests = [TableRequest(names, target_error=g.choice([3, 6])) for names in [pairs[0], pairs[3]]]
+    else:
+        tables = [TableRequest(names) for names in (full, *g.sample(pairs, g.choice([1, 2])))]
+        objective = "largest" if kind == "largest" else "total"
+        requests = [TablesRequest(tables, budget, objective)]
+    if kind == "groups":
+        exact = ["county"]
+        requests.append(GroupRequest("mean", Outcome("score", 0, 10, 10), [["county"]], Budget.gdp(2)))
+    plan = Plan(requests, exact, [places, *others], structural_zeros=zeros)
+    return Asked(kind, plan, _records(g, places, others, bool(zeros)))
+
+
+def _records(g: random.Random, places: Feature, others: list[Feature], zeros: bool) -> dict[str, list[Any]]:
+    data: dict[str, list[Any]] = {name: [] for name in ("state", "county", "a", "b", "score")}
+    for _ in range(g.choice([80, 300])):
+        state, county = places.path(g.randrange(len(places.levels)))
+        one, two = (g.choice(feature.levels) for feature in others)
+        if zeros and (one, two) == ("a0", "b0"):
+            two = "b1"
+        for name, value in zip(data, (state, county, one, two, g.randrange(11)), strict=True):
+            data[name].append(value)
+    return data
+
+
+def measured_in_parts(release: Release, result: PublishedTables, place: Path) -> np.ndarray:
+    """Return what all parts have measured, as one piece would have measured it."""
+    if isinstance(result, AssembledTables):
+        return result.noisy
+    assert isinstance(result, TablesByParts)
+    residuals = result.noise_of_residuals
+    measured = {}
+    for node, part in enumerate(release.partition.parts):
+        noise = BranchNoise.of(residuals, result.cut, node)
+        if noise is not None:
+            files = StoredFiles(place / part.folder, tuple(part.files))
+            noisy = files.numbers(measurements_stem(result.request), 1)["noisy"]
+            measured[node] = split_residuals(noise.space, noisy)
+    return whole_vector(residuals, result.cut, result.noisy, measured)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How far whole numbers lie from the estimates, by parts and in one piece, and how long both took."""
+
+    kind: str
+    apart: float
+    together: float
+    seconds_apart: float
+    seconds_together: float
+    tables: int
+
+
+def compare(seed: int, folder: Path) -> Compared | None:
+    """Release by parts, publish the same measurement in one piece, and compare; None where the plan is refused."""
+    asked = random_plan(seed)
+    started = time.process_time()
+    try:
+        run_partitioned(asked.plan, asked.data, folder, "state", randomness=SeededRandomness(seed))
+    except SemidpError:
+        return None
+    apart_seconds = time.process_time() - started
+    release = Release.load(folder)
+    losses = np.zeros(2)
+    seconds, checked = 0.0, 0
+    for request, result in zip(release.plan.requests, release.results, strict=True):
+        if not isinstance(result, PublishedTables):
+            checked += _same_statistic(release, request, result)
+            continue
+        mechanism = result.residuals or result.recalibrated(request, release.scope)
+        vector = measured_in_parts(release, result, folder)
+        started = time.process_time()
+        whole = request.publish(mechanism, mechanism.measured_again(vector, False), release.scope, silent)
+        seconds += time.process_time() - started
+        for published, one_piece in zip(result.every_table(), whole.tables, strict=True):
+            np.testing.assert_allclose(published.estimate, one_piece.estimate, atol=1e-6)
+            np.testing.assert_allclose(published.standard_errors, one_piece.standard_errors, atol=1e-6)
+            assert published.counts.dtype == one_piece.counts.dtype
+            assert published.fitted.kind == one_piece.fitted.kind
+            assert published.keeps(release.scope.dataspace)
+            losses += [float(np.square(table.counts - table.estimate).sum()) for table in (published, one_piece)]
+            checked += 1
+        if isinstance(mechanism, ResidualMechanism):
+            assert mechanism.spent <= mechanism.precision
+    assert checked
+    assert disagreements(release, document_at(folder / "release.json")) == ()
+    return Compared(asked.kind, *np.sqrt(losses), apart_seconds, seconds, checked)
+
+
+def _same_statistic(release: Release, request: Any, result: Published) -> int:
+    """Publish a statistic by group again, in one piece, from its noisy values."""
+    mechanism = result.recalibrated(request, release.scope)
+    again = request.publish(mechanism, result.measurement(mechanism), release.scope, silent)
+    for name, columns in again.files().items():
+        for column, numbers in columns.numbers.items():
+            np.testing.assert_allclose(result.files()[name].numbers[column], numbers, atol=1e-9)
+    return 1
+
+
+@pytest.mark.parametrize("seed", range(len(KINDS)), ids=KINDS.__getitem__)
+def test_what_one_piece_can_be_asked_for_parts_can_too(seed: int, tmp_path: Path) -> None:
+    found = compare(seed, tmp_path / "release")
+    assert found is not None
+    assert found.apart <= found.together * 1.05 + 1e-6
+
+
+def test_a_measurement_that_is_put_together_wrongly_is_seen(tmp_path: Path) -> None:
+    """The twin: two parts whose measurements change places have other estimates."""
+    asked = random_plan(0)
+    run_partitioned(asked.plan, asked.data, tmp_path / "release", "state", randomness=SeededRandomness(0))
+    release = Release.load(tmp_path / "release")
+    (result,) = release.results
+    vector = measured_in_parts(release, result, tmp_path / "release")
+    mechanism = result.residuals
+    estimates = mechanism.estimates(mechanism.publish(vector))
+    wrong = mechanism.estimates(mechanism.publish(vector[::-1].copy()))
+    assert np.allclose(estimates[0], release.tables[0].estimate)
+    assert not np.allclose(wrong[0], release.tables[0].estimate)
+
+
+@pytest.mark.long
+def test_two_hundred_random_plans(tmp_path: Path) -> None:
+    found = [compare(seed, tmp_path / str(seed)) for seed in range(200)]
+    done = [one for one in found if one is not None]
+    print(f"{len(done)} of {len(found)} plans, {sum(one.tables for one in done)} results")
+    for kind in KINDS:
+        own = [one for one in done if one.kind == kind]
+        apart, together = (np.sqrt(sum(getattr(one, name) ** 2 for one in own)) for name in ("apart", "together"))
+        ratios = [one.apart / one.together for one in own if one.together > 1e-9]
+        times = sum(one.seconds_apart for one in own), sum(one.seconds_together for one in own)
+        print(
+            f"{kind}: {len(own)} plans, distance {apart:.2f} by parts, {together:.2f} in one piece, "
+            f"largest ratio {max(ratios, default=1.0):.3f}, {times[0]:.1f} s by parts, {times[1]:.1f} s to publish"
+        )
+        assert apart <= together * 1.01 + 1e-6
+    assert len(done) >= 190
