@@ -20,7 +20,6 @@ from semidp import (
     Release,
     Table,
     TableRequest,
-    TablesRequest,
     prepare,
     run,
 )
@@ -30,7 +29,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import digest, document_at
 from semidp.publishing.parts import by_partition
 from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.tables import part_work
+from semidp.statistics.tables import assembled, part_work
 from semidp.statistics.tables.by_parts import TablesByParts
 from tests.partitions.conftest import FEATURES, PATHS, plan, records, run_partitioned
 
@@ -254,22 +253,23 @@ def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(people, t
         assert not list(tmp_path.glob("*x*"))
 
     table = [TableRequest(["tract", "sex"], Budget.gdp(1))]
-    refused(Plan([TableRequest(["tract"], Budget.pure(1))], [], FEATURES), "pure epsilon")
-    refused(Plan([TableRequest(["tract"], Budget.gdp(1), fit="real")], [], FEATURES), "whole numbers")
-    refused(Plan([TableRequest(["tract"], Budget.gdp(1), mechanism="gaussian")], [], FEATURES), "leave the mechanism")
-    refused(Plan([TableRequest(["tract"], target_error=3)], [], FEATURES), "target error")
+    for mechanism in ("l2", "knorm"):
+        refused(Plan([TableRequest(["tract"], Budget.pure(1), mechanism)], [], FEATURES), "no part can draw its own")
+    refused(Plan([TableRequest(["tract"], Budget.gdp(1), "lattice")], [], FEATURES), "no part can draw its own")
     refused(Plan([TableRequest(["tract", "sex"])], [], FEATURES), "no privacy budget")
-    product = TablesRequest([TableRequest(["tract"]), TableRequest(["sex"])], Budget.gdp(1), "largest")
-    refused(Plan([product], features=FEATURES), "total variance")
     refused(Plan(table, [], FEATURES), "no depth of a nested feature", "tract")
     refused(Plan(table, [], FEATURES), "no depth of a nested feature", "sex")
     refused(Plan([TableRequest(["state", "sex"], Budget.gdp(1))], ["county"], FEATURES), "no table is finer")
     refused(Plan(table, [], FEATURES), "give a file or an address", jobs=2)
     refused(Plan(table, [], FEATURES), "at least 1", jobs=0)
     refused(Plan(table, [], FEATURES), "of memory", memory=1000)
-    empty = [["tract", "sex"]]  # a joint margin with empty cells, where so few live
-    few = Plan([TableRequest(["tract", "sex", "age"], Budget.gdp(1))], empty, FEATURES)
-    refused(few, "impossible cells", data=records(20))
+
+
+def test_tables_that_are_too_large_to_be_put_together_are_refused(people, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(assembled, "MOST_TOGETHER", 10)
+    with pytest.raises(Refused, match="cells are too many for that"):
+        run_partitioned(Plan([TableRequest(["tract"], Budget.pure(1))], [], FEATURES), people, tmp_path / "x", "state")
+    assert not list(tmp_path.glob("*x*"))
 
 
 def test_every_table_is_found_whole_by_its_name_and_by_its_features(people, tmp_path: Path) -> None:

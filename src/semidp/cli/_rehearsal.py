@@ -70,14 +70,12 @@ def _print_prepared(asked: Plan, found: Prepared | Whole, takes: Needs, printing
         return
     rows = [("exact", scope.dataspace.summary())]
     rows += [("exact", text) for text in persons_part(scope)]
-    rows += [] if isinstance(found, Whole) else found_budget(asked, plan)
+    rows += found_budget(asked, plan)
     rows += [("budget", part) for part in budget_parts(plan)]
     strengths = [("strength", sentence) for sentence in strength(found.guarantee, plan.report_delta)]
     adjacency = [("adjacency", together_text(scope)), *strengths]
     if isinstance(found, Whole):
-        for table in _part_tables(found, takes)["tables"]:
-            error = f"standard error {table['rms_standard_error']:.1f} in each of {table['cells']:,} cells"
-            rows.append(("would use", f"residuals for {' by '.join(table['features'])}: {error}"))
+        rows += [("would use", line) for line in _part_lines(found)]
         parts = f"{found.nodes:,} parts, one for every {found.partition}, of up to {takes.largest:,} cells"
         rows += [("partition", parts), *adjacency]
     else:
@@ -120,7 +118,7 @@ def _errors_beside(found: Prepared | Whole) -> list[tuple[str, str, str]]:
     if isinstance(found, Whole):
         lines = []
         for request, mechanism in found.parts:
-            one = request.parts_mechanism(scope, found.cut)
+            one = request.parts_calibrate(request.parts_space(scope))
             for number, table in enumerate(request.tables):
                 before, after = (f"standard error {each.rms_error(number):.1f} a cell" for each in (one, mechanism))
                 lines.append((" by ".join(table.features), before, after))
@@ -152,14 +150,32 @@ def _exact_instead(mechanism: Mechanism, budget: Budget) -> str:
 
 
 def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
-    """Return the tables of a release part by part, and what it takes."""
-    tables = [
-        {"name": table.name, "features": list(own.names), "cells": own.size, "rms_standard_error": error}
-        for request, mechanism in whole.parts
-        for number, table in enumerate(request.tables)
-        for own, error in [(whole.schema.restrict(table.features), mechanism.rms_error(number))]
-    ]
-    return {"tables": tables, "needs": takes.to_json()}
+    """Return the tables of a release part by part, what is released beside them, and what it takes."""
+    tables = []
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for request, mechanism in whole.parts:
+        for number, table in enumerate(request.tables):
+            schema, error = whole.schema.restrict(table.features), mechanism.rms_error(number)
+            sizes = {"features": list(schema.names), "cells": schema.size}
+            tables.append({"name": table.name, **sizes, "rms_standard_error": error})
+        if not request.tables:
+            budget = request.budget and request.budget.numbers()
+            noise = request.noise_json(mechanism, request.forecast(mechanism, whole.scope))
+            lists.setdefault(f"{request.key}s", []).append({"name": request.name, "budget": budget, **noise})
+    return {"tables": tables, **lists, "needs": takes.to_json()}
+
+
+def _part_lines(whole: Whole) -> list[str]:
+    """Say with what noise every table would be measured, in all parts, and what is released beside them."""
+    lines = []
+    for request, mechanism in whole.parts:
+        for number, table in enumerate(request.tables):
+            schema = whole.schema.restrict(table.features)
+            error = f"standard error {mechanism.rms_error(number):.1f} in each of {schema.size:,} cells"
+            lines.append(f"{mechanism.name} for {' by '.join(schema.names)}: {error}")
+        if not request.tables:
+            lines += request.noise_lines(mechanism, request.forecast(mechanism, whole.scope))
+    return lines
 
 
 def found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:

@@ -187,8 +187,8 @@ def run(
     Parameters
     ----------
     plan
-        What to publish exactly and what with noise. Every request needs a budget; by parts only tables, with zCDP, GDP
-        or (ε, δ).
+        What to publish exactly and what with noise. Every request needs a budget, or target errors. By parts, what is
+        not a table is carried out in one piece beside the parts.
     data
         A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. Of a source on Spark, the parts
         are carried out by its executors.
