@@ -160,8 +160,8 @@ def parts_readers() -> dict[str, PartsReader]:
 def result_keys() -> tuple[str, ...]:
     """Return what release.json calls its lists of results, in the order of a plan's requests.
 
-    >>> result_keys()[:3]
-    ('tables', 'products', 'partitioned')
+    >>> result_keys()[:2]
+    ('tables', 'products')
     """
     keys: list[str] = []
     for kind in kinds():

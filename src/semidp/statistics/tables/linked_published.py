@@ -18,12 +18,12 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.size_agreement import of_views
 from semidp.output.cells import Columns, Form, Framed, StoredFiles, named_files
 from semidp.output.columns import Labels
+from semidp.output.published_table import Fitted, PublishedTable
 from semidp.output.sections import Details, Section
 from semidp.queries.linked_products import KindSpace, LinkedSpace
 from semidp.statistics.protocol import Published, measured_by, read_back
 from semidp.statistics.tables import linked_words
 from semidp.statistics.tables.linked_fitting import fitted_kinds
-from semidp.output.published_table import Fitted, PublishedTable
 from semidp.statistics.tables.residual_files import LAWS, residuals_json
 
 if TYPE_CHECKING:

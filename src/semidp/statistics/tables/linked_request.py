@@ -15,6 +15,7 @@ from semidp.errors import InputError
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO
+from semidp.output.published_table import FitKind
 from semidp.queries.linked_products import LinkedSpace, linked_space
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.linked_records import LinkedReader
@@ -34,7 +35,6 @@ from semidp.statistics.tables.linked_published import (
     published_linked,
 )
 from semidp.statistics.tables.linked_words import linked_forecasts, noise_lines
-from semidp.output.published_table import FitKind
 from semidp.statistics.tables.request import TableRequest, called_after
 
 UNIT_TABLE = "unit_table"
@@ -170,6 +170,13 @@ class LinkedTablesRequest(RequestDefaults):
         """Make both kinds agree, and fit whole numbers."""
         assert isinstance(mechanism, LinkedMechanism)
         return published_linked(self, mechanism, measured, progress)
+
+    def refuse_parts(self) -> None:
+        """Refuse parts: what members and units cost is found for all of them at once."""
+        raise InputError(
+            "tables of linked members and units are estimated from all of them at once, so that they are not released "
+            "part by part: release them whole"
+        )
 
     def with_mechanism(self, name: str) -> "LinkedTablesRequest":
         """Return the request: it has no choice of a mechanism."""

@@ -13,13 +13,13 @@ from semidp.core.tables.features import SIZE
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.output.cells import Form
 from semidp.output.sections import Section
-from semidp.output.texts import error_text
 from semidp.output.table_pages import first_cells, table_title
+from semidp.output.texts import error_text
 from semidp.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
-    from semidp.statistics.tables.linked_published import PublishedLinked
     from semidp.output.published_table import PublishedTable
+    from semidp.statistics.tables.linked_published import PublishedLinked
     from semidp.statistics.tables.request import TableRequest
 
 
