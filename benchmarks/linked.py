@@ -18,8 +18,8 @@ import numpy as np
 import semidp as sd
 from semidp.core.progress import silent
 from semidp.noise.randomness import SeededRandomness
+from semidp.output.published_table import FitKind
 from semidp.statistics.tables.fitting import fitted_tables
-from semidp.statistics.tables.published import FitKind
 
 DATA = Path(__file__).parent / "data"
 PERSONS, HOMES = DATA / "sandag_persons.csv", DATA / "sandag_households.csv"

@@ -12,8 +12,8 @@ from semidp.errors import Refused
 from semidp.fitting.size_fits import balance_members, fit_sizes
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.noise.randomness import SeededRandomness
+from semidp.output.published_table import FitKind
 from semidp.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
-from semidp.statistics.tables.published import FitKind
 from tests.linked.test_agreement import CASES, linked
 
 
