@@ -23,7 +23,7 @@ class RunLog:
         self._started = 0.0
 
     def open(self, arguments: Sequence[str]) -> list[str]:
-        """Find the file among the arguments of a command, say what was asked for, and return the others.
+        """Find the file among the arguments of a command, say what was asked for, and return the asked.
 
         >>> RunLog().open(["show", "release"])
         ['show', 'release']
@@ -31,7 +31,7 @@ class RunLog:
         Traceback (most recent call last):
         semidp.errors.InputError: --log takes the name of a file
         """
-        others: list[str] = []
+        asked: list[str] = []
         names: list[str] = []
         words = iter(arguments)
         for word in words:
@@ -40,21 +40,21 @@ class RunLog:
             elif word.startswith(f"{_OPTION}="):
                 names.append(word.partition("=")[2])
             else:
-                others.append(word)
+                asked.append(word)
         self._file, self._started = None, time.monotonic()
         if not names:
-            return others
+            return asked
         if len(names) > 1:
             raise InputError("--log is given twice: keep one")
         if not names[0] or names[0].startswith("-"):
             raise InputError("--log takes the name of a file")
         self._file = Path(names[0])
         try:
-            self._write(f"semidp {__version__}: semidp {shlex.join(others)}")
+            self._write(f"semidp {__version__}: semidp {shlex.join(asked)}")
         except OSError:
             self._file = None
             raise InputError(f"cannot write to the log {names[0]}") from None
-        return others
+        return asked
 
     def say(self, text: str) -> None:
         """Log what was printed on stderr; a log that takes no more is no reason to fail."""
@@ -72,6 +72,7 @@ class RunLog:
     def _write(self, line: str) -> None:
         if self._file is None:
             return
+        # Opened anew for each line, so that nothing is lost where the command is killed.
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self._file.open("a", encoding="utf-8") as file:
             file.write(f"{now} {line}\n")

@@ -89,12 +89,12 @@ class PlaceMap:
         (((10.0, 0.0), (12.0, 0.0), (12.0, 2.0), (10.0, 0.0)),)
         """
         try:
-            found = list(_topology(document) if document["type"] == "Topology" else _features(document))
+            outlines = list(_topology(document) if document["type"] == "Topology" else _features(document))
         except (KeyError, TypeError, IndexError, AttributeError):
             raise ValueError("no outlines of places") from None
-        if not found:
+        if not outlines:
             raise ValueError("no outlines of places")
-        return cls(tuple(found), key)
+        return cls(tuple(outlines), key)
 
     @classmethod
     def read(cls, path: Path, key: str | None = None) -> "PlaceMap":
@@ -107,9 +107,9 @@ class PlaceMap:
             raise InputError(f"cannot read the map {path}") from None
         except (ValueError, RecursionError):
             raise InputError(f"the map {path} holds no outlines of places: give GeoJSON or TopoJSON") from None
-        known = dict.fromkeys(name for outline in places.outlines for name in outline.properties)
-        if key is not None and key not in known:
-            raise InputError(f"no place of the map {path} has the property {key!r}; they have {', '.join(known)}")
+        properties = dict.fromkeys(name for outline in places.outlines for name in outline.properties)
+        if key is not None and key not in properties:
+            raise InputError(f"no place of the map {path} has the property {key!r}; they have {', '.join(properties)}")
         return places
 
 

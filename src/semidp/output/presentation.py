@@ -87,6 +87,7 @@ class Presentation:
 
     def to_json(self) -> dict[str, Any]:
         """Return what is not as usual, as plain values."""
+        # What is as usual is left out, so that a release without any of it has no entry.
         values = {
             "title": self.title,
             "contact": self.contact,
@@ -110,19 +111,19 @@ class Presentation:
             return value
         if not isinstance(value, Mapping):
             raise InputError(f"a presentation is a mapping such as {{'title': 'Health 2026'}}, not {value!r}")
-        known = {field.name for field in fields(cls)}
-        unknown = [str(key) for key in value if key not in known]
+        names = {field.name for field in fields(cls)}
+        unknown = [str(key) for key in value if key not in names]
         if unknown:
-            meant = did_you_mean(unknown[0], known)
-            raise InputError(f"a presentation has no {unknown[0]!r}{meant}; it has {', '.join(sorted(known))}")
+            meant = did_you_mean(unknown[0], names)
+            raise InputError(f"a presentation has no {unknown[0]!r}{meant}; it has {', '.join(sorted(names))}")
         return cls(**{**value, "notes": tuple(value.get("notes", ()))})
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], places: PlaceMap | None = None) -> "Presentation":
         """Read what `to_json` returned; the outlines of a map are in a file of their own."""
-        others = {key: value for key, value in entry.items() if key not in ("map", "map_key")}
+        stored = {key: value for key, value in entry.items() if key not in ("map", "map_key")}
         try:
-            return cls.of({**others, "places": places})
+            return cls.of({**stored, "places": places})
         except InputError as error:
             raise ValueError(str(error)) from None
 

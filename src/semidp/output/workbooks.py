@@ -160,6 +160,7 @@ def _write_sheet(book: Any, sheet: WorkbookSheet, name: str) -> None:
         cell.alignment = Alignment(horizontal="left" if column in sheet.texts else "right")
         header.append(cell)
     page.append(header)
+    # Fonts are shared by all cells: a workbook holds each once.
     fonts = {key: Font(**style, **_FONT) for key, style in STYLES.items()}
     numbers = {column: values.tolist() for column, values in sheet.numbers.items()}
     for row in range(sheet.rows):

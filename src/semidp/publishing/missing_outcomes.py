@@ -85,8 +85,8 @@ def _refuse_unknown(choices: Mapping[str, str], used: set[str]) -> None:
         if choice not in CHOICES:
             raise InputError(f"missing values of {column!r} are {' or '.join(CHOICES)}, not {choice!r}")
         if column not in used:
-            known = sorted(used - {""})
+            columns = sorted(used - {""})
             raise InputError(
-                f"nothing of {column!r} is published by groups{did_you_mean(column, known)}: missing values are those "
-                "of a private outcome"
+                f"nothing of {column!r} is published by groups{did_you_mean(column, columns)}: missing values are "
+                "those of a private outcome"
             )

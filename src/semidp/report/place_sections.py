@@ -111,8 +111,9 @@ def _value_column(columns: Columns) -> str | None:
 def _panels(columns: Columns, heading: str, value: str) -> Iterator[PlaceValues]:
     """Yield the numbers of every place for each combination of the other labels."""
     labels = columns.labels[heading].column(columns.rows)
-    others = [part.column(columns.rows) for name, part in columns.labels.items() if name != heading]
-    keys = [" · ".join(row) for row in zip(*others, strict=True)] if others else [""] * columns.rows
+    # Each combination of the other labels is a panel.
+    beside = [part.column(columns.rows) for name, part in columns.labels.items() if name != heading]
+    keys = [" · ".join(row) for row in zip(*beside, strict=True)] if beside else [""] * columns.rows
     numbers, errors = columns.numbers[value], columns.numbers["standard_error"]
     seen = columns.numbers["count"] if value == "estimate" else np.abs(numbers)
     half = columns.numbers["estimate_high"] - numbers if "estimate_high" in columns.numbers else 2 * errors

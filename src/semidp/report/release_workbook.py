@@ -150,12 +150,13 @@ def _presented(
     in_steps = np.array([rounded(count, shown.round_to) for count in counts], dtype=np.int64)
     heading = f"count, in multiples of {shown.round_to}"
     first = {"count": numbers["count"], heading: in_steps}
-    others = {name: values for name, values in numbers.items() if name != "count"}
-    return {**first, **others}, {**formats, heading: decimals_format(0)}
+    beside = {name: values for name, values in numbers.items() if name != "count"}
+    return {**first, **beside}, {**formats, heading: decimals_format(0)}
 
 
 def workbook_differs(release: Release, path: Path) -> bool:
     """Whether a workbook holds something else than a release publishes."""
+    # Names of tabs may have been shortened: sheets are compared in their order.
     stored = list(read_values(path).values())
     if not stored:
         return True

@@ -56,8 +56,8 @@ class ColumnReading:
     def __post_init__(self) -> None:
         stands_in = self.how.startswith(MISSING_AS) and bool(re.fullmatch(r"-?[\d.eE+-]+", self.how[len(MISSING_AS) :]))
         if self.how not in {*DATES, _QUARTER, *NUMBERS, *_VALUES, ANSWERED} and not stands_in:
-            known = ", ".join((*DATES, _QUARTER, *NUMBERS))
-            raise InputError(f"the column {self.column!r} can be read as {known}, not {self.how!r}")
+            ways = ", ".join((*DATES, _QUARTER, *NUMBERS))
+            raise InputError(f"the column {self.column!r} can be read as {ways}, not {self.how!r}")
         if self.how in _VALUES and not all(self.column.partition("=")):
             raise InputError(f"{self.column!r} names no value of a column: write it as ok=Y")
 
@@ -76,6 +76,7 @@ class ColumnReading:
     def expression(self, name: str) -> str:
         """Return the values as an expression of DuckDB; `name` is the quoted column. NULL where they do not fit."""
         text = f"trim(CAST({name} AS VARCHAR))"
+        # A number of a data frame that is none is missing, too.
         missing = f"({name} IS NULL OR coalesce(isnan(TRY_CAST({text} AS DOUBLE)), false))"
         if self.how == ANSWERED:
             return f"CASE WHEN {missing} THEN 'no' ELSE 'yes' END"
@@ -126,6 +127,7 @@ def months(first: str, last: str) -> list[str]:
     >>> months("2025-11", "2026-02"), months("2025-Q4", "2026-Q1"), months("2024", "2026")
     (['2025-11', '2025-12', '2026-01', '2026-02'], ['2025-Q4', '2026-Q1'], ['2024', '2025', '2026'])
     """
+    # Months and quarters are counted from the year 0 on; years have one part.
     for pattern, parts, written in _STEPS:
         ends = [re.fullmatch(pattern, text) for text in (first, last)]
         if all(ends):

@@ -42,6 +42,7 @@ def sheet_columns(path: str, sheet: str | None = None) -> dict[str, NDArray[Any]
         name = _chosen(book, path, sheet)
         rows = book[name].iter_rows(values_only=True)
         header = _header(next(rows, ()), path)
+        # Every column is text: whether it holds numbers is asked later, as of a CSV file.
         columns: list[list[str | None]] = [[] for _ in header]
         gaps = False
         for row in rows:
@@ -100,10 +101,10 @@ def _header(row: tuple[Any, ...], path: str) -> list[str]:
         raise DataError(f"the first row of {path} is empty: it names the columns")
     if None in names:
         raise DataError(f"the first row of {path} leaves a column without a name: name it, or remove the column")
-    found = [str(name) for name in names]
-    if len({name.casefold() for name in found}) < len(found):
+    columns = [str(name) for name in names]
+    if len({name.casefold() for name in columns}) < len(columns):
         raise DataError(f"two columns of {path} have the same name: rename one")
-    return found
+    return columns
 
 
 def _text(value: Any) -> str | None:

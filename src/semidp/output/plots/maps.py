@@ -15,7 +15,7 @@ _NO_VALUE = "#EDEDED"
 
 @dataclass(frozen=True)
 class PlaceValues:
-    """What is known of places: estimates, standard errors, and where noise dominates, by their labels."""
+    """What is numbered of places: estimates, standard errors, and where noise dominates, by their labels."""
 
     title: str
     values: Mapping[str, float]
@@ -50,11 +50,11 @@ def _draw(
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Outlined
 
-    known, _ = places.named(list(numbers))
+    numbered, _ = places.named(list(numbers))
     finite = [number for number in numbers.values() if np.isfinite(number)]
     scale = Normalize(min([0.0, *finite]), max(finite, default=1.0) or 1.0)
     colors = colormaps[shades]
-    label_of = {number: label for label, number in known.items()}
+    label_of = {number: label for label, number in numbered.items()}
     for number, outline in enumerate(places.outlines):
         label = label_of.get(number)
         value = np.nan if label is None else numbers[label]

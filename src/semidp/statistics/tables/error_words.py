@@ -162,8 +162,8 @@ def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
         return [f"Noise dominates {share_text(table.share)} of the cells of {title}: {advice}."]
     names = [title for _, title in affected[:_NAMED_TABLES]]
     left = len(affected) - len(names)
-    others = f" and {left:,} more" if left else ""
+    beyond = f" and {left:,} more" if left else ""
     return [
         f"Noise dominates more than a quarter of the cells in {len(affected):,} of {len(tables):,} tables "
-        f"({', '.join(names)}{others}): {advice}."
+        f"({', '.join(names)}{beyond}): {advice}."
     ]
