@@ -255,7 +255,7 @@ def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_pa
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "import semidp.cli\n"
-        "names = 'publishing.pipeline', 'statistics.tables.published', 'report.page', 'output.cells'\n"
+        "names = 'publishing.pipeline', 'statistics.tables.published', 'report.report_page', 'output.cells'\n"
         "pipeline, published, report, cells = (sys.modules[f'semidp.{name}'] for name in names)\n"
         "def die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\n"
         "def half(path, data):\n"
