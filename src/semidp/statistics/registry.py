@@ -143,7 +143,7 @@ def result_readers() -> dict[str, ResultReader]:
     """Return how published results are read, by the keys of their lists in release.json.
 
     >>> list(result_readers())
-    ['tables', 'products', 'groups', 'regressions', 'quantiles', 'distributions', 'odds_ratios']
+    ['tables', 'products', 'linked', 'groups', 'regressions', 'quantiles', 'distributions', 'odds_ratios']
     """
     return {key: reader for kind in kinds() for key, reader in kind.results.items()}
 
