@@ -44,6 +44,36 @@ def test_two_tables_of_one_kind_are_averaged_by_precision() -> None:
     np.testing.assert_allclose(both.standard_errors, 1 / np.sqrt(sum(weights)), rtol=1e-9)
 
 
+L2 = (Budget.pure("0.1"), "l2")
+LATTICE = (Budget.zcdp("0.005"), "lattice")
+GAUSSIAN = (Budget.zcdp("0.005"), "gaussian")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(L2, L2), (LATTICE, LATTICE), (L2, GAUSSIAN)], ids=["l2", "lattice", "both"]
+)
+def test_noise_in_the_directions_of_the_totals_alone_is_averaged_by_precision(
+    one: tuple[Budget, str], other: tuple[Budget, str]
+) -> None:
+    """l2 and lattice noise keep the exact totals: the average has the announced error, and half of it is caught."""
+    data = people()
+    truth = np.zeros((2, 3))
+    np.add.at(truth, (["fm".index(sex) for sex in data["sex"]], ["nsw".index(place) for place in data["region"]]), 1)
+    ratios = []
+    for seed in range(60):
+        exact = ["sex", "region"]
+        first = table(exact, ["sex", "region"], one[0], 2 * seed, mechanism=one[1])
+        second = table(exact, ["sex", "region"], other[0], 2 * seed + 1, mechanism=other[1])
+        both = combine(first, second).tables[0]
+        errors = both.estimate - truth
+        ratios.append(np.square(errors / both.standard_errors).mean())
+    precision = sum(1 / release.tables[0].standard_errors ** 2 for release in (first, second))
+    np.testing.assert_allclose(both.standard_errors, 1 / np.sqrt(precision), rtol=1e-9)
+    # The table has two free directions, so that the mean of 60 squares has a standard deviation of about 0.13.
+    assert abs(np.mean(ratios) - 1) < 0.6
+    assert abs(np.mean(ratios) * 4 - 1) > 0.6
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_no_cell_is_worse_than_in_the_better_release(seed: int) -> None:
     first = product([["sex"]], [["sex", "region"], ["sex", "age"]], Budget.gdp("0.5"))

@@ -83,9 +83,10 @@ class Combination:
         seen: set[str] = set()
         for release in self.releases:
             parts = evidence_of(release, self.layout)
-            # A few numbers may be drawn alike by chance; all of a release, or many, are not.
+            # A few numbers may be drawn alike by chance, many are not. A copy of few has the time of its making, too.
             digests = {digest([part]) for part in parts if part.observed.values.size >= _TELLING}
-            digests |= {digest(parts)} if parts else set()
+            if parts:
+                digests.add(f"{release.created} {digest(parts)}")
             if digests & seen:
                 raise InputError("the same measurement stands in two of these releases: name each release once")
             seen |= digests
