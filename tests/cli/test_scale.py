@@ -27,7 +27,9 @@ def test_a_release_is_written_as_parquet_and_shown(here: Semidp, people: Path, t
     assert (shown.code, shown.json["disagreements"], shown.json["form"]) == (0, [], "parquet")
     assert here("release", people, *WORDS, "--write", "csv", "--out", "release", "--force").code == 0
     assert "table.csv" in {file.name for file in (tmp_path / "release").iterdir()}
-    assert "csv or parquet, not 'xls'" in one_sentence(here("release", people, *WORDS, "--write", "xls", "--out", "x"))
+    assert "csv, parquet or xlsx, not 'xls'" in one_sentence(
+        here("release", people, *WORDS, "--write", "xls", "--out", "x")
+    )
 
 
 def test_too_little_memory_is_refused_before_the_source_is_opened(here: Semidp, people: Path, tmp_path: Path) -> None:

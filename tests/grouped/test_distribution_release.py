@@ -216,8 +216,8 @@ def test_a_release_of_nobody_needs_no_noise(tmp_path: Path) -> None:
     assert disagreements(tmp_path / "none") == ()
 
 
-def test_parts_are_refused_in_a_sentence(plan: Plan, tmp_path: Path) -> None:
-    with pytest.raises(semidp.SemidpError, match="only tables are released part by part"):
+def test_parts_without_a_table_to_cut_are_refused_in_a_sentence(plan: Plan, tmp_path: Path) -> None:
+    with pytest.raises(semidp.SemidpError, match="no feature of these tables is nested"):
         semidp.run(plan, pupils(), RunOptions(out=tmp_path / "parts"), partition="school")
     assert not (tmp_path / "parts").exists()
 

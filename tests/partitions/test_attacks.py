@@ -142,16 +142,16 @@ def test_damaged_measurements_are_told_and_abandoned_draws_removed(people, tmp_p
     state = unfinished(place) / ".state"
     (state / "attempt-0").mkdir()
     (state / "attempt-0" / "drawn.parquet").touch()
-    kept = (state / "above-0.parquet").read_bytes()
-    for damage in (b"PAR1", None):
+    kept = (state / "above-0.npy").read_bytes()
+    for damage in (b"NUMPY", None):
         if damage is None:
-            (state / "above-0.parquet").unlink()
+            (state / "above-0.npy").unlink()
         else:
-            (state / "above-0.parquet").write_bytes(damage)
+            (state / "above-0.npy").write_bytes(damage)
         with pytest.raises(InputError, match="damaged: discard it"):
             run_partitioned(plan(), people, place, "state", resume=True)
         assert not (state / "attempt-0").exists()
-    (state / "above-0.parquet").write_bytes(kept)
+    (state / "above-0.npy").write_bytes(kept)
     run_partitioned(plan(), people, place, "state", resume=True)
     assert sound(place)
 

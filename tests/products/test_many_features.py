@@ -47,7 +47,6 @@ def test_a_product_of_a_hundred_features_is_released_saved_and_read_back(tmp_pat
     assert np.array_equal(tables[40].counts, both.counts)
     release.save(tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "59 more tables" in page
     assert "The first 40 tables are listed; 59 more are in the files." in page
     assert "q98-q99.csv" not in page
     again = Release.load(tmp_path / "out")

@@ -2,6 +2,7 @@
 
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,15 @@ def test_a_time_that_is_none_is_refused(release: Release, seconds: object) -> No
         release.records(seconds=seconds)
 
 
+@pytest.fixture
+def usual_interrupts() -> Iterator[None]:
+    """Python's own handler: a shell ignores interrupts for what it runs in the background, and so would the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("usual_interrupts")
 def test_a_first_interrupt_is_noted_and_a_second_ends_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGINT)
     with first_interrupt() as interrupted:
@@ -73,6 +83,7 @@ def test_a_first_interrupt_is_noted_and_a_second_ends_the_command(capsys: pytest
     assert "writing the best records so far" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("usual_interrupts")
 def test_an_interrupted_command_writes_the_best_so_far(
     release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

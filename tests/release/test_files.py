@@ -41,10 +41,14 @@ def test_it_reads_back_the_same(release: Release, folder: Path, tmp_path_factory
     assert again.to_json() == release.to_json()
     for ours, theirs in zip(again.tables, release.tables, strict=True):
         assert ours.schema == theirs.schema
-        for name in ("counts", "noisy", "projected", "standard_errors"):
+        for name in ("counts", "estimate", "standard_errors"):
             mine, other = getattr(ours, name), getattr(theirs, name)
             assert mine.dtype == other.dtype
             assert np.array_equal(mine, other), name
+    assert len(again.results) > 0
+    for ours, theirs in zip(again.results, release.results, strict=True):
+        assert ours.noisy.dtype == theirs.noisy.dtype
+        assert np.array_equal(ours.noisy, theirs.noisy)
     assert html(again) == html(release)
     copy = tmp_path_factory.mktemp("copy")
     again.save(copy)

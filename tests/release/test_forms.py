@@ -90,9 +90,15 @@ def test_a_release_reads_back_from_either_form(tmp_path: Path) -> None:
         assert all(name.endswith(f".{form}") for name in document["files"] if name != METADATA)
         assert (METADATA in document["files"]) == (form is Form.csv)
         for table, before in zip(again.tables, release.tables, strict=True):
-            for column in ("counts", "noisy", "projected", "standard_errors"):
+            for column in ("counts", "estimate", "standard_errors"):
                 assert (getattr(table, column) == getattr(before, column)).all()
                 assert getattr(table, column).dtype == getattr(before, column).dtype
+        measured = [result for result in again.results if result.counts_cells]
+        drawn = [result for result in release.results if result.counts_cells]
+        assert measured
+        for read, written in zip(measured, drawn, strict=True):
+            assert (read.noisy == written.noisy).all()
+            assert read.noisy.dtype == written.noisy.dtype
         page = (tmp_path / form / "report.html").read_text()
         assert f"towns-measurements.{form}" in page
     other = {"csv": "parquet", "parquet": "csv"}
