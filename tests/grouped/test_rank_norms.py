@@ -290,7 +290,7 @@ def search(worlds: int, seed: int) -> tuple[int, int, int]:
             if not others:
                 break
             dataset = others[source.integers(len(others))]
-        short += most > ranks._sums.l1
+        short += most > ranks.sums.l1
         seen += 1
     return seen, pairs, short
 
@@ -314,7 +314,7 @@ def test_many_random_worlds_move_no_farther_than_is_said() -> None:
 class _BeforeCorrection:
     """What version 0.1 took for the norms of ranks: those of sums."""
 
-    norms = property(lambda space: Norms(space._sums.l1, space._sums.l2_squared, space._sums.linf))
+    norms = property(lambda space: Norms(space.sums.l1, space.sums.l2_squared, space.sums.linf))
 
 
 @pytest.fixture

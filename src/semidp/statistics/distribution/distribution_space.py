@@ -20,7 +20,7 @@ from semidp.queries.bounds import Norms
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
 from semidp.statistics.distribution.value_tree import Placement, ValueTree, value_tree
-from semidp.statistics.outcomes.spaces import OutcomeSpace, SumSpace, recorded_outcome, sum_space
+from semidp.statistics.outcomes.spaces import SpaceByGroups, recorded_outcome, sum_space
 
 MOST_STEPS = 4096
 """The finest grid of a distribution: intervals of so many values take about ten seconds."""
@@ -30,7 +30,7 @@ _PERSON, _CARRIER, _AFTER = 0, 1, 2  # the value of the person, of the carrier, 
 
 
 @frozen(slots=False)
-class DistributionSpace(OutcomeSpace):
+class DistributionSpace(SpaceByGroups):
     """S of the differences D of all groups: their noise is that of a distribution.
 
     This is the product of the tables group × values at every depth, with the values as a nested feature of halves and
@@ -63,8 +63,6 @@ class DistributionSpace(OutcomeSpace):
     (6, 24, 8, (6,))
     """
 
-    blocks: tuple[Margin, ...]
-
     method = "closed form for replaced values in a tree of halves"
 
     def query(self) -> dict[str, Any]:
@@ -76,21 +74,6 @@ class DistributionSpace(OutcomeSpace):
     def tree(self) -> ValueTree:
         """The tree of the values."""
         return value_tree(self.outcome.steps + 1)
-
-    @cached_property
-    def _sums(self) -> SumSpace:
-        """The sums of the same outcome: they know the groups."""
-        return sum_space(self.dataspace, self.adjacency, self.outcome, self.blocks)
-
-    @property
-    def counts(self) -> tuple[Counts, ...]:
-        """The published sizes of the groups of each set."""
-        return self._sums.counts
-
-    @cached_property
-    def sizes(self) -> Counts:
-        """The published sizes of all groups, set after set."""
-        return np.concatenate([counts.ravel() for counts in self.counts])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -113,8 +96,8 @@ class DistributionSpace(OutcomeSpace):
 
     def _placed(self, parted: int) -> Placement:
         """Where the three values of an exchange are farthest apart."""
-        several = sum(groups > 1 for groups in self._sums.inhabited)
-        single = sum(groups == 1 for groups in self._sums.inhabited)
+        several = sum(groups > 1 for groups in self.sums.inhabited)
+        single = sum(groups == 1 for groups in self.sums.inhabited)
         pairs = {(_PERSON, _CARRIER): several, (_CARRIER, _AFTER): several, (_PERSON, _AFTER): single}
         return Placement(self.tree, pairs, parted)
 
@@ -131,7 +114,7 @@ class DistributionSpace(OutcomeSpace):
     @property
     def exact(self) -> bool:
         """Whether the cost is attained."""
-        return self._sums.exact
+        return self.sums.exact
 
     @property
     def dimension(self) -> int:
@@ -153,7 +136,7 @@ class DistributionSpace(OutcomeSpace):
     def worst_move(self) -> Counts | None:
         """Return the differences of two datasets that are as far apart as the norms say, or as groups have records."""
         # Where sets of groups are tied, which of them change together is not known.
-        tied = self._sums.worst_move() is None
+        tied = self.sums.worst_move() is None
         return None if self.is_zero or tied else self.measured(self._worst_histograms())
 
     def _worst_histograms(self) -> Counts:
@@ -166,7 +149,7 @@ class DistributionSpace(OutcomeSpace):
             change[:, after] = moved
             return change
         person, carrier, after = self._placed(4).places
-        for part in self._sums.slices:
+        for part in self.sums.slices:
             by_size = np.argsort(-self.sizes[part], kind="stable")
             largest = part.start + by_size[:2]
             inhabited = [group for group in largest.tolist() if self.sizes[group]]

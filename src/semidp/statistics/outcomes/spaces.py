@@ -256,6 +256,28 @@ def sum_space(
     return SumSpace(public, adjacency, outcome, tuple(blocks))
 
 
+@frozen(slots=False)
+class SpaceByGroups(OutcomeSpace):
+    """What the spaces of an outcome by several sets of groups share: the published sizes of the groups."""
+
+    blocks: tuple[Margin, ...]
+
+    @cached_property
+    def sums(self) -> SumSpace:
+        """The sums of the outcome by the same groups: they know the sizes."""
+        return sum_space(self.dataspace, self.adjacency, self.outcome, self.blocks)
+
+    @property
+    def counts(self) -> tuple[Counts, ...]:
+        """The published sizes of the groups of each set."""
+        return self.sums.counts
+
+    @cached_property
+    def sizes(self) -> Counts:
+        """The published sizes of all groups, set after set."""
+        return np.concatenate([counts.ravel() for counts in self.counts])
+
+
 def outcome_datasets(dataspace: Datasets, adjacency: Adjacency) -> Dataspace:
     """Return the datasets of a query of outcomes; refuse those without published counts, or without freedom."""
     if not isinstance(dataspace, Dataspace):

@@ -22,11 +22,11 @@ from semidp.errors import InputError
 from semidp.queries.bounds import Norms
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import OutcomeSpace, SumSpace, recorded_outcome, sum_space
+from semidp.statistics.outcomes.spaces import SpaceByGroups, SumSpace, recorded_outcome, sum_space
 
 
 @frozen(slots=False)
-class RankSpace(OutcomeSpace):
+class RankSpace(SpaceByGroups):
     """How many records of each group can be replaced: Σ k_g and Σ k_g², for m choices in each group.
 
     The r-th smallest value of a group with n_g records is v where fewer than r values lie below v and at least r up
@@ -83,7 +83,6 @@ class RankSpace(OutcomeSpace):
     (2, 4, (2,))
     """
 
-    blocks: tuple[Margin, ...]
     probabilities: tuple[Fraction, ...]
     level: Fraction | None = None
     sampling: bool = False
@@ -104,19 +103,9 @@ class RankSpace(OutcomeSpace):
         return len(self.probabilities) * (1 if self.level is None else 3)
 
     @cached_property
-    def _sums(self) -> SumSpace:
+    def sums(self) -> SumSpace:
         """The sums of an outcome of one step: under A_a, and with two values, they move by the k_g at their worst."""
         return sum_space(self.dataspace, self.adjacency, evolve(self.outcome, steps=1), self.blocks)
-
-    @property
-    def counts(self) -> tuple[Counts, ...]:
-        """The published sizes of the groups of each set."""
-        return self._sums.counts
-
-    @cached_property
-    def sizes(self) -> Counts:
-        """The published sizes of all groups, set after set."""
-        return np.concatenate([counts.ravel() for counts in self.counts])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -133,20 +122,20 @@ class RankSpace(OutcomeSpace):
     def _once(self) -> Norms:
         """The norms for one choice in each group."""
         if self.outcome.steps == 1:  # a value that stays in its group and one that is swapped are the same change
-            return self._sums.norms
+            return self.sums.norms
         replaced = self.adjacency.replaced_values(self.counts)
         return Norms(sum(replaced), sum(k * k for k in replaced), max(replaced, default=0))
 
     @property
     def naive(self) -> Norms:
         """The same for one record where no size is public: in each set it leaves one group and enters another."""
-        once = self._sums.naive
+        once = self.sums.naive
         return Norms(self.choices * once.l1, self.choices * once.l2_squared, once.linf)
 
     @property
     def exact(self) -> bool:
         """Whether as many records can be replaced as the norms say."""
-        return self._sums.exact
+        return self.sums.exact
 
     @property
     def dimension(self) -> int:
