@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from semidp import Feature, Plan, Schema, Table, prepare
 from semidp.core.tradeoff.budget import Budget
 from semidp.explore.controls import LADDER
-from semidp.explore.desk import Desk
+from semidp.explore.desk import PlanForecasts
 from semidp.explore.explorer_page import application
 
 TARGET = 0.2
@@ -41,7 +41,7 @@ def answers(tables: list[tuple[str, ...]], kind: str) -> Iterator[float]:
 
     port, token = 8000, "benchmark"
     own = f"http://127.0.0.1:{port}"
-    with TestClient(application(Desk(tuple(SHAPE), survey, first), token, port), base_url=own) as client:
+    with TestClient(application(PlanForecasts(tuple(SHAPE), survey, first), token, port), base_url=own) as client:
         sets = [(f"table-{i}", name) for i, names in enumerate(tables) for name in names]
         sets += [(f"total-{i}", name) for i, names in enumerate(TOTALS) for name in names]
         fixed = [("base", json.dumps(first.to_json())), ("kind", kind), ("adjacency", "worst-case"), *sets]

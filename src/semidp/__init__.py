@@ -62,7 +62,7 @@ from semidp.publishing.front import (
 )
 from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import Prepared, prepare, run
-from semidp.publishing.plan import Plan, Reading
+from semidp.publishing.plan import AdjacencyChoice, Plan
 from semidp.publishing.release import Release
 from semidp.queries.query_space import ExplicitSpace, QuerySpace
 from semidp.queries.table_spaces import TableSpace, sensitivity_space
@@ -84,6 +84,7 @@ from semidp.statistics.tables.request import TableRequest, TablesRequest
 
 __all__ = [
     "Adjacency",
+    "AdjacencyChoice",
     "AdjacencyUnknown",
     "Ball",
     "Budget",
@@ -115,7 +116,6 @@ __all__ = [
     "PublishedTables",
     "QuantileRequest",
     "QuerySpace",
-    "Reading",
     "Refused",
     "RegressionRequest",
     "Release",

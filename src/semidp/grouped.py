@@ -25,7 +25,7 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.noise.randomness import Randomness
 from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import measured, prepare
-from semidp.publishing.plan import Plan, Reading
+from semidp.publishing.plan import AdjacencyChoice, Plan
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import Source
@@ -265,11 +265,11 @@ def _measured(
     return list(zip(prepared.mechanisms, measurements, strict=True))
 
 
-def _reading(adjacency: Adjacency | None) -> Reading | int:
+def _reading(adjacency: Adjacency | None) -> AdjacencyChoice | int:
     """Return how a plan says which datasets are compared."""
     if adjacency is None:
-        return Reading.worst_case
-    return adjacency.a if adjacency.protects_groups else Reading.exchange
+        return AdjacencyChoice.worst_case
+    return adjacency.a if adjacency.protects_groups else AdjacencyChoice.exchange
 
 
 def _one(by: By) -> Margin:

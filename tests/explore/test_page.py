@@ -21,7 +21,7 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
 from semidp.explore.cards import laid_out
 from semidp.explore.controls import LADDER, Controls, variants
-from semidp.explore.desk import Desk
+from semidp.explore.desk import PlanForecasts
 from semidp.explore.explorer_page import Page, application, check_typed
 from semidp.publishing import pipeline
 from semidp.publishing.release import Release
@@ -461,7 +461,7 @@ def test_the_desk_keeps_scopes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semidp.explore.desk.KEPT", 2)
     features = [Feature("sex", "fm"), Feature("region", "ns")]
     table = Table(Schema(features), [[3, 5], [7, 11]])
-    desk = Desk(("sex", "region"), lambda plan: prepare(plan, table).scope, Plan())
+    desk = PlanForecasts(("sex", "region"), lambda plan: prepare(plan, table).scope, Plan())
     wanted = [TableRequest(["sex", "region"], Budget.gdp(1))]
     settings = [([], "worst-case"), (["sex"], "worst-case"), (["sex"], "exchange"), (["region"], 5)]
     for _ in range(2):
@@ -478,7 +478,7 @@ def test_the_desk_reads_totals_once_whatever_the_budgets() -> None:
         return prepare(plan, people).scope
 
     people = {"sex": [*"fm"] * 20, "region": [*"nnss"] * 10, "age": [20, 30, 40, 50] * 10}
-    desk = Desk(COLUMNS, scope_of, Plan())
+    desk = PlanForecasts(COLUMNS, scope_of, Plan())
     for number, plan in enumerate((PLANS[3], PLANS[4], PLANS[5])):
         declared = evolve(plan, levels_from_data=True)
         for each in (declared, variants(declared)["half the budget"]):
@@ -487,7 +487,7 @@ def test_the_desk_reads_totals_once_whatever_the_budgets() -> None:
 
 
 def test_the_page_names_everything_that_is_no_table() -> None:
-    page = Page(Desk(COLUMNS, lambda plan: prepare(plan, people).scope, Plan()))
+    page = Page(PlanForecasts(COLUMNS, lambda plan: prepare(plan, people).scope, Plan()))
     people = {"sex": [*"fm"] * 20, "region": [*"nnss"] * 10, "age": [20, 30, 40, 50] * 10}
     for plan in PLANS[4:]:
         (request,) = plan.requests
@@ -584,7 +584,7 @@ def test_two_cards_of_one_column_get_names_of_their_own() -> None:
     ],
 )
 def test_a_card_that_lacks_something_says_what(more: list[tuple[str, str]], said: str) -> None:
-    page = Page(Desk(COLUMNS, lambda plan: prepare(plan, people).scope, Plan()))
+    page = Page(PlanForecasts(COLUMNS, lambda plan: prepare(plan, people).scope, Plan()))
     people = {"sex": [*"fm"] * 20, "region": [*"nnss"] * 10, "age": [20, 30, 40, 50] * 10}
     shown = page.results([("base", "{}"), *BASE, *more])
     assert said in shown
@@ -593,7 +593,7 @@ def test_a_card_that_lacks_something_says_what(more: list[tuple[str, str]], said
 
 
 def test_cards_are_added_and_removed() -> None:
-    page = Page(Desk(COLUMNS, lambda plan: prepare(plan, people).scope, Plan(), source="people.csv"))
+    page = Page(PlanForecasts(COLUMNS, lambda plan: prepare(plan, people).scope, Plan(), source="people.csv"))
     people = {"sex": [*"fm"] * 20, "region": [*"nnss"] * 10, "age": [20, 30, 40, 50] * 10}
     form = page.form([("base", "{}"), *BASE, ("add", "which"), ("which", "median")])
     assert 'name="median-0"' in form

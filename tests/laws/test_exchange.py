@@ -20,7 +20,7 @@ from semidp.core.tradeoff.function import Order
 from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
 from semidp.queries.exchange_tables import ExchangeTable
-from semidp.queries.norms import Question
+from semidp.queries.norms import ReleasedTable
 from semidp.queries.table_spaces import sensitivity_space
 
 PLACES = [("s", "a"), ("s", "b"), ("t", "c")]
@@ -172,7 +172,7 @@ def check_table(
     )
     space = sensitivity_space(dataspace, exchange, schema.named(view))
     assert space.exact, space.method
-    bound = ExchangeTable(Blocks.of(dataspace), Question.of(dataspace, view)).bound
+    bound = ExchangeTable(Blocks.of(dataspace), ReleasedTable.of(dataspace, view)).bound
     assert truth.least(bound) == truth, "the closed forms bound it"
     assert space.norms == truth, (view, space.method, space.norms, truth)
     worst = space.worst_move()
@@ -274,10 +274,10 @@ def test_closed_forms_are_the_agreement_patterns(sizes: list[int], free: int) ->
     """The two ways share no step."""
     for each in (5, 1):
         public = exact_blocks(sizes, free, each)
-        question = Question.of(public, public.schema.grid.full)
+        question = ReleasedTable.of(public, public.schema.grid.full)
         table = ExchangeTable(Blocks.of(public), question)
         patterns = table._by_patterns()
-        assert table.found.norms == patterns.norms
+        assert table.result.norms == patterns.norms
         assert table.bound == patterns.norms
 
 

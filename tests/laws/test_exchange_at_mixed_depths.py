@@ -25,7 +25,7 @@ from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts
 from semidp.queries.exchange_tables import ExchangeTable
-from semidp.queries.norms import Found, Question
+from semidp.queries.norms import ReleasedTable, TableNorms
 from semidp.queries.patterns import BlockTable
 from semidp.queries.probes import SelfCheckError, drawn, largest_residual
 from semidp.queries.products import product_space
@@ -224,7 +224,7 @@ def test_costs_of_residuals_cover_every_exchange_at_mixed_depths() -> None:
 
 def first_children_alone(self: ExchangeTable, axis: int, depth: int, node: int) -> tuple[int, ...]:
     """The fault that was found: a node seen from above is left out unless it is its parent's first child."""
-    chain, released = self.blocks.structure.grid.chains[axis], self.question.released[axis]
+    chain, released = self.blocks.structure.grid.chains[axis], self.table.released[axis]
     if released < depth:
         above = chain.ancestor(depth, node, released)
         return (above,) if chain.below(released, above, depth).start == node else ()
@@ -241,9 +241,9 @@ def test_the_fault_would_not_pass_the_checks(monkeypatch: pytest.MonkeyPatch) ->
     caught = 0
     for dataspace, by_view in spaces(26, 12):
         for view, moves in by_view.items():
-            table = ExchangeTable(Blocks.of(dataspace), Question.of(dataspace, view))
+            table = ExchangeTable(Blocks.of(dataspace), ReleasedTable.of(dataspace, view))
             try:
-                norms = table.found.norms
+                norms = table.result.norms
                 listed = {tuple(move.ravel().tolist()) for move in table.moves()}
             except (SelfCheckError, IndexError):
                 caught += 1
@@ -256,7 +256,7 @@ def test_the_fault_would_not_pass_the_checks(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("norms", [Norms(6, 4, 1), Norms(4, 5, 1), Norms(4, 4, 2)])
 def test_norms_above_what_is_proved_are_not_used(monkeypatch: pytest.MonkeyPatch, norms: Norms) -> None:
     """One block in sight: Δ1 <= 4, Δ2² <= 4, Δ∞ <= 1."""
-    monkeypatch.setattr(ExchangeTable, "_search", lambda self: Found(norms, True, "made up"))
+    monkeypatch.setattr(ExchangeTable, "_search", lambda self: TableNorms(norms, True, "made up"))
     public = found_by_attack()
     with pytest.raises(SelfCheckError, match="above what is proved"):
         sensitivity_space(public, Exchange.of(public), ["district", "state"])

@@ -18,7 +18,7 @@ from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import Refused
 from semidp.queries.bounds import certified_norms
-from semidp.queries.norms import Question
+from semidp.queries.norms import ReleasedTable
 from semidp.queries.table_spaces import sensitivity_space
 
 A, B, C = (0,), (1,), (2,)
@@ -154,7 +154,7 @@ def tabulated(schema: Schema, records: list[tuple[str, ...]]) -> Table:
 
 def check_bounds(public: Dataspace, a: int, norms: tuple[int, int, int]) -> None:
     """The bounds that need no counts hold in every enumerated case."""
-    question = Question.of(public, public.schema.grid.full)
+    question = ReleasedTable.of(public, public.schema.grid.full)
     margins = [variables(margin.view) for margin in question.visible]
     bound = certified_norms(min(a, public.n), question.structure.varying, margins)
     assert norms[0] <= bound.l1

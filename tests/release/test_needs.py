@@ -9,7 +9,7 @@ import pytest
 from semidp import Budget, Feature, InputError, Ledger, Plan, TableRequest, prepare, run
 from semidp.output.cells import Form
 from semidp.publishing import needs
-from semidp.publishing.needs import Needs, declared_needs, memory_from, memory_limit
+from semidp.publishing.needs import ResourceEstimate, declared_needs, memory_from, memory_limit
 from semidp.publishing.options import RunOptions
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.tables import request as requests
@@ -67,11 +67,11 @@ def test_depths_of_one_feature_are_counted_once() -> None:
 
 
 def test_estimates_grow_with_cells_and_csv_takes_more_disk() -> None:
-    small, large = Needs.of([10**6]), Needs.of([10**7])
+    small, large = ResourceEstimate.of([10**6]), ResourceEstimate.of([10**7])
     assert small.memory < large.memory < 12 * small.memory
     assert small.seconds < large.seconds
-    assert Needs.of([10**6], form=Form.csv).disk > 2 * small.disk
-    assert Needs.of([10**6, 10**6]).memory > small.memory
+    assert ResourceEstimate.of([10**6], form=Form.csv).disk > 2 * small.disk
+    assert ResourceEstimate.of([10**6, 10**6]).memory > small.memory
 
 
 def test_the_estimate_of_the_disk_covers_what_is_written(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_estimate_of_the_disk_covers_what_is_written(tmp_path: Path) -> None
     for form in Form:
         release.save(tmp_path / form, form=form)
         written = sum(file.stat().st_size for file in (tmp_path / form).iterdir())
-        assert written < Needs.of([40**3], form=form).disk
+        assert written < ResourceEstimate.of([40**3], form=form).disk
 
 
 def test_a_container_has_its_own_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -302,12 +302,12 @@ def test_regressions_of_several_records_have_as_many_times_the_norms():
 
 
 def test_the_explorer_says_whom_it_protects():
-    from semidp.explore.desk import Desk
+    from semidp.explore.desk import PlanForecasts
     from semidp.explore.explorer_page import Page
     from semidp.publishing.survey import survey
 
     with open_source(STAYS, id="patient", most=5) as source:
-        desk = Desk(("ward", "outcome"), lambda asked: survey(asked, source)[0], plan(5))
+        desk = PlanForecasts(("ward", "outcome"), lambda asked: survey(asked, source)[0], plan(5))
         page = Page(desk).whole(desk.first)
     assert "one patient with up to 5 records" in page
     assert f"{N:,} records of 300 patients" in page

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semidp import Budget, Feature, FitKind, InputError, Margin, Plan, Reading, StructuralZero, TableRequest
+from semidp import AdjacencyChoice, Budget, Feature, FitKind, InputError, Margin, Plan, StructuralZero, TableRequest
 
 NAMES = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable() and text.strip() == text)
 NUMBERS = st.fractions(min_value="1/1000", max_value=100)
@@ -28,7 +28,7 @@ def plans(draw: st.DrawFn) -> Plan:
         invariants=[Margin(name) for name in names[1:]],
         features=features,
         structural_zeros=[StructuralZero.of({names[0]: features[0].levels[0], names[1]: [features[1].levels[0]]})],
-        adjacency=draw(st.sampled_from(Reading) | st.integers(1, 9)),
+        adjacency=draw(st.sampled_from(AdjacencyChoice) | st.integers(1, 9)),
         count=draw(st.none() | NAMES),
         where=draw(st.none() | NAMES),
         levels_from_data=draw(st.booleans()),

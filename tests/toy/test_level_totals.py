@@ -30,7 +30,7 @@ from semidp.core.tradeoff.curves import gaussian
 from semidp.core.tradeoff.smooth import Gaussian
 from semidp.errors import InputError, Refused
 from semidp.explore.controls import LADDER, Controls
-from semidp.explore.desk import Desk
+from semidp.explore.desk import PlanForecasts
 from semidp.explore.explorer_page import Page
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.release_check import recheck
@@ -281,7 +281,7 @@ def test_it_has_an_option_because_it_declares_a_field(
 def test_it_has_a_card_in_the_explorer_because_it_declares_a_field() -> None:
     columns = ("sex", "size")
     start = Plan(features=[SIZES])
-    page = Page(Desk(columns, lambda plan: semidp.prepare(plan, PEOPLE).scope, start, source="people.csv"))
+    page = Page(PlanForecasts(columns, lambda plan: semidp.prepare(plan, PEOPLE).scope, start, source="people.csv"))
     base = [("base", json.dumps(start.to_json())), ("kind", "mu"), ("step", str(LADDER.index(1)))]
     added = page.form([*base, ("add", "which"), ("which", "level_total")])
     assert '<option value="level_total">level total</option>' in added

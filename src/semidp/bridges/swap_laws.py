@@ -33,7 +33,7 @@ _REACH = 7.5  # standard deviations that are kept of a law
 Grid = tuple[tuple[int, ...], ...]
 """A table of a stratum: a row for each held value, a column for each swapped one."""
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 class SwapRule(StrEnum):
@@ -368,7 +368,7 @@ class CellLaw:
         masses = counted((change - least).ravel(), together.ravel())
         return cell + least, masses
 
-    def _windows(self, cell: int) -> tuple[Whole, Whole]:
+    def _windows(self, cell: int) -> tuple[Integers, Integers]:
         """Numbers of records that the cell may lose and gain, but for a negligible probability."""
         last = self.first + len(self.leavers) - 1
         lost = _window(self.c, cell, self.first, last)
@@ -376,7 +376,7 @@ class CellLaw:
         return lost, gained
 
 
-def _window(population: int, marked: int, fewest: int, most: int) -> Whole:
+def _window(population: int, marked: int, fewest: int, most: int) -> Integers:
     """Likely numbers of marked ones among draws of `fewest` to `most` without replacement."""
     share = marked / population if population else 0.0
     spread = _reach(most * share * (1 - share))
@@ -435,15 +435,15 @@ def leaver_law(n: int, c: int, swap: Swap) -> tuple[int, Floats]:
     return low, law
 
 
-def _least(inside: Whole, outside: Whole) -> int:
+def _least(inside: Integers, outside: Integers) -> int:
     return int(inside[0]) + int(outside[0])
 
 
-def _most(inside: Whole, outside: Whole) -> int:
+def _most(inside: Integers, outside: Integers) -> int:
     return int(inside[-1]) + int(outside[-1])
 
 
-def _log_ways(n: int, chosen: Whole, leavers: Whole, p: float, tilt: float) -> Floats:
+def _log_ways(n: int, chosen: Integers, leavers: Integers, p: float, tilt: float) -> Floats:
     """Logarithm of ``Bin(n, p)(u) C(u, e) u! e^(-u tilt)``, a row for each number e of leavers; -inf for e above u."""
     rows = leavers[:, None]
     possible = rows <= chosen
@@ -464,13 +464,13 @@ class _Unfixed:
     some_fixed: Floats
     none_fixed: Floats
 
-    def logarithms(self, chosen: Whole) -> Floats:
+    def logarithms(self, chosen: Integers) -> Floats:
         """Logarithms of `some_fixed`, a row for each number of leavers and a column for each number of chosen ones."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.some_fixed[chosen]).T)
 
 
-def _unfixed(n: int, free: Whole) -> _Unfixed:
+def _unfixed(n: int, free: Integers) -> _Unfixed:
     """Shares by Euler's difference table, ``E(u, e) = (u-1) E(u-1, e) + (u-e-1) E(u-2, e)``, all terms positive."""
     columns = np.append(free, 0)
     shares = np.ones((n + 1, len(columns)))
@@ -484,7 +484,7 @@ def _unfixed(n: int, free: Whole) -> _Unfixed:
     return _Unfixed(shares[:, :-1], shares[:, -1])
 
 
-def _binomial_window(n: int, p: float) -> Whole:
+def _binomial_window(n: int, p: float) -> Integers:
     """Likely numbers of chosen records; all of them at rate 1."""
     if p == 1:
         return np.array([n])
@@ -500,7 +500,7 @@ def _reach(variance: float) -> float:
     return _REACH * (math.sqrt(variance) + 2)
 
 
-def _leaver_window(inside: Whole, outside: Whole) -> tuple[int, int]:
+def _leaver_window(inside: Integers, outside: Integers) -> tuple[int, int]:
     """Numbers of leavers that are likely for some number of chosen ones, inside and outside."""
     low, high = math.inf, 0.0
     for u in inside[[0, -1]].tolist():
@@ -513,7 +513,7 @@ def _leaver_window(inside: Whole, outside: Whole) -> tuple[int, int]:
     return max(0, math.floor(low)), min(most, math.ceil(high))
 
 
-def _log_binomial(n: int, counts: Whole, p: float) -> Floats:
+def _log_binomial(n: int, counts: Integers, p: float) -> Floats:
     if p == 1:
         return np.zeros(len(counts))
     chosen = counts * math.log(p)
@@ -521,7 +521,7 @@ def _log_binomial(n: int, counts: Whole, p: float) -> Floats:
     return np.asarray(_log_choose(n, counts) + chosen + left)
 
 
-def _hypergeometric(population: int, marked: int, draws: Whole, hits: Whole) -> Floats:
+def _hypergeometric(population: int, marked: int, draws: Integers, hits: Integers) -> Floats:
     """Probability of so many marked ones among draws without replacement; 0 where that cannot be."""
     missed = draws - hits
     unmarked = population - marked
@@ -533,7 +533,7 @@ def _hypergeometric(population: int, marked: int, draws: Whole, hits: Whole) -> 
     return np.exp(np.where(possible, chance, -np.inf))
 
 
-def _log_choose(n: Whole | int, k: Whole) -> Floats:
+def _log_choose(n: Integers | int, k: Integers) -> Floats:
     table = _log_factorials(int(np.max(n, initial=1)))
     return np.asarray(table[n] - table[k] - table[n - k])
 

@@ -11,9 +11,9 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.output.cells import Form
-from semidp.publishing.needs import Needs, needs_of, part_needs, size_text
+from semidp.publishing.needs import ResourceEstimate, needs_of, part_needs, size_text
 from semidp.publishing.options import RunOptions
-from semidp.publishing.parts.by_partition import Whole, prepare_parts
+from semidp.publishing.parts.by_partition import PreparedByParts, prepare_parts
 from semidp.publishing.pipeline import Prepared, calibrate, prepare
 from semidp.publishing.plan import Plan
 from semidp.publishing.survey import announced
@@ -42,13 +42,19 @@ def rehearse(plan: Plan, source: Source, options: RunOptions, partition: str | N
     _print_prepared(plan, whole, takes, printing)
 
 
-def _print_prepared(asked: Plan, found: Prepared | Whole, takes: Needs, printing: o.Printing) -> None:
+def _print_prepared(
+    asked: Plan, found: Prepared | PreparedByParts, takes: ResourceEstimate, printing: o.Printing
+) -> None:
     """Say what a release would do: from public values."""
     plan, scope, curve = found.plan, found.scope, found.guarantee.tradeoff
     warnings = (*scope.warnings, *weakness(found.guarantee))
     printing.warn(together_disclosed((*warnings, *scope.disclosures)))
     if printing.json:
-        partition = {"partition": {"depth": found.partition, "parts": found.nodes}} if isinstance(found, Whole) else {}
+        partition = (
+            {"partition": {"depth": found.partition, "parts": found.nodes}}
+            if isinstance(found, PreparedByParts)
+            else {}
+        )
         print_json(
             {
                 "dry_run": True,
@@ -61,7 +67,7 @@ def _print_prepared(asked: Plan, found: Prepared | Whole, takes: Needs, printing
                 "epsilon": curve.epsilon(plan.report_delta),
                 "report_delta": plan.report_delta,
                 "budget": plan.budget and plan.budget.numbers(),
-                **(_part_tables(found, takes) if isinstance(found, Whole) else _measured(found, takes)),
+                **(_part_tables(found, takes) if isinstance(found, PreparedByParts) else _measured(found, takes)),
                 **_beside_one_json(found),
                 "disclosures": scope.disclosures,
                 "warnings": warnings,
@@ -74,7 +80,7 @@ def _print_prepared(asked: Plan, found: Prepared | Whole, takes: Needs, printing
     rows += [("budget", part) for part in budget_parts(plan)]
     strengths = [("strength", sentence) for sentence in strength(found.guarantee, plan.report_delta)]
     adjacency = [("adjacency", together_text(scope)), *strengths]
-    if isinstance(found, Whole):
+    if isinstance(found, PreparedByParts):
         rows += [("would use", line) for line in _part_lines(found)]
         parts = f"{found.nodes:,} parts, one for every {found.partition}, of up to {takes.largest:,} cells"
         rows += [("partition", parts), *adjacency]
@@ -90,7 +96,7 @@ def _print_prepared(asked: Plan, found: Prepared | Whole, takes: Needs, printing
     echo("nothing was drawn or written")
 
 
-def _beside_one(found: Prepared | Whole) -> list[tuple[str, str]]:
+def _beside_one(found: Prepared | PreparedByParts) -> list[tuple[str, str]]:
     """Say what the same plan would cost if a person had one record, beside what it costs for several."""
     protection = found.scope.protection
     if protection is None or protection.times == 1:
@@ -102,7 +108,7 @@ def _beside_one(found: Prepared | Whole) -> list[tuple[str, str]]:
     return rows
 
 
-def _beside_one_json(found: Prepared | Whole) -> dict[str, Any]:
+def _beside_one_json(found: Prepared | PreparedByParts) -> dict[str, Any]:
     """Return the same as plain values; nothing where a person has one record."""
     protection = found.scope.protection
     if protection is None or protection.times == 1:
@@ -111,11 +117,11 @@ def _beside_one_json(found: Prepared | Whole) -> dict[str, Any]:
     return {"records_of_a_person": lines}
 
 
-def _errors_beside(found: Prepared | Whole) -> list[tuple[str, str, str]]:
+def _errors_beside(found: Prepared | PreparedByParts) -> list[tuple[str, str, str]]:
     """Return what is published, how far off it would be for one record of a person, and for several."""
     alone = evolve(found.plan, most=1)
     scope = announced(alone, found.scope.dataspace)
-    if isinstance(found, Whole):
+    if isinstance(found, PreparedByParts):
         lines = []
         for request, mechanism in found.parts:
             one = request.parts_calibrate(request.parts_space(scope))
@@ -149,7 +155,7 @@ def _exact_instead(mechanism: Mechanism, budget: Budget) -> str:
     )
 
 
-def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
+def _part_tables(whole: PreparedByParts, takes: ResourceEstimate) -> dict[str, Any]:
     """Return the tables of a release part by part, what is released beside them, and what it takes."""
     tables = []
     lists: dict[str, list[dict[str, Any]]] = {}
@@ -165,7 +171,7 @@ def _part_tables(whole: Whole, takes: Needs) -> dict[str, Any]:
     return {"tables": tables, **lists, "needs": takes.to_json()}
 
 
-def _part_lines(whole: Whole) -> list[str]:
+def _part_lines(whole: PreparedByParts) -> list[str]:
     """Say with what noise every table would be measured, in all parts, and what is released beside them."""
     lines = []
     for request, mechanism in whole.parts:
@@ -188,7 +194,7 @@ def found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
     return [("budget", least)] if errors else []
 
 
-def _measured(prepared: Prepared, takes: Needs) -> dict[str, Any]:
+def _measured(prepared: Prepared, takes: ResourceEstimate) -> dict[str, Any]:
     """Return what each request would publish and with what noise, and what it takes."""
     seen = forecast(prepared)
     lists: dict[str, list[dict[str, Any]]] = {name: [] for name in result_readers()}

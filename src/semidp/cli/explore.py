@@ -19,7 +19,7 @@ from semidp.publishing.release import Release, release_files
 from semidp.sources.opening import local_paths
 
 if TYPE_CHECKING:
-    from semidp.explore.desk import Desk
+    from semidp.explore.desk import PlanForecasts
 
 
 @command
@@ -64,8 +64,8 @@ def _announce(address: str) -> None:
     sys.stdout.flush()
 
 
-def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) -> "Desk":
-    from semidp.explore.desk import Desk
+def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) -> "PlanForecasts":
+    from semidp.explore.desk import PlanForecasts
 
     def carry_out(plan: Plan, folder: Path) -> Release:
         inputs = [*local_paths(data, opening.from_table), *([] if ledger is None else [str(ledger)])]
@@ -76,13 +76,13 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
 
     with opening.source(first, data, quiet=False) as source:
         columns = source.columns()
-    return Desk(
+    return PlanForecasts(
         columns, lambda plan: scope_of(plan, data, opening, (), quiet=True)[0], first, source=data, carry_out=carry_out
     )
 
 
-def _without_data(first: Plan, totals: Sequence[Path]) -> "Desk":
-    from semidp.explore.desk import Desk
+def _without_data(first: Plan, totals: Sequence[Path]) -> "PlanForecasts":
+    from semidp.explore.desk import PlanForecasts
 
     space = totals_of(totals, first) if totals else None
     schema = schema_of(space, first)
@@ -90,4 +90,4 @@ def _without_data(first: Plan, totals: Sequence[Path]) -> "Desk":
         raise InputError("give DATA, or what is public without it: --schema FILE or --levels, and --totals FILE")
     if space is not None and not first.invariants:
         first = evolve(first, invariants=space.margins)
-    return Desk(schema.names, lambda plan: scope_of(plan, None, o.Opening(), totals, quiet=True)[0], first)
+    return PlanForecasts(schema.names, lambda plan: scope_of(plan, None, o.Opening(), totals, quiet=True)[0], first)

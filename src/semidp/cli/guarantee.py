@@ -37,7 +37,7 @@ from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import AdjacencyUnknown, InputError, Refused
-from semidp.publishing.plan import Plan, Reading, adjacency_from
+from semidp.publishing.plan import AdjacencyChoice, Plan, adjacency_from
 from semidp.publishing.release import Release
 from semidp.report.sentences import change, strength
 from semidp.statistics.findings import no_stronger
@@ -255,13 +255,13 @@ def _scope(
     if protection is not None:
         if given is not None:
             raise InputError("--a counts all records that move together, one person's among them: leave --most out")
-        if reading is Reading.definition:
+        if reading is AdjacencyChoice.definition:
             raise InputError("the literal reading of a(t) is known for one record a person: leave --most out")
-        if not margins and not totals and reading is not Reading.exchange:
+        if not margins and not totals and reading is not AdjacencyChoice.exchange:
             nothing = Dataspace.described("the number of records alone")
             return _Together(Ball(protection.times, protection), "nothing else is exact", nothing)
     if not margins and not totals:
-        if reading is Reading.exchange:
+        if reading is AdjacencyChoice.exchange:
             raise InputError(
                 "exchanges follow from what is exact: give --totals FILE for each margin, or --invariant A,B with "
                 "--schema FILE for a bound over all totals"
@@ -278,7 +278,7 @@ def _scope(
     missing = [margin for margin in margins if not any(margin.within(known) for known in published)]
     schema = schema_of(space, declared)
     described = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
-    if reading is Reading.exchange:
+    if reading is AdjacencyChoice.exchange:
         source = "one person and those who hand over published values"
         if space is not None and not missing:
             exchange = Exchange.of(space, protection)
@@ -301,7 +301,7 @@ def _scope(
         return _Together(Ball(given), "given, not checked", unchecked)
     # the release has more to say than its totals, or nothing would be noisy
     enough = max(found.bound, 1 if protection is None else protection.times)
-    if given is None and reading is Reading.definition and found.definition is not None:
+    if given is None and reading is AdjacencyChoice.definition and found.definition is not None:
         given = max(found.definition, 1)
     if given is None:
         within = _exchanges_within(about, enough, protection)

@@ -4,6 +4,6 @@
 `server` listens. The state of the page is a `Plan` and nothing else; what it shows is what ``--dry-run`` prints.
 """
 
-from semidp.explore.desk import Desk
+from semidp.explore.desk import PlanForecasts
 
-__all__ = ["Desk"]
+__all__ = ["PlanForecasts"]

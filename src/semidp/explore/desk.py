@@ -17,7 +17,7 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import SemidpError
 from semidp.publishing.pipeline import Prepared, calibrate
-from semidp.publishing.plan import Plan, Reading
+from semidp.publishing.plan import AdjacencyChoice, Plan
 from semidp.publishing.release import Release
 from semidp.publishing.survey import any_totals
 from semidp.queries.query_space import QuerySpace
@@ -29,8 +29,8 @@ _MOST_FURTHER = 12
 
 
 @define(eq=False, repr=False, slots=False)
-class Desk:
-    """Plans are laid on it; it says what they would publish.
+class PlanForecasts:
+    """Evaluates plans for the explorer page without drawing noise.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Desk:
     >>> from semidp.publishing.survey import survey
     >>> from semidp import Budget, TableRequest
     >>> people = {"sex": [*"ffmmm"], "region": [*"nsnss"]}
-    >>> desk = Desk(("sex", "region"), lambda plan: survey(plan, open_source(people))[0], Plan())
+    >>> desk = PlanForecasts(("sex", "region"), lambda plan: survey(plan, open_source(people))[0], Plan())
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
     >>> desk.forecast(plan).document["guarantee"]["name"]
     'μ = 1 (Gaussian DP)'
@@ -107,7 +107,7 @@ class Desk:
         names = tuple(dict.fromkeys(name for features in used for name in features))
         sets = [*((name,) for name in names), *itertools.combinations(names, 2)]
         # the literal reading of a(t) depends on the totals; any records that move together, and exchanges, do not
-        reading = Reading.worst_case if plan.adjacency is Reading.definition else plan.adjacency
+        reading = AdjacencyChoice.worst_case if plan.adjacency is AdjacencyChoice.definition else plan.adjacency
         for margin in (Margin(*schema.closed(part)) for part in sets):
             if scope.dataspace.publishes(margin) or any(margin == entry["margin"] for entry in found):
                 continue

@@ -36,7 +36,7 @@ from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import InputError, SemidpError
 from semidp.explore.cards import CONTROL, card_controls, laid_out, offered
 from semidp.explore.controls import KINDS, LADDER, Controls, variants
-from semidp.explore.desk import Desk
+from semidp.explore.desk import PlanForecasts
 from semidp.output.texts import short_text
 from semidp.publishing.pipeline import CHARGE_STANDS
 from semidp.publishing.plan import Plan
@@ -108,12 +108,12 @@ class Guard:
 
 
 class Page:
-    """The answers of the page for one `Desk`.
+    """The answers of the page for one `PlanForecasts`.
 
     Releases that were made here are kept by their number, so that their reports can be read.
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: PlanForecasts) -> None:
         self.desk = desk
         self.releases: list[Path] = []
         loader, escape = PackageLoader("semidp.explore"), select_autoescape(default=True)
@@ -299,7 +299,7 @@ class Page:
         return shlex.join(["semidp", "release", self.desk.source or "DATA", "--plan", "plan.toml", "--out", "release"])
 
 
-def application(desk: Desk, token: str, port: int) -> Starlette:
+def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
     """Return the page as an ASGI application; `token` is the first part of every address."""
     page = Page(desk)
 

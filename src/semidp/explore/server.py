@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from semidp.errors import InputError
-from semidp.explore.desk import Desk
+from semidp.explore.desk import PlanForecasts
 
 
-def serve(desk: Desk, port: int, *, browser: bool, announce: Callable[[str], None]) -> None:
+def serve(desk: PlanForecasts, port: int, *, browser: bool, announce: Callable[[str], None]) -> None:
     """Serve the page until an interrupt; `announce` is given its address once it can be opened."""
     import uvicorn
 

@@ -227,8 +227,8 @@ def _quoted(labels: Sequence[str]) -> list[str]:
     return [row.removesuffix(",\n") for row in rows]
 
 
-class Framed:
-    """Something that is published as one file whose first columns are levels and the others numbers."""
+class PublishedColumns:
+    """Base of results that are published as one file: label columns first, then numeric columns."""
 
     name: str
 
@@ -264,7 +264,7 @@ class Framed:
 
 
 @dataclass(frozen=True)
-class Sheet(Framed):
+class Sheet(PublishedColumns):
     """A file of a release that holds no table of counts: the statistics of groups, or their differences."""
 
     name: str

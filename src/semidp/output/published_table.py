@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
-from semidp.output.cells import TABLE_NUMBERS, Columns, Framed, StoredFiles
+from semidp.output.cells import TABLE_NUMBERS, Columns, PublishedColumns, StoredFiles
 from semidp.output.plots.figures import heatmap
 
 _DIGITS = 1e6  # to which the ends of intervals are rounded outward
@@ -57,7 +57,7 @@ def _is_distance(value: object) -> bool:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PublishedTable(Framed):
+class PublishedTable(PublishedColumns):
     """A published table, however it was measured, a number a cell.
 
     Parameters

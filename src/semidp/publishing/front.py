@@ -27,7 +27,7 @@ from semidp.publishing.linked_survey import linked_units, with_units
 from semidp.publishing.missing_outcomes import with_missing
 from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
-from semidp.publishing.plan import Plan, Reading, declared
+from semidp.publishing.plan import AdjacencyChoice, Plan, declared
 from semidp.publishing.release import Release
 from semidp.publishing.survey import announced
 from semidp.sources.contract import GRID
@@ -262,7 +262,7 @@ def release(
     records: str | None = None,
     read_as: Mapping[str, str] | None = None,
     missing: Mapping[str, str] | None = None,
-    adjacency: Reading | int | str = Reading.worst_case,
+    adjacency: AdjacencyChoice | int | str = AdjacencyChoice.worst_case,
     epsilon: Number | None = None,
     delta: Number | None = None,
     rho: Number | None = None,
@@ -392,7 +392,7 @@ def what_holds(
     delta: Number | None = None,
     rho: Number | None = None,
     mu: Number | None = None,
-    adjacency: Reading | int | str = Reading.worst_case,
+    adjacency: AdjacencyChoice | int | str = AdjacencyChoice.worst_case,
     id: str = "person",
     most: int | None = None,
 ) -> Guarantee:

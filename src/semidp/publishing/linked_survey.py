@@ -16,7 +16,7 @@ from semidp.core.tables.counts import no_column
 from semidp.core.tables.features import SIZE, Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
-from semidp.publishing.needs import Needs
+from semidp.publishing.needs import ResourceEstimate
 from semidp.publishing.plan import LinkedUnits, Plan
 from semidp.publishing.survey import announced, schema_of
 from semidp.sources.linked_records import LinkedData, LinkedReader, LinkedSource, open_linked
@@ -186,4 +186,4 @@ def _refuse_memory(request: LinkedTablesRequest, members: Schema, units: Schema,
     """Refuse tables that do not fit in memory before anything is counted."""
     sizes = [members.restrict(table.features).size for table in request.members]
     sizes += [units.restrict(table.features).size for table in request.units]
-    Needs.of(sizes, joint=max(members.size, units.size)).refuse_memory(memory)
+    ResourceEstimate.of(sizes, joint=max(members.size, units.size)).refuse_memory(memory)

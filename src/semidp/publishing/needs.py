@@ -38,8 +38,8 @@ _BINARY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What a release is expected to take.
+class ResourceEstimate:
+    """Expected cells, memory, disk space and time of a release.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Needs:
 
     Examples
     --------
-    >>> size_text(Needs.of([10**8]).memory), Needs.of([2, 6]).seconds
+    >>> size_text(ResourceEstimate.of([10**8]).memory), ResourceEstimate.of([2, 6]).seconds
     ('10 GB', 2.000012)
     """
 
@@ -65,7 +65,7 @@ class Needs:
     seconds: float
 
     @classmethod
-    def of(cls, sizes: Iterable[int], joint: int = 0, form: Form | None = None) -> "Needs":
+    def of(cls, sizes: Iterable[int], joint: int = 0, form: Form | None = None) -> "ResourceEstimate":
         """Return what tables of so many cells take, and a joint table that they are summed from."""
         known = list(sizes)
         cells, largest = sum(known), max(known, default=0)
@@ -81,7 +81,7 @@ class Needs:
     def refuse_memory(self, limit: int | None = None) -> None:
         """Refuse what does not fit in memory: the limit given, or that of the machine or container.
 
-        >>> Needs.of([10**8]).refuse_memory(4 * 10**9)
+        >>> ResourceEstimate.of([10**8]).refuse_memory(4 * 10**9)
         Traceback (most recent call last):
         semidp.errors.InputError: the release needs about 10 GB of memory for 100,000,000 cells, and 4.0 GB may be ...
         """
@@ -103,7 +103,7 @@ class Needs:
             )
 
 
-def declared_needs(plan: Plan, form: Form | None = None) -> Needs | None:
+def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | None:
     """Return what a plan takes as far as it declares the levels of its tables; None where it leaves them to the data.
 
     Tables of which a level list is not declared count for nothing here: `needs_of` knows them when levels are read.
@@ -116,16 +116,16 @@ def declared_needs(plan: Plan, form: Form | None = None) -> Needs | None:
     parts = [schema.restrict(table.features) for table in declared]
     for part in parts:
         refuse_cells(part.shape)
-    return Needs.of((part.size for part in parts), form=form)
+    return ResourceEstimate.of((part.size for part in parts), form=form)
 
 
-def needs_of(plan: Plan, schema: Schema, form: Form | None = None, joint: bool = False) -> Needs:
+def needs_of(plan: Plan, schema: Schema, form: Form | None = None, joint: bool = False) -> ResourceEstimate:
     """Return what a plan takes once the levels are known."""
     sizes = [schema.restrict(table.features).size for table in plan.tables]
-    return Needs.of(sizes, schema.size if joint else 0, form)
+    return ResourceEstimate.of(sizes, schema.size if joint else 0, form)
 
 
-def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form | None = None) -> Needs:
+def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form | None = None) -> ResourceEstimate:
     """Return what a plan takes that is carried out part by part, so many parts at a time: disk for all of them.
 
     >>> from semidp.core.tables.features import Feature
@@ -148,7 +148,7 @@ def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form |
             refuse_cells([int(sizes.max())])
             parts += sizes
     refuse_cells([above])
-    whole = Needs.of((schema.restrict(table.features).size for table in plan.tables), form=form)
+    whole = ResourceEstimate.of((schema.restrict(table.features).size for table in plan.tables), form=form)
     largest, jobs = int(parts.max()), min(jobs, len(parts))
     memory = jobs * (BASE_BYTES + PART_BYTES * largest) + KEPT_BYTES * above + (BASE_BYTES if jobs > 1 else 0)
     return replace(whole, largest=largest, memory=memory, seconds=BASE_SECONDS + PART_SECONDS * whole.cells / jobs)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from semidp.statistics.tables.request import TableRequest
 
 
-class Reading(StrEnum):
-    """Which pairs of datasets are protected: any a(t) records, in either reading, or the exchanges of one person.
+class AdjacencyChoice(StrEnum):
+    """Named choices of the protected pairs: any a(t) records (worst case or definition), or exchanges of one person.
 
-    >>> Plan(adjacency=Reading.definition).adjacency
-    <Reading.definition: 'definition'>
+    >>> Plan(adjacency=AdjacencyChoice.definition).adjacency
+    <AdjacencyChoice.definition: 'definition'>
     """
 
     worst_case = "worst-case"
@@ -46,15 +46,15 @@ class Reading(StrEnum):
 _ADD_OR_REMOVE = ("add-remove", "add-or-remove", "add/remove", "unbounded", "add", "remove")
 
 
-def adjacency_from(choice: Reading | int | str) -> Reading | int:
+def adjacency_from(choice: AdjacencyChoice | int | str) -> AdjacencyChoice | int:
     """Read an adjacency: ``worst-case``, ``definition``, ``exchange``, or a number of records of at least 1.
 
     >>> adjacency_from("3"), adjacency_from("worst-case")
-    (3, <Reading.worst_case: 'worst-case'>)
+    (3, <AdjacencyChoice.worst_case: 'worst-case'>)
     """
     written = str(choice)
-    if written in list(Reading):
-        return Reading(written)
+    if written in list(AdjacencyChoice):
+        return AdjacencyChoice(written)
     if written.isascii() and written.isdigit() and 1 <= int(written[:20]) < 10**18:
         return int(written)
     if written.lower() in _ADD_OR_REMOVE:
@@ -293,7 +293,7 @@ class Plan:
     invariants: tuple[Margin, ...] = field(default=(), converter=margins_from)
     features: tuple[Feature, ...] = field(default=(), converter=_features)
     structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_zeros)
-    adjacency: Reading | int = field(default=Reading.worst_case, converter=adjacency_from)
+    adjacency: AdjacencyChoice | int = field(default=AdjacencyChoice.worst_case, converter=adjacency_from)
     count: str | None = field(default=None, converter=_count)
     where: str | None = field(default=None, converter=_where)
     id: str | None = field(default=None, converter=_id)
@@ -330,7 +330,7 @@ class Plan:
             raise InputError("count, where and id are not built beside linked units: keep such records in a file")
         if self.structural_zeros:
             raise InputError("structural zeros are not built beside linked units: leave them out")
-        if isinstance(self.adjacency, int) or self.adjacency is Reading.definition:
+        if isinstance(self.adjacency, int) or self.adjacency is AdjacencyChoice.definition:
             raise InputError("linked records have the adjacency worst-case or exchange: leave the number out")
 
     def _check_persons(self) -> None:
@@ -345,7 +345,7 @@ class Plan:
             raise InputError(
                 f"the id column {self.id!r} says whose a record is: it cannot be a feature or an outcome of the release"
             )
-        if self.adjacency is Reading.definition and self.most > 1:
+        if self.adjacency is AdjacencyChoice.definition and self.most > 1:
             raise InputError(
                 "the literal reading of a(t) is known for one record a person: leave --adjacency out, or ask for "
                 "exchange"

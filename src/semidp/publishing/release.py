@@ -34,7 +34,7 @@ from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import AdjacencyUnknown, InputError, Refused, SemidpError, did_you_mean
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
-from semidp.output.cells import METADATA, Form, Framed, StoredFiles, csvw, form_named
+from semidp.output.cells import METADATA, Form, PublishedColumns, StoredFiles, csvw, form_named
 from semidp.output.files import digest, discard_unfinished, document_at, new_folder, read_plain, recover
 from semidp.output.place_maps import MAP, PlaceMap
 from semidp.output.plots.figures import tradeoff_plot
@@ -45,7 +45,7 @@ from semidp.output.workbooks import WORKBOOK, check_installed
 from semidp.publishing.combined.combination import Combination
 from semidp.publishing.combined.combined_tables import CombinedTables
 from semidp.publishing.parts.parts_words import parts_file_words, parts_section
-from semidp.publishing.plan import Plan, Reading, margins_from
+from semidp.publishing.plan import AdjacencyChoice, Plan, margins_from
 from semidp.publishing.side_information import announced, check_about, guarantee_under, other_guarantee
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
@@ -458,7 +458,7 @@ class Release:
     def under(
         self,
         invariants: Dataspace | Iterable[Margin | str | Iterable[str]],
-        adjacency: Adjacency | Reading | int | str | None = None,
+        adjacency: Adjacency | AdjacencyChoice | int | str | None = None,
         known: Dataspace | None = None,
         most: int | None = None,
     ) -> Guarantee:
@@ -496,7 +496,7 @@ class Release:
             margins = margins_from(invariants)
         about = check_about(self.scope.dataspace if known is None else known, self.scope.dataspace)
         if adjacency is None:
-            adjacency = Reading.worst_case if self.scope.adjacency.protects_groups else Reading.exchange
+            adjacency = AdjacencyChoice.worst_case if self.scope.adjacency.protects_groups else AdjacencyChoice.exchange
         protection = self.scope.protection
         if most is not None:
             protection = evolve(self.plan, id=self.plan.id or "person", most=most).protection
@@ -687,7 +687,7 @@ class Release:
         """Say what the files of the parts hold; none where there are no parts."""
         return [] if self.partition is None else parts_file_words(self.partition)
 
-    def table(self, name: str | Iterable[str]) -> Framed:
+    def table(self, name: str | Iterable[str]) -> PublishedColumns:
         """Return what is published under a name, with `to_pandas`, `to_polars` and `to_arrow`.
 
         Parameters
@@ -703,8 +703,8 @@ class Release:
         >>> semidp.run(plan, {"sex": ["f", "m", "m"]}).table("sex").to_dict()["count"]
         [1, 2]
         """
-        by_features: dict[tuple[str, ...], Framed] = {}
-        by_name: dict[str, Framed] = {}
+        by_features: dict[tuple[str, ...], PublishedColumns] = {}
+        by_name: dict[str, PublishedColumns] = {}
         for result in self.results:
             by_features |= result.by_features()
             by_name |= result.named()

@@ -21,7 +21,7 @@ from semidp.errors import AdjacencyUnknown, DataError, InputError, Refused
 from semidp.mechanisms.gaussian import LatticeGaussianMechanism
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.pure import L2Mechanism
-from semidp.publishing.plan import Reading, adjacency_from
+from semidp.publishing.plan import AdjacencyChoice, adjacency_from
 from semidp.publishing.survey import exchange_of
 from semidp.statistics.registry import recorded
 
@@ -30,7 +30,7 @@ def guarantee_under(
     mechanisms: Iterable[Mechanism],
     margins: Iterable[Margin],
     known: Dataspace,
-    adjacency: Adjacency | Reading | int | str,
+    adjacency: Adjacency | AdjacencyChoice | int | str,
     outcomes: bool,
     protection: Protection | None = None,
 ) -> Guarantee:
@@ -88,7 +88,7 @@ def announced(dataspace: Dataspace, advertised: Iterable[Tradeoff | None]) -> Tr
 def _exact_pairs(
     margins: Iterable[Margin],
     known: Dataspace,
-    reading: Adjacency | Reading,
+    reading: Adjacency | AdjacencyChoice,
     outcomes: bool,
     protection: Protection | None,
 ) -> tuple[Dataspace, Adjacency, Datasets]:
@@ -103,10 +103,10 @@ def _exact_pairs(
     if not unknown or not n:
         space = Dataspace.known(schema, {margin: known.value(margin) for margin in kept if not unknown}, n)
         return space, _adjacency(space, reading, outcomes, protection), space
-    if reading is Reading.definition:
+    if reading is AdjacencyChoice.definition:
         raise InputError("the literal reading of a(t) is known from the totals themselves: give their values")
     names = schema.names if schema.structural_zeros else [name for margin in kept for name in margin.names]
-    if reading is Reading.worst_case:
+    if reading is AdjacencyChoice.worst_case:
         enough = semi_adjacency_bound(schema.restrict(names), kept, protection).bound
         reading = Ball(min(enough, n), protection)
     times = 1 if protection is None else protection.times
@@ -140,13 +140,13 @@ def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency)
 
 
 def _adjacency(
-    dataspace: Dataspace, reading: Adjacency | Reading, outcomes: bool, protection: Protection | None
+    dataspace: Dataspace, reading: Adjacency | AdjacencyChoice, outcomes: bool, protection: Protection | None
 ) -> Adjacency:
     if isinstance(reading, Adjacency):
         return reading
-    if reading is Reading.exchange:
+    if reading is AdjacencyChoice.exchange:
         return exchange_of(dataspace, outcomes, protection)
-    if reading is Reading.worst_case:
+    if reading is AdjacencyChoice.worst_case:
         if outcomes:
             return outcome_adjacency(dataspace, protection)
         return Ball(semi_adjacency(dataspace, protection).bound, protection)

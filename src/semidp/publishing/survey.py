@@ -25,7 +25,7 @@ from semidp.core.tables.schema import Schema
 from semidp.errors import AdjacencyUnknown, DataError, SchemaError
 from semidp.publishing.lookalikes import lookalikes
 from semidp.publishing.needs import needs_of, part_needs
-from semidp.publishing.plan import Plan, Reading
+from semidp.publishing.plan import AdjacencyChoice, Plan
 from semidp.queries.branches import Cut
 from semidp.sources.opening import KEEPS_NOTHING, Source
 from semidp.sources.reader import Reader, at_hand
@@ -64,10 +64,10 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     """Return the scope of a plan from published totals alone: no data are needed."""
     said = (*formulas(dataspace.schema), *lookalikes(dataspace.schema))
     if isinstance(dataspace, LinkedDataspace):
-        pairs = linked_adjacency(dataspace, exchange=plan.adjacency is Reading.exchange)
+        pairs = linked_adjacency(dataspace, exchange=plan.adjacency is AdjacencyChoice.exchange)
         told = (*said, *formulas(dataspace.units.schema), *lookalikes(dataspace.units.schema))
         return Scope(dataspace, linked_semi_adjacency(dataspace), pairs, (), tuple(dict.fromkeys(told)))
-    if plan.adjacency is Reading.exchange:
+    if plan.adjacency is AdjacencyChoice.exchange:
         exchange = exchange_of(dataspace, bool(plan.outcomes), plan.protection)
         return Scope(dataspace, semi_of(dataspace, plan), exchange, (), said)
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
@@ -79,9 +79,9 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
         return Scope(dataspace, None, Ball(given, plan.protection), (), (_unchecked(given), *said))
     a = given if given is not None else semi.bound
     warnings = []
-    if plan.adjacency is Reading.definition and semi.definition is not None:
+    if plan.adjacency is AdjacencyChoice.definition and semi.definition is not None:
         a = semi.definition
-    elif plan.adjacency is Reading.definition:
+    elif plan.adjacency is AdjacencyChoice.definition:
         warnings.append(
             f"The literal reading of a(t) is not known for these invariants; the worst case a = {a} is used instead."
         )
@@ -117,7 +117,7 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     (3, [9, 9])
     """
     given = plan.adjacency if isinstance(plan.adjacency, int) else None
-    if plan.adjacency is Reading.exchange:
+    if plan.adjacency is AdjacencyChoice.exchange:
         exchange = exchange_bound(schema, plan.invariants, plan.protection)
         given = max(exchange.a, exchange.times)
     try:
@@ -133,7 +133,7 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     refuse_cells(schema.shape)
     space = even_space(schema, plan.invariants, a)
     adjacency: Adjacency = Ball(a, plan.protection)
-    if plan.adjacency is Reading.exchange:
+    if plan.adjacency is AdjacencyChoice.exchange:
         adjacency = exchange_of(space, bool(plan.outcomes), plan.protection)
     return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema), *lookalikes(schema)))
 

@@ -19,7 +19,7 @@ from semidp.core.margins import Counts, meet, named
 from semidp.core.spaces.exchange_blocks import Blocks, servings
 from semidp.errors import Refused
 from semidp.queries.bounds import Norms
-from semidp.queries.norms import Found, Question
+from semidp.queries.norms import ReleasedTable, TableNorms
 from semidp.queries.patterns import LARGEST_A
 from semidp.queries.probes import Probes, SelfCheckError, drawn
 
@@ -136,23 +136,24 @@ class ExchangeTable:
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
     >>> public = Dataspace.of(Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")])
     >>> blocks = Blocks.of(public)
-    >>> [ExchangeTable(blocks, Question.of(public, view)).found.norms.l2_squared for view in ((1, 1, 1), (1, 1, 0))]
+    >>> tables = [ReleasedTable.of(public, view) for view in ((1, 1, 1), (1, 1, 0))]
+    >>> [ExchangeTable(blocks, table).result.norms.l2_squared for table in tables]
     [8, 4]
     """
 
     blocks: Blocks
-    question: Question
+    table: ReleasedTable
 
     @cached_property
     def _strides(self) -> dict[int, int]:
         """For each feature of the table, how far apart two neighbouring nodes are in the flat table."""
-        axes, shape = named(self.question.released), self.question.grid.shape
+        axes, shape = named(self.table.released), self.table.grid.shape
         return {axis: math.prod(shape[place + 1 :]) for place, axis in enumerate(axes)}
 
     @cached_property
     def seen(self) -> tuple[SeenBlock, ...]:
         """The blocks in which the table sees two levels or more."""
-        structure, grid, released = self.blocks.structure, self.blocks.structure.grid, self.question.released
+        structure, grid, released = self.blocks.structure, self.blocks.structure.grid, self.table.released
         found = []
         for margin in self.blocks.margins:
             axes = tuple(axis for axis in named(margin.view) if released[axis])
@@ -176,7 +177,7 @@ class ExchangeTable:
 
         Its only ancestor there if the table is coarser than what is published, else its descendants that can occur.
         """
-        chain, released = self.blocks.structure.grid.chains[axis], self.question.released[axis]
+        chain, released = self.blocks.structure.grid.chains[axis], self.table.released[axis]
         if released <= depth:
             return (chain.ancestor(depth, node, released),)
         below, inhabited = chain.below(depth, node, released), self.blocks.structure.inhabited_nodes(axis, released)
@@ -184,7 +185,7 @@ class ExchangeTable:
 
     def _levels(self, most: int) -> tuple[int, ...]:
         """What can occur outside the blocks, the first `most` levels of it: where each lies in the flat table."""
-        structure, released = self.blocks.structure, self.question.released
+        structure, released = self.blocks.structure, self.table.released
         outside = [axis for axis in range(len(released)) if axis not in self.blocks.axes]
         axes = [axis for axis in outside if released[axis]]
         zeros = [structure.schema.view(name for name, _ in zero.levels) for zero in structure.schema.structural_zeros]
@@ -213,8 +214,8 @@ class ExchangeTable:
     @cached_property
     def bound(self) -> Norms:
         """What holds for exchanges with q blocks in sight, and what holds for any q+1 records."""
-        any_records = self.question.certified(self.reach, self.blocks.margins)
-        blocks = self.question.blocks
+        any_records = self.table.certified(self.reach, self.blocks.margins)
+        blocks = self.table.blocks
         if blocks is not None and self.reach <= LARGEST_A:
             any_records = any_records.least(blocks.norms(self.reach)[0])
         return self._plain.least(any_records)
@@ -245,7 +246,7 @@ class ExchangeTable:
         return no_finer and len(self._levels(2)) < 2
 
     @cached_property
-    def found(self) -> Found:
+    def result(self) -> TableNorms:
         """The norms, exact where `exact` says so, and a move that attains Δ2.
 
         They are not used unless they lie between what drawn exchanges attain and what is proved for every exchange.
@@ -260,7 +261,7 @@ class ExchangeTable:
     @cached_property
     def _probes(self) -> Probes:
         """Some exchanges of this table, drawn by the definition."""
-        return drawn(self.blocks, self.question.released)
+        return drawn(self.blocks, self.table.released)
 
     @property
     def _proved(self) -> Norms:
@@ -268,20 +269,20 @@ class ExchangeTable:
 
         `_plain` refines it by what `seen` says of the blocks; this looks at the margins alone.
         """
-        q = sum(any(meet(margin.view, self.question.released)) for margin in self.blocks.margins)
+        q = sum(any(meet(margin.view, self.table.released)) for margin in self.blocks.margins)
         return Norms(2 * (q + 1), q * q + q + 2, max(1, q))
 
-    def _search(self) -> Found:
+    def _search(self) -> TableNorms:
         structure = self.blocks.structure
         if structure.n == 0 or (not self.seen and len(self._levels(2)) < 2):
-            return Found(Norms(0, 0, 0), True, "the published statistics fix the table")
+            return TableNorms(Norms(0, 0, 0), True, "the published statistics fix the table")
         closed = self._closed_form()
         if closed is not None:
             return closed
         listed = self._by_patterns()
-        return Found(self.bound, False, "bound for exchanges") if listed is None else listed
+        return TableNorms(self.bound, False, "bound for exchanges") if listed is None else listed
 
-    def _closed_form(self) -> Found | None:
+    def _closed_form(self) -> TableNorms | None:
         """A move that attains the bound, where t holds its records.
 
         With something unpublished in sight: q carriers of y's published values, alike in another unpublished one. With
@@ -291,7 +292,7 @@ class ExchangeTable:
         move = self._blocks_move() if self._blocks_alone else self._free_move()
         if move is None or Norms.of(move[None]) != self._plain:
             return None
-        return Found(self._plain, True, "closed form for exchanges", move)
+        return TableNorms(self._plain, True, "closed form for exchanges", move)
 
     def _free_move(self) -> Counts | None:
         q, free = len(self.seen), self._levels(2)
@@ -322,7 +323,7 @@ class ExchangeTable:
             parts.append((x, y, *(value for both in zip(before, after, strict=True) for value in both)))
         return self._table([*parts, (self._levels(1),) * (2 * q + 2)])
 
-    def _by_patterns(self) -> Found | None:
+    def _by_patterns(self) -> TableNorms | None:
         """The largest norms over all agreements of the records of an exchange; None where there are too many."""
         if any(not block.alike and len(block.counts) > _MOST_CELLS for block in self.seen) or len(self.seen) > 6:
             return None
@@ -349,7 +350,9 @@ class ExchangeTable:
                 if norms.l2_squared > best.l2_squared:
                     widest = parts
                 best = best.most(norms)
-        return Found(best, True, "agreement patterns of exchanges", None if widest is None else self._table(widest))
+        return TableNorms(
+            best, True, "agreement patterns of exchanges", None if widest is None else self._table(widest)
+        )
 
     def moves(self) -> Iterator[Counts]:
         """Iterate over the elements of S without zero, each once; refuse where they are too many to list.
@@ -357,7 +360,7 @@ class ExchangeTable:
         Whoever takes all of them (a hull, the costs of residuals) knows that none of the drawn exchanges is missing.
         """
         listed = set()
-        shape = self.question.grid.shape
+        shape = self.table.grid.shape
         for parts in self._choices():
             for move in self._tables(parts):
                 for signed in (move, -move):
@@ -383,7 +386,7 @@ class ExchangeTable:
         for servers, carriers in servings(len(self.seen)):
             if carriers + 1 <= self.blocks.structure.n:
                 chosen = [options(number, carriers, server) for number, server in enumerate((*servers, None))]
-                work += math.prod(map(len, chosen)) * math.prod(self.question.grid.shape)
+                work += math.prod(map(len, chosen)) * math.prod(self.table.grid.shape)
                 if work > _MOST_MOVES or max(map(len, chosen)) == _MOST_PATTERNS:
                     raise too_many
                 found.append(chosen)
@@ -400,7 +403,7 @@ class ExchangeTable:
     @cached_property
     def _start(self) -> int:
         """The first cell with the only node that can occur of each block of which the table sees one level."""
-        structure, released = self.blocks.structure, self.question.released
+        structure, released = self.blocks.structure, self.table.released
         alone = {*named(released)} & self.blocks.axes - {axis for block in self.seen for axis in block.axes}
         return sum(
             int(structure.inhabited_nodes(axis, released[axis]).argmax()) * self._strides[axis] for axis in alone
@@ -410,7 +413,7 @@ class ExchangeTable:
         """The differences of tables that some choice of values in every part gives, flat, without zero."""
         if not all(parts):
             return
-        size = math.prod(self.question.grid.shape)
+        size = math.prod(self.table.grid.shape)
         first, *others = sorted(self._positions(parts), key=len, reverse=True)
         rest = np.full((1, first.shape[1]), self._start, dtype=np.intp)
         for position in others:
@@ -426,9 +429,9 @@ class ExchangeTable:
     def _table(self, parts: Sequence[Values]) -> Counts:
         """Write records, given part by part, as a difference of tables."""
         cells = self._start + sum(position[0] for position in self._positions([[part] for part in parts]))
-        result = np.zeros(math.prod(self.question.grid.shape), dtype=np.int64)
+        result = np.zeros(math.prod(self.table.grid.shape), dtype=np.int64)
         np.add.at(result, cells, np.resize([-1, 1], len(parts[0])))
-        return result.reshape(self.question.grid.shape)
+        return result.reshape(self.table.grid.shape)
 
 
 def _rich(block: SeenBlock, most: int, next_most: int) -> tuple[int, int] | None:

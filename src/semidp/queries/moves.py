@@ -28,15 +28,15 @@ Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
-class Listing:
-    """Every table of D_t, and the table over the released features that each one gives."""
+class ListedTables:
+    """Every table of a small D_t, each with its sums over the features that are not released."""
 
     tables: Counts = field(repr=False)
     released: Counts = field(repr=False)
     shape: Shape
 
     @classmethod
-    def of(cls, dataspace: Dataspace, released: View) -> "Listing | None":
+    def of(cls, dataspace: Dataspace, released: View) -> "ListedTables | None":
         """List a small dataspace; None where it is too large."""
         listed = fiber(dataspace)
         if listed is None or len(listed) ** 2 * listed.shape[1] > _MOST_WORK:

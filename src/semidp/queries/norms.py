@@ -30,7 +30,7 @@ from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.structure import Structure
 from semidp.errors import Refused
 from semidp.queries.bounds import Norms, certified_norms
-from semidp.queries.moves import Listing, cube_move, four_cell_move
+from semidp.queries.moves import ListedTables, cube_move, four_cell_move
 from semidp.queries.patterns import LARGEST_A, BlockTable
 from semidp.queries.probes import SelfCheckError, drawn
 
@@ -38,8 +38,22 @@ LARGEST_PROGRAM = 20_000  # cells of a table that an integer program looks for
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """The norms, whether they are attained, how they were found, and a move (and the only table, if there is one)."""
+class TableNorms:
+    """Norms of a released table's sensitivity space, and how they are known.
+
+    Parameters
+    ----------
+    norms
+        Δ1, Δ2² and Δ∞, or upper bounds of them.
+    exact
+        Whether some pair of adjacent datasets attains them.
+    method
+        The name of the method, for the report.
+    move
+        A difference of adjacent tables that attains Δ2, where one is known.
+    only
+        The released table itself, where the published statistics allow a single one.
+    """
 
     norms: Norms
     exact: bool
@@ -47,21 +61,21 @@ class Found:
     move: Counts | None = field(default=None, repr=False)
     only: Counts | None = field(default=None, repr=False)
 
-    def repeated(self, times: int) -> "Found":
+    def repeated(self, times: int) -> "TableNorms":
         """Return the same for so many moves one after the other: upper bounds, since t may not hold all of them.
 
-        >>> Found(Norms(4, 8, 2), True, "closed form").repeated(5)
-        Found(norms=Norms(l1=20, l2_squared=200, linf=10), exact=False, method='5 times the closed form')
+        >>> TableNorms(Norms(4, 8, 2), True, "closed form").repeated(5)
+        TableNorms(norms=Norms(l1=20, l2_squared=200, linf=10), exact=False, method='5 times the closed form')
         """
         if times == 1:
             return self
         move = None if self.move is None else times * self.move
-        return Found(self.norms.scaled(times), False, f"{times} times the {self.method}", move, self.only)
+        return TableNorms(self.norms.scaled(times), False, f"{times} times the {self.method}", move, self.only)
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """A released table: its view of the schema, and the margins of it that follow from what is published.
+class ReleasedTable:
+    """A table to be released: its view of the schema, and its margins that follow from what is published.
 
     `visible` and `grid` are those of the released table: features that it does not have are left out.
     """
@@ -72,7 +86,7 @@ class Question:
     visible: tuple[Totals, ...]
 
     @classmethod
-    def of(cls, dataspace: Dataspace, released: View) -> "Question":
+    def of(cls, dataspace: Dataspace, released: View) -> "ReleasedTable":
         """Restrict what is published to the released features."""
         structure = Structure.of(dataspace)
         seen = finest(structure.grid, structure.margins, lambda view: meet(view, released))
@@ -151,7 +165,7 @@ class Question:
         return bool((table >= gone.ravel()).all() and (operator @ table == wanted).all())
 
 
-def find_norms(question: Question, a: int) -> Found:
+def find_norms(table: ReleasedTable, a: int) -> TableNorms:
     """Return the norms of S_a of a released table, exact where possible.
 
     >>> from semidp.core.spaces.dataspace import Margin
@@ -160,83 +174,83 @@ def find_norms(question: Question, a: int) -> Found:
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
-    >>> found = find_norms(Question.of(public, (1, 1)), 3)
+    >>> found = find_norms(ReleasedTable.of(public, (1, 1)), 3)
     >>> found.norms, found.exact, found.method
     (Norms(l1=4, l2_squared=4, linf=1), True, 'record patterns')
     """
-    a = min(a, question.structure.n)
-    found = _search(question, a)
-    if found.norms.most(_drawn(question, a)) != found.norms:
+    a = min(a, table.structure.n)
+    found = _search(table, a)
+    if found.norms.most(_drawn(table, a)) != found.norms:
         raise SelfCheckError("records that keep every exact total move the table by more than its norms")
-    upper = question.certified(a, question.structure.margins, _even(question))
+    upper = table.certified(a, table.structure.margins, _even(table))
     if found.exact and found.norms.least(upper) != found.norms:
         raise SelfCheckError("the norms of a table are above what is proved for so many records")
     return found
 
 
-def _drawn(question: Question, a: int) -> Norms:
+def _drawn(table: ReleasedTable, a: int) -> Norms:
     """What drawn exchanges of at most a records attain: a lower bound that shares no step with the search.
 
     Exchanges of so many records are pairs of A_a. None are drawn where margins overlap or structural zeros exist.
     """
-    if question.structure.schema.structural_zeros:
+    if table.structure.schema.structural_zeros:
         return Norms(0, 0, 0)
     try:
-        blocks = Blocks.of(question.dataspace)
+        blocks = Blocks.of(table.dataspace)
     except Refused:
         return Norms(0, 0, 0)
-    return drawn(blocks, question.released).within(a).norms
+    return drawn(blocks, table.released).within(a).norms
 
 
-def _search(question: Question, a: int) -> Found:
-    structure = question.structure
-    open_part = structure.canonical(question.released)
+def _search(table: ReleasedTable, a: int) -> TableNorms:
+    structure = table.structure
+    open_part = structure.canonical(table.released)
     if not any(open_part) or any(within(open_part, margin.view) for margin in structure.margins):
-        return Found(Norms(0, 0, 0), True, "the published statistics fix the table")
-    upper = question.certified(a, structure.margins, _even(question))
-    blocks = question.blocks
+        return TableNorms(Norms(0, 0, 0), True, "the published statistics fix the table")
+    upper = table.certified(a, structure.margins, _even(table))
+    blocks = table.blocks
     if blocks is not None and a <= LARGEST_A:
         norms, move = blocks.norms(a)
         sure = blocks.free_everywhere or not blocks.free
-        if question.lifts and sure and not (structure.schema.structural_zeros and blocks.free):
-            return Found(norms, True, "record patterns", move)
+        if table.lifts and sure and not (structure.schema.structural_zeros and blocks.free):
+            return TableNorms(norms, True, "record patterns", move)
         upper = upper.least(norms)
-    listing = Listing.of(question.dataspace, question.released)
+    listing = ListedTables.of(table.dataspace, table.released)
     if listing is not None:
         norms, move = listing.norms(a)
-        return Found(norms, True, "listing of all tables", move, listing.only)
-    attained, move = _attained(question, a)
-    return Found(upper, attained == upper, "certified bound", move)
+        return TableNorms(norms, True, "listing of all tables", move, listing.only)
+    attained, move = _attained(table, a)
+    return TableNorms(upper, attained == upper, "certified bound", move)
 
 
-def _even(question: Question) -> bool:
+def _even(table: ReleasedTable) -> bool:
     """Whether the positive part is always even: two disjoint blocks that cover the table, one of them of two levels."""
-    structure, varying = question.structure, question.varying
+    structure, varying = table.structure, table.varying
     sets = [variables(margin.view) & varying for margin in structure.margins]
     named = [variable for part in sets for variable in part]
     if sum(map(bool, sets)) != 2 or len(named) != len({*named}) or not varying <= {*named}:
         return False
-    whole = [margin.down(structure.grid, meet(margin.view, question.released)) for margin in structure.margins]
+    whole = [margin.down(structure.grid, meet(margin.view, table.released)) for margin in structure.margins]
     return min(margin.levels for margin, part in zip(whole, sets, strict=True) if part) == 2
 
 
-def _attained(question: Question, a: int) -> tuple[Norms, Counts | None]:
+def _attained(table: ReleasedTable, a: int) -> tuple[Norms, Counts | None]:
     """The norms that known moves attain, and the one with the largest Δ2: a small pattern, several times over.
 
     Where moves of the released table need not come from moves of the records, a larger table is tried: with the
     common part of the margins, or with all features.
     """
-    structure = question.structure
+    structure = table.structure
     everything = structure.common is None or bool(structure.schema.structural_zeros)
     more = structure.grid.full if everything or structure.common is None else structure.common
-    whole = Question.of(question.dataspace, join(question.released, more))
+    whole = ReleasedTable.of(table.dataspace, join(table.released, more))
     best, widest = Norms(0, 0, 0), None
-    if not whole.lifts or math.prod(whole.grid.shape) > max(LARGEST_MASK, math.prod(question.grid.shape)):
+    if not whole.lifts or math.prod(whole.grid.shape) > max(LARGEST_MASK, math.prod(table.grid.shape)):
         return best, widest
-    shown = trimmed_view(question.released, whole.released)
+    shown = trimmed_view(table.released, whole.released)
     for move in _known_moves(whole, a):
         if whole.realisable(move):
-            seen = whole.grid.sum(move, shown).reshape(question.grid.shape)
+            seen = whole.grid.sum(move, shown).reshape(table.grid.shape)
             found = Norms.of(seen[None])
             if found.l2_squared > best.l2_squared:
                 widest = seen
@@ -244,15 +258,15 @@ def _attained(question: Question, a: int) -> tuple[Norms, Counts | None]:
     return best, widest
 
 
-def _known_moves(question: Question, a: int) -> Iterator[Counts]:
-    blocks = question.blocks
+def _known_moves(table: ReleasedTable, a: int) -> Iterator[Counts]:
+    blocks = table.blocks
     if blocks is not None:
         for s in range(1, min(a, LARGEST_A) + 1 if blocks.free_everywhere or not blocks.free else 1):
             move = blocks.norms(s)[1]
             if move is not None:
                 yield move * (a // s)
-    elif question.released == question.structure.grid.full:
-        found = four_cell_move if question.structure.decomposable else cube_move
-        move = found(question.grid, question.visible)
+    elif table.released == table.structure.grid.full:
+        found = four_cell_move if table.structure.decomposable else cube_move
+        move = found(table.grid, table.visible)
         if move is not None:
             yield move * (a // int(np.maximum(move, 0).sum()))

@@ -25,7 +25,7 @@ from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, Refused
 from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts, ExchangeCosts
-from semidp.queries.moves import Listing
+from semidp.queries.moves import ListedTables
 from semidp.queries.probes import SelfCheckError, largest_residual
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.residuals import Residuals, below, kept_nodes, trimmed
@@ -469,7 +469,7 @@ class ProductSpace(QuerySpace):
         try:
             if isinstance(self.adjacency, Exchange):
                 moves = sensitivity_space(self.dataspace, self.adjacency, self.schema.named(released)).moves()
-            elif (listing := Listing.of(self.dataspace, released)) is not None:
+            elif (listing := ListedTables.of(self.dataspace, released)) is not None:
                 moves = listing.moves(a)
             else:
                 return None

@@ -23,7 +23,7 @@ from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tables.counts import Table
 from semidp.errors import InputError, Refused
 from semidp.queries.bounds import Norms
-from semidp.queries.moves import Listing
+from semidp.queries.moves import ListedTables
 from semidp.queries.projection import Patterns, row_patterns
 from semidp.queries.worst_pairs import Pair, counted
 
@@ -199,7 +199,7 @@ class QuerySpace(ABC):
         """Iterate over the elements of S without zero; refuse where they are too many to list."""
         raise Refused("the differences of this query are too many to list: use the norms")
 
-    def listing(self) -> Listing | None:
+    def listing(self) -> ListedTables | None:
         """Return every table of a small dataspace, for queries that are tables; else None."""
         return None
 

@@ -23,8 +23,8 @@ from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, Refused
 from semidp.queries.bounds import Norms
 from semidp.queries.exchange_tables import ExchangeTable
-from semidp.queries.moves import Listing, moves
-from semidp.queries.norms import Found, Question, find_norms
+from semidp.queries.moves import ListedTables, moves
+from semidp.queries.norms import ReleasedTable, TableNorms, find_norms
 from semidp.queries.projection import FixedTable, Patterns, Projector, projector
 from semidp.queries.query_space import MatrixForm, QuerySpace, RowsForm
 from semidp.queries.worst_pairs import Pair, table_pair
@@ -138,7 +138,7 @@ class TableSpace(QuerySpace):
     def fixed_part(self) -> Floats:
         """Return (I - P) φ, the part of the table that the published statistics fix, from those alone."""
         total = np.array(self.dataspace.n, dtype=np.int64)
-        return self._projector.fixed_part([margin.counts for margin in self._question.visible] or [total])
+        return self._projector.fixed_part([margin.counts for margin in self._released_table.visible] or [total])
 
     def variances(self) -> Floats:
         """Return the diagonal of P: the variance of each cell of projected unit noise."""
@@ -174,9 +174,9 @@ class TableSpace(QuerySpace):
         """Say in how many records and cells two tables differ."""
         return f"{pair.records} records ({pair.entries} cells)"
 
-    def listing(self) -> Listing | None:
+    def listing(self) -> ListedTables | None:
         """Return every table of a small dataspace, or None where there are too many."""
-        return Listing.of(self.dataspace, self.released)
+        return ListedTables.of(self.dataspace, self.released)
 
     def released_space(self) -> Dataspace:
         """Return what is published about the released table alone."""
@@ -203,14 +203,14 @@ class TableSpace(QuerySpace):
 
         Exchanges of a person with several records: each single exchange so many times, whose hull contains all.
         """
-        question = self._question
+        released_table = self._released_table
         if self._exchange is not None:
             return (move * self.adjacency.times for move in self._exchange.moves())
-        structure = question.structure
+        structure = released_table.structure
         # under structural zeros what is left out ties the cells of the table: then only a listing knows the moves
-        whole = question.released == structure.grid.full or not structure.schema.structural_zeros
-        if question.lifts and structure.decomposable and whole:
-            return moves(question.grid, question.visible, self._domain, min(self.adjacency.a, structure.n))
+        whole = released_table.released == structure.grid.full or not structure.schema.structural_zeros
+        if released_table.lifts and structure.decomposable and whole:
+            return moves(released_table.grid, released_table.visible, self._domain, min(self.adjacency.a, structure.n))
         listing = self.listing()
         if listing is None:
             raise Refused(
@@ -224,7 +224,7 @@ class TableSpace(QuerySpace):
         A joint margin counts as one side; levels that do not occur are left out. Two margins must cover the table. With
         one margin the columns are all that it leaves open; with none the matrix has one row.
         """
-        visible, grid = self._question.visible, self._question.grid
+        visible, grid = self._released_table.visible, self._released_table.grid
         if grid.nested:
             return None
         axes = [named(margin.view) for margin in visible]
@@ -243,7 +243,7 @@ class TableSpace(QuerySpace):
 
     def rows(self) -> RowsForm | None:
         """Return the cells of each row where a nested feature leaves rows of different lengths under one margin."""
-        visible, grid = self._question.visible, self._question.grid
+        visible, grid = self._released_table.visible, self._released_table.grid
         if len(visible) > 1 or self.is_zero:
             return None
         total = visible[0] if visible else Totals(grid.nothing, np.array(self.dataspace.n))
@@ -263,14 +263,14 @@ class TableSpace(QuerySpace):
         return self.dataspace.schema.view(self.schema.names)
 
     @cached_property
-    def _question(self) -> Question:
-        return Question.of(self.dataspace, self.released)
+    def _released_table(self) -> ReleasedTable:
+        return ReleasedTable.of(self.dataspace, self.released)
 
     @cached_property
     def _exchange(self) -> ExchangeTable | None:
         if not isinstance(self.adjacency, Exchange):
             return None
-        return ExchangeTable(Blocks.of(self.dataspace), self._question)
+        return ExchangeTable(Blocks.of(self.dataspace), self._released_table)
 
     @property
     def reach(self) -> int:
@@ -280,23 +280,25 @@ class TableSpace(QuerySpace):
         return min(self.adjacency.times * self._exchange.reach, self.dataspace.n)
 
     @cached_property
-    def _found(self) -> Found:
+    def _found(self) -> TableNorms:
         if self._exchange is None:
-            return find_norms(self._question, self.adjacency.a)
-        return self._exchange.found.repeated(self.adjacency.times)
+            return find_norms(self._released_table, self.adjacency.a)
+        return self._exchange.result.repeated(self.adjacency.times)
 
     @cached_property
     def _domain(self) -> Mask | None:
         """The cells of the released table that can be positive, or None where all can."""
         if self.dataspace.n == 0:
             return np.zeros(self.shape, dtype=bool)
-        return _domain(self._question)
+        return _domain(self._released_table)
 
     @cached_property
     def _projector(self) -> Projector:
         if self._found.only is not None:
             return FixedTable(self._found.only)
-        return projector(self._question.grid, [margin.view for margin in self._question.visible], self._domain)
+        return projector(
+            self._released_table.grid, [margin.view for margin in self._released_table.visible], self._domain
+        )
 
 
 def domain_of(dataspace: Dataspace, released: View) -> Mask | None:
@@ -312,16 +314,16 @@ def domain_of(dataspace: Dataspace, released: View) -> Mask | None:
     >>> domain_of(public, (1, 1)).tolist()
     [[True, False, True], [True, False, True]]
     """
-    return _domain(Question.of(dataspace, released))
+    return _domain(ReleasedTable.of(dataspace, released))
 
 
-def _domain(question: Question) -> Mask | None:
-    structure = question.structure
-    hidden = question.released != structure.grid.full
+def _domain(released_table: ReleasedTable) -> Mask | None:
+    structure = released_table.structure
+    hidden = released_table.released != structure.grid.full
     if hidden and structure.grid.holds(LARGEST_MASK):
         whole = structure.grid.inhabited(structure.schema.possible, structure.margins)
-        mask = None if whole is None else structure.grid.sum(whole.astype(np.int64), question.released) > 0
+        mask = None if whole is None else structure.grid.sum(whole.astype(np.int64), released_table.released) > 0
     else:
-        possible = structure.schema.restrict(structure.schema.named(question.released)).possible
-        mask = question.grid.inhabited(possible, question.visible)
+        possible = structure.schema.restrict(structure.schema.named(released_table.released)).possible
+        mask = released_table.grid.inhabited(possible, released_table.visible)
     return None if mask is None or mask.all() else mask

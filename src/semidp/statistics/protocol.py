@@ -33,7 +33,7 @@ from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, FOR_RELEASES, NAMES, mechanism_for
 from semidp.noise.randomness import Randomness
-from semidp.output.cells import Columns, Form, Framed, StoredFiles
+from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles
 from semidp.output.published_table import PublishedTable
 from semidp.output.sections import Details, Section
 from semidp.output.texts import CLAIM_TEXTS, scale_text
@@ -182,11 +182,11 @@ class Published:
         """Name its files and say what they hold."""
         return [(file, self.title()) for file in self.files(form)]
 
-    def named(self) -> dict[str, Framed]:
+    def named(self) -> dict[str, PublishedColumns]:
         """Return what a release finds of it under a name, for data frames."""
         return {}
 
-    def by_features(self) -> dict[tuple[str, ...], Framed]:
+    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return what a release finds of it by features, for data frames."""
         return {}
 

@@ -22,7 +22,7 @@ from semidp.mechanisms.knorm.norm_ball import Floats, NormBall
 from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, ExchangeBall, TableBall
 from semidp.queries.query_space import QuerySpace
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 MOST_DIMENSIONS = 8  # of a list of moves: rejection from a cube keeps one proposal in some thousands
 MOST_MOVES = 20_000
@@ -50,7 +50,7 @@ class PlacedBall(ABC):
         return np.asarray(table).ravel()[self.cells]
 
     @abstractmethod
-    def rounded(self, point: Floats) -> Whole:
+    def rounded(self, point: Floats) -> Integers:
         """Round in coordinates that are whole exactly for whole tables: post-processing, and the margins stay zero.
 
         Many points, along the first axis, are rounded each for itself.
@@ -79,7 +79,7 @@ class PlacedMatrix(PlacedBall):
     give each cell the errors of its four corners.
     """
 
-    def rounded(self, point: Floats) -> Whole:
+    def rounded(self, point: Floats) -> Integers:
         """Round the leading sums and take differences."""
         sums = np.cumsum(np.cumsum(point, axis=-1), axis=-2)
         sums[..., -1, :] = sums[..., -1] = 0.0
@@ -100,7 +100,7 @@ class PlacedRows(PlacedBall):
 
     lengths: tuple[int, ...]
 
-    def rounded(self, point: Floats) -> Whole:
+    def rounded(self, point: Floats) -> Integers:
         """Round the leading sums, which are zero at the end of a row, and take differences."""
         sums = np.cumsum(point.reshape(-1, self.cells.size), axis=-1)
         sums[:, np.cumsum(self.lengths) - 1] = 0.0
@@ -116,13 +116,13 @@ class PlacedRows(PlacedBall):
 class PlacedList(PlacedBall):
     """The ball of a list of whole vectors: whole iff the coordinates in a basis of the whole points of the span are."""
 
-    def rounded(self, point: Floats) -> Whole:
+    def rounded(self, point: Floats) -> Integers:
         """Round the coordinates in the lattice basis."""
         coordinates = np.stack([self._inverse @ flat for flat in point.reshape(-1, self.cells.size)])
         return (_whole(coordinates) @ self.lattice).reshape(point.shape)
 
     @cached_property
-    def lattice(self) -> Whole:
+    def lattice(self) -> Integers:
         """A short basis of all whole points of the span, a row for each vector."""
         assert isinstance(self.ball, ExplicitBall)
         return whole_points(np.asarray(self.ball.vectors, dtype=np.int64).reshape(len(self.ball.vectors), -1))
@@ -232,14 +232,14 @@ def _check_reach(space: QuerySpace, ball: ExplicitBall, cells: NDArray[np.intp])
     )
 
 
-def _whole(values: Floats) -> Whole:
+def _whole(values: Floats) -> Integers:
     """Round to 64-bit integers; refuse what sums of a few of them could overflow."""
     if np.abs(values).max() >= _LARGEST:
         raise Refused("the noise does not fit in 63 bits: use a larger budget")
     return np.rint(values).astype(np.int64)
 
 
-def whole_points(vectors: Whole) -> Whole:
+def whole_points(vectors: Integers) -> Integers:
     """Return a short basis of the whole points in the span of whole vectors.
 
     The span is the kernel of whole equations E; the rows of a Hermite form of [Eᵀ | I] that are zero on the left are a

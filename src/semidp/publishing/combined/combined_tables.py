@@ -9,7 +9,7 @@ import numpy as np
 from semidp.core.guarantee import Guarantee
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.curves import approximate
-from semidp.output.cells import Columns, Form, Framed, StoredFiles, named_files
+from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.output.published_table import Fitted, PublishedTable
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.table_pages import first_cells, table_title
@@ -114,11 +114,11 @@ class CombinedTables(Published):
         """Return every table of any release."""
         return self.tables
 
-    def named(self) -> dict[str, Framed]:
+    def named(self) -> dict[str, PublishedColumns]:
         """Return each table under its name."""
         return {table.name: table for table in self.tables}
 
-    def by_features(self) -> dict[tuple[str, ...], Framed]:
+    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return each table by its features."""
         return {table.schema.names: table for table in self.tables}
 

@@ -21,7 +21,7 @@ from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.output.published_table import PublishedTable
 from semidp.publishing.combined.combination import Combination, together
 from semidp.publishing.combined.combined_tables import CombinedTables
-from semidp.publishing.plan import Plan, Reading
+from semidp.publishing.plan import AdjacencyChoice, Plan
 from semidp.publishing.release import Release, versions
 from semidp.publishing.survey import semi_of
 
@@ -133,10 +133,10 @@ def _scope(
 
 def _plan(releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarantee | None) -> Plan:
     """A plan that asks for nothing: features, exact totals, and the adjacency of the guarantee."""
-    adjacency: Any = Reading.worst_case
+    adjacency: Any = AdjacencyChoice.worst_case
     if guarantee is not None:
         exchange = isinstance(guarantee.adjacency, Exchange)
-        adjacency = Reading.exchange if exchange else guarantee.adjacency.a
+        adjacency = AdjacencyChoice.exchange if exchange else guarantee.adjacency.a
     protection = None if guarantee is None else guarantee.adjacency.protection
     schema = dataspace.schema
     deltas: list[Fraction] = [release.plan.report_delta for release in releases]

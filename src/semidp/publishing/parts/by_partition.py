@@ -106,11 +106,11 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Whole(Prepared):
-    """A plan that is to be carried out part by part, up to the first random number.
+class PreparedByParts(Prepared):
+    """A prepared plan that is carried out part by part; nothing random has been drawn yet.
 
-    Its mechanisms are calibrated to the whole. Each request says how it is carried out, in parts or beside them. What
-    is foreseen are sentences on tables that may have no whole numbers with all totals.
+    Its mechanisms are calibrated to the whole plan. `in_parts` says of each request how it is carried out, in parts or
+    beside them. `foreseen` warns of tables that may have no whole numbers with all totals.
     """
 
     cut: Cut
@@ -219,7 +219,9 @@ class Whole(Prepared):
             ) from None
 
 
-def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, memory: int | None = None) -> Whole:
+def prepare_parts(
+    plan: Plan, source: Source, partition: str, *, jobs: int = 1, memory: int | None = None
+) -> PreparedByParts:
     """Read what is public, and the tables at the cut, and calibrate the noise of the whole; nothing is drawn."""
     for request in plan.requests:
         request.refuse_parts()
@@ -246,7 +248,7 @@ def prepare_parts(plan: Plan, source: Source, partition: str, *, jobs: int = 1, 
             cut_up = InOnePiece(request, mechanism, scope, values)
         in_parts.append(cut_up)
     foreseen = tuple(sentence for request in in_parts for sentence in request.foreseen())
-    return Whole(
+    return PreparedByParts(
         plan=plan,
         scope=replace(scope, warnings=(*scope.warnings, *foreseen)),
         mechanisms=tuple(mechanisms),
@@ -267,7 +269,7 @@ def _begin_again(request: InParts, stored: Path, private: bool) -> None:
         raise InputError("what was measured of the unfinished release is damaged: discard it") from None
 
 
-def _about(whole: Whole, form: Form, randomness: Randomness) -> dict[str, Any]:
+def _about(whole: PreparedByParts, form: Form, randomness: Randomness) -> dict[str, Any]:
     """Return what a release is about, so that only the same one goes on with it."""
     totals = json.dumps(whole.scope.dataspace.to_json(), sort_keys=True)
     return {
@@ -297,7 +299,7 @@ def _refuse_other(noted: Mapping[str, Any], about: Mapping[str, Any]) -> None:
 
 
 def _charged_once(
-    whole: Whole, unfinished: Unfinished, ledger: Ledger | None, label: str | None, resume: bool
+    whole: PreparedByParts, unfinished: Unfinished, ledger: Ledger | None, label: str | None, resume: bool
 ) -> Mapping[str, Any] | None:
     """Return the ledger's entry for this run: charged now, or found where the run was charged before it was killed."""
     noted = unfinished.noted()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.exact import number
-from semidp.output.cells import Framed, Sheet
+from semidp.output.cells import PublishedColumns, Sheet
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import About, Intervals
 from semidp.statistics.protocol import Published, Request
@@ -93,7 +93,7 @@ class PublishedBySets(Published):
         """Return each set of groups for data frames, called after its file, and their differences where asked for."""
         return tuple(Sheet(file.removesuffix(".csv"), content) for file, content in self.files().items())
 
-    def named(self) -> dict[str, Framed]:
+    def named(self) -> dict[str, PublishedColumns]:
         """Return each set of groups, and their differences, under the name of its file."""
         return {sheet.name: sheet for sheet in self.sheets()}
 

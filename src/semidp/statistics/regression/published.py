@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from semidp.core.scope import Scope
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.output.cells import Columns, Form, Framed
+from semidp.output.cells import Columns, Form, PublishedColumns
 from semidp.output.plots.figures import estimates_plot
 from semidp.output.sections import Details, Section
 from semidp.queries.query_space import QuerySpace
@@ -36,7 +36,7 @@ from semidp.statistics.outcomes.published import (
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedRegression(Framed, Published):
+class PublishedRegression(PublishedColumns, Published):
     """One published regression.
 
     Parameters
@@ -120,7 +120,7 @@ class PublishedRegression(Framed, Published):
         """Say what its files hold."""
         return words.file_words(self)
 
-    def named(self) -> dict[str, Framed]:
+    def named(self) -> dict[str, PublishedColumns]:
         """Return the coefficients under its name."""
         return {self.name: self}
 

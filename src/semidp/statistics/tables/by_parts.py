@@ -22,7 +22,7 @@ from semidp.errors import InputError
 from semidp.mechanisms.branch_noise import BranchNoise, mechanism_above
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.output.cells import Columns, Form, Framed, StoredFiles, named_files
+from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.output.sections import Details, Section
 from semidp.queries.branches import Cut
@@ -45,10 +45,10 @@ BY_PARTS = "partitioned"
 
 
 @dataclass(frozen=True, eq=False)
-class AtCut:
-    """What is public, at the cut and for one node there, of a table that reaches below.
+class TotalsAtCut:
+    """Public totals of a table that crosses the partition: those at the cut, and those of one part.
 
-    Its estimate and the variance of that, and the whole numbers that were fitted; None where there are none.
+    The estimate, its variance, and the fitted whole numbers (None where none were fitted).
     """
 
     asked: TableRequest
@@ -152,14 +152,14 @@ class TablesByParts(PublishedTables):
             else:
                 yield overview[asked.name]
 
-    def named(self) -> dict[str, Framed]:
+    def named(self) -> dict[str, PublishedColumns]:
         """Return every table under its name, also those at the cut that nobody asked for."""
-        every: dict[str, Framed] = {table.name: table for table in self.overview}
+        every: dict[str, PublishedColumns] = {table.name: table for table in self.overview}
         return every | {table.name: table for table in self.tables}
 
-    def by_features(self) -> dict[tuple[str, ...], Framed]:
+    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return every table by its features."""
-        every: dict[tuple[str, ...], Framed] = {table.schema.names: table for table in self.overview}
+        every: dict[tuple[str, ...], PublishedColumns] = {table.schema.names: table for table in self.overview}
         return every | {table.schema.names: table for table in self.tables}
 
     def part_stems(self) -> tuple[list[str], str]:
@@ -337,7 +337,7 @@ class TablesByParts(PublishedTables):
         grid = self.noise_of_residuals.space.schema.grid
         return self.cut.row(grid, view, np.reshape(values, grid.shape_of(view)), node)
 
-    def rows(self, node: int) -> list[AtCut]:
+    def rows(self, node: int) -> list[TotalsAtCut]:
         """Return what the tables below the cut have at it, for one node."""
         places = {view: place for place, view in enumerate(self.above.space.views)}
         rows = []
@@ -346,7 +346,7 @@ class TablesByParts(PublishedTables):
             at_cut = self.overview[places[view]]
             arrays = (at_cut.estimate, self.above.cell_variances(places[view]), at_cut.counts)
             estimate, variance, counts = (self.row(view, array, node) for array in arrays)
-            rows.append(AtCut(table, estimate, variance, counts if at_cut.fitted.kind == "integer" else None))
+            rows.append(TotalsAtCut(table, estimate, variance, counts if at_cut.fitted.kind == "integer" else None))
         return rows
 
     def noise_of(self, node: int) -> BranchNoise | None:

@@ -16,7 +16,7 @@ from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.size_agreement import of_views
-from semidp.output.cells import Columns, Form, Framed, StoredFiles, named_files
+from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.output.columns import Labels
 from semidp.output.published_table import Fitted, PublishedTable
 from semidp.output.sections import Details, Section
@@ -99,14 +99,14 @@ class PublishedLinked(Published):
         """Say what their files hold."""
         return linked_words.file_words(self, form)
 
-    def named(self) -> dict[str, Framed]:
+    def named(self) -> dict[str, PublishedColumns]:
         """Return each table under its name; those of units also as they were asked for."""
-        tables: dict[str, Framed] = {table.name: table for table in self.tables}
+        tables: dict[str, PublishedColumns] = {table.name: table for table in self.tables}
         for table in self.units:
             tables[f"{COMMAND_PREFIX}{table.name.removeprefix(UNITS_PREFIX)}"] = table
         return tables
 
-    def by_features(self) -> dict[tuple[str, ...], Framed]:
+    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return the tables of members by their features."""
         return {table.schema.names: table for table in self.members}
 

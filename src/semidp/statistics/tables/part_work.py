@@ -32,7 +32,7 @@ from semidp.queries.branches import BranchSpace
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
 from semidp.statistics.parts import STATE, PartTable, PartTask
-from semidp.statistics.tables.by_parts import AtCut
+from semidp.statistics.tables.by_parts import TotalsAtCut
 from semidp.statistics.tables.cut_fits import PartFit, own_part
 from semidp.statistics.tables.fitting import fit_product, nearest_whole
 from semidp.statistics.tables.published import measurements_stem
@@ -51,7 +51,7 @@ class TablesWork:
     """
 
     request: TablesRequest
-    tables: tuple[AtCut, ...] = field(repr=False)
+    tables: tuple[TotalsAtCut, ...] = field(repr=False)
     expected: tuple[NDArray[np.int64], ...] = field(repr=False)
     noise: BranchNoise | None = field(repr=False)
     fit: PartFit | None = field(repr=False)
@@ -161,7 +161,7 @@ def _tables(task: PartTask, request: TablesWork, attempt: Path) -> list[Publishe
 def fitted_part(
     schema: Schema,
     exact: Dataspace,
-    rows: Sequence[AtCut],
+    rows: Sequence[TotalsAtCut],
     fit: PartFit,
     estimates: list[NDArray[np.float64]],
     time_limit: float | None = None,

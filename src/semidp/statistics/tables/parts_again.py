@@ -20,7 +20,7 @@ from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.statistics.findings import Findings, close
 from semidp.statistics.parts import PARTS, Part, Partition, PartTable, part_folder, part_path
 from semidp.statistics.protocol import ResultCheck, measured_by
-from semidp.statistics.tables.by_parts import AtCut, TablesByParts
+from semidp.statistics.tables.by_parts import TablesByParts, TotalsAtCut
 from semidp.statistics.tables.cut_fits import CutFit
 from semidp.statistics.tables.fitting import NOT_ALL
 from semidp.statistics.tables.part_work import fitted_part, split_residuals
@@ -274,7 +274,7 @@ class PartCheck:
             return table
         return replace(table, half_widths=half_widths.reshape(table.half_widths.shape))
 
-    def _table(self, table: PublishedTable, estimate: Floats, errors: Floats, row: AtCut) -> bool:
+    def _table(self, table: PublishedTable, estimate: Floats, errors: Floats, row: TotalsAtCut) -> bool:
         """Compare one table with its estimate, and with the table above; whether it adds up."""
         shape, schema, cut = table.counts.shape, self.schema, self.result.cut
         if not close(table.estimate, estimate.reshape(shape)):
@@ -296,7 +296,12 @@ class PartCheck:
         return True
 
     def _fits(
-        self, tables: Sequence[PublishedTable], estimates: list[Floats], rows: Sequence[AtCut], exact: Any, empty: bool
+        self,
+        tables: Sequence[PublishedTable],
+        estimates: list[Floats],
+        rows: Sequence[TotalsAtCut],
+        exact: Any,
+        empty: bool,
     ) -> None:
         fits: Sequence[Refit] | None = None
         if empty:

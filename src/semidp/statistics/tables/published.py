@@ -21,7 +21,7 @@ from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.placement import Objective, Workload
 from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.output.cells import Columns, Form, Framed, StoredFiles, named_files
+from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.output.published_table import FitKind, Fitted, PublishedTable, read_cells, read_half_widths
 from semidp.output.sections import Details, Section
 from semidp.output.table_pages import table_title
@@ -157,11 +157,11 @@ class PublishedTables(Published):
         noticeable = 1e-9 * math.sqrt(mechanism.variance * float((weight**2).sum()))
         return error * self.noise.scale / mechanism.scale if error > noticeable else 0.0
 
-    def named(self) -> dict[str, Framed]:
+    def named(self) -> dict[str, PublishedColumns]:
         """Return each table under its name."""
         return {table.name: table for table in self.tables}
 
-    def by_features(self) -> dict[tuple[str, ...], Framed]:
+    def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return each table by its features."""
         return {table.schema.names: table for table in self.tables}
 
