@@ -9,7 +9,7 @@ from attrs import astuple, frozen
 from semidp.cli import _options as o
 from semidp.cli._command import option, plain_defaults
 from semidp.errors import InputError
-from semidp.publishing.linked_survey import linked_units, with_units
+from semidp.publishing.linked_survey import computed_features, linked_units, with_units
 from semidp.publishing.plan import Plan
 from semidp.sources.linked_records import LinkedData
 from semidp.sources.opening import local_paths
@@ -25,19 +25,27 @@ class Linking:
     protect: o.Text = option("Whom the promise is about: one member, or a whole unit.", "member|unit")
     least: int | None = option("The fewest members of a unit, 0 or 1 (default 1); --most is required.", "N")
     derived: o.Texts = option("A column of units that depends on their members; repeat it.", "COLUMN")
+    aggregate: o.Texts = option(
+        "A feature of units computed from members, such as 'kids=count_if(age < 18)'; repeat it.", "NAME=SQL"
+    )
 
     @property
     def says_how(self) -> bool:
         """Whether something is said that a plan says itself."""
-        return any(astuple(self)[2:])
+        return any(value not in (None, []) for value in astuple(self)[2:])
 
     def planned(self, plan: Plan, most: int | None) -> Plan:
         """Return the plan about linked records; the plan itself where no units are given."""
         if self.units is None and self.units_from is None:
             if self.says_how:
-                raise InputError("--link, --protect, --least and --derived are for linked units: give --units FILE")
+                raise InputError(
+                    "--link, --protect, --least, --derived and --aggregate are for linked units: give --units FILE"
+                )
             return plan
-        return with_units(plan, linked_units(self.link, self.protect, self.least, most, self.derived or ()))
+        example = "'kids=count_if(age < 18)'"
+        computed = computed_features(o.assignments("--aggregate", self.aggregate, example), plan.features)
+        units = linked_units(self.link, self.protect, self.least, most, self.derived or (), computed)
+        return with_units(plan, units)
 
     def beside(self, plan: Plan) -> None:
         """Refuse units without a plan that has some, and the other way round."""

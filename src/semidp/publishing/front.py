@@ -23,7 +23,7 @@ from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
 from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.publishing.budgets import divided
-from semidp.publishing.linked_survey import linked_units, with_units
+from semidp.publishing.linked_survey import computed_features, linked_units, with_units
 from semidp.publishing.missing_outcomes import with_missing
 from semidp.publishing.options import RunOptions
 from semidp.publishing.pipeline import run
@@ -280,6 +280,7 @@ def release(
     protect: str | None = None,
     least: int = 1,
     derived: Sequence[str] = (),
+    aggregates: Mapping[str, str] | None = None,
     presentation: Presentation | Mapping[str, Any] = AS_USUAL,
 ) -> Release:
     """Publish statistics of records with noise, beside totals that are exact.
@@ -338,6 +339,9 @@ def release(
         the most.
     derived
         Columns of units that depend on their members.
+    aggregates
+        Features of units that are computed from their members, such as
+        ``{"children": "count(*) FILTER (WHERE age < 18)"}``; their levels or bins are declared as those of others.
     presentation
         What is said beside the numbers and how they are shown, such as ``{"title": "Health", "round_to": 5}``; see
         `RunOptions`.
@@ -380,7 +384,8 @@ def release(
         ledger=ledger, randomness=randomness, out=out, jobs=jobs, force=force, presentation=presentation
     )
     if units is not None:
-        plan = with_units(plan, linked_units(link, protect, least, most, derived))
+        computed = computed_features(aggregates or {}, plan.features)
+        plan = with_units(plan, linked_units(link, protect, least, most, derived, computed))
         return run(plan, LinkedData(data, units), options, partition=partition)
     return run(plan, data, options, partition=partition)
 

@@ -3,7 +3,7 @@
 What is asked for with the prefix ``units:`` counts units; `with_units` takes a plan apart by it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +17,9 @@ from semidp.core.tables.features import SIZE, Feature
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
 from semidp.publishing.needs import ResourceEstimate
-from semidp.publishing.plan import LinkedUnits, Plan
+from semidp.publishing.plan import LinkedUnits, Plan, UnitFeature
 from semidp.publishing.survey import announced, schema_of
-from semidp.sources.linked_records import LinkedData, LinkedReader, LinkedSource, open_linked
+from semidp.sources.linked_records import Joining, LinkedData, LinkedReader, LinkedSource, open_linked
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
 from semidp.statistics.tables.linked_published import COMMAND_PREFIX
@@ -50,15 +50,38 @@ def with_units(plan: Plan, units: LinkedUnits) -> Plan:
     invariants = [margin for margin in plan.invariants if not _of_units(margin.names)]
     request = LinkedTablesRequest(members, of_units, budgets[0] if budgets else None)
     linked = evolve(units, exact=(*units.exact, *exact))
-    return evolve(plan, requests=[request], invariants=invariants, units=linked)
+    # the levels of computed features are declared beside the others, and belong to them
+    computed = {part.name for part in units.features}
+    features = [feature for feature in plan.features if feature.name not in computed]
+    return evolve(plan, requests=[request], invariants=invariants, units=linked, features=features)
+
+
+def computed_features(aggregates: Mapping[str, str], features: Sequence[Feature]) -> list[UnitFeature]:
+    """Return features of units that are computed from members, with the levels that are declared for them.
+
+    >>> computed_features({"women": "count_if(sex = 'f')"}, [Feature("women", "012")])[0].feature.levels
+    ('0', '1', '2')
+    """
+    by_name = {feature.name: feature for feature in features}
+    computed = []
+    for name, aggregate in aggregates.items():
+        if name not in by_name:
+            raise InputError(f"the aggregate {name!r} needs the levels (or bins) of its values: declare them")
+        computed.append(UnitFeature(by_name[name], aggregate))
+    return computed
 
 
 def linked_units(
-    link: str | None, protect: str | None, least: int | None, most: int | None, derived: Sequence[str]
+    link: str | None,
+    protect: str | None,
+    least: int | None,
+    most: int | None,
+    derived: Sequence[str] = (),
+    features: Sequence[UnitFeature] = (),
 ) -> LinkedUnits:
     """Return how members are linked to units, from what was given; refuse what is missing in a sentence.
 
-    >>> linked_units("household", None, None, 8, ())
+    >>> linked_units("household", None, None, 8)
     Traceback (most recent call last):
     semidp.errors.InputError: linked units need protect: whom the promise is about, one member or a whole unit
     """
@@ -68,7 +91,7 @@ def linked_units(
         raise InputError("linked units need protect: whom the promise is about, one member or a whole unit")
     if most is None:
         raise InputError("linked units need most: the largest number of members of a unit, which is public")
-    return LinkedUnits(link, protect, most, 1 if least is None else least, derived)
+    return LinkedUnits(link, protect, most, 1 if least is None else least, derived, features=features)
 
 
 def _of_units(names: Sequence[str]) -> bool:
@@ -91,8 +114,8 @@ def linked_records(plan: Plan, data: Any) -> LinkedSource:
         chain = depths.get(name, (name,))
         columns |= dict.fromkeys(chain[: chain.index(name) + 1])
     link = plan.units.bounds
-    sizes = (link.least, link.most)
-    return open_linked(data, link.column, sizes, [*columns], link.derived, plan.where)
+    computed = {part.name: part.aggregate for part in plan.units.features}
+    return open_linked(data, Joining(link.column, link.least, link.most, link.derived, computed), [*columns])
 
 
 def linked_survey(plan: Plan, source: LinkedSource, memory: int | None = None) -> tuple[Scope, LinkedReader]:
@@ -123,9 +146,8 @@ def linked_survey(plan: Plan, source: LinkedSource, memory: int | None = None) -
     shared = [feature for feature in units if {*feature.names} & {*inherited}]
     member_schema, unit_schema = Schema((*shared, *members)), Schema(tuple(units))
     _refuse_memory(request, member_schema, unit_schema, memory)
-    readers = LinkedReader(
-        Reader(member_schema, source.members, plan.features), Reader(unit_schema, source.units, plan.features)
-    )
+    declared = _declared(plan)
+    readers = LinkedReader(Reader(member_schema, source.members, declared), Reader(unit_schema, source.units, declared))
     public = LinkedDataspace.joining(
         _exact(member_schema, readers.members, plan.invariants),
         _exact(unit_schema, readers.units, plan.units.exact),
@@ -154,13 +176,19 @@ def _names(several: Iterable[Sequence[str]]) -> dict[str, None]:
     return dict.fromkeys(name for names in several for name in names)
 
 
+def _declared(plan: Plan) -> tuple[Feature, ...]:
+    """Every feature of a plan whose levels are declared, computed ones of units among them."""
+    assert plan.units is not None
+    return (*plan.features, *(part.feature for part in plan.units.features))
+
+
 def _features(
     plan: Plan, source: Source, names: Sequence[str], exact: Sequence[Margin]
 ) -> tuple[list[Feature], tuple[str, ...]]:
     """The features of one kind, and what reading their levels discloses."""
     if not names:
         return [], ()
-    declared = {depth for chain in plan.features for depth in chain.names}
+    declared = {depth for chain in _declared(plan) for depth in chain.names}
     for name in names:
         # a coarser depth of a declared feature needs no column of its own
         if name not in source.columns() and name not in declared:
@@ -169,7 +197,7 @@ def _features(
     table = TableRequest(tuple(names))
     public = [margin for margin in exact if {*margin.names} & {*names}]
     kept = [Margin(*(name for name in margin.names if name in names)) for margin in public]
-    part = Plan([table], kept, plan.features, levels_from_data=plan.levels_from_data, nests=plan.nests)
+    part = Plan([table], kept, _declared(plan), levels_from_data=plan.levels_from_data, nests=plan.nests)
     schema, disclosures = schema_of(part, source)
     return list(schema.features), disclosures
 

@@ -154,6 +154,58 @@ def _derived(value: Iterable[str]) -> tuple[str, ...]:
     return texts(value, "the derived columns of units")
 
 
+def _aggregate(value: Any) -> str:
+    return text(value, "an aggregate")
+
+
+@frozen
+class UnitFeature:
+    """A feature of units that is computed from their members, where the data are.
+
+    Parameters
+    ----------
+    feature
+        Its name, and the levels or bins of its values: a value outside of them is refused.
+    aggregate
+        An SQL expression over the members of one unit, in the words of DuckDB.
+
+    Examples
+    --------
+    >>> UnitFeature(Feature("children", "0123"), "count(*) FILTER (WHERE age < 18)").to_json()
+    {'name': 'children', 'levels': ['0', '1', '2', '3'], 'aggregate': 'count(*) FILTER (WHERE age < 18)'}
+    """
+
+    feature: Feature
+    aggregate: str = field(converter=_aggregate)
+
+    def __attrs_post_init__(self) -> None:
+        if not isinstance(self.feature, Feature) or self.feature.above:
+            raise InputError("a feature of units that is computed has levels or bins, and does not nest")
+        if self.name == SIZE:
+            raise InputError(f"{SIZE!r} is the number of members of every unit: call an aggregate otherwise")
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.feature.name
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values: a ``[[unit_feature]]`` of a plan."""
+        return {**self.feature.to_json(), "aggregate": self.aggregate}
+
+    @classmethod
+    def from_json(cls, entry: Any) -> "UnitFeature":
+        """Read what `to_json` wrote."""
+        if not isinstance(entry, Mapping) or "aggregate" not in entry:
+            raise InputError("a unit_feature of a plan has a name, an aggregate, and levels or bins")
+        rest = {key: value for key, value in entry.items() if key != "aggregate"}
+        return cls(Feature.from_json(rest), entry["aggregate"])
+
+
+def _unit_features(value: Iterable[UnitFeature]) -> tuple[UnitFeature, ...]:
+    return _all(value, UnitFeature, "unit features")
+
+
 @frozen
 class LinkedUnits:
     """How the records of a plan, which are members, are linked to units that are counted too.
@@ -170,6 +222,8 @@ class LinkedUnits:
         Columns of units that depend on their members, beside the size.
     exact
         The margins of units that are published exactly, by their own features.
+    features
+        Features of units that are computed from their members, each a `UnitFeature`; they are derived.
 
     Examples
     --------
@@ -183,6 +237,7 @@ class LinkedUnits:
     least: int = 1
     derived: tuple[str, ...] = field(default=(), converter=_derived)
     exact: tuple[Margin, ...] = field(default=(), converter=margins_from)
+    features: tuple[UnitFeature, ...] = field(default=(), converter=_unit_features)
 
     def __attrs_post_init__(self) -> None:
         text(self.link, "the link column")
@@ -191,7 +246,7 @@ class LinkedUnits:
     @property
     def bounds(self) -> Link:
         """How members belong to units, as far as it is public."""
-        derived = tuple(dict.fromkeys((SIZE, *self.derived)))
+        derived = tuple(dict.fromkeys((SIZE, *self.derived, *(part.name for part in self.features))))
         return Link(self.protect, self.least, self.most, derived, self.link)
 
     @property
@@ -210,8 +265,8 @@ class LinkedUnits:
         return entry
 
     @classmethod
-    def from_json(cls, value: Any) -> "LinkedUnits":
-        """Read what `to_json` wrote, or the [units] of a plan file."""
+    def from_json(cls, value: Any, features: Iterable[UnitFeature] = ()) -> "LinkedUnits":
+        """Read what `to_json` wrote, or the [units] of a plan file, beside its computed features."""
         if not isinstance(value, Mapping):
             raise InputError('units of a plan are a table such as [units] link = "household"')
         only_keys(value, {"link", "protect", "most", "least", "derived", "exact"}, "the units of a plan")
@@ -221,7 +276,7 @@ class LinkedUnits:
         entries = {**value}
         if "exact" in entries:
             entries["exact"] = [[names] if isinstance(names, str) else names for names in entries_of(value, "exact")]
-        return cls(**entries)
+        return cls(**entries, features=features)
 
 
 def _units(value: LinkedUnits | None) -> LinkedUnits | None:
@@ -376,7 +431,8 @@ class Plan:
     @property
     def chains(self) -> tuple[Feature | Nest, ...]:
         """Every feature that is declared, with its levels or by the names of its depths."""
-        return (*self.features, *self.nests)
+        computed = () if self.units is None else tuple(part.feature for part in self.units.features)
+        return (*self.features, *computed, *self.nests)
 
     @property
     def tables(self) -> "tuple[TableRequest, ...]":
@@ -443,7 +499,8 @@ class Plan:
             "units": None if self.units is None else self.units.to_json(),
             "read_as": dict(self.read_as) or None,
             **plan_entries(self.requests),
-            "feature": [part.to_json() for part in self.chains],
+            "feature": [part.to_json() for part in self.features] + [nest.to_json() for nest in self.nests],
+            "unit_feature": [part.to_json() for part in self.units.features] if self.units is not None else [],
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
         return {key: value for key, value in document.items() if value not in (None, [], False)}
@@ -456,15 +513,18 @@ class Plan:
         alone = {"adjacency", "count", "where", "id", "most", "records", "read_as"}
         alone |= {"levels_from_data", "report_delta", "claim"}
         lists = {"invariants", "feature", "structural_zero"}
-        only_keys(value, {*alone, *lists, "units", *plan_keys()}, "a plan")
+        only_keys(value, {*alone, *lists, "units", "unit_feature", *plan_keys()}, "a plan")
         features, zeros, nests = declared(value, folder)
+        computed = [UnitFeature.from_json(entry) for entry in entries_of(value, "unit_feature")]
+        if computed and "units" not in value:
+            raise InputError("a unit_feature is computed from the members of a unit: give [units]")
         return cls(
             requests=requests_from(value),
             invariants=[[names] if isinstance(names, str) else names for names in entries_of(value, "invariants")],
             features=features,
             structural_zeros=zeros,
             nests=nests,
-            units=LinkedUnits.from_json(value["units"]) if "units" in value else None,
+            units=LinkedUnits.from_json(value["units"], computed) if "units" in value else None,
             **{key: value[key] for key in alone if key in value},
         )
 

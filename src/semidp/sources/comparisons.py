@@ -105,12 +105,15 @@ class Typing:
         stays as it is written.
     cast
         Returns the parser's account of a column that is cast to a type.
+    place
+        What the expression is called in a message.
     """
 
     values: Mapping[str, Values]
     takes_text: Collection[str]
     makes_text: Collection[str]
     cast: Callable[[Node, str], Node]
+    place: str = "the WHERE"
 
     def typed(self, condition: Any) -> tuple[Any, list[str]]:
         """Return the condition with these casts, and the names of the columns that it reads as numbers."""
@@ -172,8 +175,8 @@ class Typing:
             return True
         name = next(_name(column) for column in columns if self._type(column) in (None, "BOOLEAN"))
         raise DataError(
-            f"the WHERE compares {name!r}, whose values are not all numbers (one with a leading zero is text): write "
-            f"CAST({name} AS DOUBLE) to compare numbers, or CAST({name} AS VARCHAR) to compare text"
+            f"{self.place} compares {name!r}, whose values are not all numbers (one with a leading zero is text): "
+            f"write CAST({name} AS DOUBLE) to compare numbers, or CAST({name} AS VARCHAR) to compare text"
         )
 
     def _is_text(self, part: Node) -> bool:

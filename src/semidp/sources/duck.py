@@ -89,7 +89,7 @@ _DAYS = ("DATE", "TIME", "TIMESTAMP")
 _SEARCHED = 32  # texts that are found quickest one by one
 _UNSIGNED = {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}
 # What a condition may be made of, in the words of DuckDB's parser: no query, window, lambda, parameter or star.
-_EXPRESSIONS = {
+EXPRESSIONS = {
     *("COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "FUNCTION", "CAST", "TYPE", "BETWEEN", "CASE"),
     "COLLATE",
 }
@@ -101,6 +101,8 @@ MAX_COLUMNS = 10_000
 PATIENCE = 60.0  # seconds that a WHERE may take, and a second more for each of the next:
 _SLOWEST_BYTES, _SLOWEST_ROWS = 1e6, 1e4
 _GRACE = 1.0
+_SLOW_WHERE = "the WHERE takes too long and was given up: write a condition that is quicker to decide"
+_SLOW_AGGREGATE = "an aggregate takes too long and was given up: write one that is quicker to compute"
 _FAILED = "the data could not be tabulated: a record could not be read, a WHERE does not fit it, or memory ran out"
 
 
@@ -212,7 +214,11 @@ class DuckRecords(Records):
 
     @classmethod
     def of_queries(
-        cls, frames: Mapping[str, Any], steps: Sequence[str], refused: Mapping[str, str], queries: Sequence[str]
+        cls,
+        frames: Mapping[str, Any],
+        steps: Callable[[Any], Sequence[str]],
+        refused: Mapping[str, str],
+        queries: Sequence[str],
     ) -> "list[DuckRecords]":
         """Open the answers to queries over frames, by their names, as records that share one database.
 
@@ -221,7 +227,7 @@ class DuckRecords(Records):
         frames
             What `frame` returned.
         steps
-            What is computed from them first.
+            Returns for the connection what is computed from them first.
         refused
             Queries that must find nothing, each with what is said where one does.
         queries
@@ -234,8 +240,10 @@ class DuckRecords(Records):
                 connection.register(name, frame)
             confine(connection, ())
             failed = DataError(_FAILED)
-            for step in steps:
-                quietly(partial(_run, connection, step), failed)
+            rows = sum(_run(connection, f"SELECT count(*) FROM {name}")[0][0] for name in frames)
+            patience = PATIENCE + rows / _SLOWEST_ROWS
+            for step in quietly(lambda: steps(connection), failed):
+                quietly(partial(_run, connection, step, patience, too_slow=_SLOW_AGGREGATE), failed)
             for check, sentence in refused.items():
                 if quietly(partial(_run, connection, check), failed):
                     raise DataError(sentence)
@@ -291,7 +299,7 @@ class DuckRecords(Records):
         A value is known by its text, so that values are coded alike that are written alike. What does not fit in
         `most` bytes is not coded.
         """
-        if not all(key.edges is not None or _plain(self._types[key.column]) for key in keys):
+        if not all(key.edges is not None or is_plain(self._types[key.column]) for key in keys):
             return None
         values: list[list[Any]] = []
         texts: list[list[str]] = []
@@ -535,7 +543,13 @@ def _fetched(answer: Any) -> list[tuple[Any, ...]]:
     return list(answer.fetchall())
 
 
-def _run(connection: Any, sql: str, patience: float | None = None, fetch: Callable[[Any], Any] = _fetched) -> Any:
+def _run(
+    connection: Any,
+    sql: str,
+    patience: float | None = None,
+    fetch: Callable[[Any], Any] = _fetched,
+    too_slow: str = _SLOW_WHERE,
+) -> Any:
     """Return the rows of a query; where a user's expression is in it, wait `patience` seconds at most.
 
     DuckDB looks for an interruption only between batches of records, and one expression can keep a batch for hours.
@@ -565,7 +579,7 @@ def _run(connection: Any, sql: str, patience: float | None = None, fetch: Callab
     if not done:
         connection.interrupt()
         wait([answer], _GRACE)
-        raise InputError("the WHERE takes too long and was given up: write a condition that is quicker to decide")
+        raise InputError(too_slow)
     return answer.result()
 
 
@@ -840,7 +854,7 @@ def _filter(
         f"its names and quotes{hint}"
     )
     quietly(lambda: of_the_record_alone(connection, where, _names(connection)), failure)
-    condition, numbers = _reading(files, _FAILED, lambda: _typed(connection, where, untyped))
+    condition, numbers = _reading(files, _FAILED, lambda: typed(connection, where, untyped))
     if not _is_condition(connection, condition, patience):
         raise failure
     view = f"CREATE TEMP VIEW records AS SELECT * FROM source WHERE (\n{condition}\n)"
@@ -858,36 +872,58 @@ def _is_condition(connection: Any, where: str, patience: float) -> bool:
     return bool(kind == "BOOLEAN")
 
 
-def _typed(connection: Any, where: str, untyped: Sequence[str]) -> tuple[str, list[str]]:
-    """Return a condition that reads columns without a type as numbers where they are, and the names of these columns.
+def typed(
+    connection: Any,
+    text: str,
+    untyped: Sequence[str],
+    relation: str = "source",
+    as_numbers: Collection[str] = (),
+    place: str = "the WHERE",
+) -> tuple[str, list[str]]:
+    """Return an expression that reads columns without a type as numbers where they are, and the names of these columns.
 
     Every value of the columns that it names is looked at once; no other column is read.
+
+    Parameters
+    ----------
+    connection, text
+        Where the expression is evaluated, and the expression.
+    untyped
+        The columns without a type.
+    relation
+        What has these columns.
+    as_numbers
+        Functions that take text too, but numbers where a column holds them.
+    place
+        What the expression is called in a message.
     """
-    (expression,), _ = _parsed(connection, where)
+    (expression,), _ = parsed(connection, text)
     named = {name.lower(): name for name in untyped if name.lower() in columns_in(expression)}
     if not named:
-        return where, []
+        return text, []
     surveys = ", ".join(survey(quoted_name(name)) for name in named.values())
-    (facts,) = _run(connection, f"SELECT {surveys} FROM source")
+    (facts,) = _run(connection, f"SELECT {surveys} FROM {relation}")
     width = len(facts) // len(named)
     values = {name: Values(*facts[place * width : (place + 1) * width]) for place, name in enumerate(named)}
 
     def cast(column: Node, kind: str) -> Node:
-        (example,), _ = _parsed(connection, f"CAST(x AS {kind})")
+        (example,), _ = parsed(connection, f"CAST(x AS {kind})")
         return {**example, "child": column}
 
     takes = "bool_or(list_contains(parameter_types, 'VARCHAR'))"
     typing = Typing(
         values,
-        {*_functions(connection, takes), *JOINS},
+        {*_functions(connection, takes), *JOINS} - {*as_numbers},
         {*_functions(connection, "bool_or(return_type = 'VARCHAR')"), *JOINS},
         cast,
+        place,
     )
-    typed, numbers = typing.typed(expression)
-    return (where if typed == expression else _written(connection, typed)), [named[name] for name in numbers]
+    cast_columns, numbers = typing.typed(expression)
+    unchanged = cast_columns == expression
+    return (text if unchanged else written(connection, cast_columns)), [named[name] for name in numbers]
 
 
-def _parsed(connection: Any, text: str) -> tuple[list[Any], dict[str, Any]]:
+def parsed(connection: Any, text: str) -> tuple[list[Any], dict[str, Any]]:
     """Return the parser's account of a bare expression, and of the statement around it."""
     ((answer,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()
     document = json.loads(answer)
@@ -895,9 +931,9 @@ def _parsed(connection: Any, text: str) -> tuple[list[Any], dict[str, Any]]:
     return statement["node"].pop("select_list"), document
 
 
-def _written(connection: Any, expression: Node) -> str:
+def written(connection: Any, expression: Node) -> str:
     """Return the SQL of an expression, from the parser's account of it."""
-    _, document = _parsed(connection, "true")
+    _, document = parsed(connection, "true")
     document["statements"][0]["node"]["select_list"] = [expression]
     ((text,),) = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(document)]).fetchall()
     return str(text).removeprefix("SELECT ")
@@ -911,10 +947,10 @@ def of_the_record_alone(connection: Any, where: str, columns: Collection[str]) -
     scalar functions that DuckDB declares consistent may occur: what is not known to be one of these is refused.
     """
     short_enough(where)
-    expressions, around = _parsed(connection, where)
+    expressions, around = parsed(connection, where)
     parts = list(nodes(expressions))
-    _, bare = _parsed(connection, "true")
-    if len(expressions) != 1 or around != bare or not {node["class"] for node in parts} <= _EXPRESSIONS:
+    _, bare = parsed(connection, "true")
+    if len(expressions) != 1 or around != bare or not {node["class"] for node in parts} <= EXPRESSIONS:
         raise ValueError("not one condition")
     strange = sorted(set(columns_in(expressions)) - {name.lower() for name in columns})
     if strange:  # of the record it is none; perhaps it is the date, or a text that lacks its quotes
@@ -925,10 +961,10 @@ def of_the_record_alone(connection: Any, where: str, columns: Collection[str]) -
     calls = [node for node in parts if node["class"] == "FUNCTION"]
     if any(node["schema"] or node["catalog"] for node in calls):
         raise ValueError("a function of a schema of its own")
-    refuse_calls({node["function_name"].lower() for node in calls} - _consistent(connection))
+    refuse_calls({node["function_name"].lower() for node in calls} - consistent_functions(connection))
 
 
-def _consistent(connection: Any) -> set[str]:
+def consistent_functions(connection: Any) -> set[str]:
     """Return the functions whose every form DuckDB declares to depend on its arguments alone."""
     scalar = "bool_and(function_type = 'scalar' AND stability IS NOT DISTINCT FROM 'CONSISTENT')"
     return _functions(connection, scalar) - _MISDECLARED
@@ -949,7 +985,7 @@ def _text(kind: str) -> bool:
     return kind.startswith(_TEXTS) and not kind.endswith("]")
 
 
-def _plain(kind: str) -> bool:
+def is_plain(kind: str) -> bool:
     """Whether the text of a value says which it is."""
     return _numeric(kind) or _text(kind) or (kind.startswith(_DAYS) and not kind.endswith("]"))
 

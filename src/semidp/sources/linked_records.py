@@ -5,12 +5,14 @@ member of no unit, more members than declared) is one sentence, which names nobo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 from semidp.core.tables.counts import no_column
 from semidp.core.tables.features import SIZE
 from semidp.errors import DataError, InputError
+from semidp.sources.aggregates import aggregated_columns, typed_aggregates
 from semidp.sources.duck import DuckRecords, quoted_name
 from semidp.sources.opening import Source, open_source
 from semidp.sources.reader import Reader
@@ -73,41 +75,52 @@ class LinkedData:
     unit_table: str | None = None
 
 
-def open_linked(
-    data: LinkedData,
-    column: str,
-    sizes: tuple[int, int],
-    names: Sequence[str],
-    derived: Sequence[str] = (),
-    where: str | None = None,
-) -> LinkedSource:
+@dataclass(frozen=True)
+class Joining:
+    """How members and units are joined, and what of units follows from their members.
+
+    Parameters
+    ----------
+    column
+        The column that links them, of the same name in both.
+    least, most
+        The bounds on the members of a unit.
+    derived
+        Columns of units that depend on their members, which members do not have.
+    aggregates
+        Features of units that are computed from their members: the SQL of each, by name.
+    """
+
+    column: str
+    least: int
+    most: int
+    derived: Sequence[str] = ()
+    aggregates: Mapping[str, str] = field(default_factory=dict)
+
+
+def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> LinkedSource:
     """Open and join two linked sources; refuse records that contradict the link.
 
     Parameters
     ----------
     data
         Members and units.
-    column
-        The column that links them, of the same name in both.
-    sizes
-        The least and the most members of a unit.
+    joining
+        How they hang together.
     names
         The columns in use, of either kind.
-    derived
-        Those of units that depend on their members, which members do not have.
-    where
-        A condition on members; refused, since members that it leaves out would still count for the size of a unit.
 
     Examples
     --------
     >>> persons = {"home": ["1", "1", "2"], "sex": ["f", "m", "f"]}
     >>> homes = {"home": ["1", "2"], "zone": ["a", "b"]}
-    >>> with open_linked(LinkedData(persons, homes), "home", (1, 4), ["zone", "sex"]) as both:
-    ...     both.members.levels("zone"), both.units.levels("size"), both.inherited
-    (('a', 'b'), ('1', '2'), ('zone',))
+    >>> women = {"women": "count(*) FILTER (WHERE sex = 'f')"}
+    >>> joining = Joining("home", 1, 4, aggregates=women)
+    >>> with open_linked(LinkedData(persons, homes), joining, ["zone", "sex"]) as both:
+    ...     both.members.levels("zone"), both.units.levels("size"), both.inherited, both.units.levels("women")
+    (('a', 'b'), ('1', '2'), ('zone',), ('1',))
     """
-    if where is not None:
-        raise InputError("a WHERE beside linked units is not built: keep the records in a view or a file")
+    column, aggregates = joining.column, joining.aggregates
     with (
         open_source(data.members, table=data.member_table) as members,
         open_source(data.units, table=data.unit_table) as units,
@@ -115,55 +128,67 @@ def open_linked(
         for source, kind in ((members, "members"), (units, "units")):
             if column not in source.columns():
                 raise DataError(f"{kind}: {no_column(column, source.columns())}")
-        if SIZE in units.columns() and SIZE in names:
-            raise InputError(f"the units have a column {SIZE!r} of their own: rename it, the size is counted here")
+        for name in (SIZE, *aggregates):
+            if name in units.columns() and (name in names or name in aggregates):
+                raise InputError(f"the units have a column {name!r} of their own: rename it, it is computed here")
         of_units = [name for name in names if name in units.columns()]
-        of_members = [name for name in names if name in members.columns()]
-        frames = (members.frame([column, *of_members]), units.frame([column, *of_units]))
-    both = [name for name in of_units if name in of_members]
-    inherited = [name for name in of_units if name not in derived]
-    joined = _joined(frames, column, sizes, of_members, of_units, both, inherited)
+        of_members = [name for name in names if name in members.columns() and name not in aggregates]
+        aggregated = aggregated_columns(aggregates, [name for name in members.columns() if name != column])
+        frames = (members.frame([column, *of_members, *aggregated]), units.frame([column, *of_units]))
+    joined = _joined(frames, joining, of_members, of_units)
+    inherited = [name for name in of_units if name not in joining.derived]
     return LinkedSource(Source(joined[0]), Source(joined[1]), tuple(inherited))
 
 
 def _joined(
-    frames: tuple[Any, Any],
-    column: str,
-    bounds: tuple[int, int],
-    of_members: Sequence[str],
-    of_units: Sequence[str],
-    both: Sequence[str],
-    inherited: Sequence[str],
+    frames: tuple[Any, Any], joining: Joining, of_members: Sequence[str], of_units: Sequence[str]
 ) -> tuple[DuckRecords, DuckRecords]:
     """Join members and units, once for each kind."""
-    key = quoted_name(column)
+    key = quoted_name(joining.column)
+    inherited = [name for name in of_units if name not in joining.derived]
     # a column that both files have is the unit's
     of_members_alone = [name for name in of_members if name not in inherited]
     member_columns = [f"members.{quoted_name(name)}" for name in of_members_alone]
     member_columns += [f"homes.{quoted_name(name)}" for name in inherited]
     unit_columns = [f"homes.{quoted_name(name)}" for name in of_units]
-    of_home = ", ".join([f"CAST(units.{key} AS VARCHAR) AS {_LINK}", *(f"units.{quoted_name(n)}" for n in of_units)])
-    # links are compared as text, counted before they are turned into it
-    steps = [
-        f"CREATE TABLE homes AS SELECT {of_home} FROM units",
-        f"CREATE TABLE sizes AS SELECT CAST(link AS VARCHAR) AS {_LINK}, members AS counted "
-        f"FROM (SELECT {key} AS link, count(*) AS members FROM members GROUP BY 1)",
-    ]
-    pairs = f"FROM members JOIN homes ON CAST(members.{key} AS VARCHAR) = homes.{_LINK}"
     size = f"CAST(coalesce(sizes.counted, 0) AS BIGINT) AS {SIZE}"
-    whole = f"FROM homes LEFT JOIN sizes USING ({_LINK})"
+    computed = []
+    for place, name in enumerate(joining.aggregates):
+        # an aggregate of nobody has a value too: that of no record
+        chosen = f"CASE WHEN sizes.counted IS NULL THEN nobody.derived_{place} ELSE sizes.derived_{place} END"
+        computed.append(f"{chosen} AS {quoted_name(name)}")
+    pairs = f"FROM members JOIN homes ON CAST(members.{key} AS VARCHAR) = homes.{_LINK}"
+    whole = f"FROM homes LEFT JOIN sizes USING ({_LINK}) CROSS JOIN nobody"
     queries = [
         f"SELECT {', '.join(member_columns)} {pairs}",
-        f"SELECT {', '.join([*unit_columns, size])} {whole}",
+        f"SELECT {', '.join([*unit_columns, size, *computed])} {whole}",
     ]
     linked = {"members": frames[0], "units": frames[1]}
-    first, second = DuckRecords.of_queries(linked, steps, _checks(column, bounds, both, pairs), queries)
+    both = [name for name in of_units if name in of_members]
+    steps = partial(_steps, joining=joining, of_units=of_units)
+    first, second = DuckRecords.of_queries(linked, steps, _checks(joining, both, pairs), queries)
     return first, second
 
 
-def _checks(column: str, bounds: tuple[int, int], both: Sequence[str], pairs: str) -> Mapping[str, str]:
+def _steps(connection: Any, joining: Joining, of_units: Sequence[str]) -> list[str]:
+    """Tables that are computed first: units by the text of their link, and what follows from the members of each."""
+    key = quoted_name(joining.column)
+    own = [f"units.{quoted_name(name)}" for name in of_units]
+    expressions = typed_aggregates(connection, joining.aggregates, "members", joining.column)
+    derived = [f"{expression} AS derived_{place}" for place, expression in enumerate(expressions)]
+    counted = ", ".join(["count(*) AS counted", *derived])
+    # links are compared as text, counted before they are turned into it
+    return [
+        f"CREATE TABLE homes AS SELECT {', '.join([f'CAST(units.{key} AS VARCHAR) AS {_LINK}', *own])} FROM units",
+        f"CREATE TABLE sizes AS SELECT CAST(unit_link AS VARCHAR) AS {_LINK}, * EXCLUDE (unit_link) "
+        f"FROM (SELECT {key} AS unit_link, {counted} FROM members GROUP BY {key})",
+        f"CREATE TABLE nobody AS SELECT {counted} FROM members WHERE false",
+    ]
+
+
+def _checks(joining: Joining, both: Sequence[str], pairs: str) -> Mapping[str, str]:
     """Queries that must find nothing, each with what is said where they do."""
-    least, most = bounds
+    column, most = joining.column, joining.most
     checks = {
         f"SELECT 1 FROM sizes WHERE {_LINK} IS NULL LIMIT 1": (
             f"the link column {column!r} has missing values among the members: every member lies in one unit"
@@ -181,7 +206,7 @@ def _checks(column: str, bounds: tuple[int, int], both: Sequence[str], pairs: st
             "a unit has more members than declared, and nobody is dropped: declare a larger most"
         ),
     }
-    if least:
+    if joining.least:
         checks[f"SELECT 1 FROM homes ANTI JOIN sizes USING ({_LINK}) LIMIT 1"] = (
             "a unit has no member, though every unit was declared to have one: declare least = 0, or leave it out"
         )
