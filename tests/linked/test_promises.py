@@ -11,9 +11,20 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.errors import Refused
 from semidp.queries.linked_costs import MemberCosts, UnitCosts
 from semidp.queries.residuals import Residuals
-from tests.linked.worlds import AGE, PLACES, SEX, TENURE, Setting, changed_members, changed_units, squares, women
+from tests.linked.worlds import (
+    AGE,
+    PLACES,
+    SEX,
+    TENURE,
+    Setting,
+    changed_members,
+    changed_units,
+    squares,
+    women,
+)
 
 THREE = ((0,), (1,), (2,))
+FOUR = ((0, 0), (1, 1), (2, 0), (2, 1))
 SETTINGS = {
     "nothing exact": Setting((PLACES,), THREE, 3, (SEX,), 0, 2, ()),
     "nothing exact, none empty": Setting((PLACES,), THREE, 4, (SEX,), 1, 2, (), women),
@@ -26,6 +37,10 @@ SETTINGS = {
     "states by sex, four units": Setting((PLACES,), ((0,), (1,), (2,), (2,)), 4, (SEX,), 0, 2, (("state", "sex"),)),
     "tenure": Setting((TENURE,), ((0,), (0,), (1,)), 3, (SEX, AGE), 0, 2, (("tenure",),)),
     "two own": Setting((TENURE,), ((0,), (1,)), 3, (SEX, AGE), 0, 3, (("sex",), ("age",))),
+    "tenure, states, sexes": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 2, (("state",), ("sex",))),
+    "tenure, states by sex": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 2, (("state", "sex"),)),
+    "tenure, blocks, sexes": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 3, (("block",), ("sex",)), women),
+    "tenure, sexes": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 2, (("sex",),)),
     "both places": Setting((PLACES, TENURE), ((0, 0), (1, 1), (2, 0)), 3, (SEX,), 0, 2, (("state", "tenure"),)),
 }
 
@@ -130,6 +145,19 @@ def test_a_twin_with_one_mover_fewer_is_caught():
     every = {move for _, members, _ in moves.values() for move in members}
     largest = squares(setting.member_schema, every)
     assert largest[1, 1] > 2
+
+
+def test_a_carrier_of_another_tenure_costs_more_than_an_exchange_of_records_of_one_kind():
+    """State and sex are exact: who takes the place comes from the new state, but from a unit of another tenure."""
+    setting = SETTINGS["tenure, states, sexes"]
+    moves, _ = exchanged(setting)
+    every = {move for _, members, _ in moves.values() for move in members}
+    largest = squares(setting.member_schema, every)[0, 1, 1]
+    public = setting.public(next(iter(moves.values()))[0])
+    claimed = MemberCosts(public, Residuals(setting.member_schema.grid), True).cost((0, 1, 1))
+    assert largest == claimed == 9
+    # twin: q² + q + 2 of two blocks, place and sex, is exceeded
+    assert largest > 2 * 2 + 2 + 2
 
 
 def test_totals_under_which_no_promise_is_known_are_refused():

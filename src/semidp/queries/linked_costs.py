@@ -141,10 +141,23 @@ class MemberCosts(LinkedCosts):
         # place counts as a block of its own, beside a joint block with own features
         q = int(any(axis.inherited for axis in axes)) + len(touched)
         certified = Fraction(q * q + q + 2)
+        if place is not None and not self._places_differ(view, place):
+            # a carrier in other quarters than the new unit's: q + 1 records enter cells, and as many leave
+            certified = Fraction(2 * (q + 1) ** 2)
         largest = patterns.largest()
         if largest is None:
             return certified
         return min(certified, _rounded_up(largest, math.prod(axis.levels for axis in axes)))
+
+    def _places_differ(self, view: View, place: View) -> bool:
+        """Whether units of different published places lie in different cells, or no further feature of units is seen.
+
+        Only then two of the three units of an exchange (left, entered, left by the carrier) never share a cell.
+        """
+        inherited = self.public.inherited_axes
+        further = [axis for axis in named(view) if axis in inherited and not place[axis]]
+        seen = all(view[axis] >= place[axis] for axis in named(place) if axis in inherited)
+        return seen or not further
 
     def _own(self, margin: View) -> set[int]:
         return {*named(margin)} - self.public.inherited_axes
