@@ -51,6 +51,7 @@ def _matches(line: str, output: str) -> bool:
     ("page", "made"),
     [
         ("tutorial.md", {"release", "rates.png", "audit.png", "privacy.json"}),
+        ("exchange.md", {"titanic.csv"}),
         ("groups.md", {"means"}),
         ("distributions.md", {"districts.csv", "meals"}),
         ("inference.md", {"release", "status", "sexes", "ship", "pairs.png", "unsure", "schools"}),
