@@ -14,6 +14,7 @@ from semidp.queries.residuals import Residuals
 from tests.linked.worlds import (
     AGE,
     PLACES,
+    QUARTERS,
     SEX,
     TENURE,
     Setting,
@@ -25,6 +26,8 @@ from tests.linked.worlds import (
 
 THREE = ((0,), (1,), (2,))
 FOUR = ((0, 0), (1, 1), (2, 0), (2, 1))
+# two homes in state A, one in B; every block and kind of quarters is one unit more
+WITH_QUARTERS = ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1))
 SETTINGS = {
     "nothing exact": Setting((PLACES,), THREE, 3, (SEX,), 0, 2, ()),
     "nothing exact, none empty": Setting((PLACES,), THREE, 4, (SEX,), 1, 2, (), women),
@@ -37,6 +40,13 @@ SETTINGS = {
     "states by sex, four units": Setting((PLACES,), ((0,), (1,), (2,), (2,)), 4, (SEX,), 0, 2, (("state", "sex"),)),
     "tenure": Setting((TENURE,), ((0,), (0,), (1,)), 3, (SEX, AGE), 0, 2, (("tenure",),)),
     "two own": Setting((TENURE,), ((0,), (1,)), 3, (SEX, AGE), 0, 3, (("sex",), ("age",))),
+    "quarters": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, ()),
+    "quarters, full homes": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 1, (), women),
+    "quarters and states": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("state",),)),
+    "quarters by state": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("state", "quarters"),)),
+    "exact quarters": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("quarters",),), women),
+    "quarters by sex": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("quarters", "sex"),)),
+    "quarters, sexes": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("state",), ("sex",))),
     "tenure, states, sexes": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 2, (("state",), ("sex",))),
     "tenure, states by sex": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 2, (("state", "sex"),)),
     "tenure, blocks, sexes": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 3, (("block",), ("sex",)), women),

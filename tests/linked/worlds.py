@@ -13,7 +13,7 @@ import numpy as np
 
 from semidp.core.margins import View, named
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.core.spaces.linked import Link, LinkedDataspace
+from semidp.core.spaces.linked import Link, LinkedDataspace, Quarters
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema
@@ -22,6 +22,7 @@ from semidp.queries.residuals import Residuals, below
 PLACES = Feature.nested(["state", "block"], [("A", "a1"), ("A", "a2"), ("B", "b1")])
 TENURE = Feature("tenure", ["own", "rent"])
 SEX = Feature("sex", ["f", "m"])
+QUARTERS = Feature("quarters", ["home", "dormitory"])
 AGE = Feature("age", ["0", "1", "2"])
 
 Member = tuple[int, tuple[int, ...]]
@@ -53,13 +54,23 @@ class Setting:
     kind: Type = mixed
 
     @cached_property
+    def quarters(self) -> int | None:
+        """Which own feature says that a unit is in no table, and has no bound on its members."""
+        return self.own.index(QUARTERS) if QUARTERS in self.own else None
+
+    def counted(self, unit: int) -> bool:
+        """Whether a unit is in tables of units."""
+        return self.quarters is None or self.units[unit][self.quarters] == 0
+
+    @cached_property
     def member_schema(self) -> Schema:
         return Schema((*self.own, *self.features))
 
     @cached_property
     def unit_schema(self) -> Schema:
         sizes = Feature("size", [str(size) for size in range(self.least, self.most + 1)])
-        return Schema((*self.own, sizes, Feature("type", ["0", "1", "2"])))
+        own = [feature for feature in self.own if feature != QUARTERS]
+        return Schema((*own, sizes, Feature("type", ["0", "1", "2"])))
 
     @cached_property
     def blocks(self) -> list[View]:
@@ -85,7 +96,8 @@ class Setting:
 
     def fits(self, world: Iterable[Member]) -> bool:
         sizes = Counter(unit for unit, _ in world)
-        return all(self.least <= sizes[unit] <= self.most for unit in range(len(self.units)))
+        bounded = [unit for unit in range(len(self.units)) if self.counted(unit)]
+        return all(self.least <= sizes[unit] <= self.most for unit in bounded)
 
     def worlds(self) -> Iterator[World]:
         """Every world, members in order: whose label is whose changes no table."""
@@ -104,7 +116,10 @@ class Setting:
     def unit_table(self, world: World) -> np.ndarray:
         table = np.zeros(self.unit_schema.shape, dtype=np.int64)
         for unit, own in enumerate(self.units):
+            if not self.counted(unit):
+                continue
             inside = [levels for home, levels in world if home == unit]
+            own = tuple(level for axis, level in enumerate(own) if axis != self.quarters)
             table[(*own, len(inside) - self.least, self.kind(inside))] += 1
         return table
 
@@ -112,7 +127,8 @@ class Setting:
         """What is public about a world."""
         members = Table(self.member_schema, self.member_table(world))
         units = Table(self.unit_schema, self.unit_table(world))
-        link = Link(protect, self.least, self.most, ("size", "type"))
+        quarters = None if self.quarters is None else Quarters("quarters", ["dormitory"])
+        link = Link(protect, self.least, self.most, ("size", "type"), quarters=quarters)
         margins = [Margin(*names) for names in self.exact]
         return LinkedDataspace.joining(Dataspace.of(members, margins), Dataspace.of(units, exact_units), link)
 

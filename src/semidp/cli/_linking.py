@@ -25,6 +25,7 @@ class Linking:
     protect: o.Text = option("Whom the promise is about: one member, or a whole unit.", "member|unit")
     least: int | None = option("The fewest members of a unit, 0 or 1 (default 1); --most is required.", "N")
     derived: o.Texts = option("A column of units that depends on their members; repeat it.", "COLUMN")
+    quarters: o.Text = option("Units that are group quarters, in no table of units: unittype=1,2.", "COLUMN=LEVELS")
     aggregate: o.Texts = option(
         "A feature of units computed from members, such as 'kids=count_if(age < 18)'; repeat it.", "NAME=SQL"
     )
@@ -44,8 +45,16 @@ class Linking:
             return plan
         example = "'kids=count_if(age < 18)'"
         computed = computed_features(o.assignments("--aggregate", self.aggregate, example), plan.features)
-        units = linked_units(self.link, self.protect, self.least, most, self.derived or (), computed)
+        units = linked_units(self.link, self.protect, self.least, most, self.derived or (), computed, self._quarters)
         return with_units(plan, units)
+
+    @property
+    def _quarters(self) -> dict[str, tuple[str, ...]] | None:
+        """The column of quarters, and its levels that are."""
+        if self.quarters is None:
+            return None
+        levels = o.assignments("--quarters", [self.quarters], "unittype=1")
+        return {name: o.names_of(text) for name, text in levels.items()}
 
     def beside(self, plan: Plan) -> None:
         """Refuse units without a plan that has some, and the other way round."""

@@ -6,7 +6,7 @@ squares, one scalar an entry (THEORY §15). Everything here is post-processing o
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,13 +16,63 @@ from semidp.core.margins import Floats, View, named, within
 from semidp.core.spaces.linked import LinkedDataspace
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.queries.linked_products import KindSpace
+from semidp.queries.products import ProductSpace
 
 _NORMAL = 1.959963984540054  # of 95%
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class AgreeingResidual:
+    """One residual in an equation.
+
+    Parameters
+    ----------
+    kind
+        0 for members, 1 for units.
+    view
+        Which residual it is.
+    coefficients
+        One number for every entry of the equation, or one for each level along `axis`; these sum to zero, as residuals
+        do.
+    variance
+        The variance of an entry of the residual before centring; 0 where it is exact.
+    axis
+        The feature that the residual has and the equation sums over; None where there is none.
+    """
+
+    kind: int
+    view: View
+    coefficients: Floats
+    variance: float
+    axis: int | None = None
+
+    @property
+    def leverage(self) -> float:
+        """What the residual adds to the variance of the equation, ``σ² |c|²``."""
+        return self.variance * float((self.coefficients**2).sum())
+
+    @property
+    def place(self) -> int:
+        """The axis of `axis` in the array of the residual."""
+        assert self.axis is not None
+        return named(self.view).index(self.axis)
+
+    def summed(self, residual: Floats) -> Floats:
+        """Return ``c · r`` for every entry of the equation."""
+        if self.axis is None:
+            return np.asarray(residual * self.coefficients)
+        return np.asarray(np.moveaxis(residual, self.place, -1) @ self.coefficients)
+
+    def spread(self, entries: Floats) -> Floats:
+        """Return the transpose of `summed`: each entry times its coefficients."""
+        if self.axis is None:
+            return np.asarray(entries * self.coefficients)
+        return np.moveaxis(entries[..., None] * self.coefficients, -1, self.place)
+
+
+@dataclass(frozen=True, eq=False)
 class Agreement:
-    """One equation between residuals of members and of units.
+    """One equation between residuals of members and of units: ``Σ c · r = 0``.
 
     Parameters
     ----------
@@ -32,14 +82,19 @@ class Agreement:
         The residual of units by the same features.
     sizes
         The residual of units by these features and the size.
-    variances
-        The variance of an entry of each before centring; 0 where it is exact.
+    terms
+        The residuals of the equation, with their coefficients.
     """
 
     members: View
     units: View
     sizes: View
-    variances: tuple[float, float, float]
+    terms: tuple[AgreeingResidual, ...]
+
+    @property
+    def total(self) -> float:
+        """The variance of the equation, ``V = Σ σ² |c|²``; 0 where all is exact."""
+        return sum(term.leverage for term in self.terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +116,14 @@ class SizeAgreement:
     @classmethod
     def of(cls, members: ResidualMechanism, units: ResidualMechanism) -> "SizeAgreement":
         """Find the equations between the residuals of two mechanisms."""
-        spaces = members.space, units.space
-        assert isinstance(spaces[0], KindSpace)
-        public = spaces[0].public
-        equations = []
+        space = members.space
+        assert isinstance(space, KindSpace)
+        public, equations = space.public, []
         if public.size_axis is not None:
             for triple in agreeing_views(public):
-                needed = (spaces[0].needed, spaces[1].needed, spaces[1].needed)
-                if all(view in kind for view, kind in zip(triple, needed, strict=True)):
-                    noise = (members, units, units)
-                    variances = [_variance(part, view) for part, view in zip(noise, triple, strict=True)]
-                    equations.append(Agreement(*triple, tuple(variances)))  # type: ignore[arg-type]
+                terms = _terms(public, (members, units), triple)
+                if terms is not None:
+                    equations.append(Agreement(*triple, terms))
         return cls(members, units, tuple(equations))
 
     @property
@@ -96,19 +148,10 @@ class SizeAgreement:
                 chosen.append(one)
         return chosen
 
-    def _leverage(self, equation: Agreement) -> tuple[float, float, Floats, float]:
-        """``σ² c`` of the three residuals, and ``V = Σ c² σ²``."""
-        mean = float(self.sizes.mean())
-        of_members, of_units, of_sizes = equation.variances
-        away = self.sizes - mean
-        total = of_members + mean**2 * of_units + of_sizes * float((away**2).sum())
-        return of_members, -mean * of_units, -away * of_sizes, total
-
     def residuals(self, members: Floats, units: Floats) -> tuple[dict[View, Floats], dict[View, Floats]]:
         """Return the residuals of both kinds, exact ones included, corrected so that they agree.
 
-        ``f = p - s̄ r^U - Σ (s - s̄) r_s``; then p falls by ``f σ_p²/V``, r^U grows by ``f s̄ σ_U²/V`` and r_s by
-        ``f (s - s̄) σ_r²/V``.
+        With ``f = Σ c · r`` each residual falls by ``f σ² c/V``.
 
         Parameters
         ----------
@@ -117,74 +160,52 @@ class SizeAgreement:
         """
         of_members = {**self.members.space.known, **self.members.space.parted(members)}
         of_units = {**self.units.space.known, **self.units.space.parted(units)}
-        mean = float(self.sizes.mean())
+        both = (of_members, of_units)
         for equation in self.equations:
-            place = self._size_place(equation.sizes)
-            by_size = np.moveaxis(of_units[equation.sizes], place, -1)
-            gap = of_members[equation.members] - mean * of_units[equation.units]
-            gap = gap - by_size @ (self.sizes - mean)
-            change_members, change_units, change_sizes, total = self._leverage(equation)
+            total = equation.total
             # exact on both sides: nothing to correct
             if not total:
                 continue
-            share = gap / total
-            of_members[equation.members] = of_members[equation.members] - share * change_members
-            of_units[equation.units] = of_units[equation.units] - share * change_units
-            corrected = by_size - share[..., None] * change_sizes
-            of_units[equation.sizes] = np.moveaxis(corrected, -1, place)
-        return of_members, of_units
+            gap = sum((term.summed(both[term.kind][term.view]) for term in equation.terms), np.zeros(()))
+            for term in equation.terms:
+                change = term.spread(gap * (term.variance / total))
+                both[term.kind][term.view] = both[term.kind][term.view] - change
+        return both
 
     def member_variances(self, table: int) -> Floats:
         """Return the variance of each cell of a table of members once both kinds agree."""
-        space = self.members.space
-        view = space.views[table]
-        variance = np.array(self.members.cell_variances(table))
-        for equation in self.equations:
-            if not within(equation.members, view):
-                continue
-            change, _, _, total = self._leverage(equation)
-            if total:
-                saved = self._spread(space, equation.members, change**2 / total, equation.members, view)
-                variance -= space.whole(saved, view)
-        return np.asarray(np.maximum(variance, 0.0))
+        return self._variances(0, table)
 
     def unit_variances(self, table: int) -> Floats:
         """Return the variance of each cell of a table of units once both kinds agree."""
-        space = self.units.space
+        return self._variances(1, table)
+
+    def _variances(self, kind: int, table: int) -> Floats:
+        mechanism = (self.members, self.units)[kind]
+        space = mechanism.space
         view = space.views[table]
-        variance = np.array(self.units.cell_variances(table))
+        variance = np.array(mechanism.cell_variances(table))
         for equation in self.equations:
-            if not within(equation.units, view):
-                continue
-            _, of_units, of_sizes, total = self._leverage(equation)
-            if not total:
-                continue
-            if within(equation.sizes, view):
-                # a cell has an even share of the units, and its own size
-                change = of_units / len(self.sizes) + of_sizes
-                saved = self._spread(space, equation.units, change**2 / total, equation.sizes, view)
-            else:
-                saved = self._spread(space, equation.units, of_units**2 / total, equation.units, view)
-            variance -= space.whole(saved, view)
+            entries = equation.units if kind else equation.members
+            if equation.total and within(entries, view):
+                seen = [term for term in equation.terms if term.kind == kind and within(term.view, view)]
+                variance -= space.whole(self._saved(space, entries, seen, equation.total, view), view)
         return np.asarray(np.maximum(variance, 0.0))
 
-    def _spread(
-        self, space: "KindSpace | object", entries: View, saved: "Floats | float", source: View, target: View
+    def _saved(
+        self, space: ProductSpace, entries: View, seen: Sequence[AgreeingResidual], total: float, target: View
     ) -> Floats:
-        """The variance that cells of a table lose, from what the entries of a residual lose."""
-        assert isinstance(space, KindSpace)
+        """The variance that cells of a table lose by the correction of one equation."""
         of_entry = space.residuals.centred_variance(entries, np.ones(space.residuals.shape(entries)))
-        if source == entries:
-            values = of_entry * saved
-        else:
-            values = np.moveaxis(of_entry[..., None] * saved, -1, self._size_place(source))
-        return space.residuals.spread(values, source, target, power=2)
-
-    def _size_place(self, view: View) -> int:
-        """The axis of the size in the array of a residual."""
-        axis = self.public.size_axis
-        assert axis is not None
-        return named(view).index(axis)
+        even = sum(float(term.variance * term.coefficients) for term in seen if term.axis is None)
+        by_level = [term for term in seen if term.axis is not None]
+        if not by_level:
+            return space.residuals.spread(of_entry * even**2 / total, entries, target, power=2)
+        (term,) = by_level
+        # a cell has an even share of the entry, and the part of its own level
+        change = even / term.coefficients.size + term.variance * term.coefficients
+        values = np.moveaxis(of_entry[..., None] * change**2 / total, -1, term.place)
+        return space.residuals.spread(values, term.view, target, power=2)
 
     def half_widths(self, variance: Floats) -> Floats:
         """Return how far estimates are off at most in 95% of all draws, by the normal law.
@@ -215,6 +236,53 @@ def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]
         units = tuple(by_name.get(name, 0) for name in unit_names)
         sizes = tuple(1 if axis == size else depth for axis, depth in enumerate(units))
         yield members, units, sizes
+
+
+def in_quarters(public: LinkedDataspace, members: View) -> View:
+    """Return a view of members with the feature of quarters."""
+    assert public.home is not None
+    axis, _ = public.home
+    return tuple(1 if place == axis else depth for place, depth in enumerate(members))
+
+
+def _terms(
+    public: LinkedDataspace, mechanisms: tuple[ResidualMechanism, ResidualMechanism], triple: tuple[View, View, View]
+) -> tuple[AgreeingResidual, ...] | None:
+    """The terms of ``p = s̄ r^U + Σ (s - s̄) r_s``; None where one is neither measured nor exact.
+
+    Beside quarters the members of counted units are ``r/|Q| + r_Q[home]``, |Q| the kinds that can hold a member.
+    """
+    members, units, sizes = triple
+    levels = np.array([float(size) for size in public.link.sizes])
+    mean = levels.mean()
+    parts: list[tuple[int, View, Floats, int | None]] = []
+    home = _home_level(public, mechanisms[0])
+    if home is None or home.size == 1:
+        parts.append((0, members, np.array(1.0), None))
+    else:
+        assert public.home is not None
+        parts.append((0, members, np.array(1 / home.size), None))
+        parts.append((0, in_quarters(public, members), home - 1 / home.size, public.home[0]))
+    parts.append((1, units, np.array(-mean), None))
+    parts.append((1, sizes, mean - levels, public.size_axis))
+    terms = []
+    for kind, view, coefficients, axis in parts:
+        mechanism = mechanisms[kind]
+        if view not in mechanism.space.needed:
+            return None
+        terms.append(AgreeingResidual(kind, view, coefficients, _variance(mechanism, view), axis))
+    return tuple(terms)
+
+
+def _home_level(public: LinkedDataspace, mechanism: ResidualMechanism) -> Floats | None:
+    """One for the level of counted units, zero for the kinds of quarters that can hold a member; None without."""
+    if public.home is None:
+        return None
+    _, level = public.home
+    view = in_quarters(public, public.schema.grid.nothing)
+    marked = np.zeros(public.schema.grid.shape_of(view))
+    marked[level] = 1.0
+    return np.asarray(mechanism.space.trim(marked, view), dtype=np.float64)
 
 
 def _variance(mechanism: ResidualMechanism, view: View) -> float:

@@ -281,6 +281,7 @@ def release(
     least: int = 1,
     derived: Sequence[str] = (),
     aggregates: Mapping[str, str] | None = None,
+    quarters: Mapping[str, Sequence[str]] | None = None,
     presentation: Presentation | Mapping[str, Any] = AS_USUAL,
 ) -> Release:
     """Publish statistics of records with noise, beside totals that are exact.
@@ -342,6 +343,9 @@ def release(
     aggregates
         Features of units that are computed from their members, such as
         ``{"children": "count(*) FILTER (WHERE age < 18)"}``; their levels or bins are declared as those of others.
+    quarters
+        A column of units and its levels that are group quarters: ``{"unittype": ["1"]}``. They have no bound on their
+        members and are in no table of units. Only with ``protect="member"`` and ``least=0``.
     presentation
         What is said beside the numbers and how they are shown, such as ``{"title": "Health", "round_to": 5}``; see
         `RunOptions`.
@@ -385,7 +389,7 @@ def release(
     )
     if units is not None:
         computed = computed_features(aggregates or {}, plan.features)
-        plan = with_units(plan, linked_units(link, protect, least, most, derived, computed))
+        plan = with_units(plan, linked_units(link, protect, least, most, derived, computed, quarters))
         return run(plan, LinkedData(data, units), options, partition=partition)
     return run(plan, data, options, partition=partition)
 

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
-from semidp.core.spaces.linked import LinkedDataspace
+from semidp.core.spaces.linked import LinkedDataspace, Quarters
 from semidp.core.tables.counts import no_column
 from semidp.core.tables.features import SIZE, Feature
 from semidp.core.tables.schema import Schema
@@ -78,6 +78,7 @@ def linked_units(
     most: int | None,
     derived: Sequence[str] = (),
     features: Sequence[UnitFeature] = (),
+    quarters: Mapping[str, Sequence[str]] | None = None,
 ) -> LinkedUnits:
     """Return how members are linked to units, from what was given; refuse what is missing in a sentence.
 
@@ -91,7 +92,9 @@ def linked_units(
         raise InputError("linked units need protect: whom the promise is about, one member or a whole unit")
     if most is None:
         raise InputError("linked units need most: the largest number of members of a unit, which is public")
-    return LinkedUnits(link, protect, most, 1 if least is None else least, derived, features=features)
+    return LinkedUnits(
+        link, protect, most, 1 if least is None else least, derived, features=features, quarters=quarters
+    )
 
 
 def _of_units(names: Sequence[str]) -> bool:
@@ -115,21 +118,27 @@ def linked_records(plan: Plan, data: Any) -> LinkedSource:
         columns |= dict.fromkeys(chain[: chain.index(name) + 1])
     link = plan.units.bounds
     computed = {part.name: part.aggregate for part in plan.units.features}
-    return open_linked(data, Joining(link.column, link.least, link.most, link.derived, computed), [*columns])
+    quarters = None
+    if link.quarters is not None:
+        _check_quarters(plan, link.quarters)
+        quarters = link.quarters.feature, link.quarters.kinds
+    joining = Joining(link.column, link.least, link.most, link.derived, computed, quarters)
+    return open_linked(data, joining, [*columns])
 
 
 def linked_survey(plan: Plan, source: LinkedSource, memory: int | None = None) -> tuple[Scope, LinkedReader]:
     """Read what a plan publishes exactly of both kinds, and return the public scope with readers of the rest."""
     assert plan.units is not None
     link = plan.units.bounds
-    (request,) = plan.requests
-    assert isinstance(request, LinkedTablesRequest)
-    of_members = _names(table.features for table in request.members) | _names(m.names for m in plan.invariants)
-    of_units = _names(table.features for table in request.units) | _names(m.names for m in plan.units.exact)
+    request = _linked(plan)
+    of_members, of_units = _names_of_members(plan), _names_of_units(plan)
     for name in of_members:
         if name in link.derived:
             raise Refused(f"{name!r} is derived from the members of a unit, so that no table of members has it")
     inherited = dict.fromkeys(name for name in of_members if name in source.inherited)
+    if link.quarters is not None:
+        # members alone have it: their units are counted in no table
+        inherited.pop(link.quarters.feature)
     # features of units that only members use are needed too: they are inherited
     every = {**of_units, **inherited}
     own_names = [name for name in every if name not in link.derived]
@@ -163,6 +172,38 @@ def stated_totals_differ(plan: Plan, public: Dataspace) -> bool:
         return True
     members = normalised(public.schema, plan.invariants) != public.margins
     return members or normalised(public.units.schema, plan.units.exact) != public.units.margins
+
+
+def _check_quarters(plan: Plan, quarters: Quarters) -> None:
+    """Refuse quarters in a table of units, or in no table of members, before anything is read."""
+    name = quarters.feature
+    if name in _names_of_units(plan) or name not in _names_of_members(plan):
+        raise Refused(
+            "group quarters are counted in no table of units, and some table of members has to say who lives in them: "
+            f"ask for {name!r} in tables of members alone"
+        )
+    for feature in plan.features:
+        if feature.name == name:
+            quarters.home(feature.levels)
+
+
+def _linked(plan: Plan) -> LinkedTablesRequest:
+    (request,) = plan.requests
+    assert isinstance(request, LinkedTablesRequest)
+    return request
+
+
+def _names_of_members(plan: Plan) -> dict[str, None]:
+    """The features of tables and of exact totals of members."""
+    tables = [table.features for table in _linked(plan).members]
+    return _names((*tables, *(margin.names for margin in plan.invariants)))
+
+
+def _names_of_units(plan: Plan) -> dict[str, None]:
+    """The features of tables and of exact totals of units."""
+    assert plan.units is not None
+    tables = [table.features for table in _linked(plan).units]
+    return _names((*tables, *(margin.names for margin in plan.units.exact)))
 
 
 def _first_mention(feature: Feature, names: Sequence[str]) -> int:

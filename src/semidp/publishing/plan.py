@@ -17,7 +17,7 @@ from semidp.core.documents import from_toml, toml_text
 from semidp.core.exact import Number, exact, plain
 from semidp.core.notebook import facts
 from semidp.core.spaces.dataspace import Margin
-from semidp.core.spaces.linked import Link
+from semidp.core.spaces.linked import Link, Quarters
 from semidp.core.spaces.protection import MOST_RECORDS, Protect, Protection
 from semidp.core.tables.features import SIZE, Feature, Nest
 from semidp.core.tables.schema import Schema, StructuralZero
@@ -202,6 +202,10 @@ class UnitFeature:
         return cls(Feature.from_json(rest), entry["aggregate"])
 
 
+def _quarters(value: Any) -> Quarters | None:
+    return value if value is None or isinstance(value, Quarters) else Quarters.from_json(value)
+
+
 def _unit_features(value: Iterable[UnitFeature]) -> tuple[UnitFeature, ...]:
     return _all(value, UnitFeature, "unit features")
 
@@ -224,6 +228,8 @@ class LinkedUnits:
         The margins of units that are published exactly, by their own features.
     features
         Features of units that are computed from their members, each a `UnitFeature`; they are derived.
+    quarters
+        A column of units and its levels that are group quarters, counted in no table of units.
 
     Examples
     --------
@@ -238,6 +244,7 @@ class LinkedUnits:
     derived: tuple[str, ...] = field(default=(), converter=_derived)
     exact: tuple[Margin, ...] = field(default=(), converter=margins_from)
     features: tuple[UnitFeature, ...] = field(default=(), converter=_unit_features)
+    quarters: Quarters | None = field(default=None, converter=_quarters)
 
     def __attrs_post_init__(self) -> None:
         text(self.link, "the link column")
@@ -247,7 +254,7 @@ class LinkedUnits:
     def bounds(self) -> Link:
         """How members belong to units, as far as it is public."""
         derived = tuple(dict.fromkeys((SIZE, *self.derived, *(part.name for part in self.features))))
-        return Link(self.protect, self.least, self.most, derived, self.link)
+        return Link(self.protect, self.least, self.most, derived, self.link, self.quarters)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -262,6 +269,8 @@ class LinkedUnits:
             entry["derived"] = list(self.derived)
         if self.exact:
             entry["exact"] = [list(margin.names) for margin in self.exact]
+        if self.quarters is not None:
+            entry["quarters"] = self.quarters.to_json()
         return entry
 
     @classmethod
@@ -269,7 +278,7 @@ class LinkedUnits:
         """Read what `to_json` wrote, or the [units] of a plan file, beside its computed features."""
         if not isinstance(value, Mapping):
             raise InputError('units of a plan are a table such as [units] link = "household"')
-        only_keys(value, {"link", "protect", "most", "least", "derived", "exact"}, "the units of a plan")
+        only_keys(value, {"link", "protect", "most", "least", "derived", "exact", "quarters"}, "the units of a plan")
         missing = [key for key in ("link", "protect", "most") if key not in value]
         if missing:
             raise InputError(f"the units of a plan need {' and '.join(missing)}")

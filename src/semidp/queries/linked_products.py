@@ -67,6 +67,11 @@ class KindSpace(ProductSpace):
                 if other is not self.dataspace and feature.name in names:
                     nodes.append(_inhabited(other, names.index(feature.name)))
             kept.append(np.logical_or.reduce(nodes))
+        if self.counted == MEMBER and self.public.home is not None and self.public.units.n:
+            # counted units have this level, whether anybody lives in them or not
+            axis, level = self.public.home
+            kept[axis] = kept[axis].copy()
+            kept[axis][level] = True
         return tuple(kept)
 
     @cached_property

@@ -10,13 +10,16 @@ from functools import partial
 from typing import Any, Self
 
 from semidp.core.tables.counts import no_column
-from semidp.core.tables.features import SIZE
+from semidp.core.tables.features import SIZE, value_text
 from semidp.errors import DataError, InputError
 from semidp.sources.aggregates import aggregated_columns, typed_aggregates
 from semidp.sources.duck import DuckRecords, quoted_name
 from semidp.sources.opening import Source, open_source
 from semidp.sources.reader import Reader
 
+_QUARTERS = '"are group quarters"'
+"""Whether a unit is counted in no table, in the joined tables."""
+_MOST_KINDS = 10_000  # distinct values of the column of quarters
 _LINK = '"the link as text"'
 """The link as text, in the joined tables: files hold text where data frames hold numbers."""
 
@@ -89,6 +92,8 @@ class Joining:
         Columns of units that depend on their members, which members do not have.
     aggregates
         Features of units that are computed from their members: the SQL of each, by name.
+    quarters
+        A column of units and its values that are no counted units, but group quarters without a bound.
     """
 
     column: str
@@ -96,6 +101,7 @@ class Joining:
     most: int
     derived: Sequence[str] = ()
     aggregates: Mapping[str, str] = field(default_factory=dict)
+    quarters: tuple[str, Sequence[str]] | None = None
 
 
 def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> LinkedSource:
@@ -133,6 +139,8 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
                 raise InputError(f"the units have a column {name!r} of their own: rename it, it is computed here")
         of_units = [name for name in names if name in units.columns()]
         of_members = [name for name in names if name in members.columns() and name not in aggregates]
+        if joining.quarters is not None:
+            _check_quarters(joining.quarters[0], units, members)
         aggregated = aggregated_columns(aggregates, [name for name in members.columns() if name != column])
         frames = (members.frame([column, *of_members, *aggregated]), units.frame([column, *of_units]))
     joined = _joined(frames, joining, of_members, of_units)
@@ -158,7 +166,7 @@ def _joined(
         chosen = f"CASE WHEN sizes.counted IS NULL THEN nobody.derived_{place} ELSE sizes.derived_{place} END"
         computed.append(f"{chosen} AS {quoted_name(name)}")
     pairs = f"FROM members JOIN homes ON CAST(members.{key} AS VARCHAR) = homes.{_LINK}"
-    whole = f"FROM homes LEFT JOIN sizes USING ({_LINK}) CROSS JOIN nobody"
+    whole = f"FROM homes LEFT JOIN sizes USING ({_LINK}) CROSS JOIN nobody WHERE NOT homes.{_QUARTERS}"
     queries = [
         f"SELECT {', '.join(member_columns)} {pairs}",
         f"SELECT {', '.join([*unit_columns, size, *computed])} {whole}",
@@ -174,6 +182,7 @@ def _steps(connection: Any, joining: Joining, of_units: Sequence[str]) -> list[s
     """Tables that are computed first: units by the text of their link, and what follows from the members of each."""
     key = quoted_name(joining.column)
     own = [f"units.{quoted_name(name)}" for name in of_units]
+    own.append(f"{_in_quarters(connection, joining)} AS {_QUARTERS}")
     expressions = typed_aggregates(connection, joining.aggregates, "members", joining.column)
     derived = [f"{expression} AS derived_{place}" for place, expression in enumerate(expressions)]
     counted = ", ".join(["count(*) AS counted", *derived])
@@ -184,6 +193,34 @@ def _steps(connection: Any, joining: Joining, of_units: Sequence[str]) -> list[s
         f"FROM (SELECT {key} AS unit_link, {counted} FROM members GROUP BY {key})",
         f"CREATE TABLE nobody AS SELECT {counted} FROM members WHERE false",
     ]
+
+
+def _check_quarters(name: str, units: Source, members: Source) -> None:
+    """Refuse a column of quarters that is no column of units alone."""
+    if name not in units.columns():
+        raise no_column(name, units.columns())
+    if name in members.columns():
+        raise InputError(f"members have the column {name!r} of quarters from their units: leave it out of theirs")
+
+
+def _in_quarters(connection: Any, joining: Joining) -> str:
+    """Whether a unit is group quarters, in SQL."""
+    if joining.quarters is None:
+        return "false"
+    name, kinds = joining.quarters
+    column = quoted_name(name)
+    values = f"SELECT DISTINCT {column} AS value FROM units LIMIT {_MOST_KINDS + 1}"
+    connection.execute(f"CREATE TABLE quarters AS {values}")
+    rows = connection.execute("SELECT rowid, value FROM quarters").fetchall()
+    if len(rows) > _MOST_KINDS:
+        raise InputError(f"the column {name!r} of quarters has more than {_MOST_KINDS:,} different values")
+    texts = {row: value_text(value) for row, value in rows}
+    if None in texts.values():
+        raise DataError(f"the column {name!r} of quarters has missing values: every unit is of one kind")
+    # values are compared as levels are written, whatever their type
+    kept = ", ".join(str(row) for row, text in texts.items() if text in kinds)
+    connection.execute(f"DELETE FROM quarters WHERE rowid NOT IN ({kept or -1})")
+    return f"units.{column} IN (SELECT value FROM quarters)"
 
 
 def _checks(joining: Joining, both: Sequence[str], pairs: str) -> Mapping[str, str]:
@@ -202,7 +239,7 @@ def _checks(joining: Joining, both: Sequence[str], pairs: str) -> Mapping[str, s
         f"SELECT 1 FROM sizes ANTI JOIN homes USING ({_LINK}) LIMIT 1": (
             f"the link column {column!r} of a member names no unit: every member lies in one unit of the file of units"
         ),
-        f"SELECT 1 FROM sizes WHERE counted > {most} LIMIT 1": (
+        f"SELECT 1 FROM sizes JOIN homes USING ({_LINK}) WHERE counted > {most} AND NOT {_QUARTERS} LIMIT 1": (
             "a unit has more members than declared, and nobody is dropped: declare a larger most"
         ),
     }

@@ -4,7 +4,7 @@ A unit (a household, a patient) has members (persons, stays). `LinkedDataspace` 
 how many members and units change together under a promise. What residuals then cost is in `queries.linked_costs`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -35,6 +35,62 @@ def _whole(value: int, name: str) -> int:
     return value
 
 
+def _kinds(value: Iterable[str]) -> tuple[str, ...]:
+    kinds = tuple(str(kind) for kind in value)
+    if not kinds or len(set(kinds)) < len(kinds):
+        raise InputError("group quarters are one or several levels of a column of units, each once")
+    return kinds
+
+
+@frozen
+class Quarters:
+    """Units without a bound on their members, which are counted in no table of units: group quarters.
+
+    Every place and kind of quarters counts as one such unit, empty or not. Members have the kind of their quarters
+    from their unit; the one other level is that of units which are counted.
+
+    Parameters
+    ----------
+    feature
+        The feature of members that says where they live.
+    kinds
+        Its levels that are quarters.
+
+    Examples
+    --------
+    >>> Quarters("unittype", ["1", "2"]).home(("0", "1", "2"))
+    0
+    """
+
+    feature: str
+    kinds: tuple[str, ...] = field(converter=_kinds)
+
+    def home(self, levels: Sequence[str]) -> int:
+        """Return the place of the level of counted units; refuse levels of which not exactly one is no quarters."""
+        strange = [kind for kind in self.kinds if kind not in levels]
+        if strange:
+            raise InputError(f"{strange[0]!r} is no level of {self.feature!r}, so that it can be no kind of quarters")
+        others = [place for place, level in enumerate(levels) if level not in self.kinds]
+        if len(others) != 1:
+            raise InputError(
+                f"all levels of {self.feature!r} but one are kinds of quarters, and that one is of units that are "
+                "counted: name the others as quarters, or merge them"
+            )
+        return others[0]
+
+    def to_json(self) -> dict[str, list[str]]:
+        """Return it as plain values."""
+        return {self.feature: list(self.kinds)}
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Quarters":
+        """Read what `to_json` wrote: one column, and its levels that are quarters."""
+        if not isinstance(value, Mapping) or len(value) != 1:
+            raise InputError('group quarters are one column and its levels, such as {unittype = ["1"]}')
+        ((feature, kinds),) = value.items()
+        return cls(str(feature), [kinds] if isinstance(kinds, str) else kinds)
+
+
 @frozen
 class Link:
     """How members belong to units, as far as it is public.
@@ -49,6 +105,8 @@ class Link:
         The features of units that depend on their members, `size` among them.
     column
         The column that names a unit.
+    quarters
+        Units that are counted in no table, if there are any.
 
     Examples
     --------
@@ -61,6 +119,7 @@ class Link:
     most: int
     derived: tuple[str, ...] = field(default=(SIZE,), converter=_names)
     column: str = UNIT
+    quarters: Quarters | None = None
 
     def __attrs_post_init__(self) -> None:
         if _whole(self.least, "the least number of members of a unit") not in (0, 1):
@@ -68,6 +127,21 @@ class Link:
         most = _whole(self.most, "the largest number of members of a unit")
         if not max(1, self.least) <= most <= MOST_MEMBERS:
             raise InputError(f"the largest number of members of a unit lies between 1 and {MOST_MEMBERS:,}")
+        if self.quarters is not None:
+            self._check_quarters(self.quarters)
+
+    def _check_quarters(self, quarters: Quarters) -> None:
+        if self.protect is Protect.unit:
+            raise Refused(
+                "group quarters have no bound on their members, so that no promise about a whole unit is known: "
+                "protect members, or leave quarters out"
+            )
+        if self.least:
+            raise Refused(
+                "everybody may live in group quarters, so that any unit may be empty: declare least = 0 beside quarters"
+            )
+        if quarters.feature in self.derived:
+            raise InputError(f"{quarters.feature!r} is derived from members, so that it says of no unit what it is")
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -82,12 +156,14 @@ class Link:
             "most": self.most,
             "derived": list(self.derived),
             "column": self.column,
+            **({} if self.quarters is None else {"quarters": self.quarters.to_json()}),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        return cls(value["protect"], value["least"], value["most"], value["derived"], value["column"])
+        quarters = Quarters.from_json(value["quarters"]) if "quarters" in value else None
+        return cls(value["protect"], value["least"], value["most"], value["derived"], value["column"], quarters)
 
 
 @frozen(slots=False, eq=False, repr=False)
@@ -136,10 +212,23 @@ class LinkedDataspace(Dataspace):
         size = next((part for part in self.units.schema.features if part.name == SIZE), None)
         if size is not None and size.levels != self.link.sizes:
             raise InputError("the levels of size are every number from the least to the most members of a unit")
-        # public totals outside would leave no dataset
+        self._check_quarters()
+        # public totals outside would leave no dataset; quarters hold as many as there are
         low, high = self.link.least * self.units.n, self.link.most * self.units.n
-        if not low <= self.n <= high:
+        if not low <= self.n or (self.n > high and self.link.quarters is None):
             raise Refused("so many members do not fit into so many units of the declared sizes")
+
+    def _check_quarters(self) -> None:
+        """Refuse quarters that tables of units have, or that no table of members has."""
+        quarters = self.link.quarters
+        if quarters is None:
+            return
+        if quarters.feature in self.units.schema.names or quarters.feature not in self.schema.names:
+            raise Refused(
+                f"group quarters are counted in no table of units, and some table of members has to say who lives in "
+                f"them: ask for {quarters.feature!r} in tables of members alone"
+            )
+        _ = self.home
 
     @classmethod
     def joining(cls, members: Dataspace, units: Dataspace, link: Link) -> Self:
@@ -164,6 +253,8 @@ class LinkedDataspace(Dataspace):
     def inherited(self) -> tuple[str, ...]:
         """The features that members have from their units."""
         of_units = {feature.name for feature in self.units.schema.features}
+        if self.link.quarters is not None:
+            of_units.add(self.link.quarters.feature)
         return tuple(feature.name for feature in self.schema.features if feature.name in of_units)
 
     @cached_property
@@ -187,6 +278,20 @@ class LinkedDataspace(Dataspace):
         return None
 
     @cached_property
+    def home(self) -> tuple[int, int] | None:
+        """The place of the feature of quarters among those of members, and of the level of counted units in it.
+
+        None where there are no quarters.
+        """
+        quarters = self.link.quarters
+        if quarters is None:
+            return None
+        for axis, feature in enumerate(self.schema.features):
+            if feature.name == quarters.feature:
+                return axis, quarters.home(feature.levels)
+        raise InputError(f"{quarters.feature!r} says where members live: it is a feature that does not nest")
+
+    @cached_property
     def reach(self) -> "Reach":
         """How many members and units change together; refuse exact totals under which the promise is not known."""
         return Reach.of(self)
@@ -203,6 +308,8 @@ class LinkedDataspace(Dataspace):
         lines = [f"counts of {margin}" for margin in self.margins]
         lines += [f"units by {margin}" for margin in self.units.margins]
         sizes = f"of {link.least} to {link.most} members (declared)"
+        if link.quarters is not None:
+            sizes += f"; none of them is of {link.quarters.feature} {', '.join(link.quarters.kinds)}"
         return [*lines, f"the number of members, {self.n:,}", f"the number of units, {self.units.n:,}, each {sizes}"]
 
     def why_together(self) -> list[str]:
@@ -215,12 +322,22 @@ class LinkedDataspace(Dataspace):
                 "are exact, others hand over the published values.",
                 f"For that at most {reach.members} members change, and at most {reach.derived_units} units are "
                 "composed otherwise. Units keep their own features, which this promise does not protect.",
+                *self._why_quarters(),
             ]
         return [
             f"The promise is about one whole unit with up to {link.most} members, which may be any other one. The "
             "number of members is exact, so that other units gain what this one loses.",
             f"For that at most {reach.members} members and {reach.derived_units} units change. Datasets are compared "
             "that differ in no more members and no more units than these, not any so many members wherever they are.",
+        ]
+
+    def _why_quarters(self) -> list[str]:
+        quarters = self.link.quarters
+        if quarters is None:
+            return []
+        return [
+            f"Members of {quarters.feature} {', '.join(quarters.kinds)} live in group quarters: each place and kind of "
+            "them counts as one unit without a bound, into which anybody may move, and is in no table of units."
         ]
 
     def is_within(self, other: Any) -> bool:

@@ -70,6 +70,10 @@ def linked_records(release: "Release", randomness: Randomness) -> tuple[LinkedRe
     public = release.scope.dataspace
     if not isinstance(public, LinkedDataspace):
         raise InputError("this release is about records of one kind: leave the file of units out")
+    if public.link.quarters is not None:
+        raise Refused(
+            "members in group quarters have no unit in a file, so that linked records of them are not written"
+        )
     (result,) = release.results
     assert isinstance(result, PublishedLinked)
     equations = result.mechanism.agreement.deepest

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from semidp.core.margins import Floats, Totals, View, meet, named, within
 from semidp.core.progress import Progress
+from semidp.core.tables.features import Feature
+from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
 from semidp.fitting.size_fits import balance_members, fit_sizes
 from semidp.mechanisms.linked_noise import LinkedMechanism
-from semidp.mechanisms.size_agreement import Agreement
+from semidp.mechanisms.size_agreement import Agreement, in_quarters
 from semidp.output.published_table import FitKind, Fitted
 from semidp.queries.linked_products import LinkedSpace
 from semidp.statistics.tables.fitting import fit_product, totals_of
@@ -58,7 +60,7 @@ def fitted_kinds(
     # members of a place follow from the sizes there
     totals = totals_of(space.members)
     for equation in mechanism.agreement.deepest:
-        totals.append(_members_of(mechanism, equation, by_size[equation.sizes]))
+        totals.append(_members_of(mechanism, equation, by_size[equation.sizes], residuals[0], progress))
     tables = [_whole(space, 0, residuals[0], view) for view in space.members.views]
     grid = space.members.schema.grid
     member_fits = fit_product(grid, space.members.views, totals, tables, kinds[0], progress)
@@ -76,7 +78,7 @@ def _unit_tables(
     settled = totals_of(space)
     by_size: dict[View, NDArray[np.int64]] = {}
     for equation in mechanism.agreement.deepest:
-        start = _at_exact_depth(mechanism, equation, residuals[1])
+        start = _at_exact_depth(mechanism, equation, residuals)
         by_size[start.view] = start.counts
         settled.append(start)
         for parent, view in _steps(mechanism.space, start.view, equation):
@@ -146,7 +148,7 @@ def _balanced(
     levels = len(space.dataspace.link.sizes)
     counts = np.moveaxis(fitted.counts, size, -1)
     estimate = np.moveaxis(_whole(space, 1, residuals[1], fitted.view), size, -1)
-    members = _whole(space, 0, residuals[0], _as_members(space, places)).ravel()
+    members = _living_in_units(space, residuals[0], _as_members(space, places)).ravel()
     families = grid.labels(_without_size(space, parent), places)
     rows, expected = counts.reshape(-1, levels).copy(), estimate.reshape(-1, levels)
     order = np.argsort(families, kind="stable")
@@ -191,21 +193,55 @@ def _exact_depths(space: LinkedSpace, equation: Agreement) -> View:
     return tuple(by_name.get(feature.name, 0) for feature in public.units.schema.features)
 
 
-def _at_exact_depth(mechanism: LinkedMechanism, equation: Agreement, residuals: dict[View, Floats]) -> Totals:
+def _at_exact_depth(
+    mechanism: LinkedMechanism, equation: Agreement, residuals: tuple[dict[View, Floats], dict[View, Floats]]
+) -> Totals:
     """Units by size at the deepest place where members are exact, with both totals."""
     space = mechanism.space
     depths = _exact_depths(space, equation)
     size = space.dataspace.size_axis
     assert size is not None
     view = tuple(1 if axis == size else depth for axis, depth in enumerate(depths))
-    estimate = np.moveaxis(_whole(space, 1, residuals, view), named(view).index(size), -1)
+    estimate = np.moveaxis(_whole(space, 1, residuals[1], view), named(view).index(size), -1)
     units = _exact_counts(space.units.dataspace, depths)
-    members = _exact_counts(space.members.dataspace, _as_members(space, depths))
+    members = _exact_members(space, _as_members(space, depths), units, residuals[0])
     counts = np.zeros(estimate.shape, dtype=np.int64)
     least = space.dataspace.link.least
     for place in np.ndindex(estimate.shape[:-1]):
         counts[place] = fit_sizes(estimate[place], least, int(units[place]), int(members[place]))
     return Totals(view, np.moveaxis(counts, -1, named(view).index(size)))
+
+
+def _exact_members(
+    space: LinkedSpace, view: View, units: NDArray[np.int64], residuals: dict[View, Floats]
+) -> NDArray[np.int64]:
+    """The members of counted units where members are exact: known, or near the estimate beside quarters."""
+    public = space.dataspace
+    members = _exact_counts(public.members, view)
+    if public.home is None:
+        return members
+    by_kind = in_quarters(public, view)
+    if any(within(by_kind, margin.view) for margin in public.published):
+        return _at_home(space, _exact_counts(public.members, by_kind), by_kind)
+    # everybody else lives in quarters, which hold as many as there are
+    most = np.minimum(public.link.most * units, members)
+    estimate = np.rint(_living_in_units(space, residuals, view)).astype(np.int64)
+    return np.clip(estimate, public.link.least * units, most)
+
+
+def _at_home(space: LinkedSpace, values: NDArray[Any], view: View) -> NDArray[Any]:
+    """What a table of members by quarters says of those who live in counted units."""
+    assert space.dataspace.home is not None
+    axis, level = space.dataspace.home
+    return np.asarray(np.take(values, level, axis=named(view).index(axis)))
+
+
+def _living_in_units(space: LinkedSpace, residuals: dict[View, Floats], view: View) -> Floats:
+    """The estimated members of counted units at a view of places."""
+    if space.dataspace.home is None:
+        return _whole(space, 0, residuals, view)
+    by_kind = in_quarters(space.dataspace, view)
+    return _at_home(space, _whole(space, 0, residuals, by_kind), by_kind)
 
 
 def _as_members(space: LinkedSpace, view: View) -> View:
@@ -238,13 +274,52 @@ def _steps(space: LinkedSpace, start: View, equation: Agreement) -> list[tuple[V
     return steps
 
 
-def _members_of(mechanism: LinkedMechanism, equation: Agreement, by_size: NDArray[np.int64]) -> Totals:
-    """The members of every place of an equation: sizes times units."""
-    size = mechanism.space.dataspace.size_axis
-    assert size is not None
-    sizes = np.array([int(level) for level in mechanism.space.dataspace.link.sizes], dtype=np.int64)
-    place = named(equation.sizes).index(size)
-    return Totals(equation.members, np.moveaxis(by_size, place, -1) @ sizes)
+def _members_of(
+    mechanism: LinkedMechanism,
+    equation: Agreement,
+    by_size: NDArray[np.int64],
+    residuals: dict[View, Floats],
+    progress: Progress,
+) -> Totals:
+    """The members of every place of an equation: sizes times units, and those in quarters beside them."""
+    space = mechanism.space
+    sizes = np.array([int(level) for level in space.dataspace.link.sizes], dtype=np.int64)
+    place = named(equation.sizes).index(_size_axis(space))
+    living = np.moveaxis(by_size, place, -1) @ sizes
+    if space.dataspace.home is None:
+        return Totals(equation.members, living)
+    return _with_quarters(mechanism, equation, living, residuals, progress)
+
+
+def _with_quarters(
+    mechanism: LinkedMechanism,
+    equation: Agreement,
+    living: NDArray[np.int64],
+    residuals: dict[View, Floats],
+    progress: Progress,
+) -> Totals:
+    """Members by place and quarters: those of counted units are settled, the others are fitted to what is left."""
+    space, public = mechanism.space, mechanism.space.dataspace
+    assert public.home is not None
+    axis, level = public.home
+    view = in_quarters(public, equation.members)
+    at = named(view).index(axis)
+    # a table of the quarters alone, whose totals are the exact ones less the members of counted units
+    kinds = [name for place, name in enumerate(public.schema.features[axis].levels) if place != level]
+    features = list(public.schema.features)
+    features[axis] = Feature(features[axis].name, kinds)
+    grid = Schema(tuple(features)).grid
+    depths = _as_members(space, _exact_depths(space, equation))
+    settled = public.schema.grid.sum(living, depths, equation.members)
+    left = _exact_counts(public.members, depths) - settled
+    by_kind = in_quarters(public, depths)
+    totals = [Totals(depths, left)]
+    if any(within(by_kind, margin.view) for margin in public.published):
+        exact = _exact_counts(public.members, by_kind)
+        totals = [Totals(by_kind, np.delete(exact, level, axis=named(by_kind).index(axis)))]
+    estimate = np.delete(_whole(space, 0, residuals, view), level, axis=at)
+    ((others, _),) = fit_product(grid, [view], totals, [estimate], [FitKind.integer], progress)
+    return Totals(view, np.insert(np.asarray(others, dtype=np.int64), level, living, axis=at))
 
 
 def _whole(space: LinkedSpace, kind: int, residuals: dict[View, Floats], view: View) -> Floats:

@@ -15,7 +15,7 @@ from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.mechanisms.size_agreement import of_views
+from semidp.mechanisms.size_agreement import in_quarters, of_views
 from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
 from semidp.output.columns import Labels
 from semidp.output.published_table import Fitted, PublishedTable
@@ -231,7 +231,7 @@ def agreeing_places(result: PublishedLinked) -> tuple[int, int]:
     agreement, space = result.mechanism.agreement, result.mechanism.space
     agreeing, places = 0, 0
     for equation in agreement.deepest:
-        members = _rolled(space.members, result.members, equation.members)
+        members = _living_in_units(space, result.members, equation.members)
         units = _rolled(space.units, result.units, equation.sizes)
         if members is None or units is None or members.dtype.kind != "i" or units.dtype.kind != "i":
             continue
@@ -242,6 +242,17 @@ def agreeing_places(result: PublishedLinked) -> tuple[int, int]:
         agreeing += int((counted == members).sum())
         places += int(np.asarray(members).size)
     return agreeing, places
+
+
+def _living_in_units(space: LinkedSpace, tables: Sequence[PublishedTable], view: View) -> NDArray[Any] | None:
+    """The published members of counted units at a view of places."""
+    home = space.dataspace.home
+    if home is None:
+        return _rolled(space.members, tables, view)
+    axis, level = home
+    by_kind = in_quarters(space.dataspace, view)
+    members = _rolled(space.members, tables, by_kind)
+    return None if members is None else np.take(members, level, axis=named(by_kind).index(axis))
 
 
 def _rolled(kind: KindSpace, tables: Sequence[PublishedTable], view: View) -> NDArray[Any] | None:

@@ -115,7 +115,9 @@ def _agree_line(result: "PublishedLinked") -> str:
     agreeing, places = result.agreeing
     if not places:
         return "no table of units by size shares a place with a table of members in whole numbers"
-    return f"sizes times units is the number of members in {agreeing:,} of {places:,} places"
+    quarters = result.mechanism.space.dataspace.link.quarters
+    whose = "members" if quarters is None else "members who live in no quarters"
+    return f"sizes times units is the number of {whose} in {agreeing:,} of {places:,} places"
 
 
 def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
