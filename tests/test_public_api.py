@@ -94,7 +94,8 @@ SUBPACKAGES = {
         random_tables read_area_rows sampled_comparison sampled_rate score_test simulated_bound
     """,
     "statistics": """
-        LEVEL MEDIAN About Alternative Coding Column Comparison Confidence Design DistributionRequest Estimates
+        LEVEL MEDIAN About Alternative AnsweredEstimates AnsweredRequest AnsweredSums PublishedAnswers
+        Coding Column Comparison Confidence Design DistributionRequest Estimates
         GroupDistributions GroupQuantiles GroupSums PublishedDistribution
         Interval Intervals LinearFit LogisticFit MomentSpace Moments OddsRatioRequest PowerCurves PublishedOddsRatio
         Spread SquareSums Strata

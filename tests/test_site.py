@@ -103,7 +103,7 @@ def _known(document: dict[str, Any]) -> set[str]:
 
 
 def test_every_key_of_a_plan_is_documented_and_every_documented_key_is_one() -> None:
-    lists = {"table", "group", "regression", "quantile", "distribution", "odds_ratio", "feature"}
+    lists = {"table", "group", "answered", "regression", "quantile", "distribution", "odds_ratio", "feature"}
     unknown = {"surely-unknown": 1}
     assert _documented("The plan") == _known(unknown) - lists - {"structural_zero"}
     budget = _documented("Budgets")

@@ -73,12 +73,13 @@ from semidp.statistics.odds_ratio.hypergeometric import TwoByTwo
 from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, odds_ratio_test
 from semidp.statistics.odds_ratio.power_analysis import power, power_curves, sample_size
 from semidp.statistics.odds_ratio.umpu import UmpuTest
+from semidp.statistics.outcomes.request import Statistic
 from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.published import PublishedRegression
 from semidp.statistics.regression.request import Model, RegressionRequest
 from semidp.statistics.sums.published import PublishedGroups
-from semidp.statistics.sums.request import GroupRequest, Statistic
+from semidp.statistics.sums.request import GroupRequest
 from semidp.statistics.tables.published import PublishedTables
 from semidp.statistics.tables.request import TableRequest, TablesRequest
 

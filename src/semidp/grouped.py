@@ -35,7 +35,7 @@ from semidp.statistics.distribution.request import DistributionRequest
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.groups import By, blocks_of
 from semidp.statistics.outcomes.intervals import LEVEL
-from semidp.statistics.outcomes.request import proportion_of
+from semidp.statistics.outcomes.request import Statistic, proportion_of
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.outcomes.spread import SquareSums, squared_steps
 from semidp.statistics.protocol import Request
@@ -46,7 +46,7 @@ from semidp.statistics.regression.linear import LinearFit, Moments
 from semidp.statistics.regression.logistic import LogisticFit
 from semidp.statistics.regression.moments import MomentSpace
 from semidp.statistics.regression.request import Model, RegressionRequest
-from semidp.statistics.sums.request import GroupRequest, Statistic
+from semidp.statistics.sums.request import GroupRequest
 
 SQUARE_STEPS = 100
 """The grid on which outcomes are squared has at most this many steps."""

@@ -115,7 +115,7 @@ def test_the_command_and_its_refusals(tmp_path: Path, capsys: pytest.CaptureFixt
     assert Release.load(tmp_path / "out").plan.read_as == (("pay", "missing as 5"), ("pay answered", "answered"))
     capsys.readouterr()
     for wrong, reason in (
-        (["--missing", "pay=ignore"], "missing values of 'pay' are refuse or exact, not 'ignore'"),
+        (["--missing", "pay=ignore"], "missing values of 'pay' are refuse, private or exact, not 'ignore'"),
         (["--missing", "age=exact"], "nothing of 'age' is published by groups"),
         (["--missing", "pay=exact", "--read-as", "pay=1.234,5"], "is read in a way of its own"),
     ):

@@ -28,10 +28,10 @@ from semidp.report.report_page import html
 from semidp.report.sentences import summary
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.intervals import Confidence
-from semidp.statistics.outcomes.request import proportion_of
+from semidp.statistics.outcomes.request import Statistic, proportion_of
 from semidp.statistics.regression.moments import moment_space
 from semidp.statistics.regression.request import RegressionRequest
-from semidp.statistics.sums.request import GroupRequest, Statistic
+from semidp.statistics.sums.request import GroupRequest
 from semidp.statistics.tables.request import TableRequest
 
 SCORE = Outcome("score", 0, 100, steps=200)

@@ -27,6 +27,7 @@ from semidp import (
 from semidp.cli import run as command
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.release_check import recheck
+from semidp.statistics.answered.request import AnsweredRequest
 from semidp.statistics.distribution.request import DistributionRequest
 from semidp.statistics.outcomes.intervals import Confidence
 from tests.release.forger import Forger
@@ -92,6 +93,9 @@ PLANS: dict[str, Plan] = {
     "distributions": Plan(
         [DistributionRequest(SCORE, [["region"]], ["1/4"], [5], Budget.gdp(1), level="0.9")], invariants=["region"]
     ),
+    "answers": Plan(
+        [AnsweredRequest("mean", SCORE, [["region"]], Budget.gdp(1))], invariants=["region"]
+    ).with_values_read(),
     "linear": Plan(
         [RegressionRequest(SCORE, ["sex", "region"], Budget.gdp(2), confidence=Confidence(sampling=True))],
         invariants=[["sex", "region"]],

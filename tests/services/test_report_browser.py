@@ -14,7 +14,8 @@ from semidp import Budget, Feature, Margin, Plan, Release, TableRequest, run
 from semidp.noise.randomness import SeededRandomness
 from semidp.report.report_page import html, search_script
 from semidp.sources.contract import Outcome
-from semidp.statistics.sums.request import GroupRequest, Statistic
+from semidp.statistics.outcomes.request import Statistic
+from semidp.statistics.sums.request import GroupRequest
 from tests.services.conftest import Watched
 
 pytestmark = pytest.mark.services

@@ -287,7 +287,7 @@ HINTS = {
     "first bin": "--bins {first}=-inf,0,18 starts below all numbers",
     "null level": "--null-level {first}=unknown, beside --levels {first}=a,b or --bins {first}=0,18",
     "empty": "--allow-empty",
-    "present": "--missing {first}=exact, or "
+    "present": "--missing {first}=private, --missing {first}=exact, or "
     "--where '{first} IS NOT NULL'; the exact counts are then those of these records",
     "two levels": "--where, --bins or --levels",
     "memory": "--partition, --table with fewer features or at a coarser depth, or --memory",

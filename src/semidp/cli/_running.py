@@ -32,8 +32,8 @@ class Measuring:
     claim: o.Text = option("Use only mechanisms whose claim holds for the numbers that are drawn: exact.", "exact")
 
     missing: o.Texts = option(
-        "Missing values of a private column: refuse (default), or exact: publish exactly how many answered.",
-        "COLUMN=refuse|exact",
+        "Missing values of a private column: refuse (default), or how many answered stays private or becomes exact.",
+        "COLUMN=refuse|private|exact",
     )
 
     @property

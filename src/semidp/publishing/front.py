@@ -35,12 +35,12 @@ from semidp.sources.linked_records import LinkedData
 from semidp.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.statistics.distribution.request import STEPS, DistributionRequest
 from semidp.statistics.outcomes.intervals import LEVEL, Confidence
-from semidp.statistics.outcomes.request import outcome_from, proportion_of
+from semidp.statistics.outcomes.request import Statistic, outcome_from, proportion_of
 from semidp.statistics.protocol import Request
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.designs import Coding
 from semidp.statistics.regression.request import Model, RegressionRequest
-from semidp.statistics.sums.request import GroupRequest, Statistic
+from semidp.statistics.sums.request import GroupRequest
 from semidp.statistics.tables.request import TableRequest
 
 Names = str | tuple[str, ...] | Margin
@@ -312,8 +312,9 @@ def release(
     read_as
         How the values of columns are written: ``{"admitted": "month", "pay": "1.234,5"}``; see `open_source`.
     missing
-        What is done about missing values of an outcome: ``{"pay": "exact"}`` publishes exactly how many answered in
-        each group, and the statistic of those; missing values are refused unless said.
+        What is done about missing values of an outcome: ``{"pay": "private"}`` publishes the statistic of those who
+        answered, and with noise how many did in each group; ``{"pay": "exact"}`` publishes that number exactly. Missing
+        values are refused unless said.
     adjacency
         ``worst-case``, ``definition``, ``exchange``, or a number of records.
     epsilon, delta, rho, mu

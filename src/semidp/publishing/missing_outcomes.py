@@ -1,8 +1,12 @@
-"""Outcomes that some records lack, beside exact group sizes: who answered becomes a feature of the exact statistic.
+"""Outcomes that some records lack, beside exact group sizes: who answered is exact or private.
 
-A record without an outcome is one that did not answer. Its group is (group, no), where it adds the lower bound to the
-sum, so that every record has a value in [lower, upper] and the sums have the sensitivity that they always have. The
-groups (group, yes) hold those who answered, with exact sizes; a(t) is that of the counts with the answer in them.
+*Exact.* Who answered becomes a feature of the exact statistic. A record without an outcome is in the group (group, no),
+where it adds the lower bound to the sum, so that every record has a value in [lower, upper] and the sums have the
+sensitivity that they always have. The groups (group, yes) hold those who answered, with exact sizes; a(t) is that of
+the counts with the answer in them.
+
+*Private.* The number who answered and the sum of their values are measured together (`statistics.answered`); a(t) is
+that of the group sizes.
 """
 
 from collections.abc import Mapping
@@ -15,14 +19,16 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.core.tables.features import Feature
 from semidp.errors import InputError, did_you_mean
 from semidp.publishing.plan import Plan
-from semidp.sources.readings import ANSWERED, EQUAL, EQUAL_OR_MISSING, MISSING_AS
+from semidp.sources.readings import ANSWERED, EQUAL, EQUAL_OR_MISSING, MISSING_AS, answered_column
+from semidp.statistics.answered.request import AnsweredRequest
+from semidp.statistics.sums.request import GroupRequest
 
-CHOICES = ("refuse", "exact")
-"""What is done about an outcome with missing values: refused, or the number who answered is published exactly."""
+CHOICES = ("refuse", "private", "exact")
+"""What is done about an outcome with missing values: it is refused, or who answered is private or exact."""
 
 
 def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
-    """Return a plan whose statistics of some outcomes are by groups and by who answered.
+    """Return a plan whose statistics of some outcomes are of those who answered.
 
     Parameters
     ----------
@@ -37,6 +43,9 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
     >>> plan = with_missing(semidp.Plan([semidp.mean("pay", by="ward", bounds=(0, 9))]), {"pay": "exact"})
     >>> plan.requests[0].by, plan.read_as
     ((Margin('ward', 'pay answered'),), (('pay', 'missing as 0'), ('pay answered', 'answered')))
+    >>> plan = with_missing(semidp.Plan([semidp.mean("pay", by="ward", bounds=(0, 9))]), {"pay": "private"})
+    >>> plan.requests[0].key, plan.read_as
+    ('answered', (('pay', 'missing as 0'), ('pay answered', 'answered as 1')))
     """
     readings = dict(plan.read_as)
     requests: list[Any] = []
@@ -51,14 +60,19 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
         if choice is None or choice == "refuse":
             requests.append(request)
             continue
+        if source in dict(plan.read_as):
+            raise InputError(f"{source!r} is read in a way of its own, and its missing values in another: keep one")
+        if choice == "private":
+            # Whether ok is Y is read otherwise where ok may be missing.
+            readings.pop(column, None)
+            requests.append(_private(request, source))
+            continue
         by = getattr(request, "by", None)
         if by is None:
             raise InputError(
                 f"missing values of {source!r} are kept apart in statistics by groups, not in {request.name}"
             )
-        if source in dict(plan.read_as):
-            raise InputError(f"{source!r} is read in a way of its own, and its missing values in another: keep one")
-        answered = f"{source}{ANSWERED_SUFFIX}"
+        answered = answered_column(source)
         if column != source:
             readings[column] = EQUAL_OR_MISSING
         else:
@@ -73,17 +87,32 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
     answers = [name for name, how in readings.items() if how == ANSWERED]
     declared = {feature.name for feature in plan.features}
     features = [Feature(name, ["no", "yes"]) for name in answers if name not in declared]
-    return evolve(plan, requests=requests, features=[*plan.features, *features], read_as=readings)
+    changed = evolve(plan, requests=requests, features=[*plan.features, *features], read_as=readings)
+    return changed.with_values_read()
 
 
-ANSWERED_SUFFIX = " answered"
-"""What follows the name of an outcome in the feature that says who answered."""
+def _private(request: Any, source: str) -> AnsweredRequest:
+    """Return the statistic of those who answered, where who answered is private."""
+    if not isinstance(request, GroupRequest):
+        raise InputError(
+            f"who has a value of {source!r} can stay private beside means, sums and proportions by groups, not beside "
+            f"{request.name}: publish exactly how many answered, or leave it out"
+        )
+    return AnsweredRequest(
+        request.statistic,
+        request.outcome,
+        request.by,
+        request.budget,
+        request.mechanism,
+        request.name,
+        request.confidence,
+    )
 
 
 def _refuse_unknown(choices: Mapping[str, str], used: set[str]) -> None:
     for column, choice in choices.items():
         if choice not in CHOICES:
-            raise InputError(f"missing values of {column!r} are {' or '.join(CHOICES)}, not {choice!r}")
+            raise InputError(f"missing values of {column!r} are refuse, private or exact, not {choice!r}")
         if column not in used:
             columns = sorted(used - {""})
             raise InputError(

@@ -480,15 +480,21 @@ class Plan:
         return evolve(self, requests=requests)
 
     def with_values_read(self) -> "Plan":
-        """Return the plan with outcomes such as "ok=Y" read as whether ok is Y.
+        """Return the plan with columns read as its requests need them, and "ok=Y" as whether ok is Y.
 
         >>> import semidp
         >>> Plan([semidp.proportion("ok=Y", by="ward")]).with_values_read().read_as
         (('ok=Y', 'equal'),)
         """
-        known = {column for column, _ in self.read_as}
-        named = [column for column in dict.fromkeys(self.outcomes) if "=" in column and column not in known]
-        return evolve(self, read_as=[*self.read_as, *((column, EQUAL) for column in named)])
+        readings = dict(self.read_as)
+        for request in self.requests:
+            for column, how in request.needed_readings.items():
+                if readings.setdefault(column, how) != how:
+                    raise InputError(f"{column!r} is to be read in two ways, {readings[column]} and {how}: keep one")
+        for column in self.outcomes:
+            if "=" in column:
+                readings.setdefault(column, EQUAL)
+        return evolve(self, read_as=readings)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain values; `from_json` reads them back."""

@@ -49,6 +49,7 @@ from semidp.publishing.plan import AdjacencyChoice, Plan, margins_from
 from semidp.publishing.side_information import announced, check_about, guarantee_under, other_guarantee
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
+from semidp.statistics.answered.published import PublishedAnswers
 from semidp.statistics.distribution.published import PublishedDistribution
 from semidp.statistics.parts import PARTS, Part, Partition, refuse_changed
 from semidp.statistics.protocol import Published
@@ -341,6 +342,11 @@ class Release:
     def groups(self) -> tuple[PublishedGroups, ...]:
         """The published statistics by group."""
         return tuple(result for result in self.results if isinstance(result, PublishedGroups))
+
+    @property
+    def answers(self) -> tuple[PublishedAnswers, ...]:
+        """The published statistics of those who answered, where who did is private."""
+        return tuple(result for result in self.results if isinstance(result, PublishedAnswers))
 
     @property
     def regressions(self) -> tuple[PublishedRegression, ...]:

@@ -26,11 +26,14 @@ EQUAL_OR_MISSING = "equal or missing"
 """The same, and 0 where the column is missing."""
 ANSWERED = "answered"
 """The reading of a column such as "pay answered": yes where pay has a value, and no where it is missing."""
+ANSWERED_AS_ONE = "answered as 1"
+"""The same as a number: 1 where pay has a value, and 0 where it is missing."""
 MISSING_AS = "missing as "
 """How the reading begins that takes another value for a missing one: the lower bound of an outcome."""
 
 _QUARTER = "quarter"
 _VALUES = (EQUAL, EQUAL_OR_MISSING)
+_ANSWERS = (ANSWERED, ANSWERED_AS_ONE)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class ColumnReading:
 
     def __post_init__(self) -> None:
         stands_in = self.how.startswith(MISSING_AS) and bool(re.fullmatch(r"-?[\d.eE+-]+", self.how[len(MISSING_AS) :]))
-        if self.how not in {*DATES, _QUARTER, *NUMBERS, *_VALUES, ANSWERED} and not stands_in:
+        if self.how not in {*DATES, _QUARTER, *NUMBERS, *_VALUES, *_ANSWERS} and not stands_in:
             ways = ", ".join((*DATES, _QUARTER, *NUMBERS))
             raise InputError(f"the column {self.column!r} can be read as {ways}, not {self.how!r}")
         if self.how in _VALUES and not all(self.column.partition("=")):
@@ -66,12 +69,12 @@ class ColumnReading:
         """The column of the data that it reads."""
         if self.how in _VALUES:
             return self.column.partition("=")[0]
-        return self.column.removesuffix(f" {ANSWERED}") if self.how == ANSWERED else self.column
+        return self.column.removesuffix(f" {ANSWERED}") if self.how in _ANSWERS else self.column
 
     @property
     def adds(self) -> bool:
         """Whether it makes a column beside the others, and replaces none."""
-        return self.how in (*_VALUES, ANSWERED)
+        return self.how in (*_VALUES, *_ANSWERS)
 
     def expression(self, name: str) -> str:
         """Return the values as an expression of DuckDB; `name` is the quoted column. NULL where they do not fit."""
@@ -80,6 +83,8 @@ class ColumnReading:
         missing = f"({name} IS NULL OR coalesce(isnan(TRY_CAST({text} AS DOUBLE)), false))"
         if self.how == ANSWERED:
             return f"CASE WHEN {missing} THEN 'no' ELSE 'yes' END"
+        if self.how == ANSWERED_AS_ONE:
+            return f"CASE WHEN {missing} THEN 0 ELSE 1 END"
         if self.how in _VALUES:
             value = _quoted(self.column.partition("=")[2])
             otherwise = "ELSE 0 " if self.how == EQUAL_OR_MISSING else ""
@@ -105,6 +110,15 @@ class ColumnReading:
         if self.how in NUMBERS:
             return f"the column {self.column!r} holds values that are not numbers written as {self.how}"
         return f"the column {self.column!r} holds values that are no dates: write them as 2026-01-31 or 31.1.2026"
+
+
+def answered_column(column: str) -> str:
+    """Return what the column is called that says who has a value of a column; that of ok=Y is about ok.
+
+    >>> answered_column("pay"), answered_column("ok=Y")
+    ('pay answered', 'ok answered')
+    """
+    return f"{column.partition('=')[0]} {ANSWERED}"
 
 
 def readings_of(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -5,6 +5,9 @@ that a user holds are named here.
 """
 
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency
+from semidp.statistics.answered.answered_estimates import AnsweredEstimates, AnsweredSums
+from semidp.statistics.answered.published import PublishedAnswers
+from semidp.statistics.answered.request import AnsweredRequest
 from semidp.statistics.distribution.distribution_estimates import GroupDistributions
 from semidp.statistics.distribution.published import PublishedDistribution
 from semidp.statistics.distribution.request import DistributionRequest
@@ -31,6 +34,9 @@ __all__ = [
     "MEDIAN",
     "About",
     "Alternative",
+    "AnsweredEstimates",
+    "AnsweredRequest",
+    "AnsweredSums",
     "Coding",
     "Column",
     "Comparison",
@@ -49,6 +55,7 @@ __all__ = [
     "Moments",
     "OddsRatioRequest",
     "PowerCurves",
+    "PublishedAnswers",
     "PublishedDistribution",
     "PublishedOddsRatio",
     "Spread",

@@ -542,6 +542,10 @@ class Request(Protocol):
         """The columns of outcomes that it reads, which nothing publishes."""
 
     @property
+    def needed_readings(self) -> Mapping[str, str]:
+        """How columns must be read for it, beside what a plan declares."""
+
+    @property
     def exact_margins(self) -> tuple[Margin, ...]:
         """The margins whose counts it needs to be exact."""
 
@@ -713,6 +717,11 @@ class RequestDefaults:
     def private_columns(self) -> tuple[str, ...]:
         """No outcome is read."""
         return ()
+
+    @property
+    def needed_readings(self) -> Mapping[str, str]:
+        """Columns are read as a plan declares them."""
+        return {}
 
     @property
     def exact_margins(self) -> tuple[Margin, ...]:

@@ -40,7 +40,7 @@ def kinds() -> tuple[Kind, ...]:
     """Return every kind of statistic, in the order of a plan's requests.
 
     >>> [kind.key for kind in kinds()]
-    ['table', 'group', 'regression', 'quantile', 'distribution', 'odds_ratio']
+    ['table', 'group', 'answered', 'regression', 'quantile', 'distribution', 'odds_ratio']
     """
     return tuple(sorted((*_built_in(), *_registered), key=lambda kind: kind.place))
 
@@ -143,7 +143,7 @@ def result_readers() -> dict[str, ResultReader]:
     """Return how published results are read, by the keys of their lists in release.json.
 
     >>> list(result_readers())
-    ['tables', 'products', 'linked', 'groups', 'regressions', 'quantiles', 'distributions', 'odds_ratios']
+    ['tables', 'products', 'linked', 'groups', 'answers', 'regressions', 'quantiles', 'distributions', 'odds_ratios']
     """
     return {key: reader for kind in kinds() for key, reader in kind.results.items()}
 

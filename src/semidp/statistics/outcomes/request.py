@@ -1,6 +1,7 @@
 """What requests about a private outcome share: the outcome, its groups, their entries in a plan file."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -11,7 +12,23 @@ from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.sources.contract import GRID, Outcome
 from semidp.statistics.outcomes.intervals import Confidence
-from semidp.statistics.protocol import BUDGET_KEYS, OwnBudget
+from semidp.statistics.protocol import BUDGET_KEYS, OwnBudget, member
+
+
+class Statistic(StrEnum):
+    """What is published of an outcome in each group.
+
+    >>> [str(statistic) for statistic in Statistic]
+    ['mean', 'sum', 'proportion']
+    """
+
+    mean = "mean"
+    sum = "sum"
+    proportion = "proportion"
+
+
+def statistic_from(value: Statistic | str) -> Statistic:
+    return member(Statistic, value, "the statistic")
 
 
 def checked_outcome(value: Outcome) -> Outcome:

@@ -20,10 +20,11 @@ from semidp.statistics.outcomes.outcome_fields import (
     outcome_of,
     outcome_values,
 )
+from semidp.statistics.outcomes.request import Statistic
 from semidp.statistics.outcomes.spaces import recorded_sums
 from semidp.statistics.protocol import Kind
 from semidp.statistics.sums.published import PublishedGroups
-from semidp.statistics.sums.request import GroupRequest, Statistic
+from semidp.statistics.sums.request import GroupRequest
 
 _INTERVALS = (LEVEL, SAMPLING, SIMULTANEOUS, DIFFERENCES)
 

@@ -1,7 +1,6 @@
 """The request for sums, means or proportions of a private outcome by groups."""
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,34 +22,20 @@ from semidp.statistics.outcomes.group_sums import GroupSums
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import (
     GroupedRequest,
+    Statistic,
     checked_confidence,
     checked_outcome,
     group_margins,
     proportion_of,
+    statistic_from,
 )
 from semidp.statistics.outcomes.spaces import sum_space
-from semidp.statistics.protocol import Forecast, checked_budget, file_name, mechanism_name, member
+from semidp.statistics.protocol import Forecast, checked_budget, file_name, mechanism_name
 from semidp.statistics.sums.published import PublishedGroups, published_groups
-
-
-class Statistic(StrEnum):
-    """What is published of an outcome in each group.
-
-    >>> [str(statistic) for statistic in Statistic]
-    ['mean', 'sum', 'proportion']
-    """
-
-    mean = "mean"
-    sum = "sum"
-    proportion = "proportion"
 
 
 def _statistic_name(request: "GroupRequest") -> str:
     return f"{request.statistic}-{request.outcome.column}"
-
-
-def _statistic(value: Statistic | str) -> Statistic:
-    return member(Statistic, value, "the statistic")
 
 
 @frozen
@@ -80,7 +65,7 @@ class GroupRequest(GroupedRequest):
     key: ClassVar[str] = "group"
     _written: ClassVar[tuple[str, ...]] = ("name", "statistic", "outcome", "by", "budget", "mechanism", "confidence")
 
-    statistic: Statistic = field(converter=_statistic)
+    statistic: Statistic = field(converter=statistic_from)
     outcome: Outcome = field(converter=checked_outcome)
     by: tuple[Margin, ...] = field(converter=group_margins)
     budget: Budget | None = field(default=None, converter=checked_budget)
@@ -101,7 +86,7 @@ class GroupRequest(GroupedRequest):
     @classmethod
     def _asks_binary(cls, entry: Mapping[str, Any]) -> bool:
         """Whether an entry of a plan asks for a proportion."""
-        return _statistic(entry.get("statistic", Statistic.mean)) is Statistic.proportion
+        return statistic_from(entry.get("statistic", Statistic.mean)) is Statistic.proportion
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:

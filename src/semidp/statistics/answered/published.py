@@ -1,0 +1,220 @@
+"""What a release publishes of those who answered, by groups."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semidp.core.scope import Scope
+from semidp.mechanisms.mechanism import Mechanism
+from semidp.output.cells import Columns, Form
+from semidp.output.plots.figures import estimates_plot
+from semidp.output.sections import Details, Section
+from semidp.sources.contract import Outcome
+from semidp.statistics.answered import words
+from semidp.statistics.answered.answered_estimates import AnsweredEstimates, AnsweredSums
+from semidp.statistics.answered.answered_space import fineness_of, unit_of
+from semidp.statistics.outcomes.intervals import Intervals
+from semidp.statistics.outcomes.published import (
+    GROUPS_OR_COUNTS,
+    PublishedBySets,
+    as_written,
+    columns_of,
+    columns_of_groups,
+    read_intervals,
+    real_numbers,
+    rows_of,
+    stated,
+    whole_numbers,
+)
+from semidp.statistics.protocol import Published, ResultCheck, measured_by, read_back
+
+if TYPE_CHECKING:
+    from semidp.statistics.answered.request import AnsweredRequest
+
+_NOISY = ("noisy_answered", "noisy_steps")
+_NUMBERS = 9  # columns of a file after the labels
+_ESTIMATES = ("answered", "answered_error", "mean", "sum", "proportion", "standard_error")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PublishedAnswers(PublishedBySets):
+    """One published statistic of those who answered, by groups.
+
+    Parameters
+    ----------
+    request
+        What was asked for: statistic, outcome, groups.
+    estimates
+        For each set of groups the numbers who answered and the statistic of those, with standard errors of the noise.
+    columns
+        The features of each set of groups; a nested one with its whole path.
+    noisy
+        The noisy pairs as drawn: weighted numbers who answered, set after set, then sums about the middle.
+    intervals
+        For each set the intervals of its statistic, of the noise alone.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> records = {"ward": ["a", "a", "b"], "ok": [1, None, 0]}
+    >>> asked = semidp.proportion("ok", by="ward")
+    >>> release = semidp.release(records, asked, missing={"ok": "private"}, mu=1)
+    >>> release.answers[0].estimates[0].counts.tolist()  # exact; who answered is not
+    [2, 1]
+    """
+
+    key: ClassVar[str] = "answers"
+    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "intervals")
+
+    request: "AnsweredRequest"
+    estimates: tuple[AnsweredEstimates, ...]
+    columns: tuple[tuple[str, ...], ...]
+    noisy: NDArray[np.int64] = field(repr=False)
+    intervals: tuple[Intervals, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome with its bounds and grid."""
+        return self.request.outcome
+
+    def holds_noise(self, column: str) -> bool:
+        """Whether a column of its files holds what was measured."""
+        return column in _NOISY
+
+    def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedAnswers":
+        """Compare estimates, errors and intervals with what follows from the noisy pairs; return them again."""
+        again = self.published_again(check, mechanism)
+        assert isinstance(again, PublishedAnswers)
+        check.compare_fixed(self, again, mechanism)
+        groups = columns_of_groups(again)
+
+        def firm(column: str) -> str | None:
+            if column in groups:
+                return GROUPS_OR_COUNTS
+            if column in _ESTIMATES:
+                return "estimates or standard errors that do not follow from its noisy sums"
+            return None
+
+        check.compare_columns(self, again, firm, "intervals that do not follow from its noisy sums")
+        return again
+
+    def plot(self, axes: Any = None, by: int = 0) -> Any:
+        """Draw the estimates of one set of groups with two standard errors to each side; return the figure."""
+        part = self.estimates[by]
+        drawn = np.isfinite(part.values)
+        labels = []
+        for levels, is_drawn in zip(part.groups, drawn.tolist(), strict=True):
+            if is_drawn:
+                labels.append(" · ".join(levels))
+        values, errors = part.values[drawn].tolist(), part.standard_errors[drawn].tolist()
+        # Only means lie between the bounds.
+        of_sums = self.request.statistic == "sum"
+        bounds = None if of_sums else (float(self.outcome.lower), float(self.outcome.upper))
+        return estimates_plot(labels, values, errors, words.statistic_text(self), bounds, axes)
+
+    def title(self) -> str:
+        """Name it: the mean of pay by ward, of those who answered."""
+        return words.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many groups there are."""
+        return words.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the mechanism and the first estimates, for a terminal."""
+        return words.summary_lines(self)
+
+    def cautions(self) -> list[str]:
+        """Say that noise dominates many of its groups."""
+        return words.cautions(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return a section for each set of groups."""
+        return words.sections(self)
+
+    def details(self) -> Details:
+        """Say how it was measured."""
+        return words.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what its files hold."""
+        return words.file_words(self)
+
+    def files(self, form: Form | None = None) -> dict[str, Columns]:
+        """Return a CSV file for each set: levels, exact count, who answered, the statistic, its interval, the noise."""
+        # One half holds the numbers who answered, the other the sums; sets follow each other in both.
+        answered, steps = self.noisy.reshape(2, -1)
+        start = 0
+        sets = []
+        for names, part, intervals in zip(self.columns, self.estimates, self.intervals, strict=True):
+            end = start + len(part.groups)
+            numbers = {
+                "count": part.counts,
+                "answered": part.answered,
+                "answered_error": part.answered_errors,
+                str(self.request.statistic): part.values,
+                "standard_error": part.standard_errors,
+                **columns_of([intervals]),
+                "noisy_answered": answered[start:end],
+                "noisy_steps": steps[start:end],
+            }
+            sets.append(Columns.of_rows(names, part.groups, numbers))
+            start = end
+        return dict(zip(self.request.files, sets, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the estimates, which are in the CSV files, as plain values."""
+        return {
+            **super().to_json(),
+            "files": list(self.request.files),
+            "unit": float(unit_of(self.outcome, fineness_of(self.outcome))),
+            "intervals": stated(self.intervals[:1]),
+        }
+
+    @classmethod
+    def from_json(
+        cls, entry: Mapping[str, Any], request: "AnsweredRequest", scope: Scope, files: Mapping[str, bytes]
+    ) -> "PublishedAnswers":
+        """Read what `to_json` and `files` wrote."""
+        estimates, columns = [], []
+        intervals: list[Intervals] = []
+        answered, steps = [], []
+        for file in request.files:
+            header, groups, texts = rows_of(files[file], _NUMBERS)
+            # First the exact count, last what was drawn; between them real numbers.
+            numbers = real_numbers(texts[1:-2])
+            part = AnsweredEstimates(groups, whole_numbers(texts[0]), *numbers[:, :4].T)
+            estimates.append(part)
+            columns.append(tuple(header[: len(header) - _NUMBERS]))
+            level = request.confidence.level
+            intervals += read_intervals(entry["intervals"], groups, part.values, numbers[:, 4:], level)
+            answered.append(whole_numbers(texts[-2]))
+            steps.append(whole_numbers(texts[-1]))
+        result = cls(
+            request=request,
+            estimates=tuple(estimates),
+            columns=tuple(columns),
+            noisy=np.concatenate([*answered, *steps]),
+            intervals=tuple(intervals),
+            **read_back(entry, scope),
+        )
+        return as_written(result, files)
+
+
+def published_answers(request: "AnsweredRequest", measured: AnsweredSums) -> PublishedAnswers:
+    """Return the numbers who answered, and sums, means or proportions of those, with intervals."""
+    statistic, intervals = measured.means, measured.mean_intervals
+    if request.statistic == "sum":
+        statistic, intervals = measured.sums, measured.sum_intervals
+    level, simultaneous = request.confidence.level, request.confidence.simultaneous
+    return PublishedAnswers(
+        request=request,
+        estimates=tuple(statistic(block) for block in request.by),
+        columns=tuple(measured.columns(block) for block in request.by),
+        noisy=np.asarray(measured.measurement.noisy, dtype=np.int64),
+        intervals=tuple(intervals(block, level, simultaneous) for block in request.by),
+        **measured_by(request.name, measured.mechanism, measured.private),
+    )

@@ -1,0 +1,207 @@
+"""What a release says of those who answered, by groups."""
+
+import math
+from typing import TYPE_CHECKING
+
+from semidp.core.exact import plain
+from semidp.core.spaces.dataspace import Margin
+from semidp.output.sections import LISTED_ROWS, Details, Section
+from semidp.output.texts import FAINT_MARK, TOO_MANY, end_text, estimate_text, more, scale_text, share_text
+from semidp.statistics.answered.answered_space import fineness_of, unit_of
+from semidp.statistics.outcomes.published import columns_of
+from semidp.statistics.outcomes.words import (
+    NOTHING_MEASURED,
+    ZEROS_AND_ONES,
+    clipped_text,
+    column_heading,
+    estimate_lines,
+    first_few,
+    interval_paragraphs,
+    set_text,
+)
+
+if TYPE_CHECKING:
+    from semidp.statistics.answered.published import PublishedAnswers
+
+_CAPTION = (
+    "Estimates with two standard errors of the noise to each side. A declared bound that lies in the picture is a "
+    "dotted line."
+)
+
+
+def title(result: "PublishedAnswers") -> str:
+    """Name a statistic of those who answered."""
+    sets = ", ".join(set_text(by) for by in result.request.by)
+    return f"{statistic_text(result)} by {sets}, of those who answered"
+
+
+def statistic_text(result: "PublishedAnswers") -> str:
+    """Name the statistic and its column."""
+    return f"{result.request.statistic} of {result.outcome.column}"
+
+
+def noisy_lines(result: "PublishedAnswers") -> list[str]:
+    """Say how many groups have an estimate, and that who answered is protected."""
+    groups = sum(len(part.groups) for part in result.estimates)
+    return [f"{title(result)}, and how many did: {groups:,} groups"]
+
+
+def summary_lines(result: "PublishedAnswers") -> list[tuple[str, str]]:
+    """Return the noise in the sums and the first estimates, for a terminal."""
+    scale = _scale(result)
+    lines = [("mechanism", f"{result.noise.mechanism}, scale {scale} in each sum")]
+    lines += estimate_lines(_lines(result))
+    lines += [("", text) for text in faint_text(result)]
+    return lines
+
+
+def _scale(result: "PublishedAnswers") -> str:
+    """Write the scale of the noise in a sum, in units of the outcome."""
+    unit = unit_of(result.outcome, fineness_of(result.outcome))
+    return scale_text(result.noise.scale * float(unit))
+
+
+def _lines(result: "PublishedAnswers") -> list[str]:
+    """Return the estimates, a line each, the first few."""
+    lines = []
+    for part in result.estimates:
+        for levels, count, answered, answered_error, value, error in part.rows():
+            name = " · ".join(levels)
+            if not count:
+                lines.append(f"{name}: none (no records)")
+                continue
+            number = estimate_text(answered, answered_error)
+            of_records = f"about {number} of {count:,} answered"
+            if not math.isfinite(value):
+                lines.append(f"{name}: none ({of_records})")
+                continue
+            mark = FAINT_MARK if is_faint(result, value, error) else ""
+            lines.append(f"{name}: {mark}{estimate_text(value, error)} ({of_records})")
+    return first_few(lines)
+
+
+def is_faint(result: "PublishedAnswers", value: float, error: float) -> bool:
+    """Whether noise dominates an estimate: as for other means and sums, and where there is no mean at all."""
+    if not math.isfinite(value):
+        return True
+    bounds = float(result.outcome.upper - result.outcome.lower)
+    # A mean may be anywhere between the bounds: half of them says next to nothing.
+    vague = result.request.statistic != "sum" and 4 * error >= bounds / 2
+    return abs(value) < 2 * error or vague
+
+
+def faint_groups(result: "PublishedAnswers") -> tuple[int, int]:
+    """Return in how many groups noise dominates, and how many groups have records."""
+    faint, groups = 0, 0
+    for part in result.estimates:
+        for _, count, _, _, value, error in part.rows():
+            if count:
+                groups += 1
+                faint += is_faint(result, value, error)
+    return faint, groups
+
+
+def faint_text(result: "PublishedAnswers") -> list[str]:
+    """Say in how many groups noise dominates, and what the mark means; nothing where there is none."""
+    faint, groups = faint_groups(result)
+    if not faint:
+        return []
+    vague = "" if result.request.statistic == "sum" else ", or their range of 95% is half of the declared bounds"
+    return [
+        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they are smaller than two standard errors{vague}"
+    ]
+
+
+def cautions(result: "PublishedAnswers") -> list[str]:
+    """Warn of a statistic that noise dominates in more than a quarter of the groups."""
+    faint, groups = faint_groups(result)
+    if not faint or faint <= TOO_MANY * groups:
+        return []
+    return [
+        f"Noise dominates {share_text(faint / groups)} of the groups of the {title(result)}: ask for fewer or larger "
+        "groups, tighter bounds or a larger budget."
+    ]
+
+
+def sections(result: "PublishedAnswers") -> list[Section]:
+    """Return a section for each set of groups, the first with what is said of the measurement."""
+    return [_section(result, number, by) for number, by in enumerate(result.request.by)]
+
+
+def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
+    estimates, ends = result.estimates[number], columns_of([result.intervals[number]])
+    rows, empty = [], []
+    for estimate, *limits in zip(estimates.rows(), *ends.values(), strict=True):
+        levels, count, answered, answered_error, value, error = estimate
+        label = " · ".join(levels)
+        if not count:
+            empty.append(label)
+            continue
+        mark = FAINT_MARK if is_faint(result, value, error) else ""
+        shown, standard_error = "none", ""
+        if math.isfinite(value):
+            shown, _, standard_error = estimate_text(value, error).partition(" ± ")
+        who = estimate_text(answered, answered_error)
+        rows.append((label, f"{count:,}", who, f"{mark}{shown}", standard_error, *map(end_text, limits)))
+    listed = rows[:LISTED_ROWS]
+    # What is said of the first set holds for all.
+    paragraphs = _paragraphs(result) if number == 0 else []
+    paragraphs += more("groups are shown", len(listed), len(rows))
+    columns = [" · ".join(by.names), "count (exact)", "answered", str(result.request.statistic), "standard error"]
+    columns += map(column_heading, ends)
+    return Section(
+        heading=f"Published {statistic_text(result)} by {set_text(by)}, of those who answered",
+        paragraphs=paragraphs,
+        figure=result.plot(by=number),
+        caption=_CAPTION,
+        columns=columns,
+        rows=listed,
+        empty=empty,
+    )
+
+
+def _paragraphs(result: "PublishedAnswers") -> list[str]:
+    """Say how the statistic was made, what its intervals are about, and where noise dominates."""
+    if result.noise.absent:
+        return [NOTHING_MEASURED]
+    read = f"{clipped_text(result.outcome)} before it was added up."
+    if result.request.binary:
+        read = ZEROS_AND_ONES
+    divided = " The sum was divided by the number who answered."
+    if result.request.statistic == "sum":
+        divided = ""
+    paragraphs = [
+        f"Records without {_source(result)} did not answer. How many answered in a group is protected like their "
+        "values: both were measured together, and both are estimates.",
+        f"{read} The sums were measured with the {result.noise.mechanism} mechanism (scale {_scale(result)})."
+        f"{divided} The standard errors are those of the noise alone; two of them to each side are drawn.",
+    ]
+    paragraphs += interval_paragraphs(result.intervals[:1])
+    if result.request.statistic != "sum":
+        paragraphs.append(
+            "The intervals allow for the noise in the sum and in the number who answered (Fieller); they need not lie "
+            "evenly about the estimate. Where fewer than one are estimated to have answered, there is no estimate."
+        )
+    paragraphs += [f"{text}." for text in faint_text(result)]
+    return paragraphs
+
+
+def _source(result: "PublishedAnswers") -> str:
+    """The column that may be missing: that of ok=Y is ok."""
+    return f"a value of {result.outcome.column.partition('=')[0]}"
+
+
+def details(result: "PublishedAnswers") -> Details:
+    """Say how a statistic of those who answered was measured, and on which grid."""
+    steps, width = result.outcome.steps, plain(result.outcome.width)
+    grid = ("Grid", f"{steps:,} step{'s' if steps > 1 else ''} of {width}")
+    return Details(title(result), f"scale {_scale(result)} in each sum", (grid,))
+
+
+def file_words(result: "PublishedAnswers") -> list[tuple[str, str]]:
+    """Say what the files hold."""
+    words = []
+    for file, by in zip(result.request.files, result.request.by, strict=True):
+        what = f"the {statistic_text(result)} by {set_text(by)} of those who answered, and how many did"
+        words.append((file, f"{what}, one row a group"))
+    return words
