@@ -57,7 +57,7 @@ def _matches(line: str, output: str) -> bool:
         ("inference.md", {"release", "status", "sexes", "ship", "pairs.png", "unsure", "schools"}),
         ("nested.md", {"districts"}),
         ("several_records.md", {"stays", "one-stay"}),
-        ("office.md", {"people.xlsx", "published", "stays.csv", "stays", "costs", "better", "map.html", "partial"}),
+        ("office.md", {"people.xlsx", "published", "stays", "costs", "better", "map.html", "partial", "answered"}),
         ("scale.md", {"large", "nation"}),
         ("combine.md", {"march", "june", "both"}),
         ("products.md", {"product", "people.csv", "people.about.json", "pairs", "near.csv", "families"}),
