@@ -34,7 +34,7 @@ from semidp.statistics.protocol import Published, ResultCheck, measured_by, read
 if TYPE_CHECKING:
     from semidp.statistics.answered.request import AnsweredRequest
 
-_NOISY = ("noisy_answered", "noisy_steps")
+_NOISY = ("noisy_answered", "noisy_about_middle")
 _NUMBERS = 9  # columns of a file after the labels
 _ESTIMATES = ("answered", "answered_error", "mean", "sum", "proportion", "standard_error")
 
@@ -159,7 +159,7 @@ class PublishedAnswers(PublishedBySets):
                 "standard_error": part.standard_errors,
                 **columns_of([intervals]),
                 "noisy_answered": answered[start:end],
-                "noisy_steps": steps[start:end],
+                "noisy_about_middle": steps[start:end],
             }
             sets.append(Columns.of_rows(names, part.groups, numbers))
             start = end
