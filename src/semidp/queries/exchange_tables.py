@@ -6,7 +6,7 @@ cell of the table where all of them say so. So the search runs over agreements, 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import islice, product
@@ -15,7 +15,7 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Counts, meet, named
+from semidp.core.margins import Counts, Totals, View, meet, named
 from semidp.core.spaces.exchange_blocks import Blocks, servings
 from semidp.errors import Refused
 from semidp.queries.bounds import Norms
@@ -58,30 +58,46 @@ class SeenBlock:
     alike: bool
 
     def assignments(self, carriers: int, server: int | None, *, every: bool) -> Iterator[Values]:
-        """Iterate over what x, y and the carriers can have here, up to renaming unless `every` is asked for.
+        """Values of x, y and the carriers in this block, up to renaming unless `every` is asked for.
 
         t must hold x and all carriers together. The carrier that serves the block has y's cell and takes x's nodes on
         the features that differ.
         """
         for chosen in self._cells(carriers + 1, server, every):
-            x, others = chosen[0], chosen[1:]
-            y = x if server is None else others[server]
-            for kids in self._children((x, y, *others), every):
-                values = [kids[0], kids[1]]
-                for number, (cell, own) in enumerate(zip(others, kids[2:], strict=True)):
-                    after = own
+            x, carrier_cells = chosen[0], chosen[1:]
+            # Nobody serves a block in which x and y agree: y keeps x's cell there.
+            y = x if server is None else carrier_cells[server]
+            for x_value, y_value, *carried in self._children((x, y, *carrier_cells), every):
+                values = [x_value, y_value]
+                for number, before in enumerate(carried):
+                    after = before
                     if number == server:
-                        differ = [one != other for one, other in zip(self.nodes[x], self.nodes[cell], strict=True)]
-                        after = tuple(a if d else b for a, b, d in zip(kids[0], own, differ, strict=True))
-                    values += [own, after]
+                        after = self.handed_over(x, carrier_cells[number], x_value, before)
+                    values += [before, after]
                 yield tuple(values)
+
+    def handed_over(self, x: int, cell: int, x_value: Value, carrier_value: Value) -> Value:
+        """What the serving carrier in `cell` has afterwards: x's nodes on the features where the cells differ."""
+        published = zip(self.nodes[x], self.nodes[cell], strict=True)
+        pairs = zip(published, x_value, carrier_value, strict=True)
+        return tuple(taken if ours != theirs else kept for (ours, theirs), taken, kept in pairs)
+
+    def first_value(self, cell: int) -> Value:
+        """The first value that the table can see of a record in a cell."""
+        return tuple(options[0] for options in self.seen[cell])
+
+    def _kind(self, cell: int, size: int) -> tuple[int, ...]:
+        """What tells cells apart that may be permuted: their count and numbers of nodes, as far as `size` records see.
+
+        Records beyond `size`, and nodes beyond one for each record and one more, change no agreement.
+        """
+        nodes = [min(len(options), size + 1) for options in self.seen[cell]]
+        return (min(self.counts[cell], size), *nodes)
 
     def _cells(self, size: int, server: int | None, every: bool) -> Iterator[tuple[int, ...]]:
         """The cells of x and the carriers: within t, and x elsewhere than the carrier that serves."""
-        kinds = [
-            (min(count, size), tuple(min(len(nodes), size + 1) for nodes in seen))
-            for count, seen in zip(self.counts, self.seen, strict=True)
-        ]
+        kinds = [self._kind(cell, size) for cell in range(len(self.counts))]
+        served = None if server is None else server + 1  # its place after x
 
         def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             if len(chosen) == size:
@@ -90,8 +106,11 @@ class SeenBlock:
             fresh = set()
             for cell, count in enumerate(self.counts):
                 used = chosen.count(cell)
-                if used >= count or (server is not None and len(chosen) == server + 1 and cell == chosen[0]):
+                if used >= count:
                     continue
+                if len(chosen) == served and cell == chosen[0]:
+                    continue
+                # Of several unused cells of one kind the first stands for all of them.
                 if not used and self.alike and not every:
                     if kinds[cell] in fresh:
                         continue
@@ -102,27 +121,27 @@ class SeenBlock:
 
     def _children(self, cells: Sequence[int], every: bool) -> Iterator[tuple[Value, ...]]:
         """What the table sees of records in these cells; children of a node up to renaming, unless `every`."""
-        places = [(record, axis) for record in range(len(cells)) for axis in range(len(self.seen[0]))]
+        width = len(self.seen[0])
+        places = len(cells) * width
 
         def grow(chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-            if len(chosen) == len(places):
+            if len(chosen) == places:
                 yield chosen
                 return
-            record, axis = places[len(chosen)]
-            options = self.seen[cells[record]][axis]
+            record, axis = divmod(len(chosen), width)
+            used = {*chosen[axis::width]}
             new = False
-            for child in options:
-                if not every and not any(
-                    child == other and axis == place[1] for other, place in zip(chosen, places, strict=False)
-                ):
+            for child in self.seen[cells[record]][axis]:
+                # Children that no record has yet may be renamed: the first of them stands for all.
+                if not every and child not in used:
                     if new:
                         continue
                     new = True
                 yield from grow((*chosen, child))
 
-        width = len(self.seen[0])
         for flat in grow(()):
-            yield tuple(flat[start : start + width] for start in range(0, len(flat), width))
+            starts = range(0, places, width)
+            yield tuple(flat[start : start + width] for start in starts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,63 +166,104 @@ class ExchangeTable:
     @cached_property
     def _strides(self) -> dict[int, int]:
         """For each feature of the table, how far apart two neighbouring nodes are in the flat table."""
-        axes, shape = named(self.table.released), self.table.grid.shape
-        return {axis: math.prod(shape[place + 1 :]) for place, axis in enumerate(axes)}
+        shape = self.table.grid.shape
+        axes = enumerate(named(self.table.released))
+        return {axis: math.prod(shape[place + 1 :]) for place, axis in axes}
 
     @cached_property
     def seen(self) -> tuple[SeenBlock, ...]:
         """The blocks in which the table sees two levels or more."""
-        structure, grid, released = self.blocks.structure, self.blocks.structure.grid, self.table.released
-        found = []
-        for margin in self.blocks.margins:
-            axes = tuple(axis for axis in named(margin.view) if released[axis])
-            if not axes:
-                continue
-            finer = [axis for axis in axes if released[axis] > margin.view[axis]]
-            view = margin.view
-            if all((structure.branches(axis, released[axis], margin.view[axis]) <= 1).all() for axis in finer):
-                view = meet(margin.view, released)  # what the table does not see of a block is summed away
-            counts = grid.sum(margin.counts, view, margin.view)
-            cells = [dict(zip(named(view), map(int, cell), strict=True)) for cell in np.argwhere(counts)]
-            nodes = tuple(tuple(cell[axis] for axis in axes) for cell in cells)
-            seen = tuple(tuple(self._in_sight(axis, view[axis], cell[axis]) for axis in axes) for cell in cells)
-            if len(cells) > 1:
-                alike = len(named(view)) == 1 or all(len(nodes) == 1 for cell in seen for nodes in cell)
-                found.append(SeenBlock(axes, tuple(counts[counts > 0].tolist()), nodes, seen, alike))
-        return tuple(found)
+        blocks = (self._seen_block(margin) for margin in self.blocks.margins)
+        return tuple(block for block in blocks if block is not None)
+
+    def _seen_block(self, margin: Totals) -> SeenBlock | None:
+        """One margin as the table sees it; None where it sees a single level of it."""
+        released = self.table.released
+        axes = tuple(axis for axis in named(margin.view) if released[axis])
+        if not axes:
+            return None
+        view = margin.view
+        if not self._splits(margin.view, axes):
+            # What the table does not see of a block is summed away: fewer cells with the same agreements.
+            view = meet(margin.view, released)
+        counts = self.blocks.structure.grid.sum(margin.counts, view, margin.view)
+        nodes, seen = [], []
+        for cell in np.argwhere(counts).tolist():
+            node_of = dict(zip(named(view), cell, strict=True))
+            nodes.append(tuple(node_of[axis] for axis in axes))
+            seen.append(tuple(self._in_sight(axis, view[axis], node_of[axis]) for axis in axes))
+        if len(nodes) < 2:
+            return None
+        alike = len(named(view)) == 1 or all(len(options) == 1 for cell in seen for options in cell)
+        positive = tuple(counts[counts > 0].tolist())
+        return SeenBlock(axes, positive, tuple(nodes), tuple(seen), alike)
+
+    def _splits(self, published: View, axes: Iterable[int]) -> bool:
+        """Whether the table tells records apart that have one published node of some feature."""
+        structure, released = self.blocks.structure, self.table.released
+        for axis in axes:
+            depth = published[axis]
+            if released[axis] > depth and (structure.branches(axis, released[axis], depth) > 1).any():
+                return True
+        return False
 
     def _in_sight(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
         """The nodes at the table's depth that a record at a published node can have.
 
         Its only ancestor there if the table is coarser than what is published, else its descendants that can occur.
         """
-        chain, released = self.blocks.structure.grid.chains[axis], self.table.released[axis]
+        structure, released = self.blocks.structure, self.table.released[axis]
+        chain = structure.grid.chains[axis]
         if released <= depth:
             return (chain.ancestor(depth, node, released),)
-        below, inhabited = chain.below(depth, node, released), self.blocks.structure.inhabited_nodes(axis, released)
-        return tuple(child for child in range(below.start, below.stop) if inhabited[child])
+        below = chain.below(depth, node, released)
+        inhabited = structure.inhabited_nodes(axis, released)[below]
+        return tuple((below.start + np.flatnonzero(inhabited)).tolist())
 
     def _levels(self, most: int) -> tuple[int, ...]:
-        """What can occur outside the blocks, the first `most` levels of it: where each lies in the flat table."""
-        structure, released = self.blocks.structure, self.table.released
-        outside = [axis for axis in range(len(released)) if axis not in self.blocks.axes]
+        """The first `most` levels of what can occur outside the blocks: where each lies in the flat table."""
+        released = self.table.released
+        every_axis = range(len(released))
+        outside = [axis for axis in every_axis if axis not in self.blocks.axes]
         axes = [axis for axis in outside if released[axis]]
-        zeros = [structure.schema.view(name for name, _ in zero.levels) for zero in structure.schema.structural_zeros]
-        cells: Iterable[Sequence[int]]
-        if any(view[axis] for view in zeros for axis in outside):
-            there = structure.grid.inhabited(structure.schema.possible, structure.margins)
-            assert there is not None
-            view = tuple(depth if axis in axes else 0 for axis, depth in enumerate(released))
-            cells = np.argwhere(structure.grid.sum(there, view)).tolist()
+        if self._zeros_outside(outside):
+            cells = self._possible_levels(axes)
         else:
-            inhabited = (structure.inhabited_nodes(axis, released[axis]) for axis in axes)
-            cells = product(*(np.flatnonzero(nodes).tolist() for nodes in inhabited))
+            inhabited = (self._inhabited(axis) for axis in axes)
+            cells = product(*inhabited)
         strides = [self._strides[axis] for axis in axes]
-        return tuple(sum(map(mul, cell, strides)) for cell in islice(cells, most))
+        first_cells = islice(cells, most)
+        return tuple(sum(map(mul, cell, strides)) for cell in first_cells)
+
+    def _zeros_outside(self, outside: Iterable[int]) -> bool:
+        """Whether a structural zero names a feature outside the blocks."""
+        schema = self.blocks.structure.schema
+        for zero in schema.structural_zeros:
+            view = schema.view(name for name, _ in zero.levels)
+            if any(view[axis] for axis in outside):
+                return True
+        return False
+
+    def _possible_levels(self, axes: Sequence[int]) -> Iterable[Sequence[int]]:
+        """The levels of some features together in which a record can lie, cell by cell."""
+        structure = self.blocks.structure
+        inhabited = structure.grid.inhabited(structure.schema.possible, structure.margins)
+        assert inhabited is not None
+        depths = enumerate(self.table.released)
+        view = tuple(depth if axis in axes else 0 for axis, depth in depths)
+        levels: list[list[int]] = np.argwhere(structure.grid.sum(inhabited, view)).tolist()
+        return levels
+
+    def _inhabited(self, axis: int) -> list[int]:
+        """The nodes of a feature, at the table's depth, that can hold a record."""
+        nodes = self.blocks.structure.inhabited_nodes(axis, self.table.released[axis])
+        indices: list[int] = np.flatnonzero(nodes).tolist()
+        return indices
 
     def _parts(self, most: int) -> tuple[SeenBlock, ...]:
         """The blocks in sight, and after them what lies outside."""
-        outside = SeenBlock((), (self.blocks.structure.n,), ((0,),), ((self._levels(most),),), True)
+        levels = self._levels(most)
+        outside = SeenBlock((), (self.blocks.structure.n,), ((0,),), ((levels,),), True)
         return (*self.seen, outside)
 
     @property
@@ -234,10 +294,11 @@ class ExchangeTable:
         """
         q = len(self.seen)
         if not self._blocks_alone:
-            return Norms(2 * (q + 1), q * q + q + 2, max(1, q))
+            return _norms_by_margins(q)
         if q <= 1:
             return Norms(0, 0, 0)
-        return Norms(2 * (q + 1), 6 if q == 2 else q * q - q + 6, q - 1)
+        l2_squared = 6 if q == 2 else q * q - q + 6
+        return Norms(2 * (q + 1), l2_squared, q - 1)
 
     @cached_property
     def _blocks_alone(self) -> bool:
@@ -251,12 +312,13 @@ class ExchangeTable:
 
         They are not used unless they lie between what drawn exchanges attain and what is proved for every exchange.
         """
-        found = self._search()
-        if found.norms.most(self._probes.norms) != found.norms:
+        norms = self._search()
+        # Two checks that share no step with the search: drawn exchanges from below, a proof from above.
+        if norms.norms.most(self._probes.norms) != norms.norms:
             raise SelfCheckError("an exchange moves the table by more than its norms")
-        if found.norms.least(self._proved) != found.norms:
+        if norms.norms.least(self._proved) != norms.norms:
             raise SelfCheckError("the norms of a table are above what is proved for exchanges")
-        return found
+        return norms
 
     @cached_property
     def _probes(self) -> Probes:
@@ -269,12 +331,12 @@ class ExchangeTable:
 
         `_plain` refines it by what `seen` says of the blocks; this looks at the margins alone.
         """
-        q = sum(any(meet(margin.view, self.table.released)) for margin in self.blocks.margins)
-        return Norms(2 * (q + 1), q * q + q + 2, max(1, q))
+        touched = [meet(margin.view, self.table.released) for margin in self.blocks.margins]
+        return _norms_by_margins(sum(map(any, touched)))
 
     def _search(self) -> TableNorms:
-        structure = self.blocks.structure
-        if structure.n == 0 or (not self.seen and len(self._levels(2)) < 2):
+        nothing_seen = not self.seen and len(self._levels(2)) < 2
+        if self.blocks.structure.n == 0 or nothing_seen:
             return TableNorms(Norms(0, 0, 0), True, "the published statistics fix the table")
         closed = self._closed_form()
         if closed is not None:
@@ -296,36 +358,50 @@ class ExchangeTable:
 
     def _free_move(self) -> Counts | None:
         q, free = len(self.seen), self._levels(2)
-        rich = [_rich(block, q, 1) for block in self.seen]
-        if len(free) < 2 or not all(rich):
+        largest_cells = [_rich(block, q, 1) for block in self.seen]
+        if len(free) < 2 or not all(largest_cells):
             return None
-        parts = []
-        for number, (block, pair) in enumerate(zip(self.seen, rich, strict=True)):
+        parts: list[Values] = []
+        for number, (block, pair) in enumerate(zip(self.seen, largest_cells, strict=True)):
             assert pair is not None
-            (y, cell), (x, other) = ((tuple(nodes[0] for nodes in block.seen[place]), place) for place in pair)
-            differ = [a != b for a, b in zip(block.nodes[other], block.nodes[cell], strict=True)]
-            taken = tuple(a if d else b for a, b, d in zip(x, y, differ, strict=True))
-            parts.append((x, y, *(value for j in range(q) for value in (y, taken if j == number else y))))
-        return self._table([*parts, ((free[0],),) * 2 + ((free[1],),) * (2 * q)])
+            y_cell, x_cell = pair
+            y, x = block.first_value(y_cell), block.first_value(x_cell)
+            taken = block.handed_over(x_cell, y_cell, x, y)
+            records = [x, y]
+            for carrier in range(q):
+                records += [y, taken if carrier == number else y]
+            parts.append(tuple(records))
+        # x and y have one unpublished level, all carriers another: q carriers are one cell before.
+        unpublished = ((free[0],),) * 2 + ((free[1],),) * (2 * q)
+        return self._table([*parts, unpublished])
 
     def _blocks_move(self) -> Counts | None:
         q = len(self.seen)
-        rich = [_rich(block, q, 2) for block in self.seen]
-        if q < 3 or not all(rich):
+        largest_cells = [_rich(block, q, 2) for block in self.seen]
+        if q < 3 or not all(largest_cells):
             return None
-        parts = []
-        for number, (block, pair) in enumerate(zip(self.seen, rich, strict=True)):
+        parts: list[Values] = []
+        last = q - 1
+        for number, (block, pair) in enumerate(zip(self.seen, largest_cells, strict=True)):
             assert pair is not None
-            common, rare = (tuple(nodes[0] for nodes in block.seen[place]) for place in pair)
-            x, y = (common, rare) if number == q - 1 else (rare, common)
-            before = [common] * (q - 1) + [rare if number in (0, q - 1) else common]
-            after = [x if j == number else value for j, value in enumerate(before)]
-            parts.append((x, y, *(value for both in zip(before, after, strict=True) for value in both)))
-        return self._table([*parts, (self._levels(1),) * (2 * q + 2)])
+            common, rare = block.first_value(pair[0]), block.first_value(pair[1])
+            x, y = rare, common
+            if number == last:
+                x, y = common, rare
+            before = [common] * q
+            if number in (0, last):
+                before[last] = rare
+            records = [x, y]
+            for carrier, value in enumerate(before):
+                records += [value, x if carrier == number else value]
+            parts.append(tuple(records))
+        outside = (self._levels(1),) * (2 * q + 2)
+        return self._table([*parts, outside])
 
     def _by_patterns(self) -> TableNorms | None:
         """The largest norms over all agreements of the records of an exchange; None where there are too many."""
-        if any(not block.alike and len(block.counts) > _MOST_CELLS for block in self.seen) or len(self.seen) > 6:
+        listed_cells = [len(block.counts) for block in self.seen if not block.alike]
+        if len(self.seen) > 6 or max(listed_cells, default=0) > _MOST_CELLS:
             return None
         best, widest, work = Norms(0, 0, 0), None, 0
         for servers, carriers in servings(len(self.seen)):
@@ -335,24 +411,20 @@ class ExchangeTable:
             for part, server in zip(self._parts(carriers + 2), (*servers, None), strict=True):
                 some = islice(part.assignments(carriers, server, every=False), _MOST_PATTERNS)
                 options.append({_agreement(values): values for values in some})
+            # Records are one cell where they agree in every part: masks of agreeing pairs are intersected.
             reached: dict[int, tuple[Values, ...]] = {-1: ()}
             for option in options:
                 work += len(reached) * len(option)
                 if work > _MOST_PATTERNS:
                     return None
-                reached = {
-                    known & mask: (*so_far, values)
-                    for known, so_far in reached.items()
-                    for mask, values in option.items()
-                }
+                reached = _intersections(reached, option)
             for agreement, parts in reached.items():
                 norms = _pattern_norms(agreement, 2 * (carriers + 1))
                 if norms.l2_squared > best.l2_squared:
                     widest = parts
                 best = best.most(norms)
-        return TableNorms(
-            best, True, "agreement patterns of exchanges", None if widest is None else self._table(widest)
-        )
+        move = None if widest is None else self._table(widest)
+        return TableNorms(best, True, "agreement patterns of exchanges", move)
 
     def moves(self) -> Iterator[Counts]:
         """Iterate over the elements of S without zero, each once; refuse where they are too many to list.
@@ -367,12 +439,15 @@ class ExchangeTable:
                     if signed.tobytes() not in listed:
                         listed.add(signed.tobytes())
                         yield signed.astype(np.int64).reshape(shape)
-        if any(move.astype(np.int8).tobytes() not in listed for move in self._probes.moves(shape)):
+        probes = (move.astype(np.int8).tobytes() for move in self._probes.moves(shape))
+        if any(probe not in listed for probe in probes):
             raise SelfCheckError("an exchange is missing from the list of exchanges of a table")
 
     def _choices(self) -> list[list[list[Values]]]:
         """For each choice of carriers, what the records can have in each block and outside; refused where too many."""
-        parts, work, found = self._parts(_MOST_LEVELS + 1), 0, []
+        parts = self._parts(_MOST_LEVELS + 1)
+        cells = math.prod(self.table.grid.shape)
+        work, choices = 0, []
         too_many = Refused(
             "the exchanges of this table are too many to list: release fewer features, or use another mechanism"
         )
@@ -384,61 +459,98 @@ class ExchangeTable:
             return list(islice(parts[number].assignments(carriers, server, every=True), _MOST_PATTERNS))
 
         for servers, carriers in servings(len(self.seen)):
-            if carriers + 1 <= self.blocks.structure.n:
-                chosen = [options(number, carriers, server) for number, server in enumerate((*servers, None))]
-                work += math.prod(map(len, chosen)) * math.prod(self.table.grid.shape)
-                if work > _MOST_MOVES or max(map(len, chosen)) == _MOST_PATTERNS:
-                    raise too_many
-                found.append(chosen)
-        return found
+            if carriers + 1 > self.blocks.structure.n:
+                continue
+            numbered = enumerate((*servers, None))
+            chosen = [options(number, carriers, server) for number, server in numbered]
+            sizes = [len(values) for values in chosen]
+            work += math.prod(sizes) * cells
+            if work > _MOST_MOVES or max(sizes) == _MOST_PATTERNS:
+                raise too_many
+            choices.append(chosen)
+        return choices
 
     def _positions(self, parts: Sequence[Sequence[Values]]) -> list[NDArray[np.intp]]:
         """For each part, a row for each choice of values in it: how far each record lies from the first cell."""
-        strides = [*([self._strides[axis] for axis in block.axes] for block in self.seen), [1]]
-        return [
-            np.array([[sum(map(mul, value, steps)) for value in values] for values in part], dtype=np.intp)
-            for steps, part in zip(strides, parts, strict=True)
-        ]
+        positions = []
+        for number, part in enumerate(parts):
+            # What lies in no block comes last; its values are places in the flat table already.
+            steps = [1]
+            if number < len(self.seen):
+                steps = [self._strides[axis] for axis in self.seen[number].axes]
+            rows = []
+            for values in part:
+                rows.append([sum(map(mul, value, steps)) for value in values])
+            positions.append(np.array(rows, dtype=np.intp))
+        return positions
 
     @cached_property
     def _start(self) -> int:
         """The first cell with the only node that can occur of each block of which the table sees one level."""
         structure, released = self.blocks.structure, self.table.released
-        alone = {*named(released)} & self.blocks.axes - {axis for block in self.seen for axis in block.axes}
-        return sum(
-            int(structure.inhabited_nodes(axis, released[axis]).argmax()) * self._strides[axis] for axis in alone
-        )
+        in_sight = {axis for block in self.seen for axis in block.axes}
+        published = {*named(released)} & self.blocks.axes
+        start = 0
+        for axis in published - in_sight:
+            only_node = int(structure.inhabited_nodes(axis, released[axis]).argmax())
+            start += only_node * self._strides[axis]
+        return start
 
     def _tables(self, parts: Sequence[Sequence[Values]]) -> Iterator[NDArray[np.int8]]:
         """The differences of tables that some choice of values in every part gives, flat, without zero."""
         if not all(parts):
             return
         size = math.prod(self.table.grid.shape)
-        first, *others = sorted(self._positions(parts), key=len, reverse=True)
-        rest = np.full((1, first.shape[1]), self._start, dtype=np.intp)
-        for position in others:
-            rest = (rest[:, None] + position[None]).reshape(-1, first.shape[1])
-        step = max(1, _CHUNK // (len(rest) * size))
+        first, *smaller = sorted(self._positions(parts), key=len, reverse=True)
+        records = first.shape[1]
+        # Cells of the smaller parts in every combination; the largest part is added chunk by chunk.
+        combined = np.full((1, records), self._start, dtype=np.intp)
+        for position in smaller:
+            sums = combined[:, None] + position[None]
+            combined = sums.reshape(-1, records)
+        step = max(1, _CHUNK // (len(combined) * size))
         for begin in range(0, len(first), step):
-            cells = (first[begin : begin + step, None] + rest[None]).reshape(-1, first.shape[1])
+            chunk = first[begin : begin + step]
+            cells = (chunk[:, None] + combined[None]).reshape(-1, records)
+            rows = np.arange(len(cells))
             tables = np.zeros((len(cells), size), dtype=np.int8)
-            for record in range(cells.shape[1]):
-                tables[np.arange(len(cells)), cells[:, record]] += 1 if record % 2 else -1
+            for record in range(records):
+                tables[rows, cells[:, record]] += 1 if record % 2 else -1
             yield from np.unique(tables[tables.any(axis=1)], axis=0)
 
     def _table(self, parts: Sequence[Values]) -> Counts:
         """Write records, given part by part, as a difference of tables."""
-        cells = self._start + sum(position[0] for position in self._positions([[part] for part in parts]))
+        single_choices = [[part] for part in parts]
+        offsets = [position[0] for position in self._positions(single_choices)]
+        cells = self._start + sum(offsets)
+        signs = np.resize([-1, 1], len(parts[0]))
         result = np.zeros(math.prod(self.table.grid.shape), dtype=np.int64)
-        np.add.at(result, cells, np.resize([-1, 1], len(parts[0])))
+        np.add.at(result, cells, signs)
         return result.reshape(self.table.grid.shape)
 
 
 def _rich(block: SeenBlock, most: int, next_most: int) -> tuple[int, int] | None:
     """The two cells of a block with the largest counts, if these are at least so large."""
     order = sorted(range(len(block.counts)), key=block.counts.__getitem__, reverse=True)
-    there = block.counts[order[0]] >= most and block.counts[order[1]] >= next_most
-    return (order[0], order[1]) if there else None
+    first, second = order[:2]
+    enough = block.counts[first] >= most and block.counts[second] >= next_most
+    return (first, second) if enough else None
+
+
+def _norms_by_margins(q: int) -> Norms:
+    """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)``: what q margins in sight allow."""
+    return Norms(2 * (q + 1), q * q + q + 2, max(1, q))
+
+
+def _intersections(
+    reached: Mapping[int, tuple[Values, ...]], option: Mapping[int, Values]
+) -> dict[int, tuple[Values, ...]]:
+    """Every agreement of the parts so far with every agreement of one more, and values that give it."""
+    agreements = {}
+    for so_far, parts in reached.items():
+        for mask, values in option.items():
+            agreements[so_far & mask] = (*parts, values)
+    return agreements
 
 
 def _agreement(values: Values) -> int:
@@ -454,7 +566,10 @@ def _agreement(values: Values) -> int:
 def _pattern_norms(agreement: int, records: int) -> Norms:
     """The norms of a move from the pairs of its records that agree everywhere; even places vanish, odd ones appear."""
     cells = [0] * records
-    for i in range(records):
-        first = next((j for j in range(i) if agreement >> (i * (i - 1) // 2 + j) & 1), i)
-        cells[first] += 1 if i % 2 else -1
+    for record in range(records):
+        # Bits of the pairs (record, earlier) follow each other, record by record.
+        bits = agreement >> (record * (record - 1) // 2)
+        earlier = (other for other in range(record) if bits >> other & 1)
+        first = next(earlier, record)
+        cells[first] += 1 if record % 2 else -1
     return Norms.of(np.array([cells]))
