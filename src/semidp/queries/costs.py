@@ -45,8 +45,10 @@ def single_move(slots: tuple[Tree, ...]) -> Fraction:
         return Fraction(2)  # H_d is a projection
     best = Fraction(0)
     for chosen in itertools.product(*options):
-        at_x, at_y, between = (math.prod(parts) for parts in zip(*chosen, strict=True))
-        best = max(best, Fraction(at_x + at_y - 2 * between))
+        # The kernel of a residual is a product over its features: |H M (e_y - e_x)|² = K(x,x) + K(y,y) - 2 K(x,y).
+        kernels_x, kernels_y, kernels_between = zip(*chosen, strict=True)
+        at_x, at_y = math.prod(kernels_x), math.prod(kernels_y)
+        best = max(best, Fraction(at_x + at_y - 2 * math.prod(kernels_between)))
     return best
 
 
@@ -54,14 +56,18 @@ def _single_options(slot: Tree) -> list[tuple[Fraction, Fraction, Fraction]]:
     """Along one feature: the kernel at x, at y and between them; the same node, siblings, or neither."""
     (parents,), counts = slot.counts
     ends = sorted({counts[0], counts[-1]})
-    apart = sorted({count for count in (next((c for c in counts if c > 1), 0), counts[-1]) if count > 1})
+    # A node that has siblings: the fewest children above one, and the most, bound all between.
+    with_siblings = [count for count in counts if count > 1]
     one = Fraction(1)
-    found = [(one - one / c,) * 3 for c in ends]
-    if slot.published < 2:
-        found += [(one - one / c, one - one / c, -one / c) for c in apart]
+    kernels = {count: one - one / count for count in counts}
+    options = [(kernels[count],) * 3 for count in ends]
+    if slot.published < 2 and with_siblings:
+        for count in sorted({with_siblings[0], with_siblings[-1]}):
+            options.append((kernels[count], kernels[count], -one / count))
     if slot.published == 0 and parents > 1:
-        found += [(one - one / c, one - one / other, Fraction(0)) for c in ends for other in ends]
-    return found
+        for count, other in itertools.product(ends, repeat=2):
+            options.append((kernels[count], kernels[other], Fraction(0)))
+    return options
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,12 +109,14 @@ class BallCosts:
 
     def cost(self, view: View) -> Fraction:
         """Return k_d, or a certified upper bound; refuse a residual that no adjacent datasets differ in."""
-        if self.moves is not None and (listed := float(self._squares(view).max(initial=0.0))) > 0:
-            return self._upwards(listed, view)
+        if self.moves is not None:
+            listed = float(self._squares(view).max(initial=0.0))
+            if listed > 0:
+                return self._upwards(listed, view)
         alike = self._class(view)
         if alike not in self._costs:
             # a norm of so many moves is at most so many times that of one, and costs are squares
-            self._costs[alike] = self.times**2 * self._found(view)
+            self._costs[alike] = self.times**2 * self._cost_of_one(view)
         return self._costs[alike]
 
     def _class(self, view: View) -> object:
@@ -116,34 +124,48 @@ class BallCosts:
 
         All pairs of a hundred features with as many levels are one class, or three where some are published.
         """
-        kinds = [(self._kinds[axis], view[axis], self._depths[axis], axis) for axis in named(view)]
+        kinds = []
+        for axis in named(view):
+            kinds.append((self._kinds[axis], view[axis], self._depths[axis], axis))
         kinds.sort()
-        held = [tuple(margin[axis] for *_, axis in kinds) for margin in self.margins]
-        return tuple(kind[:2] for kind in kinds), tuple(sorted(margin for margin in held if any(margin)))
+        axes = [kind[-1] for kind in kinds]
+        held = []
+        for margin in self.margins:
+            depths = tuple(margin[axis] for axis in axes)
+            if any(depths):
+                held.append(depths)
+        trees = tuple(kind[:2] for kind in kinds)
+        return trees, tuple(sorted(held))
 
     @cached_property
     def _kinds(self) -> list[int]:
         """For each feature a number that those with the same tree share."""
-        known: dict[object, int] = {}
-        return [known.setdefault(chain, len(known)) for chain in self.residuals.grid.chains]
+        numbers: dict[object, int] = {}
+        return [numbers.setdefault(chain, len(numbers)) for chain in self.residuals.grid.chains]
 
     @cached_property
     def _depths(self) -> list[list[int]]:
         """For each feature the depths at which margins hold it."""
-        axes = range(len(self.residuals.grid.chains))
-        return [sorted(margin[axis] for margin in self.margins if margin[axis]) for axis in axes]
+        depths = []
+        for axis in range(len(self.residuals.grid.chains)):
+            at_axis = (margin[axis] for margin in self.margins)
+            depths.append(sorted(depth for depth in at_axis if depth))
+        return depths
 
-    def _found(self, view: View) -> Fraction:
-        """Return the least of the closed forms, and the cost by patterns where these are few enough."""
+    def _cost_of_one(self, view: View) -> Fraction:
+        """Least of the closed forms, and the cost by patterns where these are few enough."""
         axes = named(view)
         slots = tuple(self.slot(view, axis) for axis in axes)
+        # Each of these is an upper bound by an argument of its own, so that their least holds as well.
         least = min(self._closed(slots, self._held(view)), self._certified(view))
-        margins = [tuple(_depth_in_slot(margin[axis], view[axis]) for axis in axes) for margin in self.margins]
+        margins = []
+        for margin in self.margins:
+            margins.append(tuple(_depth_in_slot(margin[axis], view[axis]) for axis in axes))
         families = self._families(axes, slots, margins, 1)
         only = (tuple(1 for _ in axes),)
         if families and all(family.work <= MOST_WORK for family in families):
-            values = [family.most(only, np.ones(1))[0] for family in families]
-            least = min(least, self._upwards(max(values), view))
+            largest = max(family.most(only, np.ones(1))[0] for family in families)
+            least = min(least, self._upwards(largest, view))
         if least == 0:
             raise Refused(
                 f"with a = {self.a} the adjacent datasets agree on something that the published statistics do not fix, "
@@ -158,11 +180,13 @@ class BallCosts:
         published = max((other[axis] for other in margins), default=0)
         held = _depth_in_slot(published, depth)
         parents = self.residuals.grid.chains[axis].size(depth - 1)
-        return Tree(((parents,), self._children(axis, depth)), held, published > 0 and not held)
+        counts = ((parents,), self._children(axis, depth))
+        return Tree(counts, held, published > 0 and not held)
 
     def _children(self, axis: int, depth: int) -> tuple[int, ...]:
         """The distinct numbers of nodes of a depth below one node above, in order."""
-        return tuple(np.unique(self.residuals.grid.chains[axis].children(depth - 1, depth)).tolist())
+        chain = self.residuals.grid.chains[axis]
+        return tuple(np.unique(chain.children(depth - 1, depth)).tolist())
 
     def joint(self, sigma2: Mapping[View, Fraction]) -> float:
         """Return an upper bound of ``sup_m Σ_d |H_d M_d m|² / σ_d²``: the least that is found."""
@@ -173,18 +197,20 @@ class BallCosts:
     def bounds(self, views: tuple[View, ...]) -> tuple[JointBound, ...]:
         """Return bounds of what residuals cost together: each holds, and none is always the least."""
         if views not in self._bounds:
-            self._bounds[views] = tuple(self._found_bounds(views))
+            self._bounds[views] = tuple(self._joint_bounds(views))
         return self._bounds[views]
 
-    def _found_bounds(self, views: tuple[View, ...]) -> list[JointBound]:
+    def _joint_bounds(self, views: tuple[View, ...]) -> list[JointBound]:
+        """Bounds by all residuals together, and by each division of them into groups."""
         everything = tuple(range(len(views)))
         if self.moves is not None:
             squares = np.stack([self._squares(view) for view in views], axis=1)
-            return [JointBound((ResidualGroup(everything, (ListedMoves(squares, 2 * self.a * self.times),)),))]
+            listed = ListedMoves(squares, 2 * self.a * self.times)
+            return [JointBound((ResidualGroup(everything, (listed,)),))]
         together = self._group(views, everything, MOST_WORK)
-        if any(isinstance(part, PatternMoves) and part.exact for part in together.parts):
-            return [JointBound((together,))]  # no division does better than all moves themselves
         bounds = [JointBound((together,))]
+        if any(isinstance(part, PatternMoves) and part.exact for part in together.parts):
+            return bounds  # no division does better than all moves themselves
         for division in self._divisions(views):
             if len(division) > 1:
                 groups = [self._group(views, numbers, _MOST_SINGLE) for numbers in division]
@@ -194,7 +220,7 @@ class BallCosts:
     def _divisions(self, views: tuple[View, ...]) -> list[tuple[tuple[int, ...], ...]]:
         """Ways to put residuals, by their numbers, into groups: by margin, and by the margins that they touch."""
         by_margin = [self._best_margin(view) for view in views]
-        by_blocks = [tuple(any(meet(margin, view)) for margin in self.margins) for view in views]
+        by_blocks = [self._touched(view) for view in views]
         divisions: dict[tuple[tuple[int, ...], ...], None] = {}
         for labels in (by_margin, by_blocks):
             groups: dict[object, list[int]] = {}
@@ -203,12 +229,17 @@ class BallCosts:
             divisions[tuple(map(tuple, groups.values()))] = None
         return list(divisions)
 
+    def _touched(self, view: View) -> tuple[bool, ...]:
+        """For each margin, whether it shares a feature with a residual."""
+        return tuple(any(meet(margin, view)) for margin in self.margins)
+
     def _best_margin(self, view: View) -> View | None:
         """The margin by which the records of a move are best paired off for one residual; None for no margin."""
-        slots = tuple(self.slot(view, axis) for axis in named(view))
-        best, least = None, single_move(tuple(slot.free for slot in slots))
+        free = tuple(self.slot(view, axis).free for axis in named(view))
+        best, least = None, single_move(free)
         for margin in self._touching([view]):
-            cost = single_move(tuple(self.slot(view, axis, margin) for axis in named(view)))
+            slots = tuple(self.slot(view, axis, margin) for axis in named(view))
+            cost = single_move(slots)
             if cost < least:
                 best, least = margin, cost
         return best
@@ -235,7 +266,10 @@ class BallCosts:
     def families(self, axes: Sequence[int], deepest: View) -> list[Family] | None:
         """Return all moves as patterns of some features down to a depth; None where a feature has too many."""
         trees = [self._tree(deepest, axis) for axis in axes]
-        margins = [tuple(min(margin[axis], deepest[axis]) for axis in axes) for margin in self.margins]
+        margins = []
+        for margin in self.margins:
+            seen = meet(margin, deepest)
+            margins.append(tuple(seen[axis] for axis in axes))
         return self._families(axes, trees, margins, 0)
 
     def _patterned(self, axes: Sequence[int], deepest: View, local: tuple[View, ...], work: int) -> list[GroupCost]:
@@ -243,10 +277,19 @@ class BallCosts:
         families = self.families(axes, deepest)
         if not families or not all(fits(family, local, work) for family in families):
             return []
-        equal = all(len(self._children(axis, depth)) == 1 for axis in axes for depth in range(1, deepest[axis] + 1))
-        exact = equal and all(family.kept_margins for family in families)
-        part = PatternMoves(tuple(family.times(self.times**2) for family in families), local, exact)
+        # Patterns are exact where every node has as many children as its peers, and no margin was relaxed.
+        exact = self._even_trees(axes, deepest) and all(family.kept_margins for family in families)
+        repeated = tuple(family.times(self.times**2) for family in families)
+        part = PatternMoves(repeated, local, exact)
         return [part] if part.work <= work else []
+
+    def _even_trees(self, axes: Sequence[int], deepest: View) -> bool:
+        """Whether all nodes of a depth have equally many children, for each feature and depth in use."""
+        for axis in axes:
+            for depth in range(1, deepest[axis] + 1):
+                if len(self._children(axis, depth)) > 1:
+                    return False
+        return True
 
     def _paired(
         self, views: Sequence[View], axes: Sequence[int], deepest: View, local: tuple[View, ...]
@@ -259,7 +302,8 @@ class BallCosts:
         scale = (self.times * self._visible(views)) ** 2
         parts: list[GroupCost] = []
         for margin in (self.residuals.grid.nothing, *self._touching(views)):
-            trees = [Tree(self._tree(deepest, axis).counts, min(margin[axis], deepest[axis])) for axis in axes]
+            kept = meet(margin, deepest)
+            trees = [Tree(self._tree(deepest, axis).counts, kept[axis]) for axis in axes]
             family = Family.of(trees, BallMove(1), [], scale=scale)
             if family is not None and fits(family, local, _MOST_SINGLE):
                 parts.append(PatternMoves((family,), local))
@@ -275,27 +319,42 @@ class BallCosts:
             assert self.moves is not None
             assert self.released is not None
             cells = math.prod(self.residuals.shape(self.released))
-            if cells <= len(self.moves):  # the residual of each cell alone, and moves as sums of them
-                units = self._residuals_of(np.eye(cells, dtype=np.int64), view)
-                flat = self.moves.reshape(len(self.moves), -1)
-                some = (flat[start : start + 1024] for start in range(0, len(flat), 1024))
-                found = np.concatenate([(rows @ units) ** 2 @ np.ones(units.shape[1]) for rows in some])
+            if cells <= len(self.moves):
+                # Fewer cells than moves: take the residual of each cell alone, and moves as sums of them.
+                self._seen[view] = self._squares_by_cells(view, cells)
             else:
-                found = (self._residuals_of(self.moves, view) ** 2).sum(axis=1)
-            self._seen[view] = found
+                self._seen[view] = (self._residuals_of(self.moves, view) ** 2).sum(axis=1)
         return self._seen[view]
+
+    def _squares_by_cells(self, view: View, cells: int) -> Floats:
+        """|H_d M_d m|² of every listed move from the residuals of single cells, some moves at a time."""
+        assert self.moves is not None
+        units = self._residuals_of(np.eye(cells, dtype=np.int64), view)
+        ones = np.ones(units.shape[1])
+        flat = self.moves.reshape(len(self.moves), -1)
+        squares = []
+        for start in range(0, len(flat), 1024):
+            rows = flat[start : start + 1024]
+            squares.append((rows @ units) ** 2 @ ones)
+        return np.concatenate(squares)
 
     def _residuals_of(self, tables: NDArray[np.int64], view: View) -> Floats:
         """The residual of each table at the released view, one row each."""
         assert self.released is not None
         shape = self.residuals.shape(self.released)
-        summed = (self.residuals.table(table.reshape(shape), self.released, view) for table in tables)
-        return np.stack([self.residuals.centred(view, table).ravel() for table in summed])
+        rows = []
+        for table in tables:
+            summed = self.residuals.table(table.reshape(shape), self.released, view)
+            rows.append(self.residuals.centred(view, summed).ravel())
+        return np.stack(rows)
 
     def _held(self, view: View) -> tuple[tuple[Tree, ...], ...]:
         """For each margin that constrains the residual, its slots where that margin alone is kept."""
-        shared = [margin for margin in self.margins if any(meet(margin, view))]
-        return tuple(tuple(self.slot(view, axis, margin) for axis in named(view)) for margin in shared)
+        held = []
+        for margin in self.margins:
+            if any(meet(margin, view)):
+                held.append(tuple(self.slot(view, axis, margin) for axis in named(view)))
+        return tuple(held)
 
     def _families(
         self, axes: Sequence[int], trees: Sequence[Tree], margins: Sequence[View], first: int
@@ -315,16 +374,22 @@ class BallCosts:
 
     def _certified(self, view: View) -> Fraction:
         """Return Δ2² of the table itself: H_d only shortens."""
-        vary = {(axis, depth) for axis, depth in variables(view) if self._children(axis, depth)[-1] > 1}
+        vary = set()
+        for axis, depth in variables(view):
+            if self._children(axis, depth)[-1] > 1:
+                vary.add((axis, depth))
         margins = [frozenset(variables(meet(margin, view)) & vary) for margin in self.margins]
         return Fraction(certified_norms(self.a, vary, margins).l2_squared)
 
     def _upwards(self, value: float, view: View) -> Fraction:
         """Return the exact number that a float stands for, or one that is certainly no smaller."""
-        denominator = math.prod(math.lcm(*self._children(axis, view[axis])) for axis in named(view))
+        multiples = [math.lcm(*self._children(axis, view[axis])) for axis in named(view)]
+        denominator = math.prod(multiples)
         if denominator <= _EXACT_DENOMINATOR:
+            # Kernels are multiples of 1 / denominator: the float is one of them, up to its rounding.
             return Fraction(round(value * denominator), denominator)
-        return Fraction(math.ceil(value * 2**30 * (1 + 1e-9)) + 1, 2**30)
+        scaled = value * 2**30 * (1 + 1e-9)
+        return Fraction(math.ceil(scaled) + 1, 2**30)
 
     def _tree(self, deepest: View, axis: int) -> Tree:
         """One feature at all its depths down to the deepest in use, and how deep it is published."""
@@ -350,17 +415,19 @@ class ExchangeCosts(BallCosts):
     @cached_property
     def _blocks(self) -> dict[int, int]:
         """For each published feature the number of its block: its margin, or itself where margins overlap."""
-        margins = maximal(self.margins)
-        pairs = [(axis, number) for number, margin in enumerate(margins) for axis in named(margin)]
-        blocks = dict(pairs)
-        if len(blocks) < len(pairs):
-            return {axis: axis for axis in blocks}
-        return blocks
+        numbers: dict[int, int] = {}
+        overlap = False
+        for number, margin in enumerate(maximal(self.margins)):
+            for axis in named(margin):
+                overlap = overlap or axis in numbers
+                numbers[axis] = number
+        # Overlapping margins: each feature a block of its own, which only adds exchanges (docs: exchange.md).
+        return {axis: axis for axis in numbers} if overlap else numbers
 
     def _visible(self, views: Sequence[View]) -> int:
         """How many records of an exchange some residuals can see change: one, and a carrier for each block in sight."""
-        axes = {axis for view in views for axis in named(view)}
-        in_sight = {block for axis, block in self._blocks.items() if axis in axes}
+        seen = join(*views)
+        in_sight = {block for axis, block in self._blocks.items() if seen[axis]}
         return min(self.a, len(in_sight) + 1)
 
     def _families(
@@ -382,7 +449,8 @@ class ExchangeCosts(BallCosts):
                 server = None if block is None else served[block]
                 joint = block is not None and len(members[block]) > 1
                 if first and server is None and tree.published == 1:
-                    tree = tree.free  # parents are not compared where x and y agree: that adds exchanges
+                    # Parents are not compared where x and y agree: that adds exchanges.
+                    tree = tree.free
                 chosen.append(tree)
                 moves.append(ExchangeMove(carriers, server, joint and server is not None))
             family = Family.exchanges(chosen, moves, first)
@@ -393,7 +461,7 @@ class ExchangeCosts(BallCosts):
 
     def _certified(self, view: View) -> Fraction:
         """Return q² + q + 2 for a table that touches q blocks."""
-        q = sum(any(meet(margin, view)) for margin in self.margins)
+        q = sum(self._touched(view))
         return Fraction(q * q + q + 2)
 
 

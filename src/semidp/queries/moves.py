@@ -5,7 +5,7 @@ Closed forms are in `bounds` and `patterns`; what is listed here is what they ar
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import combinations, combinations_with_replacement, permutations, product
 
@@ -39,12 +39,16 @@ class ListedTables:
     def of(cls, dataspace: Dataspace, released: View) -> "ListedTables | None":
         """List a small dataspace; None where it is too large."""
         listed = fiber(dataspace)
-        if listed is None or len(listed) ** 2 * listed.shape[1] > _MOST_WORK:
+        if listed is None:
+            return None
+        tables, cells_each = listed.shape
+        if tables**2 * cells_each > _MOST_WORK:
             return None
         grid = dataspace.schema.grid
         flat = grid.labels(released)[cells(dataspace)]
-        into = np.zeros((listed.shape[1], grid.size_of(released)), dtype=np.int64)
-        into[np.arange(listed.shape[1]), flat] = 1
+        # A matrix of ones that sums the listed cells into the released ones.
+        into = np.zeros((cells_each, grid.size_of(released)), dtype=np.int64)
+        into[np.arange(cells_each), flat] = 1
         return cls(listed, listed @ into, grid.shape_of(released))
 
     @property
@@ -66,16 +70,19 @@ class ListedTables:
         """Return the exact norms of S_a and a move that attains Δ2."""
         best, worst = Norms(0, 0, 0), None
         for near, table in self._near(a):
-            found = Norms.of(near - table)
-            if found.l2_squared > best.l2_squared:
-                worst = (near - table)[((near - table) ** 2).sum(axis=1).argmax()].reshape(self.shape)
-            best = best.most(found)
+            differences = near - table
+            norms = Norms.of(differences)
+            if norms.l2_squared > best.l2_squared:
+                squares = (differences**2).sum(axis=1)
+                worst = differences[squares.argmax()].reshape(self.shape)
+            best = best.most(norms)
         return best, worst
 
     def _near(self, a: int) -> Iterator[tuple[Counts, Counts]]:
+        """For each table, the released tables of those at most a records away from it, and its own."""
         for table, released in zip(self.tables, self.released, strict=True):
-            near = np.abs(self.tables - table).sum(axis=1) <= 2 * a
-            yield self.released[near], released
+            distances = np.abs(self.tables - table).sum(axis=1)
+            yield self.released[distances <= 2 * a], released
 
 
 def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) -> Iterator[Counts]:
@@ -88,7 +95,10 @@ def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) ->
     >>> len(list(moves(Grid.flat((3, 3)), both, None, 2))), len(list(moves(Grid.flat((3, 3)), both, None, 3)))
     (18, 30)
     """
-    where = np.arange(np.prod(grid.shape)) if domain is None else np.flatnonzero(domain)
+    if domain is None:
+        where = np.arange(np.prod(grid.shape))
+    else:
+        where = np.flatnonzero(domain)
     labels = [grid.labels(margin.view) for margin in margins]
     counts = [margin.counts.ravel() for margin in margins]
     for size in range(1, a + 1):
@@ -102,55 +112,73 @@ def _grouped(
     shape: Shape, labels: Sequence[Labels], counts: Sequence[Counts], where: Labels, size: int
 ) -> Iterator[Counts]:
     """All multisets of so many cells by their margins: two of a group without a common cell are a move."""
-    chosen = np.array(list(combinations_with_replacement(range(len(where)), size)), dtype=np.intp).reshape(-1, size)
+    multisets = list(combinations_with_replacement(range(len(where)), size))
+    chosen = np.array(multisets, dtype=np.intp).reshape(-1, size)
     keys = [np.sort(label[where][chosen], axis=1) for label in labels]
     allowed = np.ones(len(chosen), dtype=bool)
     for key, count in zip(keys, counts, strict=True):
         # the records that t holds at a level suffice if the (count + 1)-th of a sorted row lies at another level
         for first in range(size):
-            last = np.minimum(first + count[key[:, first]], size)
-            beyond = np.take_along_axis(key, np.minimum(last, size - 1)[:, None], axis=1)[:, 0]
-            allowed &= (last == size) | (beyond != key[:, first])
+            level = key[:, first]
+            last = np.minimum(first + count[level], size)
+            column = np.minimum(last, size - 1)[:, None]
+            beyond = np.take_along_axis(key, column, axis=1)[:, 0]
+            allowed &= (last == size) | (beyond != level)
     chosen = chosen[allowed]
+    rows = np.arange(len(chosen))[:, None]
     tables = np.zeros((len(chosen), len(where)), dtype=np.int64)
-    np.add.at(tables, (np.arange(len(chosen))[:, None], chosen), 1)
-    joint = np.hstack([key[allowed] for key in keys]) if keys else np.zeros((len(chosen), 1), dtype=np.intp)
-    _, group = np.unique(joint, axis=0, return_inverse=True)
-    order = np.argsort(group.ravel(), kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(group.ravel()[order])) + 1):
+    np.add.at(tables, (rows, chosen), 1)
+    joint = np.zeros((len(chosen), 1), dtype=np.intp)
+    if keys:
+        joint = np.hstack([key[allowed] for key in keys])
+    for members in _equal_rows(joint):
         for gone in members:
-            for came in members[~(tables[members] @ tables[gone]).astype(bool)]:
+            # Members with a common cell would be the same move of fewer records.
+            overlap = tables[members] @ tables[gone]
+            for came in members[~overlap.astype(bool)]:
                 move = np.zeros(shape, dtype=np.int64)
                 move.flat[where] = tables[came] - tables[gone]
                 yield move
+
+
+def _equal_rows(rows: Labels) -> list[Labels]:
+    """The numbers of the rows of a matrix, those that are equal together."""
+    _, group = np.unique(rows, axis=0, return_inverse=True)
+    order = np.argsort(group.ravel(), kind="stable")
+    ends = np.flatnonzero(np.diff(group.ravel()[order])) + 1
+    return np.split(order, ends)
 
 
 def _one_by_one(
     grid: Grid, margins: Sequence[Totals], labels: Sequence[Labels], counts: Sequence[Counts], where: Labels, size: int
 ) -> Iterator[Counts]:
     """Where the multisets of cells are too many to hold; refused where finding the moves takes too long."""
-    plain, sizes = [label.tolist() for label in labels], [count.tolist() for count in counts]
+    plain = [label.tolist() for label in labels]
+    sizes = [count.tolist() for count in counts]
     appearing = _Appearing(grid, [margin.view for margin in margins], plain, where.tolist())
     for vanish in combinations_with_replacement(where.tolist(), size):
         appearing.count()
-        if _within(vanish, plain, sizes):
-            gone = Counter(vanish)
-            for appear in appearing.beside(vanish):
-                if not any(cell in gone for cell in appear):
-                    move = np.zeros(grid.shape, dtype=np.int64)
-                    for cell, count in gone.items():
-                        move.flat[cell] -= count
-                    for cell in appear:
-                        move.flat[cell] += 1
-                    yield move
+        if not _within(vanish, plain, sizes):
+            continue
+        gone = Counter(vanish)
+        for appear in appearing.beside(vanish):
+            if any(cell in gone for cell in appear):
+                continue
+            move = np.zeros(grid.shape, dtype=np.int64)
+            for cell, count in gone.items():
+                move.flat[cell] -= count
+            for cell in appear:
+                move.flat[cell] += 1
+            yield move
 
 
 def _within(vanish: Sequence[int], labels: Sequence[list[int]], counts: Sequence[list[int]]) -> bool:
     """Whether t holds enough records for these to vanish."""
     for label, count in zip(labels, counts, strict=True):
         used = Counter(label[cell] for cell in vanish)
-        if any(many > count[level] for level, many in used.items()):
-            return False
+        for level, records in used.items():
+            if records > count[level]:
+                return False
     return True
 
 
@@ -158,17 +186,15 @@ class _Appearing:
     """The multisets of cells that have the margins of a given one."""
 
     def __init__(self, grid: Grid, views: list[View], labels: list[list[int]], where: list[int]) -> None:
-        self.shape, self.views, self.labels, self.where, self.steps = grid.shape, views, labels, where, 0
+        self.shape, self.steps = grid.shape, 0
+        self.views, self.labels, self.where = views, labels, where
         self.allowed = set(where)
         common = common_part(views) if views else None
-        self.shuffle = common is not None and join(grid.nothing, *views) == grid.full
-        if self.shuffle:
-            assert common is not None
+        covered = join(grid.nothing, *views) == grid.full
+        self.shuffle = common is not None and covered
+        if common is not None and covered:
             self.home = grid.labels(common).tolist()
-            self.blocks = [
-                [axis for axis, (depth, shared) in enumerate(zip(view, common, strict=True)) if depth > shared]
-                for view in views[1:]
-            ]
+            self.blocks = [_deeper(view, common) for view in views[1:]]
 
     def count(self) -> None:
         """Count a step, and refuse where they are too many."""
@@ -181,7 +207,10 @@ class _Appearing:
     def beside(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Iterate over the multisets of allowed cells that have the margins of `vanish`: whichever way is shorter."""
         size = len(vanish)
-        shuffled = self.shuffle and math.factorial(size) ** len(self.blocks) <= math.comb(len(self.where) + size, size)
+        shuffled = False
+        if self.shuffle:
+            permuted = math.factorial(size) ** len(self.blocks)
+            shuffled = permuted <= math.comb(len(self.where) + size, size)
         yield from self._shuffled(vanish) if shuffled else self._searched(vanish)
 
     def _shuffled(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -189,11 +218,11 @@ class _Appearing:
         seen = set()
         fixed = [self.home[cell] for cell in vanish]
         codes = [np.unravel_index(cell, self.shape) for cell in vanish]
-        orders = [
-            order
-            for order in permutations(range(len(vanish)))
-            if all(fixed[i] == fixed[j] for i, j in enumerate(order))
-        ]
+        # Records change places within one level of the common part only.
+        orders = []
+        for order in permutations(range(len(vanish))):
+            if all(fixed[i] == fixed[j] for i, j in enumerate(order)):
+                orders.append(order)
         for choice in product(orders, repeat=len(self.blocks)):
             self.count()
             now = [list(code) for code in codes]
@@ -201,7 +230,8 @@ class _Appearing:
                 for i, j in enumerate(order):
                     for axis in block:
                         now[i][axis] = codes[j][axis]
-            appear = tuple(sorted(int(np.ravel_multi_index(cell, self.shape)) for cell in now))
+            positions = [int(np.ravel_multi_index(cell, self.shape)) for cell in now]
+            appear = tuple(sorted(positions))
             if appear not in seen:
                 seen.add(appear)
                 if all(cell in self.allowed for cell in appear):
@@ -211,7 +241,12 @@ class _Appearing:
         """Any margins: choose cells in order while the margins that are left allow it."""
         left = [Counter(label[cell] for cell in vanish) for label in self.labels]
         pairs = list(zip(self.labels, left, strict=True))
-        near = [cell for cell in self.where if all(label[cell] in used for label, used in pairs)]
+
+        def fits(cell: int) -> bool:
+            """Whether every margin still has a record left for a cell."""
+            return all(remaining[label[cell]] > 0 for label, remaining in pairs)
+
+        near = [cell for cell in self.where if fits(cell)]
 
         def grow(start: int, missing: int) -> Iterator[tuple[int, ...]]:
             if missing == 0:
@@ -220,15 +255,21 @@ class _Appearing:
             for i in range(start, len(near)):
                 cell = near[i]
                 self.count()
-                if all(used[label[cell]] > 0 for label, used in pairs):
-                    for label, used in pairs:
-                        used[label[cell]] -= 1
-                    for rest in grow(i, missing - 1):
-                        yield (cell, *rest)
-                    for label, used in pairs:
-                        used[label[cell]] += 1
+                if fits(cell):
+                    for label, remaining in pairs:
+                        remaining[label[cell]] -= 1
+                    for later in grow(i, missing - 1):
+                        yield (cell, *later)
+                    for label, remaining in pairs:
+                        remaining[label[cell]] += 1
 
         yield from grow(0, len(vanish))
+
+
+def _deeper(view: View, common: View) -> list[int]:
+    """The features that a view names more finely than the common part of all views does."""
+    depths = zip(view, common, strict=True)
+    return [axis for axis, (depth, shared) in enumerate(depths) if depth > shared]
 
 
 def four_cell_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
@@ -245,18 +286,31 @@ def four_cell_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
         return None
     by_view = {margin.view: margin for margin in margins}
     for root in margins:
-        tree = junction_order([root.view, *(other.view for other in margins if other is not root)])
+        other_views = [other.view for other in margins if other is not root]
+        tree = junction_order([root.view, *other_views])
         if tree is None or len(tree) < 2:
             return None
         beyond = _beyond(tree)
+        later = [by_view[view] for view in tree[2:]]
         for near, far in _starts(grid, by_view[tree[0]], by_view[tree[1]]):
-            one, other = (_completed(grid.shape, [by_view[view] for view in tree[2:]], start) for start in (near, far))
-            move = np.zeros(grid.shape, dtype=np.int64)
-            for sign, left, right in ((-1, one, one), (-1, other, other), (1, one, other), (1, other, one)):
-                move[tuple((right if axis in beyond else left)[axis] for axis in range(move.ndim))] += sign
+            one = _completed(grid.shape, later, near)
+            other = _completed(grid.shape, later, far)
+            move = _swap(grid.shape, one, other, beyond)
             if np.abs(move).sum() == 4:
                 return move
     return None
+
+
+def _swap(shape: Shape, one: Levels, other: Levels, beyond: Set[int]) -> Counts:
+    """Two records that swap their levels of the features `beyond`, as a difference of tables."""
+    move = np.zeros(shape, dtype=np.int64)
+    vanish = [(one, one), (other, other)]
+    appear = [(one, other), (other, one)]
+    for sign, records in ((-1, vanish), (1, appear)):
+        for left, right in records:
+            cell = [(right if axis in beyond else left)[axis] for axis in range(len(shape))]
+            move[tuple(cell)] += sign
+    return move
 
 
 def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
@@ -275,18 +329,20 @@ def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
     for margin in margins:
         for axis in named(margin.view):
             counts = margin.down(grid, grid.alone(axis)).counts
-            levels[axis] = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
+            commonest_first = np.argsort(-counts, kind="stable")
+            levels[axis] = commonest_first[: int((counts > 0).sum())]
     varying = [axis for axis, choice in enumerate(levels) if len(choice) > 1]
+    published = [{*named(margin.view)} for margin in margins]
     for size in range(1, len(varying) + 1):
         for chosen in combinations(varying, size):
-            if not any({*chosen} <= {*named(margin.view)} for margin in margins):
-                move = np.zeros(grid.shape, dtype=np.int64)
-                for corner in product((0, 1), repeat=size):
-                    side = dict(zip(chosen, corner, strict=True))
-                    move[tuple(int(choice[side.get(axis, 0)]) for axis, choice in enumerate(levels))] = (-1) ** sum(
-                        corner
-                    )
-                return move
+            if any({*chosen} <= axes for axes in published):
+                continue
+            move = np.zeros(grid.shape, dtype=np.int64)
+            for corner in product((0, 1), repeat=size):
+                side = dict(zip(chosen, corner, strict=True))
+                cell = [int(choice[side.get(axis, 0)]) for axis, choice in enumerate(levels)]
+                move[tuple(cell)] = (-1) ** sum(corner)
+            return move
     return None
 
 
@@ -295,7 +351,8 @@ def _starts(grid: Grid, parent: Totals, child: Totals) -> Iterator[tuple[Levels,
     shared = meet(parent.view, child.view)
     sizes = parent.down(grid, shared).counts
     for flat in np.argsort(-sizes, axis=None, kind="stable")[:_MOST_LEVELS]:
-        fixed = dict(zip(named(shared), map(int, np.unravel_index(flat, sizes.shape)), strict=True))
+        level = [int(code) for code in np.unravel_index(flat, sizes.shape)]
+        fixed = dict(zip(named(shared), level, strict=True))
         left, right = _commonest(parent, fixed), _commonest(child, fixed)
         if len(left) == len(right) == 2:
             yield {**left[0], **right[0]}, {**left[1], **right[1]}
@@ -304,18 +361,23 @@ def _starts(grid: Grid, parent: Totals, child: Totals) -> Iterator[tuple[Levels,
 def _commonest(margin: Totals, fixed: Levels) -> list[Levels]:
     """The two cells of a margin with the largest counts among those with the fixed levels."""
     axes = named(margin.view)
-    counts = np.asarray(margin.counts[tuple(fixed.get(axis, slice(None)) for axis in axes)])
-    rest = [axis for axis in axes if axis not in fixed]
-    order = np.argsort(-counts, axis=None, kind="stable")[:2]
-    found = [np.unravel_index(flat, counts.shape) for flat in order if counts.ravel()[flat] > 0]
-    return [{**fixed, **{axis: int(code) for axis, code in zip(rest, cell, strict=True)}} for cell in found]
+    window = tuple(fixed.get(axis, slice(None)) for axis in axes)
+    counts = np.asarray(margin.counts[window])
+    open_axes = [axis for axis in axes if axis not in fixed]
+    cells = []
+    for flat in np.argsort(-counts, axis=None, kind="stable")[:2]:
+        if counts.ravel()[flat] > 0:
+            codes = [int(code) for code in np.unravel_index(flat, counts.shape)]
+            cells.append({**fixed, **dict(zip(open_axes, codes, strict=True))})
+    return cells
 
 
 def _completed(shape: Shape, margins: Sequence[Totals], start: Levels) -> Levels:
     """Complete a record along the junction tree, at the commonest cell of each margin (else at level 0)."""
     record = dict(start)
     for margin in margins:
-        record.update(_commonest(margin, {axis: record[axis] for axis in named(margin.view) if axis in record})[0])
+        fixed = {axis: record[axis] for axis in named(margin.view) if axis in record}
+        record.update(_commonest(margin, fixed)[0])
     return {axis: record.get(axis, 0) for axis in range(len(shape))}
 
 
@@ -323,5 +385,8 @@ def _beyond(tree: Sequence[View]) -> set[int]:
     """The features on the second margin's side of the edge between the first two margins of a junction tree."""
     side = {tree[0]: False, tree[1]: True}
     for view in tree[2:]:
-        side[view] = side[max(side, key=lambda other: sum(meet(view, other)))]
-    return {axis for view, far in side.items() if far for axis in named(view)} - {*named(tree[0])}
+        # A later margin hangs on the earlier one with which it shares most.
+        nearest = max(side, key=lambda other: sum(meet(view, other)))
+        side[view] = side[nearest]
+    far = {axis for view, is_far in side.items() if is_far for axis in named(view)}
+    return far - {*named(tree[0])}

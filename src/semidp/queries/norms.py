@@ -70,7 +70,8 @@ class TableNorms:
         if times == 1:
             return self
         move = None if self.move is None else times * self.move
-        return TableNorms(self.norms.scaled(times), False, f"{times} times the {self.method}", move, self.only)
+        method = f"{times} times the {self.method}"
+        return TableNorms(self.norms.scaled(times), False, method, move, self.only)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +90,10 @@ class ReleasedTable:
     def of(cls, dataspace: Dataspace, released: View) -> "ReleasedTable":
         """Restrict what is published to the released features."""
         structure = Structure.of(dataspace)
-        seen = finest(structure.grid, structure.margins, lambda view: meet(view, released))
-        kept = tuple(Totals(trimmed_view(total.view, released), total.counts) for total in seen)
-        return cls(dataspace, structure, released, kept)
+        visible = []
+        for total in finest(structure.grid, structure.margins, lambda view: meet(view, released)):
+            visible.append(Totals(trimmed_view(total.view, released), total.counts))
+        return cls(dataspace, structure, released, tuple(visible))
 
     @cached_property
     def grid(self) -> Grid:
@@ -116,7 +118,8 @@ class ReleasedTable:
 
     def certified(self, a: int, margins: Sequence[Totals], even: bool = False) -> Norms:
         """Return what the pattern of margins alone says of the norms for a records."""
-        return certified_norms(a, self.varying, [variables(margin.view) & self.varying for margin in margins], even)
+        sets = [variables(margin.view) & self.varying for margin in margins]
+        return certified_norms(a, self.varying, sets, even)
 
     @property
     def lifts(self) -> bool:
@@ -140,8 +143,9 @@ class ReleasedTable:
         if self.possible is not None and move[~self.possible].any():
             return False
         gone = np.maximum(-move, 0)
-        if any((self.grid.sum(gone, margin.view) > margin.counts).any() for margin in self.visible):
-            return False
+        for margin in self.visible:
+            if (self.grid.sum(gone, margin.view) > margin.counts).any():
+                return False
         return self.structure.decomposable or self._completes(gone)
 
     def _completes(self, gone: Counts) -> bool:
@@ -150,19 +154,22 @@ class ReleasedTable:
 
         if gone.size > LARGEST_PROGRAM:
             return False
-        operator = self.grid.operator([margin.view for margin in self.visible], np.ones(self.grid.shape, dtype=bool))
-        wanted = np.concatenate([margin.counts.ravel() for margin in self.visible])
+        views = [margin.view for margin in self.visible]
+        operator = self.grid.operator(views, np.ones(self.grid.shape, dtype=bool))
+        totals = np.concatenate([margin.counts.ravel() for margin in self.visible])
         solved = milp(
             np.zeros(gone.size),
-            constraints=LinearConstraint(operator, wanted, wanted),
+            constraints=LinearConstraint(operator, totals, totals),
             integrality=np.ones(gone.size, dtype=np.int64),
             bounds=Bounds(gone.ravel(), np.inf),
             options={"time_limit": 10.0},
         )
         if solved.x is None:
             return False
+        # The solver works in floats: only a whole table that passes both checks exactly counts.
         table = np.rint(solved.x).astype(np.int64)
-        return bool((table >= gone.ravel()).all() and (operator @ table == wanted).all())
+        holds_records = (table >= gone.ravel()).all()
+        return bool(holds_records and (operator @ table == totals).all())
 
 
 def find_norms(table: ReleasedTable, a: int) -> TableNorms:
@@ -179,13 +186,14 @@ def find_norms(table: ReleasedTable, a: int) -> TableNorms:
     (Norms(l1=4, l2_squared=4, linf=1), True, 'record patterns')
     """
     a = min(a, table.structure.n)
-    found = _search(table, a)
-    if found.norms.most(_drawn(table, a)) != found.norms:
+    result = _search(table, a)
+    # A lower and an upper bound that share no step with the search hold it in between.
+    if result.norms.most(_drawn(table, a)) != result.norms:
         raise SelfCheckError("records that keep every exact total move the table by more than its norms")
     upper = table.certified(a, table.structure.margins, _even(table))
-    if found.exact and found.norms.least(upper) != found.norms:
+    if result.exact and result.norms.least(upper) != result.norms:
         raise SelfCheckError("the norms of a table are above what is proved for so many records")
-    return found
+    return result
 
 
 def _drawn(table: ReleasedTable, a: int) -> Norms:
@@ -205,7 +213,8 @@ def _drawn(table: ReleasedTable, a: int) -> Norms:
 def _search(table: ReleasedTable, a: int) -> TableNorms:
     structure = table.structure
     open_part = structure.canonical(table.released)
-    if not any(open_part) or any(within(open_part, margin.view) for margin in structure.margins):
+    published = any(within(open_part, margin.view) for margin in structure.margins)
+    if published or not any(open_part):
         return TableNorms(Norms(0, 0, 0), True, "the published statistics fix the table")
     upper = table.certified(a, structure.margins, _even(table))
     blocks = table.blocks
@@ -215,10 +224,11 @@ def _search(table: ReleasedTable, a: int) -> TableNorms:
         if table.lifts and sure and not (structure.schema.structural_zeros and blocks.free):
             return TableNorms(norms, True, "record patterns", move)
         upper = upper.least(norms)
-    listing = ListedTables.of(table.dataspace, table.released)
-    if listing is not None:
-        norms, move = listing.norms(a)
-        return TableNorms(norms, True, "listing of all tables", move, listing.only)
+    tables = ListedTables.of(table.dataspace, table.released)
+    if tables is not None:
+        norms, move = tables.norms(a)
+        return TableNorms(norms, True, "listing of all tables", move, tables.only)
+    # No method is exact here: a bound is, after all, if some move attains it.
     attained, move = _attained(table, a)
     return TableNorms(upper, attained == upper, "certified bound", move)
 
@@ -227,11 +237,16 @@ def _even(table: ReleasedTable) -> bool:
     """Whether the positive part is always even: two disjoint blocks that cover the table, one of them of two levels."""
     structure, varying = table.structure, table.varying
     sets = [variables(margin.view) & varying for margin in structure.margins]
-    named = [variable for part in sets for variable in part]
-    if sum(map(bool, sets)) != 2 or len(named) != len({*named}) or not varying <= {*named}:
+    published = [variable for part in sets for variable in part]
+    disjoint = len(published) == len({*published})
+    if sum(map(bool, sets)) != 2 or not disjoint or not varying <= {*published}:
         return False
-    whole = [margin.down(structure.grid, meet(margin.view, table.released)) for margin in structure.margins]
-    return min(margin.levels for margin, part in zip(whole, sets, strict=True) if part) == 2
+    levels = []
+    for margin, part in zip(structure.margins, sets, strict=True):
+        if part:
+            seen = margin.down(structure.grid, meet(margin.view, table.released))
+            levels.append(seen.levels)
+    return min(levels) == 2
 
 
 def _attained(table: ReleasedTable, a: int) -> tuple[Norms, Counts | None]:
@@ -241,32 +256,39 @@ def _attained(table: ReleasedTable, a: int) -> tuple[Norms, Counts | None]:
     common part of the margins, or with all features.
     """
     structure = table.structure
-    everything = structure.common is None or bool(structure.schema.structural_zeros)
-    more = structure.grid.full if everything or structure.common is None else structure.common
+    more = structure.common
+    if more is None or structure.schema.structural_zeros:
+        more = structure.grid.full
     whole = ReleasedTable.of(table.dataspace, join(table.released, more))
     best, widest = Norms(0, 0, 0), None
-    if not whole.lifts or math.prod(whole.grid.shape) > max(LARGEST_MASK, math.prod(table.grid.shape)):
+    largest = max(LARGEST_MASK, math.prod(table.grid.shape))
+    if not whole.lifts or math.prod(whole.grid.shape) > largest:
         return best, widest
     shown = trimmed_view(table.released, whole.released)
     for move in _known_moves(whole, a):
         if whole.realisable(move):
             seen = whole.grid.sum(move, shown).reshape(table.grid.shape)
-            found = Norms.of(seen[None])
-            if found.l2_squared > best.l2_squared:
+            norms = Norms.of(seen[None])
+            if norms.l2_squared > best.l2_squared:
                 widest = seen
-            best = best.most(found)
+            best = best.most(norms)
     return best, widest
 
 
 def _known_moves(table: ReleasedTable, a: int) -> Iterator[Counts]:
+    """Moves that are easy to write down, as often as a records allow."""
     blocks = table.blocks
     if blocks is not None:
-        for s in range(1, min(a, LARGEST_A) + 1 if blocks.free_everywhere or not blocks.free else 1):
+        # A pattern counts on a free feature at every level, or on none at all.
+        sure = blocks.free_everywhere or not blocks.free
+        largest = min(a, LARGEST_A) if sure else 0
+        for s in range(1, largest + 1):
             move = blocks.norms(s)[1]
             if move is not None:
                 yield move * (a // s)
     elif table.released == table.structure.grid.full:
-        found = four_cell_move if table.structure.decomposable else cube_move
-        move = found(table.grid, table.visible)
+        simplest = four_cell_move if table.structure.decomposable else cube_move
+        move = simplest(table.grid, table.visible)
         if move is not None:
-            yield move * (a // int(np.maximum(move, 0).sum()))
+            records = int(np.maximum(move, 0).sum())
+            yield move * (a // records)

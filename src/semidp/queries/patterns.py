@@ -8,7 +8,7 @@ ways in which a block can pair them, never over cells. The result depends on the
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from semidp.queries.bounds import Norms
 LARGEST_A = 6  # the pairings of 2a records are enumerated: 22482 of them at a = 6, 426833 at a = 7
 
 Partition = tuple[int, ...]
-Pairing = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # groups: positions in one partition, in the other
+Group = tuple[tuple[int, ...], tuple[int, ...]]  # positions in one partition, and in the other
+Pairing = tuple[Group, ...]
 Block = tuple[int, ...]  # the counts of a block's levels, largest first, capped at a
 
 
@@ -35,7 +36,7 @@ class RecordPattern:
     @property
     def squares(self) -> int:
         """The sum of squares of the cells."""
-        return sum(x * x for x in (*self.appear, *self.vanish))
+        return _squares(self.appear, self.vanish)
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ class SliceCounts:
 def _widest(part: SliceCounts, s: int) -> RecordPattern | None:
     """Return the pattern of s records with the largest sum of squares, or None if s records cannot move."""
     for appear, vanish in _candidates(part, s):
-        if found := _realise(part, appear, vanish):
-            return found
+        pattern = _realise(part, appear, vanish)
+        if pattern:
+            return pattern
     return None
 
 
@@ -69,9 +71,19 @@ def _candidates(part: SliceCounts, s: int) -> list[tuple[Partition, Partition]]:
     """Pairs of partitions of s, widest first, larger part first (a move and its negative count once)."""
     if s > part.size:
         return []
-    every = list(partitions(s))
-    pairs = [(x, y) for x in every for y in every if x >= y and (part.free or x[0] + y[0] <= s)]
-    return sorted(pairs, key=lambda pair: -sum(v * v for side in pair for v in side))
+    pairs = []
+    for appear, vanish in product(partitions(s), repeat=2):
+        # With more than s records in the two largest parts, both have some level in common in every block: without a
+        # free feature they would be the same cell.
+        apart = part.free or appear[0] + vanish[0] <= s
+        if appear >= vanish and apart:
+            pairs.append((appear, vanish))
+    return sorted(pairs, key=lambda pair: -_squares(*pair))
+
+
+def _squares(appear: Partition, vanish: Partition) -> int:
+    """The sum of squares of the cells of a pattern."""
+    return sum(count * count for count in (*appear, *vanish))
 
 
 def partitions(total: int, largest: int | None = None) -> Iterator[Partition]:
@@ -84,8 +96,8 @@ def partitions(total: int, largest: int | None = None) -> Iterator[Partition]:
         yield ()
         return
     for first in range(min(total, largest or total), 0, -1):
-        for rest in partitions(total - first, first):
-            yield (first, *rest)
+        for smaller in partitions(total - first, first):
+            yield (first, *smaller)
 
 
 @cache
@@ -96,23 +108,33 @@ def pairings(appear: Partition, vanish: Partition) -> tuple[Pairing, ...]:
     (3, 1)
     """
 
+    def groups(left: tuple[int, ...], right: tuple[int, ...]) -> Iterator[Group]:
+        """Groups with the first of the parts left: some parts of either side with the same sum."""
+        first, later = left[0], left[1:]
+        for chosen in _subsets(later):
+            group = (first, *chosen)
+            total = sum(appear[i] for i in group)
+            for partners in _subsets(right):
+                if sum(vanish[j] for j in partners) == total:
+                    yield group, partners
+
     def split(left: tuple[int, ...], right: tuple[int, ...]) -> Iterator[Pairing]:
         if not left:
             yield ()
             return
-        first, others = left[0], left[1:]
-        for more in range(len(others) + 1):
-            for chosen in combinations(others, more):
-                group = (first, *chosen)
-                wanted = sum(appear[i] for i in group)
-                for size in range(1, len(right) + 1):
-                    for partners in combinations(right, size):
-                        if sum(vanish[j] for j in partners) == wanted:
-                            rest = tuple(i for i in others if i not in chosen)
-                            for tail in split(rest, tuple(j for j in right if j not in partners)):
-                                yield ((group, partners), *tail)
+        for group, partners in groups(left, right):
+            left_over = tuple(i for i in left if i not in group)
+            right_over = tuple(j for j in right if j not in partners)
+            for tail in split(left_over, right_over):
+                yield ((group, partners), *tail)
 
     return tuple(split(tuple(range(len(appear))), tuple(range(len(vanish)))))
+
+
+def _subsets(positions: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """All subsets of some positions, the smallest first."""
+    for size in range(len(positions) + 1):
+        yield from combinations(positions, size)
 
 
 def _realise(part: SliceCounts, appear: Partition, vanish: Partition) -> RecordPattern | None:
@@ -121,6 +143,7 @@ def _realise(part: SliceCounts, appear: Partition, vanish: Partition) -> RecordP
     options = [_options(block, appear, vanish) for block in part.blocks]
     if not all(options):
         return None
+    # reach[i]: the pairs that the blocks from i on can still put on different levels
     reach = [0] * (len(options) + 1)
     for i in range(len(options) - 1, -1, -1):
         reach[i] = reach[i + 1]
@@ -134,38 +157,50 @@ def _realise(part: SliceCounts, appear: Partition, vanish: Partition) -> RecordP
         if missing & ~reach[i] or (i, missing) in dead:
             return None
         for mask in options[i]:
-            rest = choose(i + 1, missing & ~mask)
-            if rest is not None:
-                return [mask, *rest]
+            later = choose(i + 1, missing & ~mask)
+            if later is not None:
+                return [mask, *later]
         dead.add((i, missing))
         return None
 
+    # A free feature tells all pairs apart by itself; else some block must, pair by pair.
     chosen = choose(0, 0 if part.free else everything)
     if chosen is None:
         return None
-    levels = [_levels(option[mask], appear, vanish) for option, mask in zip(options, chosen, strict=True)]
+    levels = []
+    for option, mask in zip(options, chosen, strict=True):
+        levels.append(_levels(option[mask], appear, vanish))
     return RecordPattern(appear, vanish, tuple(levels))
 
 
 @cache
 def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, Pairing]:
     """The pairings that fit a block's counts, by the set of pairs (as bits) that they put on different levels."""
-    found: dict[int, Pairing] = {}
+    everything = (1 << (len(appear) * len(vanish))) - 1
+    by_mask: dict[int, Pairing] = {}
     for pairing in pairings(appear, vanish):
-        sums = sorted((sum(appear[i] for i in group) for group, _ in pairing), reverse=True)
-        if len(sums) > len(block) or any(used > there for used, there in zip(sums, block, strict=False)):
+        if not _fits(block, pairing, appear):
             continue
         together = 0
         for group, partners in pairing:
-            for i in group:
-                for j in partners:
-                    together |= 1 << (i * len(vanish) + j)
-        found.setdefault(~together & ((1 << (len(appear) * len(vanish))) - 1), pairing)
-    kept: dict[int, Pairing] = {}
-    for mask in sorted(found, key=lambda mask: -mask.bit_count()):
-        if not any(mask & ~other == 0 for other in kept):
-            kept[mask] = found[mask]
-    return kept
+            for i, j in product(group, partners):
+                together |= 1 << (i * len(vanish) + j)
+        by_mask.setdefault(~together & everything, pairing)
+    # A mask inside another one tells fewer pairs apart at the same price: only the largest are kept.
+    largest: dict[int, Pairing] = {}
+    for mask in sorted(by_mask, key=lambda mask: -mask.bit_count()):
+        if not any(mask & ~other == 0 for other in largest):
+            largest[mask] = by_mask[mask]
+    return largest
+
+
+def _fits(block: Block, pairing: Pairing, appear: Partition) -> bool:
+    """Whether a block has a level with enough records for each group, the largest level for the largest group."""
+    sums = [sum(appear[i] for i in group) for group, _ in pairing]
+    if len(sums) > len(block):
+        return False
+    sums.sort(reverse=True)
+    return all(used <= count for used, count in zip(sums, block, strict=False))
 
 
 def _levels(pairing: Pairing, appear: Partition, vanish: Partition) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -227,30 +262,35 @@ class BlockTable:
     @cached_property
     def _children(self) -> list[NDArray[np.intp]]:
         """For each feature, how many levels lie below each inhabited node of what is published of it."""
-        found = []
+        counts = []
         for axis, (chain, depth) in enumerate(zip(self.grid.chains, self.published, strict=True)):
-            there = np.ones(chain.size(depth), dtype=bool)
+            inhabited = np.ones(chain.size(depth), dtype=bool)
             for margin in self.slices.margins:
                 if depth and margin.view[axis] == depth:
-                    there &= margin.down(self.grid, self.grid.alone(axis, depth)).counts > 0
-            found.append(chain.children(depth, chain.depth)[there])
-        return found
+                    alone = margin.down(self.grid, self.grid.alone(axis, depth))
+                    inhabited &= alone.counts > 0
+            children = chain.children(depth, chain.depth)
+            counts.append(children[inhabited])
+        return counts
 
     def kinds(self, a: int) -> list[tuple[SliceCounts, list[int]]]:
         """Return the distinct slices with, for each, up to a levels of the common part where it occurs."""
+        free = bool(self.free)
         if not self.slices.margins:
-            return [(SliceCounts((), min(self.n, a), bool(self.free)), [0])]
+            return [(SliceCounts((), min(self.n, a), free), [0])]
         parts = [self.slices.largest(number, a) for number in range(len(self.slices.margins))]
+        # No pattern of a records looks beyond a records of a slice, nor beyond its a largest counts.
         sizes = np.minimum(self.slices.sizes[:, None], a)
         rows, inverse = np.unique(np.hstack([*parts, sizes]), axis=0, return_inverse=True)
-        found = []
+        kinds = []
         widths = np.cumsum([part.shape[1] for part in parts])[:-1]
         for kind, row in enumerate(rows):
-            if row[-1]:
-                blocks = sorted(tuple(int(x) for x in piece if x) for piece in np.split(row[:-1], widths))
-                where = np.flatnonzero(inverse.ravel() == kind)[:a]
-                found.append((SliceCounts(tuple(blocks), int(row[-1]), bool(self.free)), [int(z) for z in where]))
-        return found
+            size = int(row[-1])
+            if size:
+                blocks = sorted(map(_positive, np.split(row[:-1], widths)))
+                levels = np.flatnonzero(inverse.ravel() == kind)[:a]
+                kinds.append((SliceCounts(tuple(blocks), size, free), levels.tolist()))
+        return kinds
 
     def norms(self, a: int) -> tuple[Norms, NDArray[np.int64] | None]:
         """Return the exact norms for positive parts of at most a records, and a table that attains Δ2.
@@ -263,15 +303,19 @@ class BlockTable:
         best: dict[int, tuple[int, list[tuple[RecordPattern, int]]]] = {0: (0, [])}
         tallest = 0
         for part, places in self.kinds(a):
-            tallest = max([tallest, *(_tallest(part, s) for s in range(1, a + 1))])
+            heights = [_tallest(part, s) for s in range(1, a + 1)]
+            tallest = max([tallest, *heights])
             for place in places:
+                # Most records first, so that a slice is used once.
                 for done in sorted(best, reverse=True):
+                    so_far, patterns = best[done]
                     for s in range(1, a - done + 1):
                         pattern = _widest(part, s)
-                        if pattern is not None:
-                            squares = best[done][0] + pattern.squares
-                            if squares > best.get(done + s, (0, []))[0]:
-                                best[done + s] = (squares, [*best[done][1], (pattern, place)])
+                        if pattern is None:
+                            continue
+                        squares = so_far + pattern.squares
+                        if squares > best.get(done + s, (0, []))[0]:
+                            best[done + s] = (squares, [*patterns, (pattern, place)])
         squares, chosen = max(best.values(), key=lambda entry: entry[0])
         norms = Norms(2 * max(best), squares, tallest)
         return norms, self.table(chosen, a) if chosen else None
@@ -281,27 +325,41 @@ class BlockTable:
         result = np.zeros(self.grid.shape, dtype=np.int64)
         for pattern, place in chosen:
             # the blocks in the order in which `kinds` sorted them
-            blocks = sorted(
-                zip(self.slices.margins, self.slices.rows(place), strict=True),
-                key=lambda block: tuple(int(x) for x in np.minimum(-np.sort(-block[1][1])[:a], a) if x),
-            )
+            rows = zip(self.slices.margins, self.slices.rows(place), strict=True)
+            blocks = sorted(rows, key=lambda block: _capped(block[1][1], a))
+            start = [(self.slices.common, place)] if any(self.slices.common) else []
             for sign, counts, side in ((1, pattern.appear, 0), (-1, pattern.vanish, 1)):
                 for part, count in enumerate(counts):
-                    cells = [(self.slices.common, place)] if any(self.slices.common) else []
+                    cells = list(start)
                     for rank, (margin, (positions, row)) in enumerate(blocks):
                         levels = np.argsort(-row, kind="stable")
-                        cells.append((margin.view, int(positions[levels[pattern.levels[rank][side][part]]])))
-                    result[self._complete(self.grid.box(cells), side)] += sign * count
+                        level = levels[pattern.levels[rank][side][part]]
+                        cells.append((margin.view, int(positions[level])))
+                    box = self.grid.box(cells)
+                    result[self._complete(box, side)] += sign * count
         return result
 
     def _complete(self, box: list[slice], side: int) -> tuple[int, ...]:
         """Choose a cell: records that appear and those that vanish on different levels of the unpublished features."""
+        starts = [leaves.start for leaves in box]
         if self.possible is None:
-            cell = [leaves.start for leaves in box]
-            wide = next((axis for axis in self.free if box[axis].stop - box[axis].start > 1), None)
-            if wide is not None:
-                cell[wide] += side
-            return tuple(cell)
+            for axis in self.free:
+                if box[axis].stop - box[axis].start > 1:
+                    starts[axis] += side
+                    break
+            return tuple(starts)
+        # The first possible cell for records that appear, the last for those that vanish.
         choices = np.argwhere(self.possible[tuple(box)])
-        offset = choices[-side] if len(choices) else [0] * len(box)
-        return tuple(leaves.start + int(k) for leaves, k in zip(box, offset, strict=True))
+        offsets = choices[-side].tolist() if len(choices) else [0] * len(box)
+        return tuple(map(sum, zip(starts, offsets, strict=True)))
+
+
+def _positive(counts: NDArray[np.int64]) -> Block:
+    """The counts above zero, in their order."""
+    return tuple(int(count) for count in counts if count)
+
+
+def _capped(row: NDArray[np.int64], a: int) -> Block:
+    """The a largest counts of a row, each at most a, the largest first."""
+    largest = -np.sort(-row)[:a]
+    return _positive(np.minimum(largest, a))

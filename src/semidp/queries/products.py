@@ -15,7 +15,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike, NDArray
 
-from semidp.core.margins import LARGEST_MASK, Counts, Floats, View, join, named, within
+from semidp.core.margins import LARGEST_MASK, Counts, Floats, Totals, View, join, named, within
 from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.exchange_blocks import Blocks
@@ -117,23 +117,29 @@ class ProductSpace(QuerySpace):
     @cached_property
     def measured(self) -> tuple[View, ...]:
         """The residuals that need noise: no published margin, nor n, fixes them."""
-        known = [self.schema.grid.nothing, *(margin.view for margin in self.dataspace.published)]
-        return tuple(view for view in self.needed if not any(within(view, other) for other in known))
+        exact = [margin.view for margin in self.dataspace.published]
+        exact.append(self.schema.grid.nothing)
+        return tuple(view for view in self.needed if not _in_some(view, exact))
 
     @cached_property
     def inside(self) -> tuple[tuple[View, ...], ...]:
         """For each table the measured residuals of which it consists."""
         measured = {*self.measured}
-        return tuple(tuple(small for small in below(view) if small in measured) for view in self.views)
+        tables = []
+        for view in self.views:
+            tables.append(tuple(small for small in below(view) if small in measured))
+        return tuple(tables)
 
     @cached_property
     def holders(self) -> Mapping[View, tuple[int, ...]]:
         """For each measured residual the tables, by their numbers, that consist of it and others."""
-        found: dict[View, list[int]] = {view: [] for view in self.measured}
+        tables: dict[View, list[int]] = {}
+        for view in self.measured:
+            tables[view] = []
         for number, parts in enumerate(self.inside):
             for view in parts:
-                found[view].append(number)
-        return {view: tuple(numbers) for view, numbers in found.items()}
+                tables[view].append(number)
+        return {view: tuple(numbers) for view, numbers in tables.items()}
 
     @cached_property
     def costs(self) -> BallCosts:
@@ -169,9 +175,12 @@ class ProductSpace(QuerySpace):
         except Refused:
             return {}
         records = blocks.reach if isinstance(self.adjacency, Exchange) else self.costs.a
-        return {
-            view: self.costs.times**2 * largest_residual(blocks, view, records, self._kept) for view in self.measured
-        }
+        # A norm of so many moves is at most so many times that of one; costs are squares of norms.
+        squared_times = self.costs.times**2
+        attained = {}
+        for view in self.measured:
+            attained[view] = squared_times * largest_residual(blocks, view, records, self._kept)
+        return attained
 
     @cached_property
     def remembered(self) -> dict[object, Any]:
@@ -181,16 +190,18 @@ class ProductSpace(QuerySpace):
     @cached_property
     def parts(self) -> Mapping[View, slice]:
         """Where each measured residual stands in the vector."""
-        found, start = {}, 0
+        places, start = {}, 0
         for view in self.measured:
-            size = math.prod(self.residuals.shape(view))
-            found[view], start = slice(start, start + size), start + size
-        return found
+            end = start + math.prod(self.residuals.shape(view))
+            places[view] = slice(start, end)
+            start = end
+        return places
 
     @cached_property
     def scales(self) -> NDArray[np.int64]:
         """By how much each entry of the vector was multiplied to be whole."""
-        return np.concatenate([np.zeros(0, np.int64), *(self.residuals.scale(view).ravel() for view in self.measured)])
+        scales = [self.residuals.scale(view).ravel() for view in self.measured]
+        return np.concatenate([np.zeros(0, np.int64), *scales])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -221,13 +232,16 @@ class ProductSpace(QuerySpace):
         >>> space.answers(space.query()), space.answers({**space.query(), "levels": ""})
         (True, False)
         """
-        every = hashlib.sha256(b"".join(np.packbits(kept).tobytes() for kept in self._kept))
+        # Records of earlier versions hashed the levels of all features, used or not.
+        leaves = [np.packbits(kept).tobytes() for kept in self._kept]
+        every = hashlib.sha256(b"".join(leaves))
         return query in (self.query(), {**self._tables, "levels": every.hexdigest()})
 
     @property
     def _tables(self) -> dict[str, Any]:
         """The tables of a query."""
-        return {"kind": "product", "tables": [list(self.schema.named(view)) for view in self.views]}
+        features = [list(self.schema.named(view)) for view in self.views]
+        return {"kind": "product", "tables": features}
 
     def trim(self, values: NDArray[np.generic], view: View) -> NDArray[np.generic]:
         """Cut a table at a view down to the nodes that can hold a record."""
@@ -242,11 +256,16 @@ class ProductSpace(QuerySpace):
     def _where(self, view: View) -> tuple[NDArray[np.intp], ...]:
         """Return where in a table the nodes lie that can hold a record."""
         chains = self.schema.grid.chains
-        return np.ix_(*(kept_nodes(chains[axis], self._kept[axis], view[axis]) for axis in named(view)))
+        nodes = []
+        for axis in named(view):
+            nodes.append(kept_nodes(chains[axis], self._kept[axis], view[axis]))
+        return np.ix_(*nodes)
 
     def values(self, table: Table) -> NDArray[np.int64]:
         """Return the vector of the one table that the product is of; refuse where it has several."""
-        return self.measure([table]) if len(self.views) == 1 else super().values(table)
+        if len(self.views) > 1:
+            return super().values(table)
+        return self.measure([table])
 
     def measure(self, tables: Sequence[Table]) -> NDArray[np.int64]:
         """Return the vector of the confidential tables; refuse those that contradict what is published."""
@@ -257,12 +276,13 @@ class ProductSpace(QuerySpace):
             if not self.dataspace.over(table.schema.names).contains(table):
                 raise DataError("a table contradicts what is published: build the space from its totals")
             cut.append(self.trim(table.counts, view).astype(np.int64))
-        found = [np.zeros(0, np.int64)]
+        vectors = [np.zeros(0, np.int64)]
         for view, holders in self.holders.items():
+            # Every table that holds a residual gives the same one: sum it from the smallest.
             place = min(holders, key=lambda number: cut[number].size)
             part = self.residuals.table(cut[place], self.views[place], view)
-            found.append(self.residuals.scaled(view, part).ravel())
-        return np.concatenate(found)
+            vectors.append(self.residuals.scaled(view, part).ravel())
+        return np.concatenate(vectors)
 
     @property
     def _fixed(self) -> list[View]:
@@ -272,37 +292,49 @@ class ProductSpace(QuerySpace):
     @cached_property
     def known(self) -> Mapping[View, Floats]:
         """The residuals that are published exactly, from the published totals alone."""
-        found = {}
+        exact = {}
         for view in self._fixed:
             if not any(view):
-                found[view] = np.array(float(self.dataspace.n or 0))
+                exact[view] = np.array(float(self.dataspace.n or 0))
                 continue
-            margin = next(margin for margin in self.dataspace.published if within(view, margin.view))
+            holding = (margin for margin in self.dataspace.published if within(view, margin.view))
+            margin = next(holding)
             cut = self.trim(margin.counts, margin.view)
-            found[view] = self.residuals.centred(view, self.residuals.table(cut, margin.view, view))
-        return found
+            summed = self.residuals.table(cut, margin.view, view)
+            exact[view] = self.residuals.centred(view, summed)
+        return exact
 
     def parted(self, vector: ArrayLike) -> dict[View, Floats]:
         """Return a vector as residuals: each part divided by its scale and centred."""
         values = np.asarray(vector, dtype=np.float64) / self.scales
-        return {view: self.residuals.centred(view, values[part]) for view, part in self.parts.items()}
+        residuals = {}
+        for view, part in self.parts.items():
+            residuals[view] = self.residuals.centred(view, values[part])
+        return residuals
 
     def estimates(self, vector: ArrayLike) -> list[Floats]:
         """Return every table put together from a vector of measurements and what is published."""
-        every = {**self.known, **self.parted(vector)}
-        return [self.whole(self.residuals.together(every, view), view) for view in self.views]
+        residuals = {**self.known, **self.parted(vector)}
+        tables = []
+        for view in self.views:
+            trimmed_table = self.residuals.together(residuals, view)
+            tables.append(self.whole(trimmed_table, view))
+        return tables
 
     def alike(self, table: int) -> tuple[object, ...]:
         """Return what tables share whose cells have the same variances, if the noise in their residuals has."""
         view = self.views[table]
-        return tuple((self._kinds[axis], view[axis]) for axis in named(view))
+        axes = named(view)
+        return tuple((self._kinds[axis], view[axis]) for axis in axes)
 
     @cached_property
     def _kinds(self) -> list[int]:
         """For each feature a number that those share with the same tree and the same nodes in use."""
-        known: dict[object, int] = {}
-        parts = zip(self.schema.grid.chains, self._kept, strict=True)
-        return [known.setdefault((chain, kept.tobytes()), len(known)) for chain, kept in parts]
+        numbers: dict[object, int] = {}
+        kinds = []
+        for chain, kept in zip(self.schema.grid.chains, self._kept, strict=True):
+            kinds.append(numbers.setdefault((chain, kept.tobytes()), len(numbers)))
+        return kinds
 
     def cell_variances(self, variances: Floats, table: int) -> Floats:
         """Return the variance of each cell of one table, for independent noise in the entries of the vector."""
@@ -310,8 +342,10 @@ class ProductSpace(QuerySpace):
         result = np.zeros(self.residuals.shape(view))
         for small in self.inside[table]:
             part = self.parts[small]
-            own = variances[part] / self.scales[part].astype(float) ** 2
-            centred = self.residuals.centred_variance(small, own.reshape(self.residuals.shape(small)))
+            # The noise was drawn on scaled residuals: variances divide by the square of the scale.
+            unscaled = variances[part] / self.scales[part].astype(float) ** 2
+            shaped = unscaled.reshape(self.residuals.shape(small))
+            centred = self.residuals.centred_variance(small, shaped)
             result = result + self.residuals.spread(centred, small, view, power=2)
         return self.whole(result, view)
 
@@ -321,8 +355,7 @@ class ProductSpace(QuerySpace):
 
         Structural zeros, and empty cells of joint margins. Only whole cells of the table count.
         """
-        joint = any(len(named(margin.view)) > 1 and not margin.counts.all() for margin in self.dataspace.published)
-        if not joint and not self.schema.structural_zeros:
+        if not self.schema.structural_zeros and not any(map(_has_gaps, self.dataspace.published)):
             return {}
         positions = {}
         for number, view in enumerate(self.views):
@@ -341,32 +374,37 @@ class ProductSpace(QuerySpace):
         view = self.views[table]
         mask = np.zeros(self.schema.grid.shape_of(view), dtype=bool)
         mask[self._where(view)] = True
-        mask.ravel()[self.impossible.get(table, np.zeros(0, np.intp))] = False
+        if table in self.impossible:
+            mask.ravel()[self.impossible[table]] = False
         return np.flatnonzero(mask)
 
     def possible(self, table: int) -> NDArray[np.bool_] | None:
         """Return which cells of one table can be filled, where not all of its levels' combinations can; else None."""
         if table not in self.impossible:
             return None
-        mask = np.ones(self.schema.grid.shape_of(self.views[table]), dtype=bool)
+        shape = self.schema.grid.shape_of(self.views[table])
+        mask = np.ones(shape, dtype=bool)
         mask.ravel()[self.impossible[table]] = False
         return mask
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
         """Return the weights on the entries of the vector that weights on cells of the tables (by number) put there."""
         gathered: dict[View, Floats] = {}
-        for table, given in weights.items():
+        for table, cell_weights in weights.items():
             view = self.views[table]
             shape = self.schema.grid.shape_of(view)
-            array = np.asarray(given, dtype=np.float64)
+            array = np.asarray(cell_weights, dtype=np.float64)
             if array.shape != shape:
                 raise InputError(f"the weights have shape {array.shape}, but the table has shape {shape}")
             cut = self.trim(array, view)
             for small in self.inside[table]:
-                gathered[small] = gathered.get(small, 0.0) + self.residuals.gathered(cut, view, small)
+                # The transpose of putting the table together: weights of cells are summed onto its residuals.
+                share = self.residuals.gathered(cut, view, small)
+                gathered[small] = gathered.get(small, 0.0) + share
         result = np.zeros(self.shape)
         for view, values in gathered.items():
-            result[self.parts[view]] = self.residuals.centred(view, values).ravel()
+            centred = self.residuals.centred(view, values)
+            result[self.parts[view]] = centred.ravel()
         return result / self.scales
 
     @property
@@ -383,7 +421,9 @@ class ProductSpace(QuerySpace):
     @property
     def method(self) -> str:
         """How the costs of residuals were found."""
-        return "listing of all tables" if self.costs.moves is not None else "agreement patterns and closed forms"
+        if self.costs.moves is not None:
+            return "listing of all tables"
+        return "agreement patterns and closed forms"
 
     @property
     def is_zero(self) -> bool:
@@ -397,8 +437,9 @@ class ProductSpace(QuerySpace):
 
     def project(self, values: ArrayLike) -> Floats:
         """Centre every part of the vector: what adjacent datasets can differ by is centred."""
-        parts = self.parted(self.checked(values))
-        return np.concatenate([np.zeros(0), *(part.ravel() for part in parts.values())]) * self.scales
+        residuals = self.parted(self.checked(values))
+        parts = [part.ravel() for part in residuals.values()]
+        return np.concatenate([np.zeros(0), *parts]) * self.scales
 
     def fixed_part(self) -> Floats:
         """Return zeros: residuals are centred."""
@@ -406,12 +447,13 @@ class ProductSpace(QuerySpace):
 
     def variances(self) -> Floats:
         """Return the variance of each entry of the vector for unit noise in every entry, centred."""
-        own = 1 / self.scales.astype(float) ** 2
-        found = [
-            self.residuals.centred_variance(view, own[part].reshape(self.residuals.shape(view))).ravel()
-            for view, part in self.parts.items()
-        ]
-        return np.asarray(np.concatenate([np.zeros(0), *found]) * self.scales.astype(float) ** 2)
+        squared_scales = self.scales.astype(float) ** 2
+        unit = 1 / squared_scales
+        parts = [np.zeros(0)]
+        for view, part in self.parts.items():
+            shaped = unit[part].reshape(self.residuals.shape(view))
+            parts.append(self.residuals.centred_variance(view, shaped).ravel())
+        return np.asarray(np.concatenate(parts) * squared_scales)
 
     def worst_move(self, sigma2: Mapping[View, Fraction] | None = None) -> Counts | None:
         """Return the difference of two adjacent datasets, as a vector: the one that costs most of the noise given.
@@ -423,18 +465,27 @@ class ProductSpace(QuerySpace):
         if self.is_zero:
             return None
         moves = self.costs.moves if self.costs.moves is not None else self._drawn()
-        released = join(*self.views)
-        best, longest, squares = None, 0.0, self.cost if sigma2 is None else sigma2
+        squares = self.cost if sigma2 is None else sigma2
+        best, longest = None, 0.0
         for move in moves:
-            tables = {view: self.residuals.table(move, released, view) for view in self.measured}
-            vector = np.concatenate([self.residuals.scaled(view, table).ravel() for view, table in tables.items()])
-            length = sum(
-                float(((vector[part] / self.scales[part]) ** 2).sum()) / float(squares[view])
-                for view, part in self.parts.items()
-            )
+            vector = self._vector_of(move)
+            lengths = []
+            for view, part in self.parts.items():
+                unscaled = vector[part] / self.scales[part]
+                lengths.append(float((unscaled**2).sum()) / float(squares[view]))
+            length = sum(lengths)
             if length > longest:
                 best, longest = vector, length
         return best
+
+    def _vector_of(self, move: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The scaled residuals of a difference of tables at the finest view in use."""
+        released = join(*self.views)
+        parts = []
+        for view in self.measured:
+            table = self.residuals.table(move, released, view)
+            parts.append(self.residuals.scaled(view, table).ravel())
+        return np.concatenate(parts)
 
     def difference(self, pair: Pair) -> str:
         """Say in how many residuals two datasets differ."""
@@ -448,38 +499,48 @@ class ProductSpace(QuerySpace):
         kept = [structure.inhabited_nodes(axis, depth) for axis, depth in enumerate(full)]
         if self.schema.structural_zeros and self.schema.grid.holds(LARGEST_MASK):
             mask = domain_of(self.dataspace, full)
-            for axis in range(len(full) if mask is not None else 0):
-                others = tuple(other for other in range(len(full)) if other != axis)
-                kept[axis] = kept[axis] & np.asarray(mask).any(axis=others)
+            if mask is not None:
+                for axis in range(len(full)):
+                    other_axes = tuple(other for other in range(len(full)) if other != axis)
+                    kept[axis] = kept[axis] & mask.any(axis=other_axes)
         return tuple(kept)
 
     def _norms(self, costs: Mapping[View, Fraction]) -> Norms:
-        squares = {view: float(k) * float(self.scales[self.parts[view]].max()) ** 2 for view, k in costs.items()}
+        squares = {}
+        for view, cost in costs.items():
+            largest_scale = float(self.scales[self.parts[view]].max())
+            squares[view] = float(cost) * largest_scale**2
         if not squares:
             return Norms(0, 0, 0)
-        l1 = sum(math.sqrt(square * math.prod(self.residuals.shape(view))) for view, square in squares.items())
+        # |v|_1 <= sqrt(entries) |v|_2, residual by residual.
+        lengths = []
+        for view, square in squares.items():
+            lengths.append(math.sqrt(square * math.prod(self.residuals.shape(view))))
         total = math.ceil(sum(squares.values()) * (1 + 1e-9))
-        return Norms(math.ceil(l1), total, math.ceil(math.sqrt(max(squares.values()))))
+        largest = math.ceil(math.sqrt(max(squares.values())))
+        return Norms(math.ceil(sum(lengths)), total, largest)
 
     def _listed(self, a: int, released: View) -> NDArray[np.int64] | None:
         """Every move of a small dataspace, as tables at the finest view, or None."""
         if not self.schema.grid.holds(_LARGEST_LISTED):
             return None
-        found = []
+        listed: list[NDArray[np.int64]] = []
         try:
-            if isinstance(self.adjacency, Exchange):
-                moves = sensitivity_space(self.dataspace, self.adjacency, self.schema.named(released)).moves()
-            elif (listing := ListedTables.of(self.dataspace, released)) is not None:
-                moves = listing.moves(a)
-            else:
-                return None
-            for move in moves:
-                found.append(self.trim(move, released).astype(np.int64))
-                if len(found) > _MOST_LISTED:
+            for move in self._moves_one_by_one(a, released):
+                listed.append(self.trim(move, released).astype(np.int64))
+                if len(listed) > _MOST_LISTED:
                     return None
         except Refused:  # exchanges are counted as they are listed
             return None
-        return np.stack(found) if found else None
+        return np.stack(listed) if listed else None
+
+    def _moves_one_by_one(self, a: int, released: View) -> Iterable[Counts]:
+        """Moves of the whole dataspace; none where its tables are too many to list."""
+        if isinstance(self.adjacency, Exchange):
+            features = self.schema.named(released)
+            return sensitivity_space(self.dataspace, self.adjacency, features).moves()
+        tables = ListedTables.of(self.dataspace, released)
+        return () if tables is None else tables.moves(a)
 
     def _drawn(self) -> Iterable[NDArray[np.int64]]:
         """Moves of a records that keep every published margin: all change alike, or swap what margins publish."""
@@ -487,17 +548,23 @@ class ProductSpace(QuerySpace):
         released, chains = join(*self.views), self.residuals.grid.chains
         shape, axes = self.residuals.shape(released), named(released)
         blocks = [named(margin.view) for margin in self.dataspace.published]
-        if len({axis for block in blocks for axis in block}) < sum(map(len, blocks)):
-            blocks = [tuple({axis for block in blocks for axis in block})]
+        published = {axis for block in blocks for axis in block}
+        if len(published) < sum(map(len, blocks)):
+            # Overlapping margins: one block of all published features, whose swaps keep every margin.
+            blocks = [tuple(published)]
         sizes = [chain.leaves for chain in chains]
-        for _ in range(_TRIES if math.prod(shape) <= 2**22 else 0):
+        tries = _TRIES if math.prod(shape) <= 2**22 else 0
+        for _ in range(tries):
             two = generator.integers(sizes, size=(2, len(sizes)))
             draw = self._exchange if isinstance(self.adjacency, Exchange) else self._ball
             before, after = draw(two, blocks, generator)
             move = np.zeros(shape, dtype=np.int64)
             for sign, records in ((1, after), (-1, before)):
-                nodes = tuple(chains[axis].above(released[axis])[records[:, axis]] for axis in axes)
-                np.add.at(move, nodes, sign)
+                nodes = []
+                for axis in axes:
+                    node_of_leaf = chains[axis].above(released[axis])
+                    nodes.append(node_of_leaf[records[:, axis]])
+                np.add.at(move, tuple(nodes), sign)
             if move.any():
                 yield move * self.costs.times
 
@@ -520,16 +587,31 @@ class ProductSpace(QuerySpace):
         x, y = two
         chains, before, after = self.residuals.grid.chains, [x], [y]
         for margin in self.dataspace.published:
-            depths = margin.view
-            differ = [axis for axis in named(depths) if np.ptp(chains[axis].above(depths[axis])[two[:, axis]])]
+            differ = []
+            for axis in named(margin.view):
+                node_of_leaf = chains[axis].above(margin.view[axis])
+                if np.ptp(node_of_leaf[two[:, axis]]):
+                    differ.append(axis)
             if not differ:
                 continue
+            # A new carrier for the first block in which x and y differ; later blocks may take the last one again.
             if len(before) == 1 or generator.integers(2):
                 anybody = generator.integers([chain.leaves for chain in chains])
                 carrier = two[generator.integers(2)] if generator.integers(2) else anybody
                 before.append(carrier.copy())
                 after.append(carrier.copy())
             for axis in named(margin.view):
+                taken = x if axis in differ else y
                 before[-1][axis] = y[axis]
-                after[-1][axis] = x[axis] if axis in differ else y[axis]
+                after[-1][axis] = taken[axis]
         return np.array(before), np.array(after)
+
+
+def _in_some(view: View, others: Iterable[View]) -> bool:
+    """Whether a view follows from one of some others."""
+    return any(within(view, other) for other in others)
+
+
+def _has_gaps(margin: Totals) -> bool:
+    """Whether a joint margin has empty cells: no record can lie below them."""
+    return len(named(margin.view)) > 1 and not margin.counts.all()
