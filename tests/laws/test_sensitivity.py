@@ -61,7 +61,7 @@ def check_move(space: TableSpace) -> None:
     """The worst move has zero margins, at most a records, and attains Δ2 where the norms are exact."""
     move = space.worst_move()
     assert move is not None
-    for margin in space._question.visible:
+    for margin in space._released_table.visible:
         assert not space.schema.grid.sum(move, margin.view).any()
     assert np.maximum(move, 0).sum() <= space.adjacency.a
     assert (move**2).sum() == space.l2_squared

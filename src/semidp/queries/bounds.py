@@ -34,9 +34,10 @@ class Norms:
         >>> Norms.of(np.array([[1, -1, 0], [0, 0, 0]]))
         Norms(l1=2, l2_squared=2, linf=1)
         """
-        size = np.abs(vectors).reshape(len(vectors), -1)
-        largest = (size.sum(axis=1), (size * size).sum(axis=1), size)
-        return cls(*(int(values.max(initial=0)) for values in largest))
+        sizes = np.abs(vectors).reshape(len(vectors), -1)
+        l1 = sizes.sum(axis=1).max(initial=0)
+        l2_squared = (sizes * sizes).sum(axis=1).max(initial=0)
+        return cls(int(l1), int(l2_squared), int(sizes.max(initial=0)))
 
     def scaled(self, factor: int) -> "Norms":
         """Return the norms of the space with every element multiplied by `factor`."""
@@ -44,11 +45,13 @@ class Norms:
 
     def least(self, other: "Norms") -> "Norms":
         """Return the smaller of each pair: two upper bounds make a better one."""
-        return Norms(min(self.l1, other.l1), min(self.l2_squared, other.l2_squared), min(self.linf, other.linf))
+        l2_squared = min(self.l2_squared, other.l2_squared)
+        return Norms(min(self.l1, other.l1), l2_squared, min(self.linf, other.linf))
 
     def most(self, other: "Norms") -> "Norms":
         """Return the larger of each pair: what two elements attain together."""
-        return Norms(max(self.l1, other.l1), max(self.l2_squared, other.l2_squared), max(self.linf, other.linf))
+        l2_squared = max(self.l2_squared, other.l2_squared)
+        return Norms(max(self.l1, other.l1), l2_squared, max(self.linf, other.linf))
 
 
 def certified_norms(
@@ -88,14 +91,19 @@ def certified_norms(
     if not features <= frozenset().union(*margins):
         return Norms(2 * a, 2 * a * a, a)
     # rounding k up where the linear program is not exact only enlarges the bound
-    k = math.floor(a * (1 - 1 / edge_cover(features, margins)) + 1e-9)
+    cover = edge_cover(features, margins)
+    k = math.floor(a * (1 - 1 / cover) + 1e-9)
     if k == 0:
         return Norms(0, 0, 0)
     if a > LARGEST_SEARCH:
         return Norms(2 * a, a * a, k)
-    pairs = ((alpha, min(alpha, a - alpha)) for alpha in range(1, k + 1))
-    squares = max(_packed(a, alpha) + max(_packed(a, b) for b in range(1, beta + 1)) for alpha, beta in pairs if beta)
-    return Norms(2 * a, squares, k)
+    best = 0
+    for alpha in range(1, k + 1):
+        # The largest positive entry α and the largest negative entry β share the a records of the positive part.
+        packed = [_packed(a, beta) for beta in range(1, min(alpha, a - alpha) + 1)]
+        if packed:
+            best = max(best, _packed(a, alpha) + max(packed))
+    return Norms(2 * a, best, k)
 
 
 def edge_cover(features: frozenset[Any], margins: Sequence[frozenset[Any]]) -> float:
@@ -104,15 +112,22 @@ def edge_cover(features: frozenset[Any], margins: Sequence[frozenset[Any]]) -> f
     >>> edge_cover(frozenset("ABC"), [frozenset("AB"), frozenset("BC"), frozenset("AC")])
     1.5
     """
-    useful = [margin & features for margin in margins if margin & features]
-    useful = [margin for margin in useful if not any(margin < other for other in useful)]
-    distinct = list(dict.fromkeys(useful))
-    if sum(len(margin) for margin in distinct) == len(features):
+    restricted = [margin & features for margin in margins]
+    distinct = []
+    for margin in dict.fromkeys(restricted):
+        # A margin inside another covers nothing that the larger one does not.
+        if margin and not any(margin < other for other in restricted):
+            distinct.append(margin)
+    if sum(map(len, distinct)) == len(features):
         return float(len(distinct))  # disjoint: each one is needed in full
     from scipy.optimize import linprog
 
-    needs = -np.array([[feature in margin for margin in distinct] for feature in sorted(features)], dtype=float)
-    solved = linprog(np.ones(len(distinct)), A_ub=needs, b_ub=-np.ones(len(features)), method="highs")
+    rows = []
+    for feature in sorted(features):
+        rows.append([feature in margin for margin in distinct])
+    coverage = np.array(rows, dtype=float)
+    weights = np.ones(len(distinct))
+    solved = linprog(weights, A_ub=-coverage, b_ub=-np.ones(len(features)), method="highs")
     return float(len(distinct) if solved.fun is None else solved.fun)
 
 

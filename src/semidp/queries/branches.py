@@ -52,16 +52,20 @@ class Cut:
         for axis, names in enumerate(depths):
             if name in names:
                 return cls(axis, names.index(name) + 1)
-        there = ", ".join(name for names in depths for name in names)
+        every_name = [name for at_depths in depths for name in at_depths]
+        choices = "no feature of these tables is nested"
+        if every_name:
+            choices = f"there are {', '.join(every_name)}"
         raise InputError(
-            f"{name!r} is no depth of a nested feature with a finer one below it that is released; "
-            + (f"there are {there}" if there else "no feature of these tables is nested"),
+            f"{name!r} is no depth of a nested feature with a finer one below it that is released; {choices}",
             needs="partition",
         )
 
     def above(self, view: View) -> View:
         """Return the part of a view that is not below the cut."""
-        return tuple(min(depth, self.depth) if axis == self.axis else depth for axis, depth in enumerate(view))
+        above = list(view)
+        above[self.axis] = min(view[self.axis], self.depth)
+        return tuple(above)
 
     def reaches(self, view: View) -> bool:
         """Whether a table has cells below the cut."""
@@ -76,10 +80,8 @@ class Cut:
 
         Structural zeros stay as far as the node has the levels that they name.
         """
-        features = [
-            feature.branch(self.depth, node) if axis == self.axis else feature
-            for axis, feature in enumerate(schema.features)
-        ]
+        features = list(schema.features)
+        features[self.axis] = features[self.axis].branch(self.depth, node)
         zeros = []
         for zero in schema.structural_zeros:
             here = {name: _held(levels, name, features) for name, levels in zero.levels}
@@ -90,17 +92,20 @@ class Cut:
     def row(self, grid: Grid, view: View, values: NDArray[Any], node: int) -> NDArray[Any]:
         """Return the part of a table, at the cut or below, that belongs to one node."""
         place = named(view).index(self.axis)
-        below = grid.chains[self.axis].below(self.depth, node, view[self.axis])
+        chain = grid.chains[self.axis]
+        below = chain.below(self.depth, node, view[self.axis])
         return values[(slice(None),) * place + (below,)]
 
     def exact(self, dataspace: Dataspace, node: int) -> Dataspace:
         """Return what is published below one node: the margins that reach below the cut, of its records alone."""
-        part, found = self.branch(dataspace.schema, node), {}
+        part = self.branch(dataspace.schema, node)
+        grid = dataspace.schema.grid
+        tables = {}
         for margin, total in zip(dataspace.margins, dataspace.published, strict=True):
             if self.reaches(total.view):
-                counts = self.row(dataspace.schema.grid, total.view, total.counts, node)
-                found[Margin(*margin.names)] = Table(part.restrict(margin.names), counts)
-        return Dataspace.known(part, found, None if found else 0)
+                counts = self.row(grid, total.view, total.counts, node)
+                tables[Margin(*margin.names)] = Table(part.restrict(margin.names), counts)
+        return Dataspace.known(part, tables, None if tables else 0)
 
 
 def _held(levels: Sequence[str], name: str, features: Sequence[Feature]) -> list[str]:
@@ -122,7 +127,8 @@ def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
     >>> space_above(space, Cut(0, 1)).measured == tuple(view for view in space.measured if view[0] < 2)
     True
     """
-    return evolve(space, views=tuple(dict.fromkeys(cut.above(view) for view in space.views)))
+    above = dict.fromkeys(cut.above(view) for view in space.views)
+    return evolve(space, views=tuple(above))
 
 
 @frozen(slots=False, eq=False)
@@ -164,7 +170,8 @@ class BranchSpace(ProductSpace):
     def shared_out(self, row: Floats, number: int, power: int = 1) -> Floats:
         """Divide what a table has at the cut evenly among the cells below (variances: to the power 2)."""
         view = self.views[number]
-        return self.residuals.spread(self.trim(row, self.cut.above(view)), self.cut.above(view), view, power)
+        above = self.cut.above(view)
+        return self.residuals.spread(self.trim(row, above), above, view, power)
 
 
 def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None:
@@ -177,21 +184,22 @@ def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None
     cut, node
         The depth at which it is cut, and the node there.
     """
-    leaves = cut.chain(space.schema).below(cut.depth, node, cut.chain(space.schema).depth)
-    kept = tuple(known[leaves] if axis == cut.axis else known for axis, known in enumerate(space._kept))
+    chain = cut.chain(space.schema)
+    kept = list(space._kept)
+    kept[cut.axis] = kept[cut.axis][chain.below(cut.depth, node, chain.depth)]
     if not kept[cut.axis].any():
         return None
-    return BranchSpace(
-        cut.exact(space.dataspace, node),
-        space.adjacency,
-        tuple(view for view in space.views if cut.reaches(view)),
-        cut,
-        kept,
-        frozenset(view for view in space.measured if cut.reaches(view)),
-    )
+    # Only what reaches below the cut is measured here; the rest was measured above it.
+    views = tuple(view for view in space.views if cut.reaches(view))
+    lower = frozenset(view for view in space.measured if cut.reaches(view))
+    public = cut.exact(space.dataspace, node)
+    return BranchSpace(public, space.adjacency, views, cut, tuple(kept), lower)
 
 
 def families_above(space: ProductSpace, cut: Cut, node: int) -> tuple[int, ...]:
     """Return how many siblings a node at a cut and its ancestors have that can hold a record, the coarsest first."""
     held = kept_nodes(cut.chain(space.schema), space._kept[cut.axis], cut.depth)
-    return tuple(space.residuals.families(cut.axis, cut.depth)[:, int(held[:node].sum())].tolist())
+    siblings = space.residuals.families(cut.axis, cut.depth)
+    # Nodes that can hold no record were trimmed away: count those before the node that can.
+    place = int(held[:node].sum())
+    return tuple(siblings[:, place].tolist())

@@ -255,7 +255,7 @@ class BallCosts:
         singles = np.array([up(self.cost(view)) for view in mine])
         parts: list[GroupCost] = []
         axes = sorted({axis for view in mine for axis in named(view)})
-        local = tuple(tuple(view[axis] for axis in axes) for view in mine)
+        local = tuple(_depths_of(view, axes) for view in mine)
         if len(mine) > 1 and len(axes) <= _MOST_FEATURES:
             deepest = join(*mine)
             parts += self._patterned(axes, deepest, local, work)
@@ -463,6 +463,11 @@ class ExchangeCosts(BallCosts):
         """Return q² + q + 2 for a table that touches q blocks."""
         q = sum(self._touched(view))
         return Fraction(q * q + q + 2)
+
+
+def _depths_of(view: View, axes: Sequence[int]) -> View:
+    """A view in some features alone."""
+    return tuple(view[axis] for axis in axes)
 
 
 def _depth_in_slot(published: int, depth: int) -> int:

@@ -131,7 +131,10 @@ class Family:
         reduced = _most_alike(options)
         factors: list[Factor] = []
         for part in parts:
-            inside = [margin for margin in tied if any(margin[place] for place in part)]
+            inside = []
+            for margin in tied:
+                if any(margin[place] for place in part):
+                    inside.append(margin)
             factors += _factors(part, options, inside, signs, reduced)
         return cls(signs, tuple(factors), scale, len(factors) == len(parts))
 

@@ -196,7 +196,9 @@ def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, Pa
 
 def _fits(block: Block, pairing: Pairing, appear: Partition) -> bool:
     """Whether a block has a level with enough records for each group, the largest level for the largest group."""
-    sums = [sum(appear[i] for i in group) for group, _ in pairing]
+    sums = []
+    for group, _ in pairing:
+        sums.append(sum(appear[i] for i in group))
     if len(sums) > len(block):
         return False
     sums.sort(reverse=True)

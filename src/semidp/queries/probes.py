@@ -64,8 +64,7 @@ class Probes:
             return Norms(0, 0, 0)
         same = np.ones((draws, records, records), dtype=bool)
         for axis in range(self.nodes.shape[2]):
-            codes = self.nodes[:, :, axis]
-            same &= codes[:, :, None] == codes[:, None, :]
+            same &= _pairwise_equal(self.nodes[:, :, axis])
         cells = (same * self.signs[:, None, :]).sum(axis=2)  # for each record the count of its cell
         earlier = np.tril(np.ones((records, records), dtype=bool), -1)
         cells[(same & earlier).any(axis=2)] = 0  # each cell counts once, with its first record
@@ -92,18 +91,24 @@ def drawn(blocks: Blocks, released: View) -> Probes:
     """
     structure = blocks.structure
     margins = _disjoint(structure.margins) or structure.essential
-    in_sight = [margin for margin in margins if any(meet(margin.view, released)) and margin.levels > 1]
+    in_sight = []
+    for margin in margins:
+        if any(meet(margin.view, released)) and margin.levels > 1:
+            in_sight.append(margin)
     axes = named(released)
     checkable = not structure.schema.structural_zeros or structure.grid.holds(LARGEST_MASK)
     if structure.n == 0 or len(in_sight) > _MOST_BLOCKS or not checkable:
-        return Probes(np.zeros((0, 2, len(axes)), dtype=np.intp), np.zeros((0, 2), dtype=np.int64))
+        nodes = np.zeros((0, 2, len(axes)), dtype=np.intp)
+        return Probes(nodes, np.zeros((0, 2), dtype=np.int64))
     before, after, carries, allowed = _Draw(structure, margins, in_sight).exchanges()
     pairs = np.stack([before, after], axis=2)[allowed]
     records = pairs.reshape(len(pairs), -1, pairs.shape[3])
-    signs = np.stack([-carries, carries], axis=2)[allowed].reshape(len(pairs), -1)
-    chains = structure.grid.chains
-    seen = [chains[axis].above(released[axis])[records[:, :, axis]] for axis in axes]
-    return Probes(np.stack(seen, axis=2), signs)
+    signs = np.stack([-carries, carries], axis=2)[allowed]
+    seen = []
+    for axis in axes:
+        node_of_leaf = structure.grid.chains[axis].above(released[axis])
+        seen.append(node_of_leaf[records[:, :, axis]])
+    return Probes(np.stack(seen, axis=2), signs.reshape(len(pairs), -1))
 
 
 def largest_residual(blocks: Blocks, view: View, records: int, kept: Sequence[Mask]) -> float:
@@ -115,18 +120,25 @@ def largest_residual(blocks: Blocks, view: View, records: int, kept: Sequence[Ma
     with c inhabited siblings (THEORY §13).
     """
     probes = drawn(blocks, view).within(records)
-    products = (probes.signs[:, :, None] * probes.signs[:, None, :]).astype(np.float64)
+    signs = probes.signs.astype(np.float64)
+    products = signs[:, :, None] * signs[:, None, :]
     for place, axis in enumerate(named(view)):
         chain, depth = blocks.structure.grid.chains[axis], view[axis]
         firsts = chain.first(depth - 1, depth)
         inhabited = np.unique(chain.above(depth)[kept[axis]])
-        siblings = np.bincount(np.searchsorted(firsts, inhabited, side="right") - 1, minlength=len(firsts))
+        homes = np.searchsorted(firsts, inhabited, side="right") - 1
+        siblings = np.bincount(homes, minlength=len(firsts))
         nodes = probes.nodes[:, :, place]
         parents = np.searchsorted(firsts, nodes, side="right") - 1
-        same_node = nodes[:, :, None] == nodes[:, None, :]
-        same_parent = parents[:, :, None] == parents[:, None, :]
-        products *= same_parent * (same_node - 1 / siblings[parents][:, :, None])
+        share = 1 / siblings[parents][:, :, None]
+        products *= _pairwise_equal(parents) * (_pairwise_equal(nodes) - share)
     return float(products.sum(axis=(1, 2)).max(initial=0.0))
+
+
+def _pairwise_equal(codes: Nodes) -> Truths:
+    """For each draw, which pairs of records have equal codes."""
+    equal: Truths = codes[:, :, None] == codes[:, None, :]
+    return equal
 
 
 def _inhabited(structure: Structure, axis: int) -> Mask:
@@ -134,10 +146,12 @@ def _inhabited(structure: Structure, axis: int) -> Mask:
     chain = structure.grid.chains[axis]
     result = np.ones(chain.leaves, dtype=bool)
     for margin in structure.margins:
-        if margin.view[axis]:
+        depth = margin.view[axis]
+        if depth:
             place = named(margin.view).index(axis)
-            others = tuple(other for other in range(margin.counts.ndim) if other != place)
-            result &= (margin.counts.sum(axis=others) > 0)[chain.above(margin.view[axis])]
+            other_axes = tuple(other for other in range(margin.counts.ndim) if other != place)
+            occurs = margin.counts.sum(axis=other_axes) > 0
+            result &= occurs[chain.above(depth)]
     return result
 
 
@@ -160,26 +174,27 @@ class _Draw:
         cells, servers = self._cells(), self._servers()
         x, y = cells[:, 0], cells[:, 1]
         rows = np.arange(_DRAWS)
-        differ = x != y
-        for block in range(len(self.in_sight)):
-            some = rows[differ[:, block]]
-            cells[some, servers[some, block] + 2, block] = y[some, block]  # a carrier has y's whole tuple
         carries = np.zeros((_DRAWS, len(self.in_sight) + 1), dtype=np.int64)
         carries[:, 0] = 1
         for block in range(len(self.in_sight)):
-            some = rows[differ[:, block]]
-            carries[some, servers[some, block] + 1] = 1
+            differ = rows[x[:, block] != y[:, block]]
+            server = servers[differ, block]
+            cells[differ, server + 2, block] = y[differ, block]  # a carrier has y's whole tuple
+            carries[differ, server + 1] = 1
         leaves = self._leaves(cells)
         before = np.delete(leaves, 1, axis=1)
         after = before.copy()
         after[:, 0] = leaves[:, 1]
         for block, margin in enumerate(self.in_sight):
-            nodes = np.unravel_index(cells[:, :2, block], margin.counts.shape)
+            both = cells[:, :2, block]
+            nodes = np.unravel_index(both, margin.counts.shape)
             for axis, node in zip(named(margin.view), nodes, strict=True):
                 some = rows[node[:, 0] != node[:, 1]]
-                after[some, servers[some, block] + 1, axis] = leaves[some, 0, axis]  # it takes x's leaf
+                server = servers[some, block] + 1
+                after[some, server, axis] = leaves[some, 0, axis]  # it takes x's leaf
         held = np.delete(cells, 1, axis=1)
-        return before, after, carries, self._holds(held, carries > 0) & self._possible(before, after)
+        allowed = self._holds(held, carries > 0) & self._possible(before, after)
+        return before, after, carries, allowed
 
     def _cells(self) -> Nodes:
         """Cells of x, y and the carriers in each block: common ones or any, and carriers often where x or y are."""
@@ -188,14 +203,17 @@ class _Draw:
         for block, margin in enumerate(self.in_sight):
             counts = margin.counts.ravel()
             inhabited = np.flatnonzero(counts)
-            common = inhabited[np.argsort(-counts[inhabited], kind="stable")[:3]]
+            commonest_first = np.argsort(-counts[inhabited], kind="stable")
+            common = inhabited[commonest_first[:3]]
             anywhere = self.generator.choice(inhabited, size=(_DRAWS, carriers + 2))
             among_common = self.generator.choice(common, size=(_DRAWS, carriers + 2))
             rich = self.generator.random((_DRAWS, 1)) < 0.5
             chosen = np.where(rich, among_common, anywhere)
+            # Carriers: two in five where x is, two in five where y is, the others anywhere.
             place = self.generator.integers(5, size=(_DRAWS, carriers))
-            others = np.where(place < 2, chosen[:, :1], np.where(place < 4, chosen[:, 1:2], chosen[:, 2:]))
-            cells[:, :, block] = np.hstack([chosen[:, :2], others])
+            x, y, anyone = chosen[:, :1], chosen[:, 1:2], chosen[:, 2:]
+            carrier_cells = np.where(place < 2, x, np.where(place < 4, y, anyone))
+            cells[:, :, block] = np.hstack([x, y, carrier_cells])
         return cells
 
     def _servers(self) -> Nodes:
@@ -203,7 +221,8 @@ class _Draw:
         carriers = len(self.in_sight)
         each = np.broadcast_to(np.arange(carriers), (_DRAWS, carriers))
         shared = self.generator.integers(max(carriers, 1), size=(_DRAWS, carriers))
-        return np.where(self.generator.random((_DRAWS, 1)) < 0.5, each, shared)
+        one_each = self.generator.random((_DRAWS, 1)) < 0.5
+        return np.where(one_each, each, shared)
 
     def _leaves(self, cells: Nodes) -> Nodes:
         """Leaves of every record: the first or the last possible one below each published node.
@@ -220,16 +239,21 @@ class _Draw:
         for margin in self.margins:
             if margin in self.in_sight:
                 codes = cells[:, :, self.in_sight.index(margin)]
-            else:  # the table does not see it: everybody has the same
-                codes = np.full((draws, records), int(np.flatnonzero(margin.counts)[0]))
-            for axis, node in zip(named(margin.view), np.unravel_index(codes, margin.counts.shape), strict=True):
-                nodes[:, :, axis], depths[axis] = node, margin.view[axis]
+            else:
+                # The table does not see it: everybody has the same.
+                first_cell = int(np.flatnonzero(margin.counts)[0])
+                codes = np.full((draws, records), first_cell)
+            node_codes = np.unravel_index(codes, margin.counts.shape)
+            for axis, node in zip(named(margin.view), node_codes, strict=True):
+                nodes[:, :, axis] = node
+                depths[axis] = margin.view[axis]
         for axis, depth in enumerate(depths):
             chain = self.structure.grid.chains[axis]
             leaves = np.flatnonzero(_inhabited(self.structure, axis))
             homes = chain.above(depth)[leaves]
-            first = leaves[np.searchsorted(homes, nodes[:, :, axis], side="left")]
-            final = leaves[np.searchsorted(homes, nodes[:, :, axis], side="right") - 1]
+            node = nodes[:, :, axis]
+            first = leaves[np.searchsorted(homes, node, side="left")]
+            final = leaves[np.searchsorted(homes, node, side="right") - 1]
             nodes[:, :, axis] = np.where(last[:, :, axis], final, first)
         return nodes
 
@@ -238,15 +262,19 @@ class _Draw:
         result = np.ones(len(cells), dtype=bool)
         for block, margin in enumerate(self.in_sight):
             codes = cells[:, :, block]
-            used = ((codes[:, :, None] == codes[:, None, :]) & takes_part[:, None, :]).sum(axis=2)
-            result &= ((used <= margin.counts.ravel()[codes]) | ~takes_part).all(axis=1)
+            alongside = _pairwise_equal(codes) & takes_part[:, None, :]
+            used = alongside.sum(axis=2)
+            enough = used <= margin.counts.ravel()[codes]
+            result &= (enough | ~takes_part).all(axis=1)
         return result
 
     def _possible(self, *records: Nodes) -> Truths:
         """Whether no structural zero forbids a record of each draw."""
         possible = self.structure.schema.possible
         result = np.ones(_DRAWS, dtype=bool)
-        for leaves in records if possible is not None else ():
-            assert possible is not None
-            result &= possible[tuple(np.moveaxis(leaves, 2, 0))].all(axis=1)
+        if possible is None:
+            return result
+        for leaves in records:
+            cells = tuple(np.moveaxis(leaves, 2, 0))
+            result &= possible[cells].all(axis=1)
         return result

@@ -82,12 +82,15 @@ def _independent(grid: Grid, domain: Mask, one: View, other: View) -> bool:
     def down(view: View) -> NDArray[Any]:
         return grid.spread(grid.sum(cells, view, both), view, both)
 
+    # Independence given what they share: |cells| |shared| = |one| |other|, in whole numbers.
     return bool(np.all(cells * down(shared) == down(one) * down(other)))
 
 
 def _is_product(domain: Mask) -> bool:
-    axes = range(domain.ndim)
-    levels = [int(domain.any(axis=tuple(other for other in axes if other != axis)).sum()) for axis in axes]
+    levels = []
+    for axis in range(domain.ndim):
+        other_axes = tuple(other for other in range(domain.ndim) if other != axis)
+        levels.append(int(domain.any(axis=other_axes).sum()))
     return math.prod(levels) == int(domain.sum())
 
 
@@ -118,43 +121,61 @@ class AveragingProjection:
     @cached_property
     def terms(self) -> list[tuple[View, int, Any]]:
         """The averages that make up I - P: view, coefficient, and the number of domain cells that each one averages."""
-        found = []
+        terms = []
+        domain = None if self.domain is None else self.domain.astype(np.int64)
         for view, coefficient in inclusion_exclusion(self.margins).items():
-            cells = self.grid.below(view) if self.domain is None else self.grid.sum(self.domain.astype(np.int64), view)
-            found.append((view, coefficient, cells))
-        return sorted(found, key=lambda term: -sum(term[0]))
+            cells = self.grid.below(view) if domain is None else self.grid.sum(domain, view)
+            terms.append((view, coefficient, cells))
+        return sorted(terms, key=lambda term: -sum(term[0]))
 
     @property
     def dimension(self) -> int:
         """The rank of P: cells of the domain less the trace of I - P."""
+        # The trace of an average is the number of its cells.
+        trace = 0
+        for view, coefficient, cells in self.terms:
+            margin_cells = self.grid.size_of(view) if self.domain is None else int((cells > 0).sum())
+            trace += coefficient * margin_cells
         if self.domain is None:
-            return math.prod(self.grid.shape) - sum(c * self.grid.size_of(view) for view, c, _ in self.terms)
-        return int(self.domain.sum()) - sum(c * int((cells > 0).sum()) for _, c, cells in self.terms)
+            return math.prod(self.grid.shape) - trace
+        return int(self.domain.sum()) - trace
 
     def project(self, values: NDArray[Any]) -> Floats:
         """Return P v."""
         result = np.array(values, dtype=np.float64)
         if self.domain is not None:
             result *= self.domain
-        sums: dict[View, Floats] = {}
-        for view, _, _ in self.terms:  # finest first: a coarser margin is summed from one that holds it
-            known = min((v for v in sums if within(view, v)), key=lambda v: sums[v].size, default=None)
-            sums[view] = self.grid.sum(result, view) if known is None else self.grid.sum(sums[known], view, known)
-        shares = [
-            self.grid.spread(_share(sums[view], coefficient, cells), view) for view, coefficient, cells in self.terms
-        ]
+        sums = self._sums(result)
+        shares = []
+        for view, coefficient, cells in self.terms:
+            share = _share(sums[view], coefficient, cells)
+            shares.append(self.grid.spread(share, view))
         for part in _gathered(shares, result.size // 8):
             result -= part
         if self.domain is not None:
             result *= self.domain
         return result
 
+    def _sums(self, values: Floats) -> dict[View, Floats]:
+        """The margins of a table in all terms."""
+        sums: dict[View, Floats] = {}
+        # Finest first: a coarser margin is summed from the smallest one that holds it.
+        for view, _, _ in self.terms:
+            holding = [finer for finer in sums if within(view, finer)]
+            if holding:
+                smallest = min(holding, key=lambda finer: sums[finer].size)
+                sums[view] = self.grid.sum(sums[smallest], view, smallest)
+            else:
+                sums[view] = self.grid.sum(values, view)
+        return sums
+
     def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
         """Return (I - P) φ from the margins of φ."""
         result = np.zeros(self.grid.shape)
         for view, coefficient, cells in self.terms:
-            known = next(i for i, margin in enumerate(self.margins) if within(view, margin))
-            total = self.grid.sum(np.asarray(margins[known]), view, self.margins[known])
+            holding = (i for i, margin in enumerate(self.margins) if within(view, margin))
+            number = next(holding)
+            total = self.grid.sum(np.asarray(margins[number]), view, self.margins[number])
             result += self.grid.spread(_share(total, coefficient, cells), view)
         if self.domain is not None:
             result *= self.domain
@@ -185,8 +206,12 @@ class AveragingProjection:
         """Patterns on all cells: two cells agree along a feature down to some depth, feature by feature."""
         used, sizes, kinds = [], [], []
         for axis, chain in enumerate(self.grid.chains):
-            depths = sorted({0, chain.depth, *(view[axis] for view, _, _ in self.terms)})
-            below = [chain.children(depth, chain.depth)[chain.above(depth)] for depth in depths]
+            in_terms = [view[axis] for view, _, _ in self.terms]
+            depths = sorted({0, chain.depth, *in_terms})
+            below = []
+            for depth in depths:
+                leaves = chain.children(depth, chain.depth)
+                below.append(leaves[chain.above(depth)])
             different, which = np.unique(np.stack(below), axis=1, return_inverse=True)
             used.append(depths)
             sizes.append(different.T.tolist())
@@ -200,18 +225,21 @@ class AveragingProjection:
     def _weights(self, used: list[list[int]], sizes: Sequence[list[int]]) -> dict[Fraction, int]:
         """The weights of one pattern: `sizes` has the leaves below a cell's node at each of the depths in use."""
         weights: dict[Fraction, int] = {}
-        at = [dict(zip(depths, below, strict=True)) for depths, below in zip(used, sizes, strict=True)]
-        for agree in itertools.product(*(range(len(depths)) for depths in used)):
-            deepest = [depths[place] for depths, place in zip(used, agree, strict=True)]
-            cells = math.prod(
-                below[place] - (below[place + 1] if place + 1 < len(below) else 0)
-                for below, place in zip(sizes, agree, strict=True)
-            )
-            weight = Fraction(int(tuple(deepest) == self.grid.full))
+        leaves_at = []
+        for depths, below in zip(used, sizes, strict=True):
+            leaves_at.append(dict(zip(depths, below, strict=True)))
+        # Every cell agrees with this one down to some depth of each feature, and no further.
+        for deepest in itertools.product(*used):
+            cells = 1
+            for depths, below, depth in zip(used, sizes, deepest, strict=True):
+                place = depths.index(depth)
+                deeper = below[place + 1] if place + 1 < len(below) else 0
+                cells *= below[place] - deeper
+            weight = Fraction(int(deepest == self.grid.full))
             for view, coefficient, _ in self.terms:
-                if within(view, tuple(deepest)):
-                    averaged = math.prod(below[depth] for below, depth in zip(at, view, strict=True))
-                    weight -= Fraction(coefficient, averaged)
+                if within(view, deepest):
+                    averaged = [leaves[depth] for leaves, depth in zip(leaves_at, view, strict=True)]
+                    weight -= Fraction(coefficient, math.prod(averaged))
             if weight and cells:
                 weights[weight] = weights.get(weight, 0) + cells
         return weights
@@ -219,14 +247,17 @@ class AveragingProjection:
     def _by_cells(self, domain: Mask) -> Patterns | None:
         """Patterns on some cells: equal where as many cells agree with one in each set of views."""
         views = [view for view, _, _ in self.terms]
+        # Agreement in two views is agreement in their join: close the views under joins.
         joins = set(views)
         while more := {join(one, other) for one in joins for other in views} - joins:
             joins |= more
         which = np.zeros(self.grid.shape, dtype=np.intp)
         for view in joins:
-            counts = np.broadcast_to(self.grid.spread(self.grid.sum(domain, view), view), self.grid.shape)
-            different, number = np.unique(np.where(domain, counts, 0), return_inverse=True)
-            _, which = np.unique(which * len(different) + number.reshape(which.shape), return_inverse=True)
+            spread = self.grid.spread(self.grid.sum(domain, view), view)
+            counts = np.where(domain, np.broadcast_to(spread, self.grid.shape), 0)
+            different, number = np.unique(counts, return_inverse=True)
+            code = which * len(different) + number.reshape(which.shape)
+            _, which = np.unique(code, return_inverse=True)
             which = which.reshape(self.grid.shape)
         firsts = np.unique(which, return_index=True)[1]
         if len(firsts) > MOST_PATTERNS:
@@ -244,16 +275,22 @@ class AveragingProjection:
         if not domain.ravel()[cell]:
             return weights
         place = int(np.searchsorted(inside, cell))
-        agree = np.where(np.arange(len(inside)) == place, 1, 0)
+        # Bit 0: the cell itself; bit i + 1: agreement with it in view i.
+        agree = (np.arange(len(inside)) == place).astype(np.int64)
+        shares = []
         for number, label in enumerate(labels):
-            agree = agree + (label == label[place]) * (2 << number)
-        for code, cells in zip(*np.unique(agree, return_counts=True), strict=True):
-            weight = Fraction(int(code) & 1)
-            for number, (_, coefficient, _) in enumerate(self.terms):
-                if int(code) & (2 << number):
-                    weight -= Fraction(coefficient, int((labels[number] == labels[number][place]).sum()))
+            same = label == label[place]
+            agree = agree + same * (2 << number)
+            coefficient = self.terms[number][1]
+            shares.append(Fraction(coefficient, int(same.sum())))
+        codes, counts = np.unique(agree, return_counts=True)
+        for code, cells in zip(codes.tolist(), counts.tolist(), strict=True):
+            weight = Fraction(code & 1)
+            for number, share in enumerate(shares):
+                if code & (2 << number):
+                    weight -= share
             if weight:
-                weights[weight] = weights.get(weight, 0) + int(cells)
+                weights[weight] = weights.get(weight, 0) + cells
         return weights
 
 
@@ -298,20 +335,24 @@ class LeastSquaresProjection:
 
     def fixed_part(self, margins: Sequence[NDArray[Any]]) -> Floats:
         """Return (I - P) φ: the table of least norm that has these margins."""
-        seen = [
-            np.asarray(values, dtype=np.float64).ravel()[self.grid.sum(self.domain, margin).ravel() > 0]
-            for values, margin in zip(margins, self.margins, strict=True)
-        ]
-        wanted = np.concatenate(seen)
-        inside = self._least_norm(wanted)
-        inside += self._least_norm(wanted - self.operator @ inside)
+        seen = []
+        for values, margin in zip(margins, self.margins, strict=True):
+            occurs = self.grid.sum(self.domain, margin).ravel() > 0
+            seen.append(np.asarray(values, dtype=np.float64).ravel()[occurs])
+        totals = np.concatenate(seen)
+        inside = self._least_norm(totals)
+        # A second step on what rounding left over.
+        inside += self._least_norm(totals - self.operator @ inside)
         return self._table(inside)
 
     def variances(self) -> Floats:
         """Return the diagonal of P, from the pseudo-inverse of A A'."""
         inverse, _ = self.gram
         rows = self.operator.tocsc().indices.reshape(-1, len(self.margins))
-        return self._table(np.maximum(1 - inverse[rows[:, :, None], rows[:, None, :]].sum(axis=(1, 2)), 0.0))
+        # Each column of A has a one for each margin: a'(AA')⁺a sums the entries of its rows.
+        blocks = inverse[rows[:, :, None], rows[:, None, :]]
+        fixed = blocks.sum(axis=(1, 2))
+        return self._table(np.maximum(1 - fixed, 0.0))
 
     def patterns(self) -> Patterns | None:
         """Return every row of P, for tables of few cells; else None."""
@@ -327,7 +368,8 @@ class LeastSquaresProjection:
             return np.asarray(self.operator.T @ (self.gram[0] @ margins))
         from scipy.sparse.linalg import lsmr
 
-        return np.asarray(lsmr(self.operator, margins, atol=1e-14, btol=1e-14, conlim=0, maxiter=5000)[0])
+        solution = lsmr(self.operator, margins, atol=1e-14, btol=1e-14, conlim=0, maxiter=5000)
+        return np.asarray(solution[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,26 +411,35 @@ def row_patterns(shape: tuple[int, ...], project: Callable[[Floats], Floats]) ->
     numbers: dict[tuple[tuple[Fraction, int], ...], int] = {}
     which = []
     for unit in np.eye(cells):
-        row = np.rint(project(unit.reshape(shape)).ravel() * _DIGITS).astype(np.int64)
+        projected = project(unit.reshape(shape)).ravel()
+        row = np.rint(projected * _DIGITS).astype(np.int64)
         values, counts = np.unique(row[row != 0], return_counts=True)
-        weights = tuple((Fraction(int(v), _DIGITS), int(c)) for v, c in zip(values, counts, strict=True))
-        which.append(numbers.setdefault(weights[::-1], len(numbers)))
+        weights = []
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            weights.append((Fraction(value, _DIGITS), count))
+        largest_first = tuple(reversed(weights))
+        which.append(numbers.setdefault(largest_first, len(numbers)))
     return Patterns(np.array(which, dtype=np.intp).reshape(shape), tuple(map(dict, numbers)))
 
 
 def _gathered(parts: Sequence[Floats], limit: int) -> list[Floats]:
     """Add arrays of few axes together while their sum stays small: each pass over the whole table is what costs."""
-    found: list[Floats] = []
+    gathered: list[Floats] = []
     for part in sorted(parts, key=np.size):
-        if found and math.prod(np.broadcast_shapes(found[-1].shape, part.shape)) <= limit:
-            found[-1] = found[-1] + part
-        else:
-            found.append(part)
-    return found
+        if gathered:
+            last = gathered[-1]
+            size = math.prod(np.broadcast_shapes(last.shape, part.shape))
+            if size <= limit:
+                gathered[-1] = last + part
+                continue
+        gathered.append(part)
+    return gathered
 
 
 def _share(total: NDArray[Any], coefficient: int, cells: Any) -> Floats:
     """Return coefficient × total / cells, zero where there are no cells."""
     if np.ndim(cells) == 0:
         return np.asarray(total * (coefficient / cells if cells else 0.0))
-    return np.asarray(coefficient * np.divide(total, cells, out=np.zeros(np.shape(total)), where=cells > 0))
+    zeros = np.zeros(np.shape(total))
+    means = np.divide(total, cells, out=zeros, where=cells > 0)
+    return np.asarray(coefficient * means)

@@ -71,7 +71,9 @@ class Residuals:
         chain, rows = self.grid.chains[axis], []
         for above in range(1, depth + 1):
             counts = self.siblings(axis, above)
-            rows.append(np.repeat(counts, chain.children(above, depth)) if above < depth else counts)
+            if above < depth:
+                counts = np.repeat(counts, chain.children(above, depth))
+            rows.append(counts)
         return np.stack(rows).astype(np.int64)
 
     def scale(self, view: View) -> NDArray[np.int64]:
@@ -79,7 +81,8 @@ class Residuals:
         self.largest_scale(view)
         result = np.ones(self.shape(view), dtype=np.int64)
         for place, axis in enumerate(named(view)):
-            result *= _along(self.siblings(axis, view[axis]).astype(np.int64), place, result.ndim)
+            counts = self.siblings(axis, view[axis]).astype(np.int64)
+            result *= _along(counts, place, result.ndim)
         return result
 
     def largest_scale(self, view: View) -> int:
@@ -88,7 +91,8 @@ class Residuals:
         >>> Residuals(Grid.flat((3, 4))).largest_scale((1, 1))
         12
         """
-        largest = math.prod(int(self.siblings(axis, view[axis]).max()) for axis in named(view))
+        largest_families = [int(self.siblings(axis, view[axis]).max()) for axis in named(view)]
+        largest = math.prod(largest_families)
         if largest >= _LARGEST:
             raise Refused("the numbers of levels multiply to more than 62 bits hold: release smaller tables")
         return largest
@@ -99,11 +103,13 @@ class Residuals:
         Along each feature ``c x - Σ x`` over the c siblings; every number on the way is at most n times the scale.
         """
         values = np.asarray(table, dtype=np.int64).reshape(self.shape(view))
-        if int(np.abs(values).sum()) * self.largest_scale(view) >= _LARGEST:
+        total = int(np.abs(values).sum())
+        if total * self.largest_scale(view) >= _LARGEST:
             raise Refused("the counts times the numbers of levels do not fit in 62 bits: release smaller tables")
         for place, axis in enumerate(named(view)):
-            count = _along(self.siblings(axis, view[axis]).astype(np.int64), place, values.ndim)
-            values = count * values - self._family(values, place, axis, view[axis])
+            counts = self.siblings(axis, view[axis]).astype(np.int64)
+            family_sums = self._family(values, place, axis, view[axis])
+            values = _along(counts, place, values.ndim) * values - family_sums
         return values
 
     def centred(self, view: View, values: NDArray[Any]) -> Floats:
@@ -111,15 +117,18 @@ class Residuals:
         result = np.asarray(values, dtype=np.float64).reshape(self.shape(view))
         for place, axis in enumerate(named(view)):
             count = _along(self.siblings(axis, view[axis]), place, result.ndim)
-            result = result - self._family(result, place, axis, view[axis]) / count
+            family_sums = self._family(result, place, axis, view[axis])
+            result = result - family_sums / count
         return result
 
     def centred_variance(self, view: View, variance: NDArray[Any]) -> Floats:
         """Return the variance of each entry of ``H_d z`` for independent z: ``(1 - 2/c) v + Σ v / c²`` a feature."""
-        result = np.broadcast_to(np.asarray(variance, dtype=np.float64), self.shape(view))
+        values = np.asarray(variance, dtype=np.float64)
+        result = np.broadcast_to(values, self.shape(view))
         for place, axis in enumerate(named(view)):
             count = _along(self.siblings(axis, view[axis]), place, result.ndim)
-            result = (1 - 2 / count) * result + self._family(result, place, axis, view[axis]) / count.astype(float) ** 2
+            family_sums = self._family(result, place, axis, view[axis])
+            result = (1 - 2 / count) * result + family_sums / count.astype(float) ** 2
         return result
 
     def spread(self, values: NDArray[Any], view: View, target: View, power: int = 1) -> Floats:
@@ -157,8 +166,9 @@ class Residuals:
         return product
 
     def varies(self, view: View) -> bool:
-        """Whether a residual can be other than zero: no feature has only children alone at the depth named."""
-        return all(int(self.siblings(axis, view[axis]).max()) > 1 for axis in named(view))
+        """Whether the residual can be non-zero: each named feature has a parent with several children at that depth."""
+        largest_families = [int(self.siblings(axis, view[axis]).max()) for axis in named(view)]
+        return all(size > 1 for size in largest_families)
 
     def dimension(self, view: View) -> int:
         """Return the number of free entries of a residual.
@@ -166,13 +176,18 @@ class Residuals:
         >>> Residuals(Grid.flat((3, 4))).dimension((1, 1))
         6
         """
-        chains = self.grid.chains
-        return math.prod(chains[axis].size(view[axis]) - chains[axis].size(view[axis] - 1) for axis in named(view))
+        free = []
+        for axis in named(view):
+            chain, depth = self.grid.chains[axis], view[axis]
+            # The children of each parent sum to zero: one condition a parent.
+            free.append(chain.size(depth) - chain.size(depth - 1))
+        return math.prod(free)
 
     def _family(self, values: NDArray[Any], place: int, axis: int, depth: int) -> NDArray[Any]:
         """Return for each entry the sum over its siblings along one axis."""
         chain = self.grid.chains[axis]
-        sums = np.add.reduceat(values, chain.first(depth - 1, depth), axis=place)
+        firsts = chain.first(depth - 1, depth)
+        sums = np.add.reduceat(values, firsts, axis=place)
         return np.asarray(np.repeat(sums, chain.children(depth - 1, depth), axis=place))
 
 
@@ -188,16 +203,17 @@ def trimmed(grid: Grid, inhabited: Sequence[NDArray[np.bool_]]) -> Grid:
         before = np.concatenate([[0], np.cumsum(kept)])
         starts = []
         for depth in range(1, chain.depth + 1):
-            there = kept_nodes(chain, kept, depth)
-            firsts = chain.first(depth, chain.depth)[there]
-            starts.append(tuple(int(before[first]) for first in firsts))
+            occupied = kept_nodes(chain, kept, depth)
+            firsts = chain.first(depth, chain.depth)[occupied]
+            starts.append(tuple(before[firsts].tolist()))
         chains.append(Chain(int(kept.sum()), tuple(starts)))
     return Grid(tuple(chains))
 
 
 def kept_nodes(chain: Chain, kept: NDArray[np.bool_], depth: int) -> NDArray[np.bool_]:
     """Return which nodes of a depth have a leaf that is kept."""
-    return np.asarray(np.logical_or.reduceat(kept, chain.first(depth, chain.depth)))
+    firsts = chain.first(depth, chain.depth)
+    return np.asarray(np.logical_or.reduceat(kept, firsts))
 
 
 def _along(vector: NDArray[Any], place: int, axes: int) -> NDArray[Any]:
@@ -225,6 +241,9 @@ def _share(chain: Chain, coarse: int, fine: int) -> Floats:
 @cache
 def _gain(chain: Chain, view: int, target: int) -> float:
     """Along one feature: Σ over the nodes at `target` of the variance of unit noise at `view`, centred and spread."""
-    centred = 1 - 1 / _siblings(chain, view) if view else np.ones(1)
-    spread = np.repeat(centred, chain.children(view, target)) if view < target else centred
-    return float((spread * _share(chain, view, target) ** 2).sum())
+    centred = np.ones(1)
+    if view:
+        centred = 1 - 1 / _siblings(chain, view)
+    if view < target:
+        centred = np.repeat(centred, chain.children(view, target))
+    return float((centred * _share(chain, view, target) ** 2).sum())

@@ -114,17 +114,17 @@ class TableSpace(QuerySpace):
     @property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ of the released table."""
-        return self._found.norms
+        return self._table_norms.norms
 
     @property
     def exact(self) -> bool:
         """Whether the three norms are attained; otherwise they are proven upper bounds."""
-        return self._found.exact
+        return self._table_norms.exact
 
     @property
     def method(self) -> str:
         """How the norms were found."""
-        return self._found.method
+        return self._table_norms.method
 
     @property
     def dimension(self) -> int:
@@ -137,8 +137,10 @@ class TableSpace(QuerySpace):
 
     def fixed_part(self) -> Floats:
         """Return (I - P) φ, the part of the table that the published statistics fix, from those alone."""
-        total = np.array(self.dataspace.n, dtype=np.int64)
-        return self._projector.fixed_part([margin.counts for margin in self._released_table.visible] or [total])
+        margins = [margin.counts for margin in self._released_table.visible]
+        if not margins:
+            margins = [np.array(self.dataspace.n, dtype=np.int64)]
+        return self._projector.fixed_part(margins)
 
     def variances(self) -> Floats:
         """Return the diagonal of P: the variance of each cell of projected unit noise."""
@@ -150,7 +152,7 @@ class TableSpace(QuerySpace):
 
     def worst_move(self) -> Counts | None:
         """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
-        return self._found.move
+        return self._table_norms.move
 
     def worst_pair(self) -> Pair:
         """Return two tables with the published totals: the worst move that they hold, and what is around it."""
@@ -162,13 +164,14 @@ class TableSpace(QuerySpace):
 
     def _worst_first(self) -> Iterator[Counts]:
         """Iterate over the worst move, then over the first of the others, the longest first."""
-        worst, times = self.worst_move(), self.adjacency.times if self._exchange is not None else 1
+        worst = self.worst_move()
+        times = 1 if self._exchange is None else self.adjacency.times
         if worst is not None:
             # where the totals do not hold so many of it, fewer
             for repeated in range(times, 0, -1):
                 yield worst // times * repeated
-        others = list(islice(self.moves(), _MOST_MOVES))
-        yield from sorted(others, key=lambda move: -int((move**2).sum()))
+        first_moves = list(islice(self.moves(), _MOST_MOVES))
+        yield from sorted(first_moves, key=lambda move: -int((move**2).sum()))
 
     def difference(self, pair: Pair) -> str:
         """Say in how many records and cells two tables differ."""
@@ -185,7 +188,8 @@ class TableSpace(QuerySpace):
     def values(self, table: Table) -> Counts:
         """Return the counts of the released table; refuse another table, and one that contradicts what is published."""
         if table.schema != self.schema:
-            ours, theirs = (", ".join(schema.names) for schema in (self.schema, table.schema))
+            ours = ", ".join(self.schema.names)
+            theirs = ", ".join(table.schema.names)
             raise InputError(
                 f"the mechanism is calibrated for a table of {ours}, not of {theirs}: give it that table, or calibrate "
                 "again"
@@ -194,7 +198,10 @@ class TableSpace(QuerySpace):
             raise DataError("the table does not have the published number of records: build the space from its totals")
         for margin in self.dataspace.margins:
             shared = [name for name in margin.names if name in table.schema.names]
-            if shared and table.margin(shared) != self.dataspace.value(margin).margin(shared):
+            if not shared:
+                continue
+            published = self.dataspace.value(margin).margin(shared)
+            if table.margin(shared) != published:
                 raise DataError(f"the table contradicts the published {margin}: build the space from its totals")
         return table.counts
 
@@ -203,14 +210,15 @@ class TableSpace(QuerySpace):
 
         Exchanges of a person with several records: each single exchange so many times, whose hull contains all.
         """
-        released_table = self._released_table
         if self._exchange is not None:
             return (move * self.adjacency.times for move in self._exchange.moves())
-        structure = released_table.structure
+        table = self._released_table
+        structure = table.structure
         # under structural zeros what is left out ties the cells of the table: then only a listing knows the moves
-        whole = released_table.released == structure.grid.full or not structure.schema.structural_zeros
-        if released_table.lifts and structure.decomposable and whole:
-            return moves(released_table.grid, released_table.visible, self._domain, min(self.adjacency.a, structure.n))
+        whole = table.released == structure.grid.full or not structure.schema.structural_zeros
+        if table.lifts and structure.decomposable and whole:
+            a = min(self.adjacency.a, structure.n)
+            return moves(table.grid, table.visible, self._domain, a)
         listing = self.listing()
         if listing is None:
             raise Refused(
@@ -228,17 +236,25 @@ class TableSpace(QuerySpace):
         if grid.nested:
             return None
         axes = [named(margin.view) for margin in visible]
-        rest = tuple(axis for axis in range(len(self.shape)) if not any(axis in margin for margin in axes))
-        if len(axes) > 2 or (len(axes) == 2 and (rest or {*axes[0]} & {*axes[1]})):
+        published = [axis for group in axes for axis in group]
+        unpublished = tuple(axis for axis in range(len(self.shape)) if axis not in published)
+        overlap = len({*published}) < len(published)
+        if len(axes) > 2 or (len(axes) == 2 and (unpublished or overlap)):
             return None
-        groups = [*(axes or [()]), rest][:2]
-        sizes = [math.prod(self.shape[axis] for axis in group) for group in groups]
+        groups = [*(axes or [()]), unpublished][:2]
+        sizes = []
+        for group in groups:
+            sizes.append(math.prod(self.shape[axis] for axis in group))
         sides = [np.flatnonzero(margin.counts) for margin in visible]
         sides += [np.arange(size) for size in sizes[len(sides) :]]
         position = np.arange(math.prod(self.shape)).reshape(self.shape)
-        cells = position.transpose(*groups[0], *groups[1]).reshape(sizes)[np.ix_(*sides)]
-        if self._domain is not None and (self._domain.sum() != cells.size or not self._domain.ravel()[cells].all()):
-            return None
+        matrix = position.transpose(*groups[0], *groups[1]).reshape(sizes)
+        cells = matrix[np.ix_(*sides)]
+        if self._domain is not None:
+            # A cell that cannot occur inside the matrix, or one outside that can: no matrix.
+            inside = self._domain.ravel()[cells]
+            if self._domain.sum() != cells.size or not inside.all():
+                return None
         return MatrixForm(cells, len(axes) == 2)
 
     def rows(self) -> RowsForm | None:
@@ -246,16 +262,19 @@ class TableSpace(QuerySpace):
         visible, grid = self._released_table.visible, self._released_table.grid
         if len(visible) > 1 or self.is_zero:
             return None
-        total = visible[0] if visible else Totals(grid.nothing, np.array(self.dataspace.n))
+        total = Totals(grid.nothing, np.array(self.dataspace.n))
+        if visible:
+            total = visible[0]
         homes, totals = grid.labels(total.view), total.counts.ravel()
-        there = totals[homes] > 0
-        if self._domain is not None and not np.array_equal(self._domain.ravel(), there):
+        occurs = totals[homes] > 0
+        if self._domain is not None and not np.array_equal(self._domain.ravel(), occurs):
             return None
-        lengths = np.bincount(homes[there], minlength=len(totals))
-        cells = np.flatnonzero(there & (lengths[homes] > 1))
+        lengths = np.bincount(homes[occurs], minlength=len(totals))
+        cells = np.flatnonzero(occurs & (lengths[homes] > 1))
         kept = lengths > 1
         order = np.argsort(homes[cells], kind="stable")
-        return RowsForm(cells[order], tuple(lengths[kept].tolist()), tuple(totals[kept].tolist()))
+        row_lengths, row_totals = lengths[kept].tolist(), totals[kept].tolist()
+        return RowsForm(cells[order], tuple(row_lengths), tuple(row_totals))
 
     @property
     def released(self) -> View:
@@ -280,7 +299,7 @@ class TableSpace(QuerySpace):
         return min(self.adjacency.times * self._exchange.reach, self.dataspace.n)
 
     @cached_property
-    def _found(self) -> TableNorms:
+    def _table_norms(self) -> TableNorms:
         if self._exchange is None:
             return find_norms(self._released_table, self.adjacency.a)
         return self._exchange.result.repeated(self.adjacency.times)
@@ -294,11 +313,10 @@ class TableSpace(QuerySpace):
 
     @cached_property
     def _projector(self) -> Projector:
-        if self._found.only is not None:
-            return FixedTable(self._found.only)
-        return projector(
-            self._released_table.grid, [margin.view for margin in self._released_table.visible], self._domain
-        )
+        if self._table_norms.only is not None:
+            return FixedTable(self._table_norms.only)
+        margins = [margin.view for margin in self._released_table.visible]
+        return projector(self._released_table.grid, margins, self._domain)
 
 
 def domain_of(dataspace: Dataspace, released: View) -> Mask | None:
@@ -317,13 +335,17 @@ def domain_of(dataspace: Dataspace, released: View) -> Mask | None:
     return _domain(ReleasedTable.of(dataspace, released))
 
 
-def _domain(released_table: ReleasedTable) -> Mask | None:
-    structure = released_table.structure
-    hidden = released_table.released != structure.grid.full
+def _domain(table: ReleasedTable) -> Mask | None:
+    structure = table.structure
+    hidden = table.released != structure.grid.full
+    mask: Mask | None = None
     if hidden and structure.grid.holds(LARGEST_MASK):
+        # Features that are not released may rule out cells of the table: look at all cells, then sum.
         whole = structure.grid.inhabited(structure.schema.possible, structure.margins)
-        mask = None if whole is None else structure.grid.sum(whole.astype(np.int64), released_table.released) > 0
+        if whole is not None:
+            mask = structure.grid.sum(whole.astype(np.int64), table.released) > 0
     else:
-        possible = structure.schema.restrict(structure.schema.named(released_table.released)).possible
-        mask = released_table.grid.inhabited(possible, released_table.visible)
+        names = structure.schema.named(table.released)
+        possible = structure.schema.restrict(names).possible
+        mask = table.grid.inhabited(possible, table.visible)
     return None if mask is None or mask.all() else mask
