@@ -68,8 +68,13 @@ def maximal(views: Iterable[View]) -> list[View]:
     for view in every:
         for axis in named(view):
             naming.setdefault(axis, []).append(view)
-    near = ((view, min((naming[axis] for axis in named(view)), key=len)) for view in every)
-    return [view for view, others in near if not any(within(view, other) and view != other for other in others)]
+    largest = []
+    for view in every:
+        # A view that contains this one names all its features: look where the fewest do.
+        candidates = min((naming[axis] for axis in named(view)), key=len)
+        if not any(within(view, other) and view != other for other in candidates):
+            largest.append(view)
+    return largest
 
 
 def common_part(views: Sequence[View]) -> View | None:
@@ -83,8 +88,10 @@ def common_part(views: Sequence[View]) -> View | None:
     if len(views) < 2:
         return tuple(0 for _ in views[0])
     shared = meet(*views)
-    apart = all(meet(one, other) == shared for i, one in enumerate(views) for other in views[:i])
-    return shared if apart else None
+    for i, one in enumerate(views):
+        if any(meet(one, other) != shared for other in views[:i]):
+            return None
+    return shared
 
 
 def junction_order(views: Sequence[View]) -> list[View] | None:
@@ -103,7 +110,8 @@ def junction_order(views: Sequence[View]) -> list[View] | None:
     ordered = list(views[:1])
     while left:
         for number in left:
-            left[number] = max(left[number], sum(map(min, views[number], ordered[-1])))
+            shared = sum(map(min, views[number], ordered[-1]))
+            left[number] = max(left[number], shared)
         best = max(left, key=lambda number: left[number])
         del left[best]
         met = meet(views[best], join(*ordered))
@@ -119,14 +127,15 @@ def inclusion_exclusion(views: Sequence[View]) -> dict[View, int]:
     >>> inclusion_exclusion([(1, 1, 0), (0, 1, 1)])
     {(1, 1, 0): 1, (0, 1, 1): 1, (0, 1, 0): -1}
     """
+    # I - Π (I - E_M), one factor at a time: each new view meets every term so far, with the opposite sign.
     product: dict[View, int] = {}
     for view in views:
         change = {view: 1}
-        for known, coefficient in product.items():
-            shared = meet(known, view)
+        for earlier, coefficient in product.items():
+            shared = meet(earlier, view)
             change[shared] = change.get(shared, 0) - coefficient
-        for known, coefficient in change.items():
-            product[known] = product.get(known, 0) + coefficient
+        for term, coefficient in change.items():
+            product[term] = product.get(term, 0) + coefficient
     return {view: coefficient for view, coefficient in product.items() if coefficient}
 
 
@@ -155,7 +164,10 @@ def variables(view: View) -> frozenset[tuple[int, int]]:
     >>> sorted(variables((2, 0, 1)))
     [(0, 1), (0, 2), (2, 1)]
     """
-    return frozenset((axis, depth) for axis, named in enumerate(view) for depth in range(1, named + 1))
+    pairs = []
+    for axis, depth in enumerate(view):
+        pairs += [(axis, above) for above in range(1, depth + 1)]
+    return frozenset(pairs)
 
 
 @dataclass(frozen=True)
@@ -204,12 +216,15 @@ class Chain:
         if (coarse, fine) not in self._firsts:
             if not 0 <= coarse <= fine <= self.depth:
                 raise ValueError(f"no node at depth {fine} lies below depth {coarse}: ask for its ancestor")
-            below, above = (
-                np.asarray(self.starts[depth - 1] if depth else (0,), dtype=np.intp) for depth in (fine, coarse)
-            )
-            self._firsts[coarse, fine] = np.searchsorted(below, above)
-            self._firsts[coarse, fine].setflags(write=False)
+            firsts = np.searchsorted(self._starts(fine), self._starts(coarse))
+            firsts.setflags(write=False)
+            self._firsts[coarse, fine] = firsts
         return self._firsts[coarse, fine]
+
+    def _starts(self, depth: int) -> NDArray[np.intp]:
+        """The first leaf of each node at a depth; the whole begins at the first leaf."""
+        starts = self.starts[depth - 1] if depth else (0,)
+        return np.asarray(starts, dtype=np.intp)
 
     @cached_property
     def _firsts(self) -> dict[tuple[int, int], NDArray[np.intp]]:
@@ -228,7 +243,8 @@ class Chain:
         slice(3, 5, None)
         """
         start = int(self.first(depth, fine)[node])
-        return slice(start, start + int(self.children(depth, fine)[node]))
+        size = int(self.children(depth, fine)[node])
+        return slice(start, start + size)
 
     def ancestor(self, depth: int, node: int, coarse: int) -> int:
         """Node at depth `coarse` from which `node` of `depth` descends; the node itself if these are equal.
@@ -236,7 +252,8 @@ class Chain:
         >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).ancestor(2, 4, 1)
         1
         """
-        return int(np.searchsorted(self.first(coarse, depth), node, side="right")) - 1
+        firsts = self.first(coarse, depth)
+        return int(np.searchsorted(firsts, node, side="right")) - 1
 
     def above(self, depth: int) -> NDArray[np.intp]:
         """Return for each leaf the node at a depth that it lies below, or is.
@@ -244,7 +261,8 @@ class Chain:
         >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).above(1).tolist()
         [0, 0, 0, 1, 1]
         """
-        return np.repeat(np.arange(self.size(depth)), self.children(depth, self.depth))
+        nodes = np.arange(self.size(depth))
+        return np.repeat(nodes, self.children(depth, self.depth))
 
     def branch(self, depth: int, node: int) -> "Chain":
         """Return the chain of the leaves below one node; the depths down to it stay, with one node each.
@@ -255,7 +273,8 @@ class Chain:
         leaves = self.below(depth, node, self.depth)
         starts = [(0,)] * depth
         for fine in range(depth + 1, self.depth + 1):
-            starts.append(tuple(start - leaves.start for start in self.starts[fine - 1][self.below(depth, node, fine)]))
+            inside = self.starts[fine - 1][self.below(depth, node, fine)]
+            starts.append(tuple(start - leaves.start for start in inside))
         return Chain(leaves.stop - leaves.start, tuple(starts))
 
 
@@ -302,7 +321,9 @@ class Grid:
 
     def alone(self, axis: int, depth: int = 1) -> View:
         """Return the view of one feature."""
-        return tuple(depth if other == axis else 0 for other in range(len(self.chains)))
+        view = [0] * len(self.chains)
+        view[axis] = depth
+        return tuple(view)
 
     @cached_property
     def shape(self) -> Shape:
@@ -311,7 +332,8 @@ class Grid:
 
     def shape_of(self, view: View) -> Shape:
         """Return the shape of a margin's array."""
-        return tuple(chain.size(depth) for chain, depth in zip(self.chains, view, strict=True) if depth)
+        pairs = zip(self.chains, view, strict=True)
+        return tuple(chain.size(depth) for chain, depth in pairs if depth)
 
     def size_of(self, view: View) -> int:
         """Return the number of cells of a margin."""
@@ -323,7 +345,9 @@ class Grid:
         >>> Grid.flat((2,) * 20).holds(2**20), Grid.flat((1,) * 100).holds(2**20)
         (True, False)
         """
-        return len(self.chains) <= MAX_AXES and self.size_of(self.full) <= most
+        if len(self.chains) > MAX_AXES:
+            return False
+        return self.size_of(self.full) <= most
 
     def sum(self, values: NDArray[Any], view: View, source: View | None = None) -> NDArray[Any]:
         """Sum a table, or the margin at `source`, down to a coarser view; truth values are counted."""
@@ -334,7 +358,8 @@ class Grid:
         result = values.sum(axis=dropped) if dropped else values
         for place, axis in enumerate(named(view)):
             if view[axis] < source[axis]:
-                result = np.add.reduceat(result, self.chains[axis].first(view[axis], source[axis]), axis=place)
+                firsts = self.chains[axis].first(view[axis], source[axis])
+                result = np.add.reduceat(result, firsts, axis=place)
         return np.asarray(result)
 
     def spread(self, values: NDArray[Any], view: View, target: View | None = None) -> NDArray[Any]:
@@ -344,10 +369,12 @@ class Grid:
         """
         target = self.full if target is None else target
         axes = named(target)
-        values = np.reshape(values, [self.chains[axis].size(view[axis]) for axis in axes])
+        sizes = [self.chains[axis].size(view[axis]) for axis in axes]
+        values = np.reshape(values, sizes)
         for place, axis in enumerate(axes):
             if 0 < view[axis] < target[axis]:
-                values = np.repeat(values, self.chains[axis].children(view[axis], target[axis]), axis=place)
+                children = self.chains[axis].children(view[axis], target[axis])
+                values = np.repeat(values, children, axis=place)
         return values
 
     def below(self, view: View, source: View | None = None) -> Any:
@@ -363,14 +390,16 @@ class Grid:
                 if (children == children[0]).all():
                     product = product * int(children[0])
                 else:  # a single node would be the same for all: the margin names this feature
-                    product = product * children.reshape([-1 if other == axis else 1 for other in named(view)])
+                    sides = [-1 if other == axis else 1 for other in named(view)]
+                    product = product * children.reshape(sides)
         return product
 
     def labels(self, view: View, source: View | None = None) -> NDArray[np.intp]:
         """Return for each cell of the table (or of the margin at `source`), flattened, its cell in a margin."""
         source = self.full if source is None else source
         numbers = np.arange(self.size_of(view), dtype=np.intp)
-        return np.broadcast_to(self.spread(numbers, view, source), self.shape_of(source)).ravel()
+        spread = self.spread(numbers, view, source)
+        return np.broadcast_to(spread, self.shape_of(source)).ravel()
 
     def box(self, chosen: Iterable[tuple[View, int]]) -> list[slice]:
         """Return the leaves of each feature that lie in all of the chosen margin cells (their flat positions).
@@ -380,14 +409,17 @@ class Grid:
         """
         nodes = [(0, 0)] * len(self.chains)  # for each feature the finest depth that is chosen, and the node there
         for view, flat in chosen:
-            for axis, code in zip(named(view), np.unravel_index(flat, self.shape_of(view)), strict=True):
+            codes = np.unravel_index(flat, self.shape_of(view))
+            for axis, code in zip(named(view), codes, strict=True):
                 if view[axis] > nodes[axis][0]:
                     nodes[axis] = (view[axis], int(code))
-        return [chain.below(*node, chain.depth) for chain, node in zip(self.chains, nodes, strict=True)]
+        pairs = zip(self.chains, nodes, strict=True)
+        return [chain.below(depth, node, chain.depth) for chain, (depth, node) in pairs]
 
     def coarsened(self, view: View) -> "Grid":
         """Return the grid of a margin as a table of its own, of the features that it names."""
-        return Grid(tuple(_cut(self.chains[axis], view[axis]) for axis in named(view)))
+        chains = [_cut(self.chains[axis], view[axis]) for axis in named(view)]
+        return Grid(tuple(chains))
 
     def inhabited(self, possible: Mask | None, totals: "Iterable[Totals]", view: View | None = None) -> Mask | None:
         """Return the cells of a view that are possible and where no margin is empty; None where that is all of them."""
@@ -395,9 +427,11 @@ class Grid:
         mask: Any = possible
         for total in totals:
             if not total.counts.all():
-                there = self.spread(total.counts > 0, total.view, view)
-                mask = there if mask is None else mask & there
-        return None if mask is None else np.ascontiguousarray(np.broadcast_to(mask, self.shape_of(view)))
+                occurs = self.spread(total.counts > 0, total.view, view)
+                mask = occurs if mask is None else mask & occurs
+        if mask is None:
+            return None
+        return np.ascontiguousarray(np.broadcast_to(mask, self.shape_of(view)))
 
     def operator(self, views: Sequence[View], domain: Mask) -> Any:
         """Return margins as a sparse matrix of ones: a column a cell of the domain, a row a margin cell that occurs."""
@@ -410,7 +444,8 @@ class Grid:
             rows.append(start + where)
             start += int(where.max(initial=-1)) + 1
         columns = np.tile(np.arange(len(cells)), len(rows))
-        return sparse.csr_array((np.ones(len(columns)), (np.concatenate(rows), columns)), shape=(start, len(cells)))
+        entries = (np.ones(len(columns)), (np.concatenate(rows), columns))
+        return sparse.csr_array(entries, shape=(start, len(cells)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -443,11 +478,17 @@ class Totals:
 
 def finest(grid: Grid, totals: Iterable[Totals], down_to: Callable[[View], View]) -> tuple[Totals, ...]:
     """Return margins coarsened by a rule, without those that others contain."""
-    found = {view: total.down(grid, view) for total in totals if any(view := down_to(total.view))}
-    return tuple(found[view] for view in maximal(found))
+    coarsened = {}
+    for total in totals:
+        view = down_to(total.view)
+        if any(view):
+            coarsened[view] = total.down(grid, view)
+    return tuple(coarsened[view] for view in maximal(coarsened))
 
 
 def _cut(chain: Chain, depth: int) -> Chain:
     """Return a chain whose leaves are the nodes at `depth`."""
-    firsts = tuple(tuple(chain.first(coarse, depth).tolist()) for coarse in range(1, depth + 1))
-    return Chain(chain.size(depth), firsts)
+    firsts = []
+    for coarse in range(1, depth + 1):
+        firsts.append(tuple(chain.first(coarse, depth).tolist()))
+    return Chain(chain.size(depth), tuple(firsts))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.core.margins import LARGEST_MASK, Mask, Totals, View, named, within
+from semidp.core.margins import LARGEST_MASK, Totals, View, meet, named, within
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.listing import cells, labelled
 from semidp.core.spaces.structure import Structure
@@ -54,23 +54,23 @@ class Blocks:
         """Return the blocks; refuse margins that overlap and structural zeros that tie a block to anything else."""
         if not isinstance(dataspace, Dataspace):
             raise InputError("exchanges in a dataspace that is only described are not known: give schema and margins")
-        found = cls(dataspace, Structure.of(dataspace))
-        views = [margin.view for margin in found.margins]
+        blocks = cls(dataspace, Structure.of(dataspace))
+        views = [margin.view for margin in blocks.margins]
         for position, one in enumerate(views):
             for other in views[:position]:
-                shared = [axis for axis, depths in enumerate(zip(one, other, strict=True)) if all(depths)]
+                shared = named(meet(one, other))
                 if shared:
                     name = dataspace.schema.features[shared[0]].name
                     raise Refused(
                         f"exchange adjacency needs published margins that share no feature, and {name!r} is in two of "
                         "them: publish it in one margin, or protect a number of records instead"
                     )
-        if found._zeros_tie():
+        if blocks._zeros_tie():
             raise Refused(
                 "exchange adjacency needs every combination of levels below the published counts to be possible, and "
                 "structural zeros tie a published margin to something else: protect a number of records instead"
             )
-        return found
+        return blocks
 
     @property
     def margins(self) -> tuple[Totals, ...]:
@@ -97,60 +97,66 @@ class Blocks:
         """Whether the cells that can occur are fewer than: all below the blocks, times what zeros leave of the rest."""
         schema, grid = self.structure.schema, self.structure.grid
         zeros = [schema.view(name for name, _ in zero.levels) for zero in schema.structural_zeros]
-        apart = [
-            any(within(view, margin.view) for margin in self.structure.margins)
-            or not any(view[axis] for axis in self.axes)
-            for view in zeros
-        ]
-        if all(apart):
+        if all(self._apart(view) for view in zeros):
             return False
         if not grid.holds(LARGEST_MASK):
             return True
-        there = grid.inhabited(None, self.structure.margins)
-        inhabited: Mask = np.ones(grid.shape, dtype=bool) if there is None else there
+        inhabited = grid.inhabited(None, self.structure.margins)
+        if inhabited is None:
+            inhabited = np.ones(grid.shape, dtype=bool)
         assert schema.possible is not None
         possible = inhabited & schema.possible
-        rest = possible.any(axis=tuple(self.axes), keepdims=True)
-        return bool((possible != (inhabited & rest)).any())
+        # No tie: what can occur is the product of the cells of the blocks and of what zeros leave outside them.
+        outside = possible.any(axis=tuple(self.axes), keepdims=True)
+        return bool((possible != (inhabited & outside)).any())
+
+    def _apart(self, zero: View) -> bool:
+        """Whether a structural zero lies inside one margin, where it is an empty cell, or touches no block."""
+        inside = any(within(zero, margin.view) for margin in self.structure.margins)
+        return inside or self.axes.isdisjoint(named(zero))
 
     @cached_property
     def cells(self) -> tuple[Record, ...]:
         """The records that can occur."""
-        where = np.unravel_index(cells(self.dataspace), self.structure.grid.shape)
-        return tuple(tuple(int(code) for code in cell) for cell in zip(*where, strict=True))
+        positions = np.unravel_index(cells(self.dataspace), self.structure.grid.shape)
+        rows = np.stack(positions, axis=1).tolist()
+        return tuple(map(tuple, rows))
 
     def nodes(self, record: Record, view: View) -> tuple[int, ...]:
         """Return the nodes of a record at the depths of a view, -1 where it names none."""
-        return tuple(
-            self._nodes[axis][depth][leaf] for axis, (depth, leaf) in enumerate(zip(view, record, strict=True))
-        )
+        places = zip(self._nodes, view, record, strict=True)
+        return tuple(nodes[depth][leaf] for nodes, depth, leaf in places)
 
     @cached_property
     def _nodes(self) -> list[list[list[int]]]:
         """For each feature, depth and leaf the node; -1 at depth 0."""
-        return [
-            [[-1] * chain.leaves, *(chain.above(depth).tolist() for depth in range(1, chain.depth + 1))]
-            for chain in self.structure.grid.chains
-        ]
+        nodes = []
+        for chain in self.structure.grid.chains:
+            by_depth = [[-1] * chain.leaves]
+            for depth in range(1, chain.depth + 1):
+                by_depth.append(chain.above(depth).tolist())
+            nodes.append(by_depth)
+        return nodes
 
     def _differ(self, x: Record, y: Record) -> list[tuple[View, list[int]]]:
         """The blocks whose published tuples differ, each with its features whose nodes differ."""
-        found = []
+        differing = []
         for margin in self.margins:
-            pairs = zip(self.nodes(x, margin.view), self.nodes(y, margin.view), strict=True)
-            axes = [axis for axis, (one, other) in enumerate(pairs) if one != other]
+            x_nodes, y_nodes = self.nodes(x, margin.view), self.nodes(y, margin.view)
+            axes = [axis for axis in range(len(x)) if x_nodes[axis] != y_nodes[axis]]
             if axes:
-                found.append((margin.view, axes))
-        return found
+                differing.append((margin.view, axes))
+        return differing
 
     def _from(self, records: Records, i: int, x: Record, y: Record) -> Iterator[Records]:
         """Iterate over what arises from a small dataset when one person goes from x to y."""
         differ = self._differ(x, y)
-        wanted = [self.nodes(y, view) for view, _ in differ]
-        carriers = [
-            [j for j, other in enumerate(records) if j != i and self.nodes(other, view) == tuple_]
-            for (view, _), tuple_ in zip(differ, wanted, strict=True)
-        ]
+        carriers = []
+        for view, _ in differ:
+            # A carrier has y's whole published tuple of the block, read before any change.
+            tuple_of_y = self.nodes(y, view)
+            same = [j for j, other in enumerate(records) if self.nodes(other, view) == tuple_of_y]
+            carriers.append([j for j in same if j != i])
         for chosen in product(*carriers):
             changed = [list(record) for record in records]
             changed[i] = list(y)
@@ -164,79 +170,101 @@ class Blocks:
         for i, y in enumerate(records):
             for x in self.cells:
                 differ = self._differ(x, y)
-                carriers = []
-                for view, axes in differ:
-                    kept = tuple(0 if axis in axes else depth for axis, depth in enumerate(view))
-                    carriers.append(
-                        [
-                            j
-                            for j, other in enumerate(records)
-                            if j != i
-                            and all(other[axis] == x[axis] for axis in axes)
-                            and self.nodes(other, kept) == self.nodes(y, kept)
-                        ]
-                    )
+                carriers = [self._former_carriers(records, i, x, block) for block in differ]
                 for chosen in product(*carriers):
-                    places = [(j, axis, view) for (view, axes), j in zip(differ, chosen, strict=True) for axis in axes]
-                    below = [self._below(axis, view[axis], y[axis]) for _, axis, view in places]
-                    for leaves in product(*below):
-                        before = [list(record) for record in records]
-                        before[i] = list(x)
-                        for (j, axis, _), leaf in zip(places, leaves, strict=True):
-                            before[j][axis] = leaf
-                        yield tuple(map(tuple, before))
+                    yield from self._undone(records, i, x, zip(differ, chosen, strict=True))
+
+    def _former_carriers(self, records: Records, i: int, x: Record, block: tuple[View, list[int]]) -> list[int]:
+        """Who may have carried a block, by what they have now: x's leaves where the nodes differed, y's nodes else."""
+        view, axes = block
+        kept = tuple(0 if axis in axes else depth for axis, depth in enumerate(view))
+        kept_of_y = self.nodes(records[i], kept)
+        carriers = []
+        for j, other in enumerate(records):
+            has_leaves = all(other[axis] == x[axis] for axis in axes)
+            if j != i and has_leaves and self.nodes(other, kept) == kept_of_y:
+                carriers.append(j)
+        return carriers
+
+    def _undone(
+        self, records: Records, i: int, x: Record, served: Iterable[tuple[tuple[View, list[int]], int]]
+    ) -> Iterator[Records]:
+        """Iterate over the datasets before these carriers gave up some leaf below y's node for that of x."""
+        y = records[i]
+        places, leaves_below = [], []
+        for (view, axes), j in served:
+            for axis in axes:
+                places.append((j, axis))
+                leaves_below.append(self._below(axis, view[axis], y[axis]))
+        for leaves in product(*leaves_below):
+            before = [list(record) for record in records]
+            before[i] = list(x)
+            for (j, axis), leaf in zip(places, leaves, strict=True):
+                before[j][axis] = leaf
+            yield tuple(map(tuple, before))
 
     def _below(self, axis: int, depth: int, leaf: int) -> list[int]:
         """The leaves that can occur below the node of a leaf."""
-        there = self.structure.inhabited_nodes(axis, self.structure.grid.chains[axis].depth)
+        inhabited = self.structure.inhabited_nodes(axis, self.structure.grid.chains[axis].depth)
         nodes = self._nodes[axis][depth]
-        return [other for other, node in enumerate(nodes) if node == nodes[leaf] and there[other]]
+        siblings = [other for other, node in enumerate(nodes) if node == nodes[leaf]]
+        return [other for other in siblings if inhabited[other]]
 
     def neighbours(self, records: Records) -> set[Records]:
         """Return the datasets adjacent to a small one, without itself."""
-        people = ((i, x, y) for i, x in enumerate(records) for y in self.cells)
-        forward = {found for person in people for found in self._from(records, *person)}
-        return forward.union(self.backward(records)) - {records}
+        datasets = set(self.backward(records))
+        for i, x in enumerate(records):
+            for y in self.cells:
+                datasets.update(self._from(records, i, x, y))
+        return datasets - {records}
 
     def adjacent(self, one: Records, other: Records) -> bool:
         """Whether two datasets of D_t are exchanges of each other, or the same."""
         if not (self.contains(one) and self.contains(other)):
             return False
-        return one == other or self._arises(one, other) or self._arises(other, one)
+        if one == other:
+            return True
+        return self._arises(one, other) or self._arises(other, one)
 
     def _arises(self, one: Records, other: Records) -> bool:
-        changed = [i for i, (x, y) in enumerate(zip(one, other, strict=True)) if x != y]
-        return len(changed) <= self.reach and any(
-            other == found for i in changed for found in self._from(one, i, one[i], other[i])
-        )
+        """Whether one person's exchange leads from one dataset to the other."""
+        pairs = zip(one, other, strict=True)
+        changed = [i for i, (x, y) in enumerate(pairs) if x != y]
+        if len(changed) > self.reach:
+            return False
+        return any(other in self._from(one, i, one[i], other[i]) for i in changed)
 
     def contains(self, records: Records) -> bool:
         """Whether a dataset has the published totals."""
-        if len(records) != self.structure.n or not {*records} <= {*self.cells}:
+        possible = {*records} <= {*self.cells}
+        if len(records) != self.structure.n or not possible:
             return False
-        table = np.zeros(self.structure.grid.shape, dtype=np.int64)
+        grid = self.structure.grid
+        table = np.zeros(grid.shape, dtype=np.int64)
         for record in records:
             table[record] += 1
-        grid = self.structure.grid
-        return all(np.array_equal(grid.sum(table, total.view), total.counts) for total in self.structure.margins)
+        margins = self.structure.margins
+        return all(np.array_equal(grid.sum(table, total.view), total.counts) for total in margins)
 
     def coded(self, dataset: Iterable[Sequence[Any]]) -> Records:
         """Return labelled records (a label for every depth of every feature) as leaves."""
         features = self.structure.schema.features
-        paths = [{feature.path(leaf): leaf for leaf in range(len(feature.levels))} for feature in features]
-        found = []
+        leaf_of = []
+        for feature in features:
+            leaf_of.append({feature.path(leaf): leaf for leaf in range(len(feature.levels))})
+        records = []
         for record in dataset:
             labels, codes, start = tuple(record), [], 0
-            for feature, known in zip(features, paths, strict=True):
+            for feature, leaves in zip(features, leaf_of, strict=True):
                 path = labels[start : start + len(feature.names)]
                 start += len(feature.names)
-                if path not in known:
+                if path not in leaves:
                     raise InputError(f"a record has no level of {feature.name!r} that the schema declares")
-                codes.append(known[path])
+                codes.append(leaves[path])
             if start != len(labels):
                 raise InputError("a record has a label for every feature of the schema, in its order")
-            found.append(tuple(codes))
-        return tuple(found)
+            records.append(tuple(codes))
+        return tuple(records)
 
     def labelled(self, records: Records) -> tuple[tuple[str, ...], ...]:
         """Return records with their labels."""
@@ -256,7 +284,9 @@ def servings(blocks: int) -> Iterator[tuple[tuple[int | None, ...], int]]:
         if len(servers) == blocks:
             yield servers, carriers
             return
-        for server in (None, *range(carriers + 1)):
-            yield from grow((*servers, server), max(carriers, 0 if server is None else server + 1))
+        yield from grow((*servers, None), carriers)
+        # One of the carriers so far, or a new one, which gets the next number.
+        for server in range(carriers + 1):
+            yield from grow((*servers, server), max(carriers, server + 1))
 
     return grow((), 0)

@@ -21,6 +21,7 @@ from semidp.core.margins import (
     finest,
     join,
     junction_order,
+    within,
 )
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.schema import Schema
@@ -57,52 +58,59 @@ class Structure:
     @cached_property
     def choices(self) -> tuple[tuple[bool, ...], ...]:
         """For each feature and each of its depths, whether some inhabited node above has two nodes that can occur."""
-        return tuple(
-            tuple(bool((self.branches(axis, depth) > 1).any()) for depth in range(1, full + 1))
-            for axis, full in enumerate(self.grid.full)
-        )
+        choices = []
+        for axis, full in enumerate(self.grid.full):
+            depths = range(1, full + 1)
+            choices.append(tuple(self._has_choice(axis, depth) for depth in depths))
+        return tuple(choices)
+
+    def _has_choice(self, axis: int, depth: int) -> bool:
+        """Whether some inhabited node one depth up has two nodes that can occur."""
+        return bool((self.branches(axis, depth) > 1).any())
 
     @cached_property
     def varying(self) -> frozenset[tuple[int, int]]:
         """Each (feature, depth) that has a choice."""
-        return frozenset(
-            (axis, depth + 1)
-            for axis, depths in enumerate(self.choices)
-            for depth, choice in enumerate(depths)
-            if choice
-        )
+        varying = set()
+        for axis, depths in enumerate(self.choices):
+            for depth, choice in enumerate(depths, start=1):
+                if choice:
+                    varying.add((axis, depth))
+        return frozenset(varying)
 
     def branches(self, axis: int, depth: int, above: int | None = None) -> NDArray[np.int64]:
         """Return how many nodes of a depth can occur below each inhabited node above (one depth up unless said)."""
         above = depth - 1 if above is None else above
-        chain = self.grid.chains[axis]
-        there = self.inhabited_nodes(axis, depth)
-        counts = np.add.reduceat(there.astype(np.int64), chain.first(above, depth))
+        firsts = self.grid.chains[axis].first(above, depth)
+        inhabited = self.inhabited_nodes(axis, depth).astype(np.int64)
+        counts = np.add.reduceat(inhabited, firsts)
         return np.asarray(counts[counts > 0])
 
     def inhabited_nodes(self, axis: int, depth: int) -> NDArray[np.bool_]:
         """Return which nodes of a feature can hold a record, by the published counts alone."""
         chain = self.grid.chains[axis]
-        there = np.ones(chain.size(depth), dtype=bool)
+        inhabited = np.ones(chain.size(depth), dtype=bool)
         for margin in self.margins:
-            known = margin.view[axis]
-            if known:
-                counts = margin.down(self.grid, self.grid.alone(axis, known)).counts
-                if known >= depth:
-                    there &= np.add.reduceat(counts, chain.first(depth, known)) > 0
-                else:
-                    there &= np.repeat(counts > 0, chain.children(known, depth))
-        return there
+            published = margin.view[axis]
+            if not published:
+                continue
+            counts = margin.down(self.grid, self.grid.alone(axis, published)).counts
+            if published >= depth:
+                inhabited &= np.add.reduceat(counts, chain.first(depth, published)) > 0
+            else:
+                inhabited &= np.repeat(counts > 0, chain.children(published, depth))
+        return inhabited
 
     def canonical(self, view: View) -> View:
         """Return the coarsest view that says as much: depths without a choice are left out at the end of a chain.
 
         Views of one class are mapped to one of them, in a way that keeps their order.
         """
-        return tuple(
-            max((depth for depth in range(1, named + 1) if self.choices[axis][depth - 1]), default=0)
-            for axis, named in enumerate(view)
-        )
+        coarsest = []
+        for choices, named_depth in zip(self.choices, view, strict=True):
+            with_choice = [depth for depth in range(1, named_depth + 1) if choices[depth - 1]]
+            coarsest.append(max(with_choice, default=0))
+        return tuple(coarsest)
 
     @cached_property
     def published(self) -> View:
@@ -122,21 +130,29 @@ class Structure:
         ones: a zero inside a margin is an empty cell there.
         """
         zeros = [self.schema.view(name for name, _ in zero.levels) for zero in self.schema.structural_zeros]
-        if all(any(join(view, margin.view) == margin.view for margin in self.margins) for view in zeros):
+        if all(self._inside_margin(view) for view in zeros):
             return False
         if not self.grid.holds(LARGEST_MASK):
             return True
         possible = self.schema.possible
         assert possible is not None
+        # Published cells that some possible record completes, or that a margin leaves empty anyway.
         completable = self.grid.sum(possible.astype(np.int64), self.published) > 0
         for margin in self.margins:
-            completable = completable | self.grid.spread(margin.counts == 0, margin.view, self.published)
+            empty = self.grid.spread(margin.counts == 0, margin.view, self.published)
+            completable = completable | empty
         return not bool(completable.all())
+
+    def _inside_margin(self, view: View) -> bool:
+        """Whether a published margin is at least as fine as a view."""
+        return any(within(view, margin.view) for margin in self.margins)
 
     @cached_property
     def common(self) -> View | None:
         """What all essential margins share, if these are disjoint apart from it; else None."""
-        return common_part([margin.view for margin in self.essential]) if self.essential else self.grid.nothing
+        if not self.essential:
+            return self.grid.nothing
+        return common_part([margin.view for margin in self.essential])
 
     @cached_property
     def decomposable(self) -> bool:
@@ -177,26 +193,29 @@ class Slices:
     def sizes(self) -> Counts:
         """The number of records at each level of Z."""
         first = self.margins[0]
-        return np.asarray(self.grid.sum(first.counts, self.common, first.view).ravel())
+        sizes = self.grid.sum(first.counts, self.common, first.view)
+        return np.asarray(sizes.ravel())
 
     def largest(self, number: int, a: int) -> Counts:
         """Return the largest counts of a block at each level of Z: a matrix of at most a columns, capped at a."""
         counts, home = self.margins[number].counts.ravel(), self.homes[number]
         order = np.lexsort((-counts, home))
         counts, home = counts[order], home[order]
+        # The place of each cell among those of its level of Z, the largest count first.
         rank = np.arange(len(home)) - np.searchsorted(home, home)
         kept = (rank < a) & (counts > 0)
-        found = np.zeros((self.grid.size_of(self.common), a), dtype=np.int64)
-        found[home[kept], rank[kept]] = np.minimum(counts[kept], a)
-        return found[:, : max(int((found > 0).any(axis=0).sum()), 1)]
+        largest = np.zeros((self.grid.size_of(self.common), a), dtype=np.int64)
+        largest[home[kept], rank[kept]] = np.minimum(counts[kept], a)
+        used = int((largest > 0).any(axis=0).sum())
+        return largest[:, : max(used, 1)]
 
     def rows(self, z: int) -> list[tuple[NDArray[np.intp], Counts]]:
         """Return the cells of each margin at one level of Z: their positions and counts."""
-        found = []
+        rows = []
         for margin, home in zip(self.margins, self.homes, strict=True):
             cells = np.flatnonzero(home == z)
-            found.append((cells, margin.counts.ravel()[cells]))
-        return found
+            rows.append((cells, margin.counts.ravel()[cells]))
+        return rows
 
     def candidates(self) -> Iterator[tuple[int, tuple[int, ...], int, bool]]:
         """Yield levels of Z where y may lie, with what decides how many records must move; most choices first.
@@ -208,16 +227,21 @@ class Slices:
         several = len(inhabited) > 1
         rarest = [self._rarest_of_all(number) for number in range(len(self.margins))]
         keys = np.sort(np.stack(rarest, axis=1), axis=1)[inhabited]  # no choice counts as 0: sorted to the front
-        _, first = np.unique(np.hstack([keys, self.sizes[inhabited, None]]), axis=0, return_index=True)
-        for place in sorted(first.tolist(), key=lambda place: (-int((keys[place] > 0).sum()), place)):
-            z = int(inhabited[place])
-            yield z, tuple(keys[place][keys[place] > 0].tolist()), int(self.sizes[z]) - int(not several), several
+        with_sizes = np.hstack([keys, self.sizes[inhabited, None]])
+        _, first = np.unique(with_sizes, axis=0, return_index=True)
+        choices = (keys > 0).sum(axis=1).tolist()
+        for place in sorted(first.tolist(), key=lambda place: (-choices[place], place)):
+            z, key = int(inhabited[place]), keys[place]
+            # x itself is one of the records at z unless it lies elsewhere.
+            others_at_z = int(self.sizes[z]) - int(not several)
+            yield z, tuple(key[key > 0].tolist()), others_at_z, several
 
     def _rarest_of_all(self, number: int) -> Counts:
         """The smallest positive count of a block at each level of Z; 0 where the block leaves no choice there."""
         counts, home = self.margins[number].counts.ravel(), self.homes[number]
         size = self.grid.size_of(self.common)
-        there = counts > 0
-        found = np.full(size, np.iinfo(np.int64).max)
-        np.minimum.at(found, home[there], counts[there])
-        return np.where(np.bincount(home[there], minlength=size) > 1, found, 0)
+        positive = counts > 0
+        rarest = np.full(size, np.iinfo(np.int64).max)
+        np.minimum.at(rarest, home[positive], counts[positive])
+        levels = np.bincount(home[positive], minlength=size)
+        return np.where(levels > 1, rarest, 0)

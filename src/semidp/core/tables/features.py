@@ -30,8 +30,10 @@ from semidp.errors import DataError, SchemaError, did_you_mean
 SIZE = "size"
 """The feature of a unit that counts its members."""
 TRUTH = ("false", "true")
-_LARGEST_EDGE = 10**300  # still a floating-point number, as are twice this and differences
 """The levels of truth values; beside exactly these, their words match in capitals or not."""
+_LARGEST_EDGE = 10**300  # still a floating-point number, as are twice this and differences
+
+LabelPath = tuple[str, ...]  # the labels of a node, from the coarsest depth down
 
 
 @frozen
@@ -107,8 +109,8 @@ class Feature:
             edges = _edges(self.name, self.bins)
             object.__setattr__(self, "bins", edges)
             labels = _bin_labels(edges)
-            known = (labels, (*labels, self.null_level)) if self.null_level is not None else (labels,)
-            if levels and levels not in known:
+            with_null = (*labels, self.null_level)
+            if levels and levels not in (labels, with_null):
                 raise SchemaError(f"feature {self.name!r} has both levels and bins: give one of them")
             levels = labels
         if self.null_level is not None and self.null_level not in levels:
@@ -138,41 +140,36 @@ class Feature:
         >>> county.levels, county.path(0), county.chain.size(1)
         (('z', 'y', 'x'), ('b', 'z'), 2)
         """
-        names, rows = Nest(tuple(names)).names, [tuple(level_text(label) for label in path) for path in paths]
+        names = Nest(tuple(names)).names
+        rows = [_levels(path) for path in paths]
         if not rows:
             raise SchemaError(f"the nested feature {names[-1]!r} has no levels: list them, or give a lookup file")
         if any(len(row) != len(names) for row in rows):
-            raise SchemaError(f"every level of {names[-1]!r} needs its label at each depth: {', '.join(names)}")
+            depths = ", ".join(names)
+            raise SchemaError(f"every level of {names[-1]!r} needs its label at each depth: {depths}")
         if len(set(rows)) < len(rows):
             raise SchemaError(f"the nested feature {names[-1]!r} lists a level twice")
         if null_level is not None:
-            nodes = dict.fromkeys(row[:depth] for row in rows for depth in range(len(names)))
-            added = dict.fromkeys((*node, *[null_level] * (len(names) - len(node))) for node in nodes)
-            rows = list(dict.fromkeys((*rows, *added)))
-        seen: list[dict[tuple[str, ...], int]] = [{} for _ in names]
-        for row in rows:
-            for depth, order in enumerate(seen):
-                order.setdefault(row[: depth + 1], len(order))
-        for depth, order in enumerate(seen if not repeat else ()):
-            labels = [path[-1] for path in order if path[-1] != null_level]
-            if len(set(labels)) < len(labels):
-                raise SchemaError(
-                    f"a level of {names[depth]!r} lies in more than one level of {names[depth - 1]!r}: correct that, "
-                    'or declare names = "repeat" where different ones share a name',
-                    needs="repeated names",
-                    names=names,
-                )
-        rows.sort(key=lambda row: tuple(order[row[: depth + 1]] for depth, order in enumerate(seen)))
+            rows = _with_missing(rows, null_level)
+        # For each depth its nodes, as paths, in the order in which they first occur.
+        orders: list[dict[LabelPath, int]] = []
+        for depth in range(1, len(names) + 1):
+            nodes = dict.fromkeys(row[:depth] for row in rows)
+            orders.append({node: place for place, node in enumerate(nodes)})
+        if not repeat:
+            _refuse_repeated(names, orders, null_level)
+        rows.sort(key=lambda row: [order[row[: depth + 1]] for depth, order in enumerate(orders)])
         above = []
         for depth, name in enumerate(names[:-1], start=1):
-            starts = [i for i, row in enumerate(rows) if i == 0 or row[:depth] != rows[i - 1][:depth]]
-            above.append(Depth(name, tuple(rows[i][depth - 1] for i in starts), tuple(starts)))
-        return cls(names[-1], tuple(row[-1] for row in rows), null_level=null_level, above=tuple(above))
+            above.append(_depth_of(name, rows, depth))
+        leaves = tuple(row[-1] for row in rows)
+        return cls(names[-1], leaves, null_level=null_level, above=tuple(above))
 
     @cached_property
     def depths(self) -> tuple[Depth, ...]:
         """The depths from coarse to fine; an ordinary feature has one."""
-        return (*self.above, Depth(self.name, self.levels, tuple(range(len(self.levels)))))
+        leaves = range(len(self.levels))
+        return (*self.above, Depth(self.name, self.levels, tuple(leaves)))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -182,11 +179,16 @@ class Feature:
     @cached_property
     def chain(self) -> Chain:
         """The depths as the geometry of margins sees them."""
-        return Chain(len(self.levels), tuple(depth.starts for depth in self.depths))
+        starts = tuple(depth.starts for depth in self.depths)
+        return Chain(len(self.levels), starts)
 
     def path(self, leaf: int) -> tuple[str, ...]:
         """Return the label of a leaf at every depth."""
-        return tuple(depth.labels[bisect.bisect_right(depth.starts, leaf) - 1] for depth in self.depths)
+        labels = []
+        for depth in self.depths:
+            node = bisect.bisect_right(depth.starts, leaf) - 1
+            labels.append(depth.labels[node])
+        return tuple(labels)
 
     def leaves_below(self, name: str) -> dict[str, list[int]]:
         """Return the leaves below each label at the depth of that name.
@@ -198,13 +200,14 @@ class Feature:
 
     @cached_property
     def _leaves_below(self) -> list[dict[str, list[int]]]:
-        found: list[dict[str, list[int]]] = [{} for _ in self.depths]
-        for depth, labels in zip(self.depths, found, strict=True):
-            for label, (start, end) in zip(
-                depth.labels, itertools.pairwise((*depth.starts, len(self.levels))), strict=True
-            ):
-                labels.setdefault(label, []).extend(range(start, end))
-        return found
+        by_depth: list[dict[str, list[int]]] = []
+        for depth in self.depths:
+            leaves: dict[str, list[int]] = {}
+            ends = (*depth.starts[1:], len(self.levels))
+            for label, start, end in zip(depth.labels, depth.starts, ends, strict=True):
+                leaves.setdefault(label, []).extend(range(start, end))
+            by_depth.append(leaves)
+        return by_depth
 
     def branch(self, depth: int, node: int) -> "Feature":
         """Return the feature with the leaves below one node at a depth alone; every depth stays.
@@ -213,12 +216,15 @@ class Feature:
         >>> county.branch(1, 0).paths()
         [('a', 'x'), ('a', 'y')]
         """
-        leaves, starts = self.chain.below(depth, node, len(self.depths)), self.chain.branch(depth, node).starts
+        leaves = self.chain.below(depth, node, len(self.depths))
+        starts = self.chain.branch(depth, node).starts
         path = self.path(leaves.start)
-        labels = [
-            known.labels[self.chain.below(depth, node, place)] if place > depth else (path[place - 1],)
-            for place, known in enumerate(self.above, start=1)
-        ]
+        labels: list[tuple[str, ...]] = []
+        for place, coarser in enumerate(self.above, start=1):
+            if place > depth:
+                labels.append(coarser.labels[self.chain.below(depth, node, place)])
+            else:
+                labels.append((path[place - 1],))
         above = tuple(map(Depth, self.names, labels, starts))
         return Feature(self.name, self.levels[leaves], null_level=self.null_level, above=above)
 
@@ -231,11 +237,11 @@ class Feature:
         if depth == len(self.depths):
             return self
         here = self.depths[depth - 1]
-        above = tuple(
-            Depth(d.name, d.labels, tuple(bisect.bisect_left(here.starts, start) for start in d.starts))
-            for d in self.above[: depth - 1]
-        )
-        return Feature(here.name, here.labels, null_level=self.null_level, above=above)
+        above = []
+        for coarser in self.above[: depth - 1]:
+            starts = tuple(bisect.bisect_left(here.starts, start) for start in coarser.starts)
+            above.append(Depth(coarser.name, coarser.labels, starts))
+        return Feature(here.name, here.labels, null_level=self.null_level, above=tuple(above))
 
     def located(self, columns: Mapping[str, Sequence[str | None]]) -> NDArray[np.intp]:
         """Return the leaf of each record of a nested feature, from the path's columns that are there as texts.
@@ -249,32 +255,39 @@ class Feature:
         Traceback (most recent call last):
         semidp.errors.DataError: the data put a level of 'county' in another parent than the declaration: correct one
         """
-        there = tuple(name for name in self.names if name in columns)
-        leaves = self._leaves_of(there)
-        rows = list(zip(*(columns[name] for name in there), strict=True))
-        if any(None in row for row in dict.fromkeys(rows)):
+        present = tuple(name for name in self.names if name in columns)
+        leaves = self._leaves_of(present)
+        rows = list(zip(*(columns[name] for name in present), strict=True))
+        # Records repeat their labels: look at each combination once.
+        distinct = dict.fromkeys(rows)
+        if any(None in row for row in distinct):
             null = self.missing_level()
             rows = [tuple(null if label is None else label for label in row) for row in rows]
-        codes = np.array([leaves.get(row, -1) for row in rows], dtype=np.intp)
-        if (codes < 0).any() and {row[-1] for row in rows} <= {*self.levels}:
-            raise DataError(
-                f"the data put a level of {self.name!r} in another parent than the declaration: correct one"
-            )
+        positions = [leaves.get(row, -1) for row in rows]
+        codes = np.array(positions, dtype=np.intp)
+        if (codes < 0).any():
+            finest_labels = {row[-1] for row in rows}
+            if finest_labels <= {*self.levels}:
+                raise DataError(
+                    f"the data put a level of {self.name!r} in another parent than the declaration: correct one"
+                )
         return self.declared(codes)
 
-    def _leaves_of(self, there: tuple[str, ...]) -> dict[tuple[str, ...], int]:
+    def _leaves_of(self, present: tuple[str, ...]) -> dict[tuple[str, ...], int]:
         """Return the leaf that the labels at some depths mean; a missing label, the one that is missing longest."""
-        depths = [self.names.index(name) for name in there]
-        found: dict[tuple[str, ...], int] = {}
-        unknown: dict[tuple[str, ...], int] = {}
+        depths = [self.names.index(name) for name in present]
+        leaves: dict[tuple[str, ...], int] = {}
+        nulls: dict[tuple[str, ...], int] = {}
         for leaf, path in enumerate(self.paths()):
-            key, missing = tuple(path[depth] for depth in depths), path.count(self.null_level or "")
-            if key not in found or (key[-1] == self.null_level and missing > unknown[key]):
-                found[key], unknown[key] = leaf, missing
-            elif key[-1] != self.null_level:
-                others = ", ".join(name for name in self.names if name not in there)
-                raise DataError(f"the levels of {self.name!r} repeat, so the data must hold its parents too: {others}")
-        return found
+            key = tuple(path[depth] for depth in depths)
+            missing = path.count(self.null_level or "")
+            is_null = key[-1] == self.null_level
+            if key not in leaves or (is_null and missing > nulls[key]):
+                leaves[key], nulls[key] = leaf, missing
+            elif not is_null:
+                parents = ", ".join(name for name in self.names if name not in present)
+                raise DataError(f"the levels of {self.name!r} repeat, so the data must hold its parents too: {parents}")
+        return leaves
 
     def paths(self) -> list[tuple[str, ...]]:
         """Return the label of every leaf at every depth.
@@ -282,10 +295,11 @@ class Feature:
         >>> Feature.nested(["state", "county"], [("a", "x"), ("b", "z")]).paths()
         [('a', 'x'), ('b', 'z')]
         """
-        columns = [
-            np.repeat(np.array(depth.labels, dtype=object), np.diff((*depth.starts, len(self.levels)))).tolist()
-            for depth in self.depths
-        ]
+        columns = []
+        for depth in self.depths:
+            labels = np.array(depth.labels, dtype=object)
+            sizes = np.diff((*depth.starts, len(self.levels)))
+            columns.append(np.repeat(labels, sizes).tolist())
         return list(zip(*columns, strict=True))
 
     def codes(self, values: ArrayLike) -> NDArray[np.intp]:
@@ -302,7 +316,8 @@ class Feature:
         missing = missing_values(column)
         codes = np.full(column.shape, -1, dtype=np.intp)
         present = column[~missing]
-        codes[~missing] = self._binned(present) if self.bins is not None else self._matched(present)
+        find = self._matched if self.bins is None else self._binned
+        codes[~missing] = find(present)
         if missing.any():
             codes[missing] = self.levels.index(self.missing_level())
         return self.declared(codes)
@@ -316,11 +331,12 @@ class Feature:
     def declared(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return positions among the levels; refuse values that have none, whose position is negative."""
         if (codes < 0).any():
-            binned = self.bins is not None
-            legal = "below its first bin" if binned else "not among its declared levels"
+            legal, needs = "not among its declared levels", "declared levels"
+            if self.bins is not None:
+                legal, needs = "below its first bin", "first bin"
             raise DataError(
                 f"feature {self.name!r} has values {legal}: extend the schema, or correct the data",
-                needs="first bin" if binned else "declared levels",
+                needs=needs,
                 names=(self.name,),
             )
         return codes
@@ -342,8 +358,10 @@ class Feature:
         position = {level: code for code, level in enumerate(self.levels)}
         texts = [level_text(value) for value in distinct]
         if set(self.levels) - {self.null_level} == set(TRUTH):
+            # Engines write truth values in different capitals.
             texts = [text.lower() if text.lower() in TRUTH else text for text in texts]
-        codes = np.array([position.get(text, -1) for text in texts], dtype=np.intp)
+        positions = [position.get(text, -1) for text in texts]
+        codes = np.array(positions, dtype=np.intp)
         return codes[inverse] if len(distinct) else np.zeros(0, dtype=np.intp)
 
     def to_json(self) -> dict[str, Any]:
@@ -357,16 +375,20 @@ class Feature:
         entry: dict[str, Any] = {"name": self.name}
         if self.above:
             entry |= {"nest": list(self.names), "tree": _tree(self.paths())}
-            labels = [[label for label in depth.labels if label != self.null_level] for depth in self.depths]
-            if any(len(set(part)) < len(part) for part in labels):
+            if any(self._repeats(depth) for depth in self.depths):
                 entry["names"] = "repeat"
         elif self.bins is not None:
-            entry["bins"] = [plain(edge) if isinstance(edge, Fraction) else str(edge) for edge in self.bins]
+            entry["bins"] = [_edge_text(edge) for edge in self.bins]
         else:
             entry["levels"] = list(self.levels)
         if self.null_level is not None:
             entry["null_level"] = self.null_level
         return entry
+
+    def _repeats(self, depth: Depth) -> bool:
+        """Whether two nodes of a depth have the same label, missing values apart."""
+        labels = [label for label in depth.labels if label != self.null_level]
+        return len(set(labels)) < len(labels)
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], folder: Path | None = None) -> "Feature":
@@ -375,17 +397,19 @@ class Feature:
         >>> Feature.from_json({"name": "age", "bins": ["0", "18"]}).levels
         ('0 to <18', '18 and over')
         """
-        known = ("name", "levels", "bins", "null_level", *_NEST_KEYS)
-        unknown = set(entry) - {*known}
+        keys = ("name", "levels", "bins", "null_level", *_NEST_KEYS)
+        unknown = set(entry) - {*keys}
         if unknown:
-            meant = did_you_mean(min(unknown), known)
-            raise SchemaError(f"a feature has no key {min(unknown)!r}{meant}: its keys are {', '.join(known)}")
+            first = min(unknown)
+            meant, listed = did_you_mean(first, keys), ", ".join(keys)
+            raise SchemaError(f"a feature has no key {first!r}{meant}: its keys are {listed}")
         if not set(entry).isdisjoint(_NEST_KEYS):
             nest = Nest.from_json(entry)
             if "tree" in entry:
                 return nest.feature(_paths(entry["tree"], nest.names))
             if "lookup" in entry:
-                return nest.feature(_looked_up(Path(folder or ".") / entry["lookup"], nest))
+                file = Path(folder or ".") / entry["lookup"]
+                return nest.feature(_looked_up(file, nest))
             raise SchemaError(f"the nested feature {nest.names[-1]!r} needs its levels: give a tree or a lookup file")
         levels = entry.get("levels", ())
         if isinstance(levels, str):
@@ -411,7 +435,8 @@ class Nest:
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         good = all(isinstance(name, str) and name for name in self.names)
-        if len(self.names) < 2 or not good or len(set(self.names)) < len(self.names):
+        unique = len(set(self.names)) == len(self.names)
+        if len(self.names) < 2 or not good or not unique:
             raise SchemaError("a nested feature needs two or more depths with names of their own, coarse to fine")
 
     @property
@@ -426,8 +451,11 @@ class Nest:
     def to_json(self) -> dict[str, Any]:
         """Return the names as plain values: a feature without levels."""
         entry: dict[str, Any] = {"name": self.name, "nest": list(self.names)}
-        entry |= {"names": "repeat"} if self.repeat else {}
-        return entry | ({} if self.null_level is None else {"null_level": self.null_level})
+        if self.repeat:
+            entry["names"] = "repeat"
+        if self.null_level is not None:
+            entry["null_level"] = self.null_level
+        return entry
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> "Nest":
@@ -437,19 +465,63 @@ class Nest:
         ('state', 'county')
         """
         names, repeat = entry.get("nest"), entry.get("names", "unique")
-        if not isinstance(names, (list, tuple)) or entry.get("name", names[-1:]) not in (names[-1:], *names[-1:]):
+        if not isinstance(names, (list, tuple)) or not _named_finest(entry, names):
             raise SchemaError('a nested feature has the name of its finest depth, and nest = ["state", "county"]')
-        if repeat not in ("unique", "repeat") or {"levels", "bins"} & set(entry) or {"tree", "lookup"} <= set(entry):
+        both_sources = {"tree", "lookup"} <= set(entry)
+        plain_keys = {"levels", "bins"} & set(entry)
+        if repeat not in ("unique", "repeat") or plain_keys or both_sources:
             raise SchemaError('a nested feature has one of tree and lookup, no levels or bins, and names = "repeat"')
         return cls(tuple(names), repeat == "repeat", entry.get("null_level"))
+
+
+def _named_finest(entry: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Whether the name of an entry, if it has one, is that of its finest depth."""
+    finest = names[-1:]
+    return entry.get("name", finest) in (finest, *finest)
+
+
+def _with_missing(rows: list[LabelPath], null_level: str) -> list[LabelPath]:
+    """Paths and, for each node, one more that is missing from there on."""
+    depths = len(rows[0])
+    nodes = dict.fromkeys(row[:depth] for row in rows for depth in range(depths))
+    added = []
+    for node in nodes:
+        missing = [null_level] * (depths - len(node))
+        added.append((*node, *missing))
+    return list(dict.fromkeys((*rows, *added)))
+
+
+def _refuse_repeated(names: Sequence[str], orders: Sequence[Iterable[LabelPath]], null_level: str | None) -> None:
+    """Refuse a label that lies in two parents."""
+    for depth, nodes in enumerate(orders):
+        labels = [path[-1] for path in nodes if path[-1] != null_level]
+        if len(set(labels)) < len(labels):
+            raise SchemaError(
+                f"a level of {names[depth]!r} lies in more than one level of {names[depth - 1]!r}: correct that, "
+                'or declare names = "repeat" where different ones share a name',
+                needs="repeated names",
+                names=tuple(names),
+            )
+
+
+def _depth_of(name: str, rows: Sequence[LabelPath], depth: int) -> Depth:
+    """The nodes at one depth of sorted paths: their labels, and where each begins."""
+    labels, starts = [], []
+    for place, row in enumerate(rows):
+        if place == 0 or row[:depth] != rows[place - 1][:depth]:
+            labels.append(row[depth - 1])
+            starts.append(place)
+    return Depth(name, tuple(labels), tuple(starts))
 
 
 def _tree(paths: Sequence[tuple[str, ...]]) -> Any:
     """Return paths as a mapping of mappings, the finest labels as lists."""
     if len(paths[0]) == 1:
         return [label for (label,) in paths]
-    nodes = itertools.groupby(paths, key=lambda path: path[0])
-    return {label: _tree([path[1:] for path in below]) for label, below in nodes}
+    tree = {}
+    for label, below in itertools.groupby(paths, key=lambda path: path[0]):
+        tree[label] = _tree([path[1:] for path in below])
+    return tree
 
 
 def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -460,13 +532,18 @@ def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
         return [(level_text(label),) for label in tree]
     if len(names) == 1 or not isinstance(tree, Mapping):
         raise SchemaError("a tree is a mapping of each level to those below it, which at the finest depth are a list")
-    return [(level_text(label), *path) for label, below in tree.items() for path in _paths(below, names[1:])]
+    paths = []
+    for label, below in tree.items():
+        text = level_text(label)
+        paths += [(text, *path) for path in _paths(below, names[1:])]
+    return paths
 
 
 def _looked_up(file: Path, nest: Nest) -> list[tuple[str, ...]]:
     """Return the paths that a CSV file lists, a column a depth; other columns are ignored."""
     try:
-        rows = [row for row in csv.reader(io.StringIO(file.read_text(encoding="utf-8-sig")), strict=True) if row]
+        text = file.read_text(encoding="utf-8-sig")
+        rows = [row for row in csv.reader(io.StringIO(text), strict=True) if row]
     except (OSError, UnicodeDecodeError, csv.Error):
         raise SchemaError(f"the lookup file {file} cannot be read as CSV") from None
     header = [name.strip() for name in rows[0]] if rows else []
@@ -474,15 +551,17 @@ def _looked_up(file: Path, nest: Nest) -> list[tuple[str, ...]]:
     if missing:
         raise SchemaError(f"the lookup file {file} needs one column for each depth, and for {missing[0]!r} it has none")
     places = [header.index(name) for name in nest.names]
-    found: dict[tuple[str, ...], None] = {}
+    paths: dict[tuple[str, ...], None] = {}
     for row in rows[1:]:
-        path = tuple(row[place].strip() or nest.null_level or "" for place in places) if len(row) == len(header) else ()
+        path: tuple[str, ...] = ()
+        if len(row) == len(header):
+            path = tuple(row[place].strip() or nest.null_level or "" for place in places)
         if not path or not all(path):
             raise SchemaError(
                 f"the lookup file {file} has a row without a level at each depth: {', '.join(nest.names)}"
             )
-        found[path] = None
-    return list(found)
+        paths[path] = None
+    return list(paths)
 
 
 def level_text(value: object) -> str:
@@ -499,7 +578,8 @@ def level_text(value: object) -> str:
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, Decimal) and value.is_finite():
-        return format(value.to_integral_value() if value == value.to_integral_value() else value.normalize(), "f")
+        whole = value.to_integral_value()
+        return format(whole if value == whole else value.normalize(), "f")
     if isinstance(value, datetime.datetime):
         midnight = value.time() == datetime.time() and value.tzinfo is None
         return value.date().isoformat() if midnight else value.isoformat(sep=" ")
@@ -548,17 +628,25 @@ def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:
             edges.append(-math.inf)
         else:
             edges.append(exact(edge, f"a bin edge of {name!r}"))
-    if any(isinstance(edge, Fraction) and abs(edge) > _LARGEST_EDGE for edge in edges):
+    exact_edges = [edge for edge in edges if isinstance(edge, Fraction)]
+    if any(abs(edge) > _LARGEST_EDGE for edge in exact_edges):
         raise SchemaError(f"the bins of {name!r} must have edges between -1e300 and 1e300 (or -inf first)")
     # Values are compared with edges as floating-point numbers, so that edges must differ as such.
-    if not edges or any(float(low) >= float(high) for low, high in itertools.pairwise(edges)):
+    rounded = [float(edge) for edge in edges]
+    if not edges or any(low >= high for low, high in itertools.pairwise(rounded)):
         raise SchemaError(f"the bins of {name!r} must be increasing numbers such as 0, 18, 65")
     return tuple(edges)
 
 
 def _bin_labels(edges: tuple[Fraction | float, ...]) -> tuple[str, ...]:
-    text = [plain(edge) if isinstance(edge, Fraction) else str(edge) for edge in edges]
-    labels = [f"{low} to <{high}" for low, high in itertools.pairwise(text)] + [f"{text[-1]} and over"]
+    texts = [_edge_text(edge) for edge in edges]
+    labels = [f"{low} to <{high}" for low, high in itertools.pairwise(texts)]
+    labels.append(f"{texts[-1]} and over")
     if edges[0] == -math.inf:
-        labels[0] = f"below {text[1]}" if len(text) > 1 else "any"
+        labels[0] = f"below {texts[1]}" if len(texts) > 1 else "any"
     return tuple(labels)
+
+
+def _edge_text(edge: Fraction | float) -> str:
+    """A bin edge as text: a plain number, or -inf."""
+    return plain(edge) if isinstance(edge, Fraction) else str(edge)
