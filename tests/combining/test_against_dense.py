@@ -203,7 +203,8 @@ def test_random_trees_agree_with_dense_least_squares(seed: int) -> None:
     assert seen["trees"] == 100
     assert min(seen["cells determined"], seen["sums determined"]) > 300
     assert min(seen["cells not determined"], seen["sums not determined"], seen["sums exact"]) > 50
-    assert min(seen["influences"], seen["contrasts"], seen["moved"]) > 20
+    # About 27 of 100 trees have a contrast and a determined sum, give or take 4.5 (20 in one of 30 seeds).
+    assert min(seen["influences"], seen["contrasts"], seen["moved"]) >= 10
 
 
 def test_a_variance_that_is_one_percent_off_is_caught() -> None:

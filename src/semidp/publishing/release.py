@@ -71,6 +71,8 @@ SCHEMA_VERSION = 1
 REPORT = "report.html"
 SOURCES = "releases"
 """Folder of a combination that holds the releases that it is of."""
+MOST_WHOLE = 2 * 10**7
+"""Cells of the tables of a release by parts that are held at once."""
 LISTED = 10_000
 """Up to so many levels and exact totals are listed in release.json; more have files of their own."""
 
@@ -159,6 +161,17 @@ class Release:
                 "estimates and standard errors in its files"
             )
 
+    def refuse_large_parts(self, what: str) -> None:
+        """Refuse something that takes all parts together, where their tables are too large for that."""
+        if self.partition is None:
+            return
+        cells = sum(table.schema.size for table in self.tables)
+        if cells > MOST_WHOLE:
+            raise Refused(
+                f"{what} take all parts of a release together, and these tables have {cells:,} cells (at most "
+                f"{MOST_WHOLE:,}): use the estimates and standard errors in its files"
+            )
+
     def refuse_combined(self, what: str) -> None:
         """Refuse something of a combination of releases."""
         if self.combination is not None:
@@ -188,7 +201,7 @@ class Release:
         >>> release.estimate({"table": [[1, 0], [0, 0]]})[1]
         1.0103...
         """
-        self.refuse_parts("weighted sums")
+        self.refuse_large_parts("weighted sums")
         tables = {table.name: table for table in self.tables}
         arrays: dict[str, NDArray[np.float64]] = {}
         for name, given in weights.items():

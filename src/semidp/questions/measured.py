@@ -246,13 +246,13 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
 
 def table_features(release: "Release") -> list[tuple[str, ...]]:
     """The features of every published table, one a chain of nested ones."""
-    release.refuse_parts("intervals and tests")
+    release.refuse_large_parts("intervals and tests")
     return [tuple(feature.name for feature in table.schema.features) for table in release.tables]
 
 
 def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
     """Return the smallest table of a release that has some features, or the one of a given name, as it was measured."""
-    release.refuse_parts("intervals and tests")
+    release.refuse_large_parts("intervals and tests")
     if release.combination is not None:
         return combined_table(release, set(names), table)
     wanted = set(names)

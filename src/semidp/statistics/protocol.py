@@ -148,6 +148,10 @@ class Published:
         """Read its tables of one part."""
         return []
 
+    def whole_noisy(self, partition: Partition | None) -> NDArray[Any]:
+        """Return what was measured in all parts together, as drawn: what one piece would hold."""
+        return self.noisy
+
     def space(self, request: "Request", scope: Scope) -> QuerySpace:
         """Return the query space in which it was measured."""
         return request.space(scope)

@@ -113,14 +113,14 @@ class Evidence:
 
 def evidence_of(release: "Release", layout: TreeLayout) -> list[Evidence]:
     """Return what a release measured of tables, in its order; statistics of outcomes measure nothing of tables."""
-    release.refuse_parts("combined estimates")
+    release.refuse_large_parts("combined estimates")
     parts: list[Evidence] = []
     for request, result, mechanism in zip(release.plan.requests, release.results, release.mechanisms, strict=True):
         if not result.counts_cells or isinstance(mechanism, NoNoise):
             continue
         _refuse_other_noise(result, mechanism)
         if isinstance(mechanism, ResidualMechanism):
-            parts += _residuals(mechanism, result.noisy, layout)
+            parts += _residuals(mechanism, result.whole_noisy(release.partition), layout)
         else:
             parts.append(_table(request, result, mechanism, layout, release.scope.dataspace))
     return parts

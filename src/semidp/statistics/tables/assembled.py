@@ -583,17 +583,42 @@ def _read_noisy(
 ) -> NDArray[np.int64]:
     """Read the measurement of the whole from the files of the release and of every part."""
     stem = measurements_stem(request)
-    stored = list(_files_of_parts(partition, files.folder))
     if residuals is None:
         labels = len(schema.restrict(request.only.features).names)
-        cells = {node: part.numbers(stem, labels)["noisy_count"] for node, part in enumerate(stored)}
+        cells = {}
+        for node, part in enumerate(_files_of_parts(partition, files.folder)):
+            cells[node] = part.numbers(stem, labels)["noisy_count"]
         return _whole_cells(request.only, schema, cut, cells)
     above = read_residuals(files, stem, mechanism_above(residuals, cut).space)
+    return vector_of_parts(request, residuals, cut, above, partition, files.folder)
+
+
+def vector_of_parts(
+    request: TablesRequest,
+    residuals: ResidualMechanism,
+    cut: Cut,
+    above: NDArray[np.int64],
+    partition: Partition,
+    folder: Path,
+) -> NDArray[np.int64]:
+    """Read the residuals that every part has measured; return the vector of all, as one piece measures it.
+
+    Parameters
+    ----------
+    request, residuals
+        What was asked for, and the noise of the whole.
+    cut, above
+        Where tables were taken apart, and what was measured there and above.
+    partition, folder
+        The parts, and the folder of the release.
+    """
     measured = {}
-    for node, part in enumerate(stored):
+    for node, part in enumerate(_files_of_parts(partition, folder)):
         noise = BranchNoise.of(residuals, cut, node)
+        # Nothing was measured where nobody can be.
         if noise is not None:
-            measured[node] = split_residuals(noise.space, part.numbers(stem, 1)["noisy"])
+            noisy = part.numbers(measurements_stem(request), 1)["noisy"]
+            measured[node] = split_residuals(noise.space, noisy)
     return whole_vector(residuals, cut, above, measured)
 
 

@@ -210,6 +210,17 @@ class TablesByParts(PublishedTables):
             for table in self.below
         ]
 
+    def whole_noisy(self, partition: Partition | None) -> NDArray[np.int64]:
+        """Read what was measured in every part, and put it together with what was measured above."""
+        from semidp.statistics.tables.assembled import vector_of_parts
+
+        if partition is None or partition.place is None:
+            raise InputError(f"what was measured of {self.name!r} is in the folders of its parts, which are not known")
+        for part in partition.parts:
+            refuse_changed(partition.place, part.digests, "the release was written")
+        noise = self.noise_of_residuals
+        return vector_of_parts(self.request, noise, self.cut, self.noisy, partition, partition.place)
+
     def expected_l2(self, below: Iterable[PartTable]) -> float:
         """Return the expected loss of the tables that were asked for, from how they came out in the parts."""
         own = {table.name for table in self.request.tables}
