@@ -92,6 +92,7 @@ SUBPACKAGES = {
         PairTests Posterior RateMeasure ScoreTest SyntheticRecords TableDistance TableIntervals TableModel TermTest
         adjusted_p_values area_intervals every_pair independence_test logistic_fit loglinear_fit model posterior
         random_tables read_area_rows sampled_comparison sampled_rate score_test simulated_bound
+        sum_intervals sum_rows
     """,
     "statistics": """
         LEVEL MEDIAN About Alternative AnsweredEstimates AnsweredRequest AnsweredSums PublishedAnswers

@@ -87,7 +87,7 @@ def read_areas(path: str | Path) -> Areas:
     """
     rows = []
     for row in read_area_rows(path, needed=(GEOCODE,)):
-        rows.append((row.name, row.cells[GEOCODE], row.weight))
+        rows.append((row.name, str(row.cells[GEOCODE]), row.weight))
     return Areas(rows)
 
 

@@ -12,9 +12,10 @@ from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.answers import IntervalEstimate, TableIntervals
-from semidp.questions.areas import area_intervals, read_area_rows
+from semidp.questions.areas import area_intervals, read_area_rows, sum_intervals
 from semidp.questions.markov import posterior
 from semidp.questions.ratios import RateMeasure
+from semidp.questions.written_sums import sum_rows
 
 
 @command
@@ -25,7 +26,10 @@ def intervals(
     minus: o.Texts = option("Other cells, or with --among another group, to subtract.", "NAME=a[,b]"),
     among: o.Texts = option("The group that a rate is taken in.", "NAME=a[,b]"),
     areas: Path | None = option(
-        "Areas to estimate: a CSV file with name, features at any depth and, if wanted, weight.", "FILE"
+        "Areas to estimate: a CSV file with name, features at any depth and, if wanted, weight and table.", "FILE"
+    ),
+    sums: o.Texts = option(
+        "A weighted sum of cells of any tables: 'gap: sex=f & region=n,s - 0.5 * region-age[age=d]'.", "SUM", "--sum"
     ),
     measure: RateMeasure = option(
         "How the rates in two groups are compared: difference, risk-ratio or odds-ratio.",
@@ -48,12 +52,14 @@ def intervals(
     Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with --minus, the
     difference of two counts; with --among, a rate; with both, the rates in two groups compared by --measure. They
     allow for the noise alone, by simulation of its known law, or with --sampling for both, by an approximation. With
-    --areas: weighted sums of cells by name ("my district is these blocks").
+    --areas or --sum: weighted sums of cells by name ("my district is these blocks"), over any tables and depths.
     """
     confidence = float(exact(level, "--level"))
     if bayes:
-        if of or minus or among or sampling or draws is not None:
-            raise InputError("--posterior is of all cells: leave --of, --minus, --among, --sampling and --draws out")
+        if of or minus or among or areas or sums or sampling or draws is not None:
+            raise InputError(
+                "--posterior is of all cells: leave --of, --minus, --among, --areas, --sum, --sampling and --draws out"
+            )
         _print_posterior(folder, table, confidence, seed, printing)
         return
     cells = [
@@ -64,18 +70,25 @@ def intervals(
         raise InputError("--minus and --among need --of NAME=a: which cells are counted")
     if areas is not None and (cells != [None] * 3 or sampling):
         raise InputError("--areas names the cells itself: leave --of, --minus, --among and --sampling out")
+    if sums and (cells != [None] * 3 or sampling or areas is not None):
+        raise InputError("--sum names the cells itself: leave --of, --minus, --among, --areas and --sampling out")
     area_rows = read_area_rows(areas) if areas is not None else None
+    summed_rows = [row for text in sums or () for row in sum_rows(text)]
     if cells[0] is None and measure is not RateMeasure.DIFFERENCE:
         raise InputError(f"--measure {measure} compares two rates: give --of, --among and --minus")
     done = load_consistent(folder)
     randomness = None if seed is None else SeededRandomness(seed)
-    if area_rows is not None:
-        answers = area_intervals(done, area_rows, level=confidence, table=table, draws=draws, randomness=randomness)
+    if area_rows is not None or summed_rows:
+        how: dict[str, Any] = {"level": confidence, "table": table, "draws": draws, "randomness": randomness}
+        if area_rows is not None:
+            answers = area_intervals(done, area_rows, **how)
+        else:
+            answers = sum_intervals(done, summed_rows, **how)
         if printing.json:
             rows = [{"name": name, **answer.to_json()} for name, answer in answers.items()]
-            print_json({"release": str(folder), "areas": rows})
+            print_json({"release": str(folder), "sums" if sums else "areas": rows})
         else:
-            _print_areas(answers)
+            _print_areas(answers, "sum" if sums else "area")
         return
     settings: dict[str, Any] = {"level": confidence, "sampling": sampling, "draws": draws, "randomness": randomness}
     found: IntervalEstimate | TableIntervals
@@ -93,10 +106,10 @@ def intervals(
         _print_table(found)
 
 
-def _print_areas(answers: dict[str, IntervalEstimate]) -> None:
+def _print_areas(answers: dict[str, IntervalEstimate], called: str) -> None:
     from rich.console import Console
 
-    table = grid(("area",), ("estimate", "standard error", "low", "high"))
+    table = grid((called,), ("estimate", "standard error", "low", "high"))
     for name, answer in answers.items():
         numbers = (answer.value, answer.standard_error, answer.low, answer.high)
         table.add_row(harmless(name), *(f"{number:.2f}" for number in numbers))

@@ -5,7 +5,7 @@ named here.
 """
 
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
-from semidp.questions.areas import AreaRow, area_intervals, read_area_rows
+from semidp.questions.areas import AreaRow, area_intervals, read_area_rows, sum_intervals
 from semidp.questions.association import Association, ScoreTest, score_test
 from semidp.questions.independence import Independence, independence_test, random_tables, simulated_bound
 from semidp.questions.markov import Mixing, Posterior, posterior
@@ -15,6 +15,7 @@ from semidp.questions.ratios import NoisyRates, RateMeasure, sampled_comparison
 from semidp.questions.records.record_cells import TableDistance
 from semidp.questions.records.several_files import CombinedEstimate
 from semidp.questions.records.synthetic import SyntheticRecords
+from semidp.questions.written_sums import sum_rows
 
 __all__ = [
     "AreaRow",
@@ -49,4 +50,6 @@ __all__ = [
     "sampled_rate",
     "score_test",
     "simulated_bound",
+    "sum_intervals",
+    "sum_rows",
 ]

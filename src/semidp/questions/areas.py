@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from semidp.core.spaces.cell_bounds import CellBounds
@@ -19,7 +19,7 @@ from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
 from semidp.questions.answers import Covers, IntervalEstimate, linear_interval
 from semidp.questions.independence import simulated_bound
-from semidp.questions.measured import Measured, measured_table
+from semidp.questions.measured import Cells, Measured, measured_table
 from semidp.questions.several_tables import errors_together, simulated_together
 from semidp.statistics.odds_ratio.umpu import check_level
 
@@ -27,26 +27,40 @@ if TYPE_CHECKING:
     from semidp.publishing.release import Release
 
 Floats = NDArray[np.float64]
-NAME, WEIGHT = "name", "weight"
+NAME, WEIGHT, TABLE = "name", "weight", "table"
 
 
 @frozen
 class AreaRow:
     """One line of a file of areas: cells, by the levels of some features, that count with a weight in an area.
 
+    Parameters
+    ----------
+    name
+        The area, or whatever the weighted sum is called.
+    cells
+        For some features the level or the levels that are meant; all levels of the others.
+    weight
+        How often the cells count.
+    table
+        The table that they are counted in; None for one that has the features.
+
+    Examples
+    --------
     >>> AreaRow("north", {"region": "n"}, 0.5).cells
     {'region': 'n'}
     """
 
     name: str
-    cells: dict[str, str]
+    cells: Cells
     weight: float = 1.0
+    table: str | None = None
 
 
 def read_area_rows(path: str | Path, needed: Sequence[str] = ()) -> list[AreaRow]:
-    """Read a CSV file with the columns name, features at any depth and, if wanted, weight.
+    """Read a CSV file with the columns name, features at any depth and, if wanted, weight and table.
 
-    A feature that a line leaves empty is summed over.
+    A feature that a line leaves empty is summed over; a line without a table is counted in one that has its features.
 
     Parameters
     ----------
@@ -80,7 +94,7 @@ def read_area_rows(path: str | Path, needed: Sequence[str] = ()) -> list[AreaRow
     if len(header) < 2 or len(set(header)) < len(header):
         raise InputError(f"{path} must have a column {NAME}, columns of features and, if wanted, {WEIGHT}, each once")
     # Every other column is a feature; whether the release has it is seen later.
-    features = [column for column in header if column not in (NAME, WEIGHT)]
+    features = [column for column in header if column not in (NAME, WEIGHT, TABLE)]
     rows = []
     for number, line in enumerate(lines, 2):
         place = f"line {number} of {path}"
@@ -107,7 +121,7 @@ def _row(line: dict[str, Any], features: Sequence[str], place: str) -> AreaRow:
         weight = math.nan
     if not math.isfinite(weight):
         raise InputError(f"the weight in {place} is not a number")
-    return AreaRow(texts[NAME], cells, weight)
+    return AreaRow(texts[NAME], cells, weight, texts.get(TABLE) or None)
 
 
 def area_intervals(
@@ -121,13 +135,14 @@ def area_intervals(
 ) -> dict[str, IntervalEstimate]:
     """Return the estimate of every area with its interval, by simulation of the noise of the release.
 
-    Where no table has all features that the rows name, each row is counted in the smallest table that has its own.
-    Intervals of areas that count whole cells are cut to what exact totals allow; each holds at the level by itself.
+    Rows that name no table are counted in the smallest one that has the features of all of them, or else each in the
+    smallest that has its own. Intervals of areas that count whole cells are cut to what exact totals allow; each holds
+    at the level by itself. An area that counts a cell twice without weights is refused; see `sum_intervals`.
 
     Parameters
     ----------
     release
-        A release that was not made by parts.
+        The release.
     rows
         Lines of a file of areas.
     level
@@ -144,8 +159,57 @@ def area_intervals(
     >>> {name: (answer.low, answer.high) for name, answer in answers.items()}  # exact here
     {'women': (9.0, 9.0), 'half': (4.5, 4.5)}
     """
-    check_level(level, "the confidence level")
     by_table = _by_table(release, rows, table)
+    for measured, chosen in by_table:
+        _refuse_twice(measured, chosen)
+    return _intervals(release, by_table, rows, level, draws, randomness)
+
+
+def sum_intervals(
+    release: "Release",
+    rows: Sequence[AreaRow],
+    *,
+    level: float = 0.95,
+    table: str | None = None,
+    draws: int | None = None,
+    randomness: Randomness | None = None,
+) -> dict[str, IntervalEstimate]:
+    """Return the estimate of every weighted sum of cells with its interval, over any tables and depths.
+
+    Tables that share a budget have noise in common, and so have those of a combination: what a sum adds up and
+    subtracts of the same noise cancels. Cells may count several times.
+
+    Parameters
+    ----------
+    release
+        The release.
+    rows
+        Terms of the sums; those of one sum share its name.
+    level, table, draws, randomness
+        As in `area_intervals`.
+
+    Examples
+    --------
+    >>> import semidp
+    >>> from semidp.questions.written_sums import sum_rows
+    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9})
+    >>> sum_intervals(release, sum_rows("more: sex=f - 0.5 * vote=y"))["more"].value
+    4.5
+    """
+    return _intervals(release, _by_table(release, rows, table), rows, level, draws, randomness)
+
+
+def _intervals(
+    release: "Release",
+    by_table: "list[tuple[Measured, list[AreaRow]]]",
+    rows: Sequence[AreaRow],
+    level: float,
+    draws: int | None,
+    randomness: Randomness | None,
+) -> dict[str, IntervalEstimate]:
+    """Estimates and intervals of weighted sums, by name in the order of the rows."""
+    check_level(level, "the confidence level")
     areas = list(dict.fromkeys(row.name for row in rows))
     weights = {}
     for measured, chosen in by_table:
@@ -174,20 +238,36 @@ def area_intervals(
 
 
 def _by_table(release: "Release", rows: Sequence[AreaRow], table: str | None) -> list[tuple[Measured, list[AreaRow]]]:
-    """Rows by the table that they are counted in: one that has the features of all, or the smallest for each."""
-    names: set[str] = set()
+    """Rows by the table that they are counted in: the one that a row names, one for all others, or one for each."""
+    if table is not None:
+        rows = [row if row.table is not None else evolve(row, table=table) for row in rows]
+    rows = [row if row.table is None else evolve(row, table=_called(release, row.table)) for row in rows]
+    free: set[str] = set()
     for row in rows:
-        names |= set(row.cells)
+        free |= set(row.cells) if row.table is None else set()
     try:
-        return [(measured_table(release, names, table), list(rows))]
+        for_all = measured_table(release, free)
     except InputError:
-        if table is not None:
-            raise
+        for_all = None
     chosen: dict[str, tuple[Measured, list[AreaRow]]] = {}
     for row in rows:
-        measured = measured_table(release, set(row.cells))
+        if row.table is None and for_all is not None:
+            measured = for_all
+        else:
+            measured = measured_table(release, set(row.cells), row.table)
+        # One table is one set of weights, however many rows name it.
         chosen.setdefault(measured.name, (measured, []))[1].append(row)
     return list(chosen.values())
+
+
+def _called(release: "Release", name: str) -> str:
+    """Name of a table that may also be named by its features, joined by ``-`` in any order."""
+    names = [table.name for table in release.tables]
+    for table in release.tables:
+        features = [feature.name for feature in table.schema.features]
+        if name not in names and sorted(name.split("-")) == sorted(features):
+            return table.name
+    return name
 
 
 def _whole_span(release: "Release", weights: dict[Measured, Floats], number: int) -> tuple[float, float] | None:
@@ -202,14 +282,17 @@ def _whole_span(release: "Release", weights: dict[Measured, Floats], number: int
 
 
 def _weights(measured: Measured, rows: Sequence[AreaRow]) -> dict[str, Floats]:
-    """Weights of cells for every area; refuse an area that counts a cell more than whole without saying so."""
+    """Weights of cells for every area."""
     weights: dict[str, Floats] = {}
-    whole: dict[str, bool] = {}
     for row in rows:
         before = weights.get(row.name, np.zeros(measured.schema.shape))
         weights[row.name] = before + row.weight * measured.mask(row.cells)
-        whole[row.name] = whole.get(row.name, True) and row.weight == 1.0
-    for name, cells in weights.items():
-        if whole[name] and cells.max(initial=0.0) > 1:
-            raise InputError(f"the area {name!r} names a cell twice: give each once, or weights")
     return weights
+
+
+def _refuse_twice(measured: Measured, rows: Sequence[AreaRow]) -> None:
+    """Refuse an area that counts a cell more than whole without saying so."""
+    weighted = {row.name for row in rows if row.weight != 1.0}
+    for name, cells in _weights(measured, rows).items():
+        if name not in weighted and cells.max(initial=0.0) > 1:
+            raise InputError(f"the area {name!r} names a cell twice: give each once, or weights")
