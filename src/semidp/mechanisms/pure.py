@@ -24,7 +24,7 @@ from semidp.core.tradeoff.curves import approximate
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import Refused
 from semidp.mechanisms.knorm.norm_ball import knorm_noise, noise_moment
-from semidp.mechanisms.knorm.placed_balls import PlacedBall, PlacedRows, place_ball
+from semidp.mechanisms.knorm.placed_balls import PlacedBall, PlacedList, PlacedRows, place_ball
 from semidp.mechanisms.knorm.table import MOST_FREE_CELLS, TableBall
 from semidp.mechanisms.mechanism import (
     CellByCell,
@@ -44,6 +44,7 @@ from semidp.queries.query_space import QuerySpace
 LOG_CONCAVE = 2.17
 """Standard deviations that hold 95% of any symmetric log-concave law: most for an exponential, cut at 4.5 means."""
 
+_PROBES = 8  # points at which two covariances are compared
 _ROUNDING = 1 / 12  # the variance of a rounding error; less where the noise itself is small
 _FEW_DIMENSIONS, _FEW = 4, 10_000  # free cells of a ball, and cells in rows, whose noise is quickly drawn many times
 
@@ -297,6 +298,38 @@ class KNormMechanism(PureMechanism):
         inner = self.placed.take(cell_weights(weights, self.space))
         rounding = (self.placed.rounding_coefficients(inner) ** 2).sum()
         return math.sqrt(self._gain * self.placed.ball.spread(inner) + _ROUNDING * float(rounding))
+
+    @cached_property
+    def unrounded_variance(self) -> float | None:
+        """Variance before rounding in every free direction of the table; None where directions differ.
+
+        Two-way tables with both totals published, and rows of equal length with published totals, allow no other
+        covariance by their symmetry. Rows of unequal length and listed moves have directions that differ.
+
+        >>> from semidp.mechanisms.examples import two_way
+        >>> mechanism = KNormMechanism.calibrate(two_way()[0], Budget.pure(1))
+        >>> mechanism.unrounded_variance < mechanism.variance
+        True
+        """
+        if isinstance(self.placed, PlacedList):
+            return None
+        variance = noise_moment(self.placed.ball, self.rate) / self.space.dimension
+        # Two quadratic forms that agree at random points are the same; the points are always these.
+        probes = np.random.default_rng(0).normal(size=(_PROBES, *self.space.shape))
+        for probe in probes:
+            centred = self.space.project(probe)
+            spread = self._gain * self.placed.ball.spread(self.placed.take(centred))
+            if not math.isclose(spread, variance * float((centred**2).sum()), rel_tol=1e-6):
+                return None
+        return variance
+
+    def rounding_terms(self, weights: ArrayLike) -> NDArray[np.float64]:
+        """Coefficients of the rounding errors in a weighted sum of cells, each times the root of 1/12.
+
+        The covariance that rounding adds to two sums is the product of their coefficients.
+        """
+        inner = self.placed.take(cell_weights(weights, self.space))
+        return math.sqrt(_ROUNDING) * self.placed.rounding_coefficients(inner)
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw whole noise with zero margins."""

@@ -5,6 +5,7 @@ totals of any release bind all. The estimator is in `semidp.combining`.
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -29,6 +30,7 @@ from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.publishing.combined.evidence import (
     Evidence,
     IndependentNoise,
+    TableNoise,
     digest,
     evidence_of,
     exact_evidence,
@@ -130,7 +132,28 @@ class Combination:
             names = ", ".join(self.schema.named(view))
             raise Refused(f"what was measured does not determine the table of {names}")
         values = self.layout.restored(answers.values, view)
-        return values, self.layout.restored(answers.standard_errors, view)
+        errors = self.layout.restored(answers.standard_errors, view)
+        if not self._rounded:
+            return values, errors
+        cells = np.ndindex(*self.schema.grid.shape_of(view))
+        terms = self._rounding({view: self._units(view, list(cells))})
+        added = np.square(terms).sum(axis=1).reshape(errors.shape)
+        return values, np.where(errors > 0, np.sqrt(errors**2 + added), 0.0)
+
+    @property
+    def _rounded(self) -> bool:
+        """Whether some noise is rounded in ways that its variance leaves out."""
+        noises = [part.noise for part in self.evidence]
+        return any(isinstance(noise, TableNoise) and noise.has_rounding for noise in noises)
+
+    def _rounding(self, weights: Mapping[View, Floats]) -> Floats:
+        """Terms of weighted sums, (sums, terms), whose products are what rounding adds to covariances."""
+        terms = [np.zeros((len(next(iter(weights.values()))), 0))]
+        if self._rounded:
+            for one, part in self.influences(weights):
+                if isinstance(one.noise, TableNoise):
+                    terms.append(one.noise.rounding(part))
+        return np.concatenate(terms, axis=1)
 
     def tables(self, progress: Progress = silent) -> tuple[PublishedTable, ...]:
         """Every table: estimate, standard errors, intervals, and whole numbers that agree with those of the others."""
@@ -181,7 +204,8 @@ class Combination:
         arrays = {view: np.asarray(array, dtype=float)[None] for view, array in weights.items()}
         by_depth = {depth: array[0] for depth, array in self.weights(arrays).items()}
         total = self.answer.weighted_sum(by_depth)
-        return float(total.values[0, 0]), float(total.standard_errors[0, 0])
+        variance = float(total.variances[0, 0]) + float(np.square(self._rounding(arrays)).sum())
+        return float(total.values[0, 0]), math.sqrt(variance)
 
     def influences(self, weights: Mapping[View, Floats]) -> list[tuple[Evidence, Floats]]:
         """Everything that was measured with noise, with its weights (sums, places, *values) in several sums."""
@@ -198,7 +222,8 @@ class Combination:
             scaled = part * np.sqrt(finite).reshape(1, -1, *[1] * (part.ndim - 2))
             flat = scaled.reshape(count, -1)
             matrix += flat @ flat.T
-        return matrix
+        terms = self._rounding(weights)
+        return matrix + terms @ terms.T
 
     def drawn(self, influences: Sequence[tuple[Evidence, Floats]], count: int, randomness: Randomness) -> Floats:
         """Draw the errors of weighted sums, (count, sums), by the noise of every measurement."""

@@ -94,13 +94,30 @@ class TableNoise:
     def drawn(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
         """Draw the noise of weighted sums of the cells, (count, sums)."""
         space = self.mechanism.space
-        pulled = []
-        for one in weights:
-            table = np.transpose(self.layout.restored(one, self.view), np.argsort(self.order))
-            pulled.append(space.project(table).ravel())
+        pulled = [space.project(table).ravel() for table in self._tables(weights)]
         zeros = np.zeros(space.shape, dtype=np.int64)
         draws = self.mechanism.measure_many(zeros, count, randomness).reshape(count, -1).astype(np.float64)
         return np.asarray(draws @ np.stack(pulled).T)
+
+    @property
+    def has_rounding(self) -> bool:
+        """Whether its rounding is no part of the variance that it is weighed by."""
+        return isinstance(self.mechanism, KNormMechanism)
+
+    def rounding(self, weights: Floats) -> Floats:
+        """Terms of weighted sums whose products are covariances of rounding that `variance` leaves out, (sums, terms).
+
+        None but for K-norm noise, which is weighed by its variance before rounding.
+        """
+        if not self.has_rounding:
+            return np.zeros((len(weights), 0))
+        assert isinstance(self.mechanism, KNormMechanism)
+        return np.stack([self.mechanism.rounding_terms(table) for table in self._tables(weights)])
+
+    def _tables(self, weights: Floats) -> Iterator[Floats]:
+        """Weights of each sum on the cells of the table, with its axes as they were measured."""
+        for one in weights:
+            yield np.transpose(self.layout.restored(one, self.view), np.argsort(self.order))
 
 
 @frozen(eq=False)
@@ -127,10 +144,10 @@ def evidence_of(release: "Release", layout: TreeLayout) -> list[Evidence]:
 
 
 def _refuse_other_noise(result: Published, mechanism: Mechanism) -> None:
-    if isinstance(mechanism, KNormMechanism):
+    if isinstance(mechanism, KNormMechanism) and mechanism.unrounded_variance is None:
         raise Refused(
-            f"the table {result.name!r} has K-norm noise, whose rounding is not alike in every direction: tables with "
-            "Gaussian, Laplace, l2 or residual noise are combined"
+            f"the K-norm noise of {result.name!r} is not alike in every direction, as that of two-way tables with both "
+            "totals exact is: such noise is combined, or Gaussian, Laplace, l2 and residual noise"
         )
     if mechanism.has_one_scale and result.noise.scale > mechanism.scale * (1 + 1e-6):
         raise Refused(
@@ -150,7 +167,12 @@ def _table(
     values = result.noisy if alone else result.measurement(mechanism).projected
     ordered, view = layout.ordered(np.asarray(values).reshape(schema.shape), names)
     arranged = layout.arranged(ordered, view)
-    observed = Observed(layout.query(view), layout.depth(view), arranged, mechanism.variance)
+    variance = mechanism.variance
+    if isinstance(mechanism, KNormMechanism):
+        # Rounding differs by direction, so that it is no weight: it is added to the errors.
+        assert mechanism.unrounded_variance is not None
+        variance = mechanism.unrounded_variance
+    observed = Observed(layout.query(view), layout.depth(view), arranged, variance)
     if isinstance(mechanism, CellByCell):
         which = np.zeros(arranged.shape, dtype=np.intp)
         return Evidence(observed, IndependentNoise((mechanism.sampler,), which, np.ones(arranged.shape)))
