@@ -13,6 +13,7 @@ from semidp import Budget, Feature, Plan, Release, TableRequest, TablesRequest, 
 from semidp.cli import run
 from semidp.errors import InputError, Refused
 from semidp.noise import SeededRandomness
+from semidp.publishing.combined import combination
 
 RECORDS = 400
 
@@ -210,16 +211,16 @@ def test_rounding_of_k_norm_noise_is_in_the_errors() -> None:
     norm = table(exact, features, Budget.pure(2), 1, mechanism="knorm")
     other = table(exact, features, Budget.zcdp("0.5"), 2, mechanism="gaussian")
     both = combine(norm, other)
-    combination = both.combination
-    assert combination is not None
-    view = combination.schema.view(features)
+    source = both.combination
+    assert source is not None
+    view = source.schema.view(features)
     weights = np.random.default_rng(4).normal(size=(5, 2, 3))
-    stated = combination.covariance({view: weights})
-    draws = combination.drawn(combination.influences({view: weights}), 20_000, SeededRandomness(5))
+    stated = source.covariance({view: weights})
+    draws = source.drawn(source.influences({view: weights}), 20_000, SeededRandomness(5))
     drawn = np.cov(draws.T)
     size = np.sqrt(np.outer(np.diag(stated), np.diag(stated)))
     # Rounding to whole numbers adds at most 1/12 a coordinate: a part of the variance of noise this small.
-    before = combination.answer.weighted_sum({0: combination.weights({view: weights[:1]})[0][0]}).variances[0, 0]
+    before = source.answer.weighted_sum({0: source.weights({view: weights[:1]})[0][0]}).variances[0, 0]
     assert stated[0, 0] > 1.004 * before
     assert (np.abs(drawn - stated) < 0.08 * size).all()
     assert (np.abs(1.2 * drawn - stated) > 0.08 * size).any()
@@ -227,7 +228,7 @@ def test_rounding_of_k_norm_noise_is_in_the_errors() -> None:
         error = both.estimate({both.tables[0].name: weights[number]})[1]
         assert error**2 == pytest.approx(stated[number, number], rel=1e-9)
     cells = np.eye(6).reshape(6, 2, 3)
-    expected = np.sqrt(np.diag(combination.covariance({view: cells}))).reshape(2, 3)
+    expected = np.sqrt(np.diag(source.covariance({view: cells}))).reshape(2, 3)
     np.testing.assert_allclose(both.tables[0].standard_errors, expected, rtol=1e-9)
 
 
@@ -285,6 +286,23 @@ def test_a_tree_beyond_a_dense_block_is_combined() -> None:
     np.testing.assert_allclose(both.standard_errors, first.tables[0].standard_errors / np.sqrt(2), rtol=1e-9)
     mean = (first.tables[0].estimate + second.tables[0].estimate) / 2
     np.testing.assert_allclose(both.estimate, mean, atol=1e-8)
+
+
+def test_features_that_zeros_couple_are_refused_where_they_have_too_many_cells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sexes and ages are coupled by a zero, 8 cells; regions stay outside of the block."""
+    zero = semidp.StructuralZero.of({"sex": "f", "age": "a"})
+    features = [Feature("sex", "fm"), Feature("age", "abcd"), Feature("region", "nsw")]
+    columns = {"sex": [*"mfmmf"] * 20, "age": [*"abcdd"] * 20, "region": [*"nsnwnsww"] * 12 + [*"nsw"] + ["w"]}
+    request = TableRequest(["sex", "age", "region"], Budget.zcdp("0.5"), mechanism="gaussian")
+    plan = Plan([request], [], features, structural_zeros=[zero])
+    releases = [semidp.run(plan, columns, SeededRandomness(seed)) for seed in (1, 2)]
+    both = combine(*releases).tables[0]
+    np.testing.assert_allclose(both.estimate, sum(one.tables[0].estimate for one in releases) / 2, atol=1e-8)
+    monkeypatch.setattr(combination, "MOST_COUPLED", 7)
+    with pytest.raises(Refused, match="couple 8 cells here, and at most 7 are combined"):
+        combine(*releases)
 
 
 def test_releases_of_linked_records_are_refused() -> None:

@@ -104,8 +104,9 @@ class Combination:
         coupled = Classes.of(measurements).block
         if coupled > MOST_COUPLED:
             raise Refused(
-                f"several nested features or structural zeros couple {coupled:,} cells here, and at most "
-                f"{MOST_COUPLED:,} are combined: use semidp.combining with the places as a tree"
+                f"several nested features, structural zeros or empty cells of exact joint totals couple {coupled:,} "
+                f"cells here, and at most {MOST_COUPLED:,} are combined: combine releases of fewer such features, or "
+                "use semidp.combining with the places as a tree"
             )
         return estimate(measurements)
 
