@@ -23,7 +23,7 @@ from semidp.core.notebook import SHOWN_ROWS, sheet
 from semidp.core.progress import Progress, silent
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError
-from semidp.output.columns import Labels, read_parquet, write_parquet
+from semidp.output.columns import Labels, parquet_names, read_parquet, write_parquet
 from semidp.output.files import LARGEST, digest, read_plain
 
 if TYPE_CHECKING:
@@ -366,6 +366,13 @@ class StoredFiles(Mapping[str, bytes]):
         if f"{name}.{Form.parquet}" in self.names:
             return read_parquet(self.folder / f"{name}.{Form.parquet}", ["count"])["count"]
         return self.numbers(name, labels)["count"]
+
+    def label_names(self, name: str, labels: int) -> list[str]:
+        """Return what the first columns of the file of that name are called, so many of labels."""
+        if f"{name}.{Form.parquet}" in self.names:
+            return parquet_names(self.folder / f"{name}.{Form.parquet}")[:labels]
+        header = next(csv.reader(io.StringIO(self[f"{name}.{Form.csv}"].decode())))
+        return header[:labels]
 
     def numbers(self, name: str, labels: int) -> dict[str, NDArray[Any]]:
         """Return the columns of numbers of the file of that name, CSV or Parquet, which follow so many of labels.

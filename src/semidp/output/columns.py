@@ -67,6 +67,19 @@ def read_parquet(path: Path, names: Sequence[str] | None = None) -> dict[str, ND
         return quietly(lambda: _numbers(connection, path, names), DamagedColumns())
 
 
+def parquet_names(path: Path) -> list[str]:
+    """Return what the columns of a Parquet file are called, in their order; a `ValueError` if it is no such file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_parquet(Path(folder) / "x.parquet", {"sex": Labels(("m", "f"), 1)}, {"count": np.array([3, 4])})
+    ...     parquet_names(Path(folder) / "x.parquet")
+    ['sex', 'count']
+    """
+    with contextlib.closing(connect()) as connection:
+        return quietly(lambda: _names(connection, path), DamagedColumns())
+
+
 def different_column(path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> str | None:
     """Return the first column of a Parquet file that is not as `write_parquet` would write it, or None.
 
@@ -160,6 +173,14 @@ def _different(
         if name not in found or not np.array_equal(found[name], numbers, equal_nan=numbers.dtype.kind == "f"):
             return name
     return None
+
+
+def _names(connection: Any, path: Path) -> list[str]:
+    file = os.path.realpath(path)
+    confine(connection, [file])
+    source = f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false)"
+    rows = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+    return [str(name) for name, *_ in rows]
 
 
 def _numbers(connection: Any, path: Path, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:

@@ -3,8 +3,8 @@
 However a table was measured, this is what is published of it. What measured it is in `statistics.tables`.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -75,6 +75,9 @@ class PublishedTable(PublishedColumns):
     half_widths
         How far the estimate is off at most in 95% of all draws, cell by cell, from the law of the noise; None for
         tables of a million cells and more.
+    order
+        The positions of the features in the order that they were asked for, in which the table is shown and written;
+        that of the schema if left out.
 
     Examples
     --------
@@ -93,9 +96,40 @@ class PublishedTable(PublishedColumns):
     standard_errors: NDArray[np.float64] = field(repr=False)
     fitted: Fitted
     half_widths: NDArray[np.float64] | None = field(default=None, repr=False)
+    order: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
-        return f"PublishedTable({self.name!r}: {' × '.join(self.schema.names)}, {self.schema.size:,} cells)"
+        names = " × ".join(self.as_asked().schema.names)
+        return f"PublishedTable({self.name!r}: {names}, {self.schema.size:,} cells)"
+
+    def asked_as(self, features: Iterable[str]) -> "PublishedTable":
+        """Return the table to be shown with its features in the order in which they are named.
+
+        >>> import semidp
+        >>> tables = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["region", "sex"])]
+        >>> plan = semidp.Plan([semidp.TablesRequest(tables, semidp.Budget.gdp(1))], levels_from_data=True)
+        >>> people = {"sex": [*"ffm"], "age": [*"yoy"], "region": [*"nns"]}
+        >>> release = semidp.run(plan, people)
+        >>> release.tables[1].schema.names, list(release.tables[1].to_dict())[:2]
+        (('sex', 'region'), ['region', 'sex'])
+        """
+        order = self.schema.order_of(features)
+        return replace(self, order=() if order == tuple(range(len(order))) else order)
+
+    def as_asked(self) -> "PublishedTable":
+        """Return the same cells with the axes in the order asked for."""
+        if not self.order:
+            return self
+        half_widths = None if self.half_widths is None else np.transpose(self.half_widths, self.order)
+        return PublishedTable(
+            self.name,
+            self.schema.arranged(self.order),
+            np.transpose(self.counts, self.order),
+            np.transpose(self.estimate, self.order),
+            np.transpose(self.standard_errors, self.order),
+            self.fitted,
+            half_widths,
+        )
 
     def keeps(self, dataspace: Dataspace) -> bool:
         """Whether the published whole numbers, none of them negative, have every exact total."""
@@ -109,14 +143,16 @@ class PublishedTable(PublishedColumns):
 
         The interval is from the noise alone and never clipped. Tables of a million cells and more leave it out.
         """
-        numbers = [self.counts, self.estimate, self.standard_errors]
-        if self.half_widths is not None:
-            numbers += interval_ends(self.estimate, self.half_widths)
-        return Columns.of_cells(self.schema, dict(zip(TABLE_NUMBERS, numbers, strict=False)))
+        shown = self.as_asked()
+        numbers = [shown.counts, shown.estimate, shown.standard_errors]
+        if shown.half_widths is not None:
+            numbers += interval_ends(shown.estimate, shown.half_widths)
+        return Columns.of_cells(shown.schema, dict(zip(TABLE_NUMBERS, numbers, strict=False)))
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the counts as shades, on matplotlib axes where given; return the figure."""
-        return heatmap(self.schema, self.counts, axes)
+        shown = self.as_asked()
+        return heatmap(shown.schema, shown.counts, axes)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, as plain values."""
@@ -133,7 +169,8 @@ class PublishedTable(PublishedColumns):
         cells = read_cells(files, name, schema)
         estimate = cells["estimate"].astype(float)
         errors = cells["standard_error"].astype(float)
-        return cls(name, schema, cells["count"], estimate, errors, fitted, read_half_widths(cells))
+        table = cls(name, schema, cells["count"], estimate, errors, fitted, read_half_widths(cells))
+        return table.asked_as(names_in_file(files, name, schema))
 
 
 def interval_ends(
@@ -156,10 +193,23 @@ def interval_ends(
 def read_cells(files: StoredFiles, name: str, schema: Schema) -> dict[str, NDArray[Any]]:
     """Return the columns of a table's file, in the shape of the schema."""
     columns = files.numbers(name, len(schema.names))
-    cells = {key: column.reshape(schema.shape) for key, column in columns.items()}
+    order = schema.order_of(names_in_file(files, name, schema))
+    shape = [schema.shape[axis] for axis in order]
+    back = np.argsort(order)
+    cells = {}
+    for key, column in columns.items():
+        cells[key] = np.transpose(column.reshape(shape), back)
     if not all((np.abs(column) < 2.0**63).all() for column in cells.values()):  # false of what is not a number, too
         raise ValueError("a cell does not hold a number")
     return cells
+
+
+def names_in_file(files: StoredFiles, name: str, schema: Schema) -> list[str]:
+    """Return the labels of a table's file in their order; a `ValueError` where they are not those of the schema."""
+    names = files.label_names(name, len(schema.names))
+    if sorted(names) != sorted(schema.names):
+        raise ValueError("a table has other features than its plan asks for")
+    return names
 
 
 def read_half_widths(cells: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | None:

@@ -15,13 +15,14 @@ SHOWN_TABLES = 6
 
 def table_title(table: PublishedTable) -> str:
     """Name a table by its features."""
-    return " by ".join(table.schema.names)
+    return " by ".join(table.as_asked().schema.names)
 
 
 def page_cells(table: PublishedTable, absent: bool, form: Form | None) -> PageCells:
     """Return the counts of a table as a page shows them; `absent` says that there is no noise in them."""
-    parts = branches(table)
-    cells = None if parts else grid(table)
+    laid_out = table.as_asked()
+    parts = branches(laid_out)
+    cells = None if parts else grid(laid_out)
     shown = bool(cells or parts)
     nested = [feature for feature in table.schema.features if feature.above]
     file = f"{table.name}.{table.columns().form(form)}"

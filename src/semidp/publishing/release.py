@@ -188,7 +188,7 @@ class Release:
         Parameters
         ----------
         weights
-            For each table, by its name, a weight a cell.
+            For each table, by its name, a weight a cell: an array like its counts, with the axes of its schema.
 
         Examples
         --------

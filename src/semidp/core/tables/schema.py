@@ -162,6 +162,20 @@ class Schema:
         zeros = [zero for zero in self.structural_zeros if {name for name, _ in zero.levels} <= left]
         return Schema(tuple(kept), tuple(zeros))
 
+    def order_of(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Return the positions of the features in the order in which names mention them; others follow.
+
+        >>> Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("age", "yo")]).order_of(["age", "sex"])
+        (2, 0, 1)
+        """
+        mentioned = [self.axis(name) for name in names]
+        return tuple(dict.fromkeys((*mentioned, *range(len(self.features)))))
+
+    def arranged(self, order: Sequence[int]) -> "Schema":
+        """Return the schema with its features in another order, by their positions."""
+        features = [self.features[axis] for axis in order]
+        return Schema(tuple(features), self.structural_zeros)
+
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
         """Where each name stands: the position of its feature, and its depth there."""

@@ -44,11 +44,13 @@ def published_tables(
 ) -> PublishedTables:
     """Return what is published of several tables, put together from the measured residuals."""
     names, kinds = [table.name for table in request.tables], [table.fit for table in request.tables]
+    tables = fitted_tables(mechanism, measured.projected, names, kinds, progress)
+    shown = [table.asked_as(asked.features) for table, asked in zip(tables, request.tables, strict=True)]
     return PublishedTables(
         request=request,
         residuals=mechanism,
         noisy=np.asarray(measured.noisy, dtype=np.int64),
-        tables=fitted_tables(mechanism, measured.projected, names, kinds, progress),
+        tables=tuple(shown),
         one_by_one_l2=mechanism.one_by_one_l2,
         **measured_by(request.name, mechanism, measured.private),
     )

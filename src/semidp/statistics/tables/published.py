@@ -22,7 +22,7 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.placement import Objective, Workload
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
-from semidp.output.published_table import FitKind, Fitted, PublishedTable, read_cells, read_half_widths
+from semidp.output.published_table import FitKind, Fitted, PublishedTable, names_in_file, read_cells, read_half_widths
 from semidp.output.sections import Details, Section
 from semidp.output.table_pages import table_title
 from semidp.queries.products import product_space
@@ -332,7 +332,7 @@ def read_one(entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, f
     return PublishedTables(
         request=request,
         noisy=measured["noisy_count"],
-        tables=(table,),
+        tables=(table.asked_as(names_in_file(files, published, schema)),),
         residuals=residuals,
         **read_back(entry, scope),
     )
@@ -387,7 +387,7 @@ def published_table(
     return PublishedTables(
         request=request,
         noisy=measured.noisy,
-        tables=(table,),
+        tables=(table.asked_as(asked.features),),
         residuals=residuals,
         **measured_by(asked.name, mechanism, measured.private),
     )
