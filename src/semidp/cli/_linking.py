@@ -8,6 +8,7 @@ from attrs import astuple, frozen
 
 from semidp.cli import _options as o
 from semidp.cli._command import option, plain_defaults
+from semidp.core.exact import positive
 from semidp.errors import InputError
 from semidp.publishing.linked_survey import computed_features, linked_units, with_units
 from semidp.publishing.plan import Plan
@@ -35,9 +36,14 @@ class Linking:
         """Whether something is said that a plan says itself."""
         return any(value not in (None, []) for value in astuple(self)[2:])
 
-    def planned(self, plan: Plan, most: int | None) -> Plan:
+    @property
+    def given(self) -> bool:
+        """Whether units are given."""
+        return self.units is not None or self.units_from is not None
+
+    def planned(self, plan: Plan, most: int | None, shares: Sequence[str] | None = None) -> Plan:
         """Return the plan about linked records; the plan itself where no units are given."""
-        if self.units is None and self.units_from is None:
+        if not self.given:
             if self.says_how:
                 raise InputError(
                     "--link, --protect, --least, --derived and --aggregate are for linked units: give --units FILE"
@@ -46,7 +52,8 @@ class Linking:
         example = "'kids=count_if(age < 18)'"
         computed = computed_features(o.assignments("--aggregate", self.aggregate, example), plan.features)
         units = linked_units(self.link, self.protect, self.least, most, self.derived or (), computed, self._quarters)
-        return with_units(plan, units)
+        parts = {name: positive(text, "--share") for name, text in o.assignments("--share", shares).items()}
+        return with_units(plan, units, parts, called="--share")
 
     @property
     def _quarters(self) -> dict[str, tuple[str, ...]] | None:
@@ -60,15 +67,14 @@ class Linking:
         """Refuse units without a plan that has some, and the other way round."""
         if self.says_how:
             raise InputError("--plan already says how units are linked: beside it, give only --units")
-        has_source = self.units is not None or self.units_from is not None
-        if has_source and plan.units is None:
+        if self.given and plan.units is None:
             raise InputError("the plan has no [units], so that --units has nothing to be linked by")
 
     def data(self, plan: Plan, members: str, table: str | None) -> contextlib.AbstractContextManager[Any] | None:
         """Return what is opened as two linked sources; None where a plan is about records of one kind."""
         if plan.units is None:
             return None
-        if self.units is None and self.units_from is None:
+        if not self.given:
             raise InputError("the plan has [units]: give the source of units too, with --units FILE")
         # two tables of one database have the same address
         units = members if self.units is None else self.units

@@ -378,7 +378,7 @@ def with_targets(plan: Plan, targets: Sequence[str] | None) -> Plan:
     requests: list[Request] = []
     named = False
     for request in plan.requests:
-        open_tables = bool(request.tables) and request.budget is None
+        open_tables = bool(request.targets) and request.budget is None
         requests.append(request.with_target_errors("--target-error", errors) if open_tables else request)
         named |= open_tables
     if not named:

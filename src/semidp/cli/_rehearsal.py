@@ -186,9 +186,8 @@ def _part_lines(whole: PreparedByParts) -> list[str]:
 
 def found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
     """Say which budget meets the target errors."""
-    errors = [
-        f"{plain(table.target_error)} in {' by '.join(table.features)}" for table in asked.tables if table.target_error
-    ]
+    targets = [target for request in asked.requests for target in request.targets]
+    errors = [f"{plain(error)} in {name}" for name, error in targets if error is not None]
     found = {str(request.budget) for request in carried_out.requests if request not in asked.requests}
     least = f"{', '.join(found)}: the least for a standard error of {', '.join(errors)}"
     return [("budget", least)] if errors else []

@@ -70,14 +70,16 @@ def release(
     --force replaces a folder that holds a release (or nothing) and no other file. Once the folder is in place the exit
     code is 0, even if stdout takes no more.
     """
-    reading = opening if linking.units is None else evolve(opening, most=None)
+    reading = evolve(opening, most=None) if linking.given else opening
     described = o.described(declaring, reading, comparing)
     measuring.check_beside(spending)
     if measuring.plan is None:
         asked = asking.asked(described).with_values_read()
         base = with_missing(asked, o.assignments("--missing", measuring.missing))
-        plan = _asked(base, invariant or (), asking, spending, measuring)
-        plan = linking.planned(plan, opening.most)
+        # shares of linked tables are those of the two kinds
+        shares = None if linking.given else asking.share
+        plan = _asked(base, invariant or (), asking, spending, measuring, shares)
+        plan = linking.planned(plan, opening.most, asking.share)
     elif any((invariant, comparing != o.Comparing(), asking.given, described != Plan(), measuring.says_how)):
         raise InputError(
             "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
@@ -125,6 +127,7 @@ def _asked(
     asking: o.Asking,
     spending: o.Spending,
     measuring: Measuring,
+    shares: o.Texts,
 ) -> Plan:
     """Return the plan that the options ask for."""
     if not base.requests:
@@ -138,7 +141,7 @@ def _asked(
         budget=budget,
         report_delta=target,
         mechanism=measuring.mechanism,
-        shares=asking.share,
+        shares=shares,
     )
     return evolve(o.with_targets(plan, measuring.target_error), claim=measuring.claim)
 

@@ -50,7 +50,11 @@ class LinkedMechanism(Mechanism):
 
     @classmethod
     def calibrate(
-        cls, space: QuerySpace, budget: Budget, weights: tuple[Sequence[float], Sequence[float]] | None = None
+        cls,
+        space: QuerySpace,
+        budget: Budget,
+        weights: tuple[Sequence[float], Sequence[float]] | None = None,
+        unit_share: Fraction | None = None,
     ) -> Self:
         """Return the noise of least total variance over the tables of both kinds.
 
@@ -62,6 +66,8 @@ class LinkedMechanism(Mechanism):
             zCDP, GDP or (ε, δ).
         weights
             How much the variance of each table counts: those of members, then those of units.
+        unit_share
+            The part of the precision for units; by need unless given.
         """
         if not isinstance(space, LinkedSpace):
             raise InputError("linked residuals are those of linked tables: build them with linked_space")
@@ -74,8 +80,11 @@ class LinkedMechanism(Mechanism):
             gains = Workload.of(kind, of_tables, Objective.total).gains
             costs = np.array([float(kind.cost[view]) for view in kind.measured])
             roots.append(float(np.sqrt(gains * costs).sum()))
+        shares = precision_shares(roots)
+        if unit_share is not None and all(roots):
+            shares = [1 - unit_share, unit_share]
         parts = []
-        for kind, of_tables, share in zip(space.kinds, by_kind, precision_shares(roots), strict=True):
+        for kind, of_tables, share in zip(space.kinds, by_kind, shares, strict=True):
             # a kind that is exact spends nothing, and its precision is not counted
             part = max(precision * share, Fraction(1, 2**60))
             parts.append(ResidualMechanism.within(kind, part, law, of_tables, joint=False))

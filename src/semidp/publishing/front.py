@@ -320,7 +320,8 @@ def release(
     epsilon, delta, rho, mu
         The privacy budget: epsilon (with delta or without), rho, or mu.
     shares
-        The part of the budget for ``"tables"`` or for a statistic by its name; 1 each unless given.
+        The part of the budget for ``"tables"`` or for a statistic by its name; 1 each unless given. Of linked tables
+        ``"tables"`` and ``"units:tables"``, by need unless given.
     report_delta
         The delta at which the guarantee is restated as (epsilon, delta).
     ledger
@@ -384,13 +385,14 @@ def release(
     )
     budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
     parts = {name: positive(share, "a share") for name, share in (shares or {}).items()}
-    plan = divided(with_missing(plan.with_values_read(), missing or {}), budget, parts)
+    plan = divided(with_missing(plan.with_values_read(), missing or {}), budget, parts if units is None else {})
     options = RunOptions(
         ledger=ledger, randomness=randomness, out=out, jobs=jobs, force=force, presentation=presentation
     )
     if units is not None:
         computed = computed_features(aggregates or {}, plan.features)
-        plan = with_units(plan, linked_units(link, protect, least, most, derived, computed, quarters))
+        linked = linked_units(link, protect, least, most, derived, computed, quarters)
+        plan = with_units(plan, linked, parts)
         return run(plan, LinkedData(data, units), options, partition=partition)
     return run(plan, data, options, partition=partition)
 

@@ -5,6 +5,7 @@ What is asked for with the prefix ``units:`` counts units; `with_units` takes a 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from attrs import evolve
@@ -15,7 +16,7 @@ from semidp.core.spaces.linked import LinkedDataspace, Quarters
 from semidp.core.tables.counts import no_column
 from semidp.core.tables.features import SIZE, Feature
 from semidp.core.tables.schema import Schema
-from semidp.errors import InputError, Refused
+from semidp.errors import InputError, Refused, did_you_mean
 from semidp.publishing.needs import ResourceEstimate
 from semidp.publishing.plan import LinkedUnits, Plan, UnitFeature
 from semidp.publishing.survey import announced, schema_of
@@ -26,10 +27,28 @@ from semidp.statistics.tables.linked_published import COMMAND_PREFIX
 from semidp.statistics.tables.linked_request import LinkedTablesRequest
 from semidp.statistics.tables.request import TableRequest
 
+MEMBER_SHARE, UNIT_SHARE = "tables", f"{COMMAND_PREFIX}tables"
+"""What tables of members and of units are called where a budget is divided."""
 
-def with_units(plan: Plan, units: LinkedUnits) -> Plan:
+
+def with_units(
+    plan: Plan, units: LinkedUnits, shares: Mapping[str, Fraction] | None = None, called: str = "shares"
+) -> Plan:
     """Return a plan about linked records, from one whose unit tables and unit totals have the prefix ``units:``.
 
+    Parameters
+    ----------
+    plan
+        What is asked for.
+    units
+        How members are linked to units.
+    shares
+        The parts of the budget for ``"tables"`` (of members) and ``"units:tables"``; by need where there are none.
+    called
+        What whoever gave the shares calls them.
+
+    Examples
+    --------
     >>> asked = Plan([TableRequest(["zone", "sex"]), TableRequest(["units:zone", "size"])], ["units:zone"])
     >>> plan = with_units(asked, LinkedUnits("household", "member", 8))
     >>> plan.units.exact, [table.name for table in plan.requests[0].units]
@@ -48,12 +67,25 @@ def with_units(plan: Plan, units: LinkedUnits) -> Plan:
     of_units = [evolve(table, features=_bare(table.features)) for table in tables if _of_units(table.features)]
     exact = [Margin(*_bare(margin.names)) for margin in plan.invariants if _of_units(margin.names)]
     invariants = [margin for margin in plan.invariants if not _of_units(margin.names)]
-    request = LinkedTablesRequest(members, of_units, budgets[0] if budgets else None)
+    share = _unit_share(shares or {}, called)
+    request = LinkedTablesRequest(members, of_units, budgets[0] if budgets else None, share)
     linked = evolve(units, exact=(*units.exact, *exact))
     # the levels of computed features are declared beside the others, and belong to them
     computed = {part.name for part in units.features}
     features = [feature for feature in plan.features if feature.name not in computed]
     return evolve(plan, requests=[request], invariants=invariants, units=linked, features=features)
+
+
+def _unit_share(shares: Mapping[str, Fraction], called: str) -> Fraction | None:
+    """The part of the budget for tables of units; 1 each unless given, None where no share is."""
+    parts = {MEMBER_SHARE: Fraction(1), UNIT_SHARE: Fraction(1)}
+    for name, share in shares.items():
+        if name not in parts:
+            raise InputError(
+                f"{called} names {name!r}, which takes no part{did_you_mean(name, list(parts))}: {', '.join(parts)} do"
+            )
+        parts[name] = share
+    return parts[UNIT_SHARE] / sum(parts.values()) if shares else None
 
 
 def computed_features(aggregates: Mapping[str, str], features: Sequence[Feature]) -> list[UnitFeature]:

@@ -621,6 +621,10 @@ class Request(Protocol):
         """Return requests that measure one by one what this one measures together."""
 
     @property
+    def targets(self) -> "tuple[tuple[str, Fraction | None], ...]":
+        """The tables that may name an error instead of a budget, each with the error that it names."""
+
+    @property
     def has_targets(self) -> bool:
         """Whether it names errors instead of a budget."""
 
@@ -738,14 +742,19 @@ class RequestDefaults:
         return ()
 
     @property
+    def targets(self) -> tuple[tuple[str, Fraction | None], ...]:
+        """The tables that are asked for, and the errors that they name."""
+        return tuple((" by ".join(table.features), table.target_error) for table in self.tables)
+
+    @property
     def has_targets(self) -> bool:
-        """It names no error."""
-        return False
+        """Whether a table names an error instead of a budget."""
+        return any(error is not None for _, error in self.targets)
 
     @property
     def largest_target(self) -> Fraction:
-        """It names no error."""
-        return Fraction(0)
+        """The largest error that a table names."""
+        return max((error for _, error in self.targets if error is not None), default=Fraction(0))
 
     def refuse_parts(self) -> None:
         """Refuse nothing: it is carried out in one piece beside the parts."""

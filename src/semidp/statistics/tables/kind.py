@@ -24,7 +24,13 @@ from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.protocol import Kind
 from semidp.statistics.tables.by_parts import BY_PARTS, read_by_parts
 from semidp.statistics.tables.linked_published import PublishedLinked
-from semidp.statistics.tables.linked_request import UNIT_TABLE, LinkedTablesRequest, read_linked, write_linked
+from semidp.statistics.tables.linked_request import (
+    UNIT_SHARE,
+    UNIT_TABLE,
+    LinkedTablesRequest,
+    read_linked,
+    write_linked,
+)
 from semidp.statistics.tables.published import ALONE, SHARED, PublishedTables, read_one, read_several
 from semidp.statistics.tables.request import (
     PLAN_KEYS,
@@ -165,7 +171,7 @@ KIND = Kind(
     fields=(TABLE, ALL_PAIRS),
     ask=_asked,
     shown=_shown,
-    plan_keys=(*PLAN_KEYS, UNIT_TABLE),
+    plan_keys=(*PLAN_KEYS, UNIT_TABLE, UNIT_SHARE),
     gather=_gathered,
     read_plan=_read_plan,
     write_plan=_write_plan,

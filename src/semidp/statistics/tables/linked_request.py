@@ -1,12 +1,15 @@
 """The request for linked tables: some count members, some count the units that they belong to; all agree."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from semidp.core.exact import Number, exact, plain
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.linked import LinkedDataspace
@@ -29,16 +32,30 @@ from semidp.statistics.protocol import (
 )
 from semidp.statistics.tables.linked_fitting import refuse_unfitted
 from semidp.statistics.tables.linked_published import (
+    COMMAND_PREFIX,
     LINKED_MEASUREMENTS,
     UNITS_PREFIX,
     PublishedLinked,
     published_linked,
 )
 from semidp.statistics.tables.linked_words import linked_forecasts, noise_lines
-from semidp.statistics.tables.request import TableRequest, called_after
+from semidp.statistics.tables.request import TableRequest, called_after, with_numbers
 
 UNIT_TABLE = "unit_table"
 """The list of a plan file that asks for tables of units."""
+
+
+UNIT_SHARE = "unit_share"
+"""The part of the budget for tables of units, in a plan file."""
+
+
+def _share(value: Number | None) -> Fraction | None:
+    if value is None:
+        return None
+    share = exact(value, "the share of tables of units")
+    if not 0 < share < 1:
+        raise InputError(f"the share of tables of units must lie between 0 and 1, not {plain(share)}")
+    return share
 
 
 def _member_tables(value: Iterable[TableRequest]) -> tuple[TableRequest, ...]:
@@ -55,8 +72,8 @@ def _named(value: Iterable[TableRequest], prefix: str) -> tuple[TableRequest, ..
     for table in value:
         if not isinstance(table, TableRequest):
             raise InputError("linked tables are lists of TableRequest: of members, and of units")
-        if table.budget is not None or table.target_error is not None:
-            raise InputError("linked tables share one budget: leave budgets and target errors of single tables out")
+        if table.budget is not None:
+            raise InputError("linked tables share one budget: leave budgets of single tables out")
         if table.mechanism != AUTO:
             raise InputError("linked tables are measured together: leave the mechanism out")
         if table.fit is FitKind.real:
@@ -75,6 +92,8 @@ class LinkedTablesRequest(RequestDefaults):
         The tables of each kind; at least one of each.
     budget
         What all of them may spend together: zCDP, GDP or (ε, δ).
+    unit_share
+        The part of the budget for tables of units, between 0 and 1; by need unless given.
 
     Examples
     --------
@@ -88,12 +107,51 @@ class LinkedTablesRequest(RequestDefaults):
     members: tuple[TableRequest, ...] = field(converter=_member_tables)
     units: tuple[TableRequest, ...] = field(converter=_unit_tables)
     budget: Budget | None = field(default=None, converter=checked_budget)
+    unit_share: Fraction | None = field(default=None, converter=_share)
 
     def __attrs_post_init__(self) -> None:
         if not self.members or not self.units:
             raise InputError("linked tables are at least one table of members and one of units", needs="table")
         if self.budget is not None and self.budget.kind == "pure":
             raise InputError("linked tables share a zCDP, GDP or (epsilon, delta) budget: pure epsilon is not built")
+        if self.budget is not None and self.has_targets:
+            raise InputError("linked tables have a budget and a target error: give one of them")
+
+    @property
+    def targets(self) -> tuple[tuple[str, Fraction | None], ...]:
+        """The tables of both kinds, and the errors that they name."""
+        members = [(" by ".join(table.features), table.target_error) for table in self.members]
+        units = [(f"units by {' by '.join(table.features)}", table.target_error) for table in self.units]
+        return (*members, *units)
+
+    def with_target_errors(self, option: str, errors: Mapping[str, str]) -> "LinkedTablesRequest":
+        """Return the request with the errors that an option names; tables of units have the prefix ``units:``."""
+        of_units, of_members = {}, {}
+        for names, error in errors.items():
+            if names.startswith(COMMAND_PREFIX):
+                of_units[names.replace(COMMAND_PREFIX, "")] = error
+            else:
+                of_members[names] = error
+        members = with_numbers(self.members, "target_error", option, of_members)
+        units = with_numbers(self.units, "target_error", option, of_units)
+        return evolve(self, members=members, units=units)
+
+    def without_targets(self) -> "LinkedTablesRequest":
+        """Return the request ready to be given a budget."""
+        members = [evolve(table, target_error=None) for table in self.members]
+        return evolve(self, members=members, units=[evolve(table, target_error=None) for table in self.units])
+
+    def excess(self, mechanism: Mechanism) -> float:
+        """Return how many times too large the worst error of a table is beside its target, once both kinds agree."""
+        assert isinstance(mechanism, LinkedMechanism)
+        agreement = mechanism.agreement
+        ratios = [0.0]
+        for tables, variances in ((self.members, agreement.member_variances), (self.units, agreement.unit_variances)):
+            for number, table in enumerate(tables):
+                if table.target_error is not None:
+                    largest = math.sqrt(float(variances(number).max(initial=0.0)))
+                    ratios.append(largest / float(table.target_error))
+        return max(ratios)
 
     @property
     def name(self) -> str:
@@ -139,7 +197,7 @@ class LinkedTablesRequest(RequestDefaults):
         """Place the noise on the residuals of both kinds; refuse what could not be fitted."""
         of_members = [float(table.weight) for table in self.members]
         of_units = [float(table.weight) for table in self.units]
-        mechanism = LinkedMechanism.calibrate(space, budget_of(self), (of_members, of_units))
+        mechanism = LinkedMechanism.calibrate(space, budget_of(self), (of_members, of_units), self.unit_share)
         # what has no order of fits is refused while nothing is charged
         refuse_unfitted(mechanism)
         return mechanism
@@ -184,7 +242,9 @@ class LinkedTablesRequest(RequestDefaults):
 
     def to_json(self) -> dict[str, Any]:
         """Return what a plan file has at its top, and the tables of both kinds."""
-        spent = {} if self.budget is None else self.budget.keys()
+        spent: dict[str, Any] = {} if self.budget is None else dict(self.budget.keys())
+        if self.unit_share is not None:
+            spent[UNIT_SHARE] = plain(self.unit_share)
         members = [_entry(table) for table in self.members]
         return {**spent, "table": members, UNIT_TABLE: [_entry(table) for table in self.units]}
 
@@ -199,14 +259,14 @@ def _entry(table: TableRequest) -> dict[str, Any]:
 def read_linked(document: Mapping[str, Any]) -> list[LinkedTablesRequest]:
     """Read the linked tables of a plan file: those of a plan that says how members are linked to units."""
     if "units" not in document:
-        if UNIT_TABLE in document:
+        if UNIT_TABLE in document or UNIT_SHARE in document:
             raise InputError("tables of units need to know how members are linked to them: give [units]")
         return []
     members = [TableRequest.from_json(entry) for entry in entries_of(document, "table")]
     units = [TableRequest.from_json(entry) for entry in entries_of(document, UNIT_TABLE)]
     if not members and not units:
         return []
-    return [LinkedTablesRequest(members, units, Budget.stated(document))]
+    return [LinkedTablesRequest(members, units, Budget.stated(document), document.get(UNIT_SHARE))]
 
 
 def write_linked(requests: Sequence[LinkedTablesRequest]) -> dict[str, Any]:

@@ -368,16 +368,6 @@ class TablesRequest(RequestDefaults):
 
     # Target errors --------------------------------------------------------------------------------------------------
 
-    @property
-    def has_targets(self) -> bool:
-        """Whether a table has a target error instead of a budget."""
-        return any(table.target_error is not None for table in self.tables)
-
-    @property
-    def largest_target(self) -> Fraction:
-        """The largest target error of a table."""
-        return max(table.target_error for table in self.tables if table.target_error is not None)
-
     def without_targets(self) -> "TablesRequest":
         """Return the same tables, ready to be given a budget."""
         return evolve(self, tables=[evolve(table, target_error=None) for table in self.tables])
