@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import false_discovery_control
 
-from semidp import Budget, Plan, TableRequest, TablesRequest, run
+from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.paired_tests import adjusted_p_values, draws_for, every_pair
@@ -75,19 +75,21 @@ def test_every_pair_of_several_tables_once() -> None:
 
 
 def test_pairs_without_exact_totals_are_named_and_ordered_ones_are_trends() -> None:
-    plan = Plan([TableRequest(["a", "b", "c"], Budget.gdp(2))], ["a", "b"], levels_from_data=True)
+    features = [Feature(name, [f"{name}{k}" for k in range(size)]) for name, size in (("b", 3), ("d", 4))]
+    plan = Plan([TableRequest(["a", "b", "d"], Budget.gdp("0.2"))], ["a"], features, levels_from_data=True)
     release = run(plan, data(), SeededRandomness(1))
     found = every_pair(release, ordered=["a", "b"], draws=999)
-    assert [(one, other) for one, other, _ in found.untested] == [("a", "c"), ("b", "c")]
-    assert "totals of c" in found.untested[0][2]
+    assert [(one, other) for one, other, _ in found.untested] == [("b", "d")]
+    assert "totals of b and of d are both noisy" in found.untested[0][2]
+    assert found.tests[0].noisy_totals == ("b",)
     assert found.tests[0].degrees == 1
     with pytest.raises(InputError, match="no pair of published features has z"):
         every_pair(release, ordered=["z"])
     with pytest.raises(InputError, match="between 0 and 1"):
         every_pair(release, fdr=2)
-    alone = Plan([TableRequest(["a", "d"], Budget.gdp(1))], ["a"], levels_from_data=True)
+    alone = Plan([TableRequest(["b", "d"], Budget.gdp("0.2"))], [], features)
     with pytest.raises(Refused, match="no pair of features can be tested"):
-        every_pair(run(alone, data()))
+        every_pair(run(alone, data(), SeededRandomness(1)))
 
 
 def test_draws_suffice_for_a_single_discovery() -> None:

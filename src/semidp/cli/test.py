@@ -4,6 +4,7 @@ Data: the semi-private test of the odds ratio of a 2×2 table, or common to stra
 any size, from what is published.
 """
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -208,7 +209,7 @@ def _test_release(
             ("question", f"are {answer.rows} and {answer.columns} independent{within}?"),
             ("table", f"{answer.table}: unbiased counts with {answer.noise} noise, {_margins(answer)}"),
             *described,
-            ("p-value", f"{answer.p_value:.4g}, exact by simulation of {answer.draws:,} tables with noise"),
+            ("p-value", f"{answer.p_value:.4g}, {_valid(answer)}"),
             ("budget", "none: everything here was published already"),
             *(("note", note) for note in answer.notes),
         ]
@@ -252,8 +253,15 @@ def _test_pairs(
 
 def _margins(answer: Independence | Association) -> str:
     """Say which totals of a test are exact."""
-    noisy = answer.noisy_totals if isinstance(answer, Independence) else ()
+    noisy = answer.noisy_totals
     return f"the totals of {' and '.join(noisy)} noisy" if noisy else "all margins of the test exact"
+
+
+def _valid(answer: Independence | Association) -> str:
+    """Say why a p-value holds."""
+    if answer.draws:
+        return f"exact by simulation of {answer.draws:,} tables with noise"
+    return "at most, in finite samples: a bound for all plausible totals"
 
 
 def _described(answer: Independence | Association) -> list[tuple[str, str]]:
@@ -264,6 +272,10 @@ def _described(answer: Independence | Association) -> list[tuple[str, str]]:
     for name, scores in answer.ordered:
         values = ", ".join(f"{score:g}" for score in scores)
         lines.append(("scores", f"{name}: {values}"))
+    if answer.z is None and answer.noisy_totals:
+        size = math.sqrt(answer.statistic)
+        lines.append(("statistic", f"{size:.4g} standard deviations: the largest of {answer.degrees:,} sums"))
+        return lines
     if answer.z is None:
         lines.append(("statistic", f"{answer.statistic:.6g}, where independence has {answer.degrees} on average"))
         return lines

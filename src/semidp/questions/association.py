@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
+from semidp.questions.convex_bounds import NoiseTerms
 from semidp.questions.crossed import CrossedTable, crossed_table
 from semidp.questions.independence import Independence, blocks, check_draws, independence_test, random_tables
-from semidp.questions.noisy_totals import exact_sides, noisy_totals_test
+from semidp.questions.noisy_totals import TriedTotals, exact_sides, tried_totals
+from semidp.questions.unknown_totals import MISS, UnknownTotals, asked_questions, cut_scores, noise_terms
 from semidp.statistics.odds_ratio.umpu import Alternative
 
 if TYPE_CHECKING:
@@ -59,9 +61,11 @@ class Association:
     p_value
         ``(1 + number of simulated statistics at least as large) / (1 + draws)``.
     draws
-        How many were simulated.
+        How many were simulated; 0 where a bound takes the place of a simulation.
     notes
         What a reader must know.
+    noisy_totals
+        The features whose totals are noisy: the p-value then holds for all plausible totals.
     """
 
     rows: str
@@ -80,11 +84,13 @@ class Association:
     p_value: float
     draws: int
     notes: tuple[str, ...] = ()
+    noisy_totals: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the test as plain values."""
         ordered = {name: list(scores) for name, scores in self.ordered}
-        plain = {"strata": list(self.strata), "ordered": ordered, "notes": list(self.notes)}
+        lists = {name: list(getattr(self, name)) for name in ("strata", "notes", "noisy_totals")}
+        plain = lists | {"ordered": ordered}
         return {**asdict(self), **plain, "alternative": str(self.alternative)}
 
 
@@ -264,10 +270,8 @@ def association_of(
     scores: dict[str, Sequence[float] | None] = _scores(ordered)
     alternative = Alternative(alternative)
     strata = tuple(strata)
-    # Noisy totals have a test of their own, without strata and scores.
-    asked = crossed_table(release, rows, columns, strata, table, noisy_totals=not strata and not scores)
+    asked = crossed_table(release, rows, columns, strata, table)
     sides = exact_sides(release, rows, columns, strata)
-    unsure = not all(sides)
     for name in scores:
         if name not in (rows, columns):
             raise InputError(f"only rows and columns can be ordered, that is {rows} and {columns}, not {name!r}")
@@ -275,16 +279,151 @@ def association_of(
         raise InputError("a test is pooled over strata: name them, or do not pool")
     source = SystemRandomness() if randomness is None else randomness
     count = asked.measured.draws if draws is None else draws
-    if unsure and alternative is Alternative.TWO_SIDED:
-        return noisy_totals_test(release, asked, sides, count, source)
+    if not all(sides):
+        return _unsure(release, asked, sides, scores, pooled, alternative, count, source)
     two_by_two = asked.shape[:2] == (2, 2) and asked.shape[2] == 1
-    if scores or pooled or (alternative is not Alternative.TWO_SIDED and two_by_two and not unsure):
+    if scores or pooled or (alternative is not Alternative.TWO_SIDED and two_by_two):
         return _association(asked, scores, pooled, alternative, count, source)
     if alternative is not Alternative.TWO_SIDED:
         raise InputError(
             "a test of independence has no direction: say which features are ordered, or pool tables of two levels"
         )
     return _independence(asked, count, source)
+
+
+def _unsure(
+    release: "Release",
+    asked: CrossedTable,
+    sides: tuple[bool, bool],
+    scores: dict[str, Sequence[float] | None],
+    pooled: bool,
+    alternative: Alternative,
+    draws: int,
+    randomness: Randomness,
+) -> Independence | Association:
+    """Test with noisy totals: every plausible total is tried where there are few, else all are bounded at once."""
+    used = {}
+    for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):
+        chosen = _score_columns(name, levels, scores)[:, 0].tolist() if name in scores else None
+        used[name] = cut_scores(levels, chosen)
+    sums = [(one, other) for one in used[asked.rows] for other in used[asked.columns]]
+    directed = alternative is not Alternative.TWO_SIDED
+    if directed and (len(sums) > 1 or (asked.strata and not pooled)):
+        raise InputError(
+            "a test of independence has no direction: say which features are ordered, or pool tables of two levels"
+        )
+    if not asked.strata:
+        plain = not scores and not directed
+        listed = (np.stack([one for one, _ in sums]), np.stack([other for _, other in sums]))
+        answer = tried_totals(release, asked, sides, None if plain else listed, alternative, draws, randomness)
+        if answer is not None and plain:
+            return _tried_independence(asked, sides, answer)
+        if answer is not None:
+            notes = (answer.note, *asked.notes)
+            square = answer.statistic**2
+            ending = (square, len(sums), answer.z, answer.p_value, answer.draws)
+            return _unsure_association(asked, sides, scores, pooled, alternative, ending, notes)
+    return _bounded(asked, sides, scores, used, pooled, alternative)
+
+
+def _tried_independence(asked: CrossedTable, sides: tuple[bool, bool], answer: TriedTotals) -> Independence:
+    r, c, _ = asked.shape
+    return Independence(
+        asked.rows,
+        asked.columns,
+        (),
+        asked.measured.name,
+        asked.measured.noise_name,
+        answer.statistic,
+        r * c,
+        answer.p_value,
+        answer.draws,
+        (answer.note, *asked.notes),
+        _noisy_names(asked, sides),
+    )
+
+
+def _bounded(
+    asked: CrossedTable,
+    sides: tuple[bool, bool],
+    scores: Mapping[str, Sequence[float] | None],
+    used: Mapping[str, list[Floats]],
+    pooled: bool,
+    alternative: Alternative,
+) -> Association:
+    """Bound the tail of each question over all plausible totals."""
+    noisy = _noisy_names(asked, sides)
+    if len(noisy) == 2:
+        named = [" by ".join((name, *asked.strata)) for name in noisy]
+        raise Refused(
+            f"the totals of {' and of '.join(named)} are both noisy, and too many are plausible to try them all: "
+            "publish those of one feature exactly"
+        )
+    # The exact feature stands first.
+    rows_exact = sides[0]
+    names = (asked.rows, asked.columns) if rows_exact else (asked.columns, asked.rows)
+    estimate = asked.estimate if rows_exact else asked.estimate.swapaxes(0, 1)
+    sizes = asked.row_totals if rows_exact else asked.column_totals
+
+    def noise_of(weights: Floats) -> NoiseTerms:
+        return noise_terms(asked, weights if rows_exact else weights.swapaxes(0, 1))
+
+    questions = asked_questions(used[names[0]], used[names[1]], asked.shape[2], pooled)
+    test = UnknownTotals(estimate, sizes, noise_of, questions)
+    p_value, answers = test.p_value(alternative)
+    best = min(answers, key=lambda answer: answer.p_value(alternative))
+    z = best.z if len(answers) == 1 else None
+    many = f" The least of {len(answers):,} p-values counts so many times (Bonferroni)." if len(answers) > 1 else ""
+    note = (
+        f"The totals of {noisy[0]} are noisy: p bounds the tail for all plausible totals, plus {MISS:g} for the chance "
+        f"that these miss.{many}"
+    )
+    ending = (best.z**2, len(answers), z, p_value, 0)
+    return _unsure_association(asked, sides, scores, pooled, alternative, ending, (note, *asked.notes))
+
+
+def _noisy_names(asked: CrossedTable, sides: tuple[bool, bool]) -> tuple[str, ...]:
+    names = zip((asked.rows, asked.columns), sides, strict=True)
+    return tuple(name for name, exact in names if not exact)
+
+
+def _unsure_association(
+    asked: CrossedTable,
+    sides: tuple[bool, bool],
+    scores: Mapping[str, Sequence[float] | None],
+    pooled: bool,
+    alternative: Alternative,
+    ending: tuple[float, int, float | None, float, int],
+    notes: tuple[str, ...],
+) -> Association:
+    statistic, degrees, z, p_value, draws = ending
+    ordered = []
+    for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):
+        if name in scores:
+            values = _score_columns(name, levels, scores)[:, 0].tolist()
+            ordered.append((name, tuple(values)))
+    method = _method(asked, scores, pooled, 1)
+    if degrees > 1:
+        method = f"{method.rpartition(':')[0]}: the largest of {degrees} sums"
+    return Association(
+        asked.rows,
+        asked.columns,
+        asked.strata,
+        tuple(ordered),
+        pooled,
+        asked.measured.name,
+        asked.measured.noise_name,
+        method,
+        statistic,
+        degrees,
+        z,
+        "" if z is None else _sense(asked, z),
+        alternative,
+        p_value,
+        draws,
+        notes,
+        _noisy_names(asked, sides),
+    )
 
 
 def _scores(ordered: Iterable[str] | Scores) -> dict[str, Sequence[float] | None]:

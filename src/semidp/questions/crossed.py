@@ -1,4 +1,4 @@
-"""The table that a test is asked of: noisy counts by rows, columns and strata, with both margins exact.
+"""The table that a test is asked of: noisy counts by rows, columns and strata, with its exact margins.
 
 Every test of a release starts here. Which statistic it computes is the business of the modules that use this one.
 """
@@ -29,7 +29,7 @@ _LARGEST = 50_000_000  # entries of the matrix from the cells of a table to the 
 
 @dataclass(frozen=True)
 class CrossedTable:
-    """A measured table summed to rows × columns × strata, with exact margins in every stratum.
+    """A measured table summed to rows × columns × strata, with its exact margins in every stratum.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class CrossedTable:
     shape
         Numbers of rows, columns and combinations of strata.
     row_totals, column_totals
-        The exact margins, one column a stratum.
+        The exact margins, one column a stratum; 0 where they are noisy.
     notes
         What a reader must know.
     """
@@ -98,13 +98,8 @@ def crossed_table(
     columns: str,
     strata: Iterable[str],
     table: str | None,
-    *,
-    noisy_totals: bool = False,
 ) -> CrossedTable:
-    """Find the table that has the features of a test; refuse where its margins are not exact, unless they may be noisy.
-
-    Noisy totals are 0 in what is returned.
-    """
+    """Find the table that has the features of a test; totals that are not exact are 0 in what is returned."""
     strata = tuple(strata)
     names = (rows, columns, *strata)
     measured = measured_table(release, names, table)
@@ -112,12 +107,6 @@ def crossed_table(
     if len({measured.schema.axis(name) for name in names}) < len(names):
         raise InputError("rows, columns and strata must be different features, each named once")
     exact = {side: public.publishes(Margin(side, *strata)) for side in (rows, columns)}
-    for side in (rows, columns):
-        if not exact[side] and not noisy_totals:
-            raise Refused(
-                f"the test is exact given the totals of {' by '.join((side, *strata))}, which this release does not "
-                f"publish exactly; it publishes {public.summary()}"
-            )
     if measured.schema.possible is not None:
         raise Refused("with impossible cells (structural zeros) independence has no meaning here: test a part without")
     # All combinations of strata are one axis.

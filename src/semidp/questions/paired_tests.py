@@ -148,7 +148,7 @@ def every_pair(
     Parameters
     ----------
     release
-        A release; pairs whose totals it does not publish exactly are named and left out.
+        A release; pairs that cannot be tested are named and left out.
     fdr
         The expected share of pairs that are independent among those reported to be associated is at most this.
     ordered
@@ -186,7 +186,7 @@ def every_pair(
             continue
         tests.append(test)
     if not tests:
-        raise Refused("no pair of features can be tested: a table must hold both, and the totals of each must be exact")
+        raise Refused("no pair of features can be tested: a table must hold both, with exact totals of one at least")
     adjusted = adjusted_p_values([test.p_value for test in tests])
     return PairTests(tuple(tests), tuple(adjusted.tolist()), fdr, tuple(untested))
 
