@@ -9,6 +9,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -36,8 +37,10 @@ from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.errors import Refused
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import calibrated
+from semidp.noise.distributions import DiscreteGaussian
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.association import ScoreTest
+from semidp.questions.convex_bounds import NoiseTerms
 from semidp.questions.independence import random_tables
 from semidp.questions.markov import posterior
 from semidp.questions.measured import MeasuredTable, measured_table
@@ -45,6 +48,8 @@ from semidp.questions.models import DesignMatrix, Formula, logistic_fit
 from semidp.questions.noisy_totals import TotalsTest, least_favourable
 from semidp.questions.paired_tests import every_pair
 from semidp.questions.ratios import NoisyRates, RateMeasure
+from semidp.questions.unknown_totals import ScoreQuestion, UnknownTotals
+from semidp.statistics.odds_ratio.umpu import Alternative
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -442,6 +447,69 @@ def totals_rows(runs: int) -> Iterator[tuple[object, ...]]:
         yield f"{sigma:g}", f"{odds:g}", *(share_of(flags) for flags in rejected.values())
 
 
+class BoundedTotals:
+    """Groups of exact size by ordered levels with noisy totals, in strata: all plausible totals are bounded at once."""
+
+    def __init__(self, groups: int, levels: int, strata: int, each: int, sigma: int) -> None:
+        self.sizes = np.full((groups, strata), each // groups)
+        self.law = DiscreteGaussian(Fraction(sigma**2))
+        self.scores = (np.arange(groups, dtype=float), np.arange(levels, dtype=float))
+        self.question = ScoreQuestion(*self.scores, tuple(range(strata)))
+        self.source = np.random.default_rng(11)
+        self.draws = 0
+
+    def noise_of(self, weights: Floats) -> NoiseTerms:
+        """Cells have independent noise; exact sizes take its mean out of every group."""
+        free = (weights - weights.mean(axis=1, keepdims=True)).ravel()
+        return NoiseTerms.of([self.law], np.zeros(free.size, dtype=np.intp), free)
+
+    def noise(self, count: int) -> Floats:
+        self.draws += 1
+        shape = (count, len(self.sizes), len(self.scores[1]), self.sizes.shape[1])
+        drawn = self.law.sample(shape, SeededRandomness(self.draws)).astype(float)
+        return np.asarray(drawn - drawn.mean(axis=2, keepdims=True))
+
+    def drawn(self, slope: float) -> Counts:
+        """A table whose levels go with the groups: log-odds rise by ``slope`` a group and a level."""
+        u, v = self.scores
+        rates = np.exp(slope * np.outer(u - u.mean(), v - v.mean()))
+        rates /= rates.sum(axis=1, keepdims=True)
+        strata = range(self.sizes.shape[1])
+        return np.stack([self.source.multinomial(self.sizes[:, k], rates) for k in strata], axis=2)
+
+    def rejections(self, slope: float, runs: int) -> dict[str, list[bool]]:
+        """Whether each run rejects: totals bounded, totals exact, and statsmodels with the noise forgotten."""
+        rejected: dict[str, list[bool]] = {"bounded": [], "exact": [], "forgotten": []}
+        for _ in range(runs):
+            true = self.drawn(slope)
+            seen = true + self.noise(1)[0]
+            test = UnknownTotals(seen, self.sizes, self.noise_of, (self.question,))
+            p, _ = test.p_value(Alternative.TWO_SIDED)
+            rejected["bounded"].append(p <= ALPHA)
+            weights = test.weights(self.question)
+            reference = random_tables(self.sizes, true.sum(axis=0), 499, self.source) + self.noise(499)
+            sizes = np.abs(np.einsum("nijk,ijk->n", reference, weights))
+            larger = int(np.count_nonzero(sizes >= abs(float((weights * seen).sum()))))
+            rejected["exact"].append((1 + larger) / 500 <= ALPHA)
+            clipped = np.maximum(np.rint(seen), 0).astype(np.int64)
+            columns = (self.scores[0][:, None], self.scores[1][:, None])
+            rejected["forgotten"].append(outside_p(clipped, columns) <= ALPHA)
+        return rejected
+
+
+BOUNDED = [(2, 2, 20, 50, 0.5), (2, 2, 50, 30, 0.5), (6, 4, 1, 240, 0.15), (3, 2, 1, 120, 0.5)]
+
+
+def bounded_rows(runs: int) -> Iterator[tuple[object, ...]]:
+    """Yield shape, noise and slope, and the share of rejections: bounded totals, exact ones, the noise forgotten."""
+    for groups, count, strata, each, slope in BOUNDED:
+        for effect in (0.0, slope):
+            world = BoundedTotals(groups, count, strata, each, 3)
+            shares = [share_of(flags) for flags in world.rejections(effect, runs).values()]
+            counted = f"{strata} strata of {each}" if strata > 1 else f"{each} records"
+            yield f"{groups} × {count}, {counted}", "3", f"{effect:g}", *shares
+
+
 # --- the posterior --------------------------------------------------------------------------------------------------
 
 
@@ -554,7 +622,14 @@ def _short_models(runs: int) -> list[dict[str, Any]]:
 def _short_totals(runs: int) -> list[dict[str, Any]]:
     rejected = totals_rejections(6.0, 1.0, runs)
     size, most = float(np.mean(rejected["noisy"])), _most(ALPHA, runs)
-    return [row("size of the test with noisy totals at 0.05, times 20", 20 * size, f"≤ {20 * most:.1f}", size <= most)]
+    rows = [row("size of the test with noisy totals at 0.05, times 20", 20 * size, f"≤ {20 * most:.1f}", size <= most)]
+    try:
+        strata = BoundedTotals(2, 2, 20, 50, 3).rejections(0.0, runs // 3)["bounded"]
+    except ModuleNotFoundError:
+        return rows
+    share, most = float(np.mean(strata)), _most(ALPHA, runs // 3)
+    name = "size with noisy totals in 20 strata at 0.05, times 20"
+    return [*rows, row(name, 20 * share, f"≤ {20 * most:.1f}", share <= most)]
 
 
 def _short_posterior(runs: int) -> list[dict[str, Any]]:
@@ -580,6 +655,7 @@ TABLES: dict[str, Callable[[int], Iterator[tuple[object, ...]]]] = {
     "models": model_rows,
     "posterior": posterior_rows,
     "totals": totals_rows,
+    "bounded": bounded_rows,
 }
 
 

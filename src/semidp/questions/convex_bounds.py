@@ -296,7 +296,7 @@ class SumLaw:
 
         The line through (a, 0) and (s, 1) lies above the step at s, and its positive part is convex:
         ``P(X >= s) <= E (W - a)_+ / (s - a)`` for every a < s. The least of these counts: the mean of the largest
-        W, a share p of them, is s (Hardy and Littlewood; Kemperman, 1968).
+        W, a share p of them, is s (Shaked and Shanthikumar, 2007).
 
         >>> law = SumLaw.of([hypergeometric(40, 20, 20, 1.0, step_for(3.0))], NoiseTerms(()), step_for(3.0))
         >>> law.beyond(0.0), 0.00018 < law.beyond(6.0) < 0.0002  # P(X >= 6) is 0.00018
