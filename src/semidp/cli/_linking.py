@@ -74,13 +74,18 @@ class Linking:
         """Return what is opened as two linked sources; None where a plan is about records of one kind."""
         if plan.units is None:
             return None
+        source = self.units
         if not self.given:
-            raise InputError("the plan has [units]: give the source of units too, with --units FILE")
+            source = plan.units.source
+            if source is None:
+                raise InputError("the plan has [units]: give the source of units too, with --units FILE")
         # two tables of one database have the same address
-        units = members if self.units is None else self.units
+        units = members if source is None else source
         return contextlib.nullcontext(LinkedData(members, units, table, self.units_from))
 
-    @property
-    def paths(self) -> Sequence[str]:
+    def paths(self, plan: Plan) -> Sequence[str]:
         """The files of this machine that hold the units."""
-        return [] if self.units is None else local_paths(self.units, self.units_from)
+        source = self.units
+        if source is None and plan.units is not None and not self.given:
+            source = plan.units.source
+        return [] if source is None else local_paths(source, self.units_from)

@@ -94,7 +94,7 @@ def release(
         assert out is not None
         _discard(out, printing)
         return
-    paths = (*local_paths(data, opening.from_table), *linking.paths)
+    paths = (*local_paths(data, opening.from_table), *linking.paths(plan))
     named = (*paths, measuring.plan, declaring.schema, running.ledger, running.sign)
     inputs = [Path(item) for item in named if item is not None]
     if out is not None and not running.dry_run:

@@ -20,7 +20,8 @@ from semidp.errors import InputError, Refused, did_you_mean
 from semidp.publishing.needs import ResourceEstimate
 from semidp.publishing.plan import LinkedUnits, Plan, UnitFeature
 from semidp.publishing.survey import announced, schema_of
-from semidp.sources.linked_records import Joining, LinkedData, LinkedReader, LinkedSource, open_linked
+from semidp.sources.joining import Joining
+from semidp.sources.linked_records import LinkedData, LinkedReader, LinkedSource, open_linked
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
 from semidp.statistics.tables.linked_published import COMMAND_PREFIX
@@ -141,6 +142,8 @@ def _bare(names: Sequence[str]) -> tuple[str, ...]:
 def linked_records(plan: Plan, data: Any) -> LinkedSource:
     """Open the two sources of a plan about linked records, joined."""
     assert plan.units is not None
+    if not isinstance(data, LinkedData) and plan.units.source is not None:
+        data = LinkedData(data, plan.units.source)
     if not isinstance(data, LinkedData):
         raise InputError("the plan has units, so that it needs two sources: give the units too")
     depths = {name: part.names for part in plan.chains for name in part.names}

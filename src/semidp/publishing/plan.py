@@ -206,6 +206,10 @@ def _quarters(value: Any) -> Quarters | None:
     return value if value is None or isinstance(value, Quarters) else Quarters.from_json(value)
 
 
+def _source(value: Any) -> str | None:
+    return None if value is None else text(value, "the source of units")
+
+
 def _unit_features(value: Iterable[UnitFeature]) -> tuple[UnitFeature, ...]:
     return _all(value, UnitFeature, "unit features")
 
@@ -230,6 +234,9 @@ class LinkedUnits:
         Features of units that are computed from their members, each a `UnitFeature`; they are derived.
     quarters
         A column of units and its levels that are group quarters, counted in no table of units.
+    source
+        Where the units are read from, unless that is said elsewhere. It is no part of what is published: a plan that is
+        written holds no address.
 
     Examples
     --------
@@ -245,6 +252,7 @@ class LinkedUnits:
     exact: tuple[Margin, ...] = field(default=(), converter=margins_from)
     features: tuple[UnitFeature, ...] = field(default=(), converter=_unit_features)
     quarters: Quarters | None = field(default=None, converter=_quarters)
+    source: str | None = field(default=None, converter=_source, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         text(self.link, "the link column")
@@ -274,15 +282,23 @@ class LinkedUnits:
         return entry
 
     @classmethod
-    def from_json(cls, value: Any, features: Iterable[UnitFeature] = ()) -> "LinkedUnits":
-        """Read what `to_json` wrote, or the [units] of a plan file, beside its computed features."""
+    def from_json(cls, value: Any, features: Iterable[UnitFeature] = (), folder: Path | None = None) -> "LinkedUnits":
+        """Read what `to_json` wrote, or the [units] of a plan file, beside its computed features.
+
+        A source that is a file is named as seen from `folder`.
+        """
         if not isinstance(value, Mapping):
             raise InputError('units of a plan are a table such as [units] link = "household"')
-        only_keys(value, {"link", "protect", "most", "least", "derived", "exact", "quarters"}, "the units of a plan")
+        only_keys(
+            value, {"link", "protect", "most", "least", "derived", "exact", "quarters", "source"}, "the units of a plan"
+        )
         missing = [key for key in ("link", "protect", "most") if key not in value]
         if missing:
             raise InputError(f"the units of a plan need {' and '.join(missing)}")
         entries = {**value}
+        source = entries.get("source")
+        if folder is not None and isinstance(source, str) and "://" not in source:
+            entries["source"] = str(folder / source)
         if "exact" in entries:
             entries["exact"] = [[names] if isinstance(names, str) else names for names in entries_of(value, "exact")]
         return cls(**entries, features=features)
@@ -539,7 +555,7 @@ class Plan:
             features=features,
             structural_zeros=zeros,
             nests=nests,
-            units=LinkedUnits.from_json(value["units"], computed) if "units" in value else None,
+            units=LinkedUnits.from_json(value["units"], computed, folder) if "units" in value else None,
             **{key: value[key] for key in alone if key in value},
         )
 

@@ -119,6 +119,38 @@ class IbisRecords(Records):
             close()
             raise
 
+    @classmethod
+    def both_at(cls, address: str, names: tuple[str | None, str | None]) -> "tuple[IbisRecords, IbisRecords]":
+        """Open two tables at one database address, so that it can join them; the first closes the connection."""
+        first = cls.at(address, names[0], None)
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(first.close)
+            if not names[1]:
+                raise InputError("a database address needs the name of a table of units too", needs="from")
+            table = _table(first._table.get_backend(), _parts(address), names[1], False)
+            on_error.pop_all()
+        return first, cls(table, steady=first._steady)
+
+    @property
+    def table(self) -> Any:
+        """The Ibis table."""
+        return self._table
+
+    def shares_connection(self, other: "IbisRecords") -> bool:
+        """Whether one query can read both."""
+        return self._table.get_backend() is other._table.get_backend()
+
+    def finds(self, query: Any) -> bool:
+        """Whether a query over the same connection returns a row."""
+        import ibis
+
+        return bool(self._answer(query.select(found=ibis.literal(1)).limit(1), ["found"])[0])
+
+    def distinct(self, column: str, limit: int) -> list[Any]:
+        """Return distinct values of a column, at most so many."""
+        (values,) = self._answer(self._table.select(column).distinct().limit(limit), [column])
+        return list(values)
+
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract."""
         rows, names = self._selected(keys, measure)

@@ -1,25 +1,30 @@
 """Two linked sources: members with the features of their units, and units with what follows from their members.
 
-Both are joined by DuckDB in this process, from the columns that are in use. What contradicts the link (a unit twice, a
+Two tables of one database are joined there. Others are joined by DuckDB in this process, from the columns that are in
+use. What contradicts the link (a unit twice, a
 member of no unit, more members than declared) is one sentence, which names nobody and no number.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from semidp.core.tables.counts import no_column
 from semidp.core.tables.features import SIZE, value_text
 from semidp.errors import DataError, InputError
 from semidp.sources.aggregates import aggregated_columns, typed_aggregates
 from semidp.sources.duck import DuckRecords, quoted_name
+from semidp.sources.joining import MOST_KINDS, Contradictions, Joining
 from semidp.sources.opening import Source, open_source
 from semidp.sources.reader import Reader
 
+if TYPE_CHECKING:
+    from semidp.sources.ibis import IbisRecords
+
 _QUARTERS = '"are group quarters"'
 """Whether a unit is counted in no table, in the joined tables."""
-_MOST_KINDS = 10_000  # distinct values of the column of quarters
 _LINK = '"the link as text"'
 """The link as text, in the joined tables: files hold text where data frames hold numbers."""
 
@@ -78,32 +83,6 @@ class LinkedData:
     unit_table: str | None = None
 
 
-@dataclass(frozen=True)
-class Joining:
-    """How members and units are joined, and what of units follows from their members.
-
-    Parameters
-    ----------
-    column
-        The column that links them, of the same name in both.
-    least, most
-        The bounds on the members of a unit.
-    derived
-        Columns of units that depend on their members, which members do not have.
-    aggregates
-        Features of units that are computed from their members: the SQL of each, by name.
-    quarters
-        A column of units and its values that are no counted units, but group quarters without a bound.
-    """
-
-    column: str
-    least: int
-    most: int
-    derived: Sequence[str] = ()
-    aggregates: Mapping[str, str] = field(default_factory=dict)
-    quarters: tuple[str, Sequence[str]] | None = None
-
-
 def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> LinkedSource:
     """Open and join two linked sources; refuse records that contradict the link.
 
@@ -126,26 +105,73 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
     ...     both.members.levels("zone"), both.units.levels("size"), both.inherited, both.units.levels("women")
     (('a', 'b'), ('1', '2'), ('zone',), ('1',))
     """
-    column, aggregates = joining.column, joining.aggregates
+    both = _of_one_database(data, joining)
+    if both is None:
+        return _joined_here(data, joining, names)
+    from semidp.sources.linked_tables import joined_tables
+
+    members, units = (Source(records) for records in both)
+    with contextlib.ExitStack() as on_error:
+        # members close the connection, so that they are closed last
+        on_error.callback(members.close)
+        on_error.callback(units.close)
+        of_members, of_units, inherited = _columns(members, units, joining, names)
+        lived, whole = joined_tables(both, joining, of_members, of_units)
+        on_error.pop_all()
+    return LinkedSource(Source(lived), Source(whole), tuple(inherited))
+
+
+def _of_one_database(data: LinkedData, joining: Joining) -> "tuple[IbisRecords, IbisRecords] | None":
+    """Members and units of one connection, which joins them itself; None where they are joined here.
+
+    Aggregates are written in the SQL of DuckDB, so that they are computed here too.
+    """
+    if joining.aggregates:
+        return None
+    if isinstance(data.members, str) and "://" in data.members and data.members == data.units:
+        from semidp.sources.ibis import IbisRecords
+
+        return IbisRecords.both_at(data.members, (data.member_table, data.unit_table))
+    kinds = {type(part).__module__.partition(".")[0] for part in (data.members, data.units)}
+    if kinds == {"ibis"}:
+        from semidp.sources.ibis import IbisRecords
+
+        members, units = IbisRecords.of(data.members, None), IbisRecords.of(data.units, None)
+        return (members, units) if members.shares_connection(units) else None
+    return None
+
+
+def _joined_here(data: LinkedData, joining: Joining, names: Sequence[str]) -> LinkedSource:
+    """Bring the columns in use into this process, and join them."""
+    column = joining.column
     with (
         open_source(data.members, table=data.member_table) as members,
         open_source(data.units, table=data.unit_table) as units,
     ):
-        for source, kind in ((members, "members"), (units, "units")):
-            if column not in source.columns():
-                raise DataError(f"{kind}: {no_column(column, source.columns())}")
-        for name in (SIZE, *aggregates):
-            if name in units.columns() and (name in names or name in aggregates):
-                raise InputError(f"the units have a column {name!r} of their own: rename it, it is computed here")
-        of_units = [name for name in names if name in units.columns()]
-        of_members = [name for name in names if name in members.columns() and name not in aggregates]
-        if joining.quarters is not None:
-            _check_quarters(joining.quarters[0], units, members)
-        aggregated = aggregated_columns(aggregates, [name for name in members.columns() if name != column])
+        of_members, of_units, inherited = _columns(members, units, joining, names)
+        others = [name for name in members.columns() if name != column]
+        aggregated = aggregated_columns(joining.aggregates, others)
         frames = (members.frame([column, *of_members, *aggregated]), units.frame([column, *of_units]))
     joined = _joined(frames, joining, of_members, of_units)
-    inherited = [name for name in of_units if name not in joining.derived]
     return LinkedSource(Source(joined[0]), Source(joined[1]), tuple(inherited))
+
+
+def _columns(
+    members: Source, units: Source, joining: Joining, names: Sequence[str]
+) -> tuple[list[str], list[str], list[str]]:
+    """The columns in use of members and of units, and those that members inherit; refuse what is not there."""
+    for source, kind in ((members, "members"), (units, "units")):
+        if joining.column not in source.columns():
+            raise DataError(f"{kind}: {no_column(joining.column, source.columns())}")
+    for name in (SIZE, *joining.aggregates):
+        if name in units.columns() and (name in names or name in joining.aggregates):
+            raise InputError(f"the units have a column {name!r} of their own: rename it, it is computed here")
+    if joining.quarters is not None:
+        _check_quarters(joining.quarters[0], units, members)
+    of_units = [name for name in names if name in units.columns()]
+    of_members = [name for name in names if name in members.columns() and name not in joining.aggregates]
+    inherited = [name for name in of_units if name not in joining.derived]
+    return of_members, of_units, inherited
 
 
 def _joined(
@@ -209,48 +235,31 @@ def _in_quarters(connection: Any, joining: Joining) -> str:
         return "false"
     name, kinds = joining.quarters
     column = quoted_name(name)
-    values = f"SELECT DISTINCT {column} AS value FROM units LIMIT {_MOST_KINDS + 1}"
+    values = f"SELECT DISTINCT {column} AS value FROM units LIMIT {MOST_KINDS + 1}"
     connection.execute(f"CREATE TABLE quarters AS {values}")
     rows = connection.execute("SELECT rowid, value FROM quarters").fetchall()
-    if len(rows) > _MOST_KINDS:
-        raise InputError(f"the column {name!r} of quarters has more than {_MOST_KINDS:,} different values")
-    texts = {row: value_text(value) for row, value in rows}
-    if None in texts.values():
-        raise DataError(f"the column {name!r} of quarters has missing values: every unit is of one kind")
+    joining.check_kinds([value for _, value in rows])
     # values are compared as levels are written, whatever their type
-    kept = ", ".join(str(row) for row, text in texts.items() if text in kinds)
+    kept = ", ".join(str(row) for row, value in rows if value_text(value) in kinds)
     connection.execute(f"DELETE FROM quarters WHERE rowid NOT IN ({kept or -1})")
     return f"units.{column} IN (SELECT value FROM quarters)"
 
 
 def _checks(joining: Joining, both: Sequence[str], pairs: str) -> Mapping[str, str]:
     """Queries that must find nothing, each with what is said where they do."""
-    column, most = joining.column, joining.most
+    said = Contradictions(joining.column)
+    counted = f"FROM sizes JOIN homes USING ({_LINK}) WHERE NOT {_QUARTERS}"
     checks = {
-        f"SELECT 1 FROM sizes WHERE {_LINK} IS NULL LIMIT 1": (
-            f"the link column {column!r} has missing values among the members: every member lies in one unit"
-        ),
-        f"SELECT 1 FROM homes WHERE {_LINK} IS NULL LIMIT 1": (
-            f"the link column {column!r} has missing values among the units: every unit needs a name of its own"
-        ),
-        f"SELECT 1 FROM homes GROUP BY {_LINK} HAVING count(*) > 1 LIMIT 1": (
-            f"the link column {column!r} names a unit twice: keep one line of each unit"
-        ),
-        f"SELECT 1 FROM sizes ANTI JOIN homes USING ({_LINK}) LIMIT 1": (
-            f"the link column {column!r} of a member names no unit: every member lies in one unit of the file of units"
-        ),
-        f"SELECT 1 FROM sizes JOIN homes USING ({_LINK}) WHERE counted > {most} AND NOT {_QUARTERS} LIMIT 1": (
-            "a unit has more members than declared, and nobody is dropped: declare a larger most"
-        ),
+        f"SELECT 1 FROM sizes WHERE {_LINK} IS NULL LIMIT 1": said.missing_member,
+        f"SELECT 1 FROM homes WHERE {_LINK} IS NULL LIMIT 1": said.missing_unit,
+        f"SELECT 1 FROM homes GROUP BY {_LINK} HAVING count(*) > 1 LIMIT 1": said.twice,
+        f"SELECT 1 FROM sizes ANTI JOIN homes USING ({_LINK}) LIMIT 1": said.nowhere,
+        f"SELECT 1 {counted} AND counted > {joining.most} LIMIT 1": said.too_many,
     }
     if joining.least:
-        checks[f"SELECT 1 FROM homes ANTI JOIN sizes USING ({_LINK}) LIMIT 1"] = (
-            "a unit has no member, though every unit was declared to have one: declare least = 0, or leave it out"
-        )
+        checks[f"SELECT 1 FROM homes ANTI JOIN sizes USING ({_LINK}) LIMIT 1"] = said.empty
     for name in both:
         quoted = quoted_name(name)
         differ = f"CAST(members.{quoted} AS VARCHAR) IS DISTINCT FROM CAST(homes.{quoted} AS VARCHAR)"
-        checks[f"SELECT 1 {pairs} WHERE {differ} LIMIT 1"] = (
-            f"a member has another {name!r} than its unit: leave the column out of one of the files"
-        )
+        checks[f"SELECT 1 {pairs} WHERE {differ} LIMIT 1"] = said.differs(name)
     return checks
