@@ -33,10 +33,10 @@ def from_json(content: bytes | str) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    document = dict(pairs)
+    if len(document) < len(pairs):
         raise ValueError("a key stands twice")
-    return found
+    return document
 
 
 def _no_number(word: str) -> float:
@@ -78,25 +78,32 @@ def toml_text(document: Mapping[str, Any]) -> str:
     levels = ["f", "m"]
     <BLANKLINE>
     """
-    arrays = {
-        key: value
-        for key, value in document.items()
-        if value and isinstance(value, list) and all(isinstance(entry, Mapping) for entry in value)
-    }
+    arrays = {key: value for key, value in document.items() if _is_array_of_tables(value)}
     lines = [_toml_pair(key, value) for key, value in document.items() if key not in arrays]
     for key, entries in arrays.items():
         for entry in entries:
-            lines += ["", f"[[{key}]]", *(_toml_pair(name, item) for name, item in entry.items())]
+            pairs = [_toml_pair(name, item) for name, item in entry.items()]
+            lines += ["", f"[[{key}]]", *pairs]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
+def _is_array_of_tables(value: object) -> bool:
+    """Whether a value is a list of mappings, which TOML writes as tables."""
+    if not value or not isinstance(value, list):
+        return False
+    return all(isinstance(entry, Mapping) for entry in value)
+
+
 def _toml_pair(key: str, value: object) -> str:
-    bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
-    return f"{key if bare else json.dumps(key, ensure_ascii=False)} = {_toml_value(value)}"
+    letters = key.replace("_", "").replace("-", "")
+    if not (key.isascii() and letters.isalnum()):
+        key = json.dumps(key, ensure_ascii=False)
+    return f"{key} = {_toml_value(value)}"
 
 
 def _toml_value(value: object) -> str:
     # JSON's strings, numbers, truth values and lists are TOML's too.
     if isinstance(value, Mapping):
-        return f"{{{', '.join(_toml_pair(name, item) for name, item in value.items())}}}"
+        pairs = [_toml_pair(name, item) for name, item in value.items()]
+        return f"{{{', '.join(pairs)}}}"
     return json.dumps(value, ensure_ascii=False)

@@ -15,11 +15,14 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> str:
     >>> facts("Plan", [("exact", "sex <b>")])
     '<div><strong>Plan</strong><table><tr>...exact</th><td ...>sex &lt;b&gt;</td></tr></table></div>'
     """
-    lines = "".join(
-        f'<tr><th scope="row" style="{_CELL}">{escape(name)}</th><td style="{_CELL}">{escape(text)}</td></tr>'
-        for name, text in pairs
-    )
+    lines = "".join(_fact(name, text) for name, text in pairs)
     return f"<div><strong>{escape(title)}</strong><table>{lines}</table></div>"
+
+
+def _fact(name: str, text: str) -> str:
+    """One line of `facts`."""
+    head = f'<th scope="row" style="{_CELL}">{escape(name)}</th>'
+    return f'<tr>{head}<td style="{_CELL}">{escape(text)}</td></tr>'
 
 
 def sheet(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]], size: int) -> str:
@@ -30,10 +33,17 @@ def sheet(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]], size
     """
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     shown = list(islice(rows, SHOWN_ROWS))
-    lines = "".join("<tr>" + "".join(f"<td>{escape(_text(cell))}</td>" for cell in row) + "</tr>" for row in shown)
-    more = f"<p>and {size - len(shown):,} more</p>" if size > len(shown) else ""
+    lines = "".join(map(_row, shown))
+    left = size - len(shown)
+    more = f"<p>and {left:,} more</p>" if left > 0 else ""
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
     return f"<div><strong>{escape(title)}</strong>{table}{more}</div>"
+
+
+def _row(cells: Sequence[Any]) -> str:
+    """One row of a sheet."""
+    written = [f"<td>{escape(_text(cell))}</td>" for cell in cells]
+    return f"<tr>{''.join(written)}</tr>"
 
 
 def shortened(items: Sequence[Any], most: int = 6) -> str:
@@ -44,7 +54,8 @@ def shortened(items: Sequence[Any], most: int = 6) -> str:
     """
     if len(items) <= most:
         return repr(tuple(items))
-    return f"({', '.join(map(repr, items[:most]))}, … {len(items):,} in all)"
+    first = ", ".join(map(repr, items[:most]))
+    return f"({first}, … {len(items):,} in all)"
 
 
 def shortened_text(value: Any, most: int = 90) -> str:
@@ -54,7 +65,9 @@ def shortened_text(value: Any, most: int = 90) -> str:
     'xxx…'
     """
     text = str(value)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 1]}…"
 
 
 def _text(cell: Any) -> str:

@@ -60,9 +60,9 @@ class CellBounds:
     def of(cls, dataspace: Dataspace, names: Iterable[str]) -> "CellBounds":
         """Return the bounds of the table over some features."""
         schema = dataspace.schema
-        grid = schema.grid
-        everything = Totals(grid.nothing, np.array(dataspace.n or 0, dtype=np.int64))
-        return cls(grid, schema.view(names), (everything, *dataspace.published), schema.possible)
+        n = np.array(dataspace.n or 0, dtype=np.int64)
+        totals = (Totals(schema.grid.nothing, n), *dataspace.published)
+        return cls(schema.grid, schema.view(names), totals, schema.possible)
 
     @property
     def lower(self) -> Counts:
@@ -90,12 +90,13 @@ class CellBounds:
     def _finer_views(self) -> list[View]:
         """Tables that also name what two margins share and this table lacks: one such part, or all of them."""
         views = maximal(total.view for total in self.totals)
-        missing = {
-            join(self.view, shared)
-            for one, other in itertools.combinations(views, 2)
-            if not within(shared := meet(one, other), self.view)
-        }
-        finer = {*missing, join(self.view, *missing)} - {self.view}
+        missing = set()
+        for one, other in itertools.combinations(views, 2):
+            shared = meet(one, other)
+            if not within(shared, self.view):
+                missing.add(join(self.view, shared))
+        everything = join(self.view, *missing)
+        finer = {*missing, everything} - {self.view}
         return [view for view in finer if self.grid.size_of(view) <= _MOST_CELLS]
 
     def _direct(self, view: View) -> tuple[Counts, Counts]:
@@ -104,28 +105,32 @@ class CellBounds:
         rolled = self._rolled(view)
         upper = np.full(shape, np.iinfo(np.int64).max)
         for total in rolled.values():
-            upper = np.minimum(upper, self.grid.spread(total.counts, total.view, view))
+            spread = self.grid.spread(total.counts, total.view, view)
+            upper = np.minimum(upper, spread)
         if self.possible is not None:
-            upper = np.where(self.grid.sum(self.possible, view) > 0, upper, 0)
+            possible = self.grid.sum(self.possible, view) > 0
+            upper = np.where(possible, upper, 0)
         lower = np.zeros(shape, dtype=np.int64)
-        for chosen in _orders([known for known in rolled if any(known)]):
+        for chosen in _orders([margin for margin in rolled if any(margin)]):
             named = join(*chosen)
             least = self._overlap(chosen, rolled, view)
-            if named != view:  # records that agree on these margins may lie in other cells, unless there are none
-                others = self.grid.sum(upper > 0, named, view)
-                least = np.where((upper > 0) & (self.grid.spread(others, named, view) == 1), least, 0)
+            if named != view:
+                # Records that agree on these margins may lie in other cells, unless there are none.
+                open_cells = self.grid.sum(upper > 0, named, view)
+                alone = self.grid.spread(open_cells, named, view) == 1
+                least = np.where((upper > 0) & alone, least, 0)
             lower = np.maximum(lower, least)
         return lower, upper
 
     def _rolled(self, view: View) -> dict[View, Totals]:
         """The exact margins summed to what a table has of them, without those that others contain; and n."""
-        found = {}
+        summed = {}
         for total in self.totals:
             shared = meet(total.view, view)
-            if shared not in found:
-                found[shared] = total.down(self.grid, shared)
-        kept = [*maximal(found), self.grid.nothing]
-        return {shared: found[shared] for shared in kept}
+            if shared not in summed:
+                summed[shared] = total.down(self.grid, shared)
+        kept = [*maximal(summed), self.grid.nothing]
+        return {shared: summed[shared] for shared in kept}
 
     def _overlap(self, chosen: Sequence[View], rolled: dict[View, Totals], view: View) -> Counts:
         """``Σ cliques - Σ separators``: so many records at least agree with a cell on every margin.
@@ -133,14 +138,15 @@ class CellBounds:
         Of the n(S) records that agree with the cell on S, which U and C share, n(U) agree on U and n(C) on C; so at
         least ``n(U) + n(C) - n(S)`` agree on both. S is part of C, hence its total is known.
         """
-        known = chosen[0]
-        total = np.array(np.broadcast_to(self.grid.spread(rolled[known].counts, known, view), self.grid.shape_of(view)))
+        union = chosen[0]
+        first = self.grid.spread(rolled[union].counts, union, view)
+        total = np.array(np.broadcast_to(first, self.grid.shape_of(view)))
         for clique in chosen[1:]:
-            shared = meet(known, clique)
+            shared = meet(union, clique)
             separator = rolled[clique].down(self.grid, shared)
             total += self.grid.spread(rolled[clique].counts, clique, view)
             total -= self.grid.spread(separator.counts, shared, view)
-            known = join(known, clique)
+            union = join(union, clique)
         return total
 
     def span(self, chosen: NDArray[np.generic]) -> tuple[int, int]:
@@ -149,13 +155,16 @@ class CellBounds:
         Within each cell of an exact margin the chosen cells have at least their own bounds, and at least what the
         others there leave; the best margin counts.
         """
-        inside = np.asarray(chosen).astype(np.int64).reshape(self.grid.shape_of(self.view))
+        marks = np.asarray(chosen).astype(np.int64)
+        inside = marks.reshape(self.grid.shape_of(self.view))
+        outside = 1 - inside
         lows, highs = [], []
-        for known, total in self._rolled(self.view).items():
-            low_in, high_in = (self.grid.sum(ends * inside, known, self.view) for ends in (self.lower, self.upper))
-            low_out, high_out = (
-                self.grid.sum(ends * (1 - inside), known, self.view) for ends in (self.lower, self.upper)
-            )
+        for margin, total in self._rolled(self.view).items():
+            low_in = self.grid.sum(self.lower * inside, margin, self.view)
+            high_in = self.grid.sum(self.upper * inside, margin, self.view)
+            low_out = self.grid.sum(self.lower * outside, margin, self.view)
+            high_out = self.grid.sum(self.upper * outside, margin, self.view)
+            # What the cells outside cannot hold lies inside, and what they hold at least does not.
             lows.append(int(np.maximum(low_in, total.counts - high_out).sum()))
             highs.append(int(np.minimum(high_in, total.counts - low_out).sum()))
         return max(lows), min(highs)
@@ -171,12 +180,11 @@ def _orders(views: Sequence[View]) -> list[Sequence[View]]:
         return [ordered] if ordered else []
     if len(views) > _MOST_MARGINS:
         return [views]
-    return [
-        order
-        for size in range(1, min(len(views), _MOST_ORDERED) + 1)
-        for chosen in itertools.combinations(views, size)
-        for order in itertools.permutations(chosen)
-    ]
+    orders: list[Sequence[View]] = []
+    for size in range(1, min(len(views), _MOST_ORDERED) + 1):
+        for chosen in itertools.combinations(views, size):
+            orders += itertools.permutations(chosen)
+    return orders
 
 
 def whole_interval(low: float, high: float, span: tuple[float, float]) -> tuple[float, float]:
@@ -188,8 +196,11 @@ def whole_interval(low: float, high: float, span: tuple[float, float]) -> tuple[
     ((0.0, 3.0), (3.0, 3.0), (1.0, 1.0))
     """
     first, last = span
-    low, high = min(max(low, first), last), min(max(high, first), last)
-    inner = math.ceil(low - _TINY * (1 + _TINY * abs(low))), math.floor(high + _TINY * (1 + _TINY * abs(high)))
-    if inner[0] > inner[1]:
-        inner = (round((low + high) / 2),) * 2
-    return float(inner[0]), float(inner[1])
+    low = min(max(low, first), last)
+    high = min(max(high, first), last)
+    # A whole number that floating point misses by a hair still counts.
+    lowest = math.ceil(low - _TINY * (1 + _TINY * abs(low)))
+    highest = math.floor(high + _TINY * (1 + _TINY * abs(high)))
+    if lowest > highest:
+        lowest = highest = round((low + high) / 2)
+    return float(lowest), float(highest)

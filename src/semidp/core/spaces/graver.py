@@ -37,19 +37,21 @@ def graver_basis(matrix: Matrix) -> Matrix | None:
     if kernel is None or matrix.shape[1] > MOST_CELLS:
         return None
     free, lattice = kernel
-    order = [*free, *(cell for cell in range(matrix.shape[1]) if cell not in {*free})]
+    bound = [cell for cell in range(matrix.shape[1]) if cell not in free]
+    order = [*free, *bound]
     lifted = lattice[:, order]
-    found: Matrix | None = np.concatenate([lifted, -lifted])
+    basis: Matrix | None = np.concatenate([lifted, -lifted])
     budget = _MOST_WORK
-    for known in range(len(free), matrix.shape[1]):
-        assert found is not None
-        found, budget = _complete(found, known, budget)
-        if found is None:
+    for cell in range(len(free), matrix.shape[1]):
+        assert basis is not None
+        basis, budget = _complete(basis, cell, budget)
+        if basis is None:
             return None
-    assert found is not None
-    back = np.empty_like(found)
-    back[:, order] = found
-    return np.asarray(back[np.lexsort(back.T[::-1])])
+    assert basis is not None
+    back = np.empty_like(basis)
+    back[:, order] = basis
+    sorted_rows = np.lexsort(back.T[::-1])
+    return np.asarray(back[sorted_rows])
 
 
 def _whole_kernel(matrix: Matrix) -> tuple[list[int], Matrix] | None:
@@ -61,14 +63,17 @@ def _whole_kernel(matrix: Matrix) -> tuple[list[int], Matrix] | None:
 
     reduced, rank = fmpq_mat(fmpz_mat(matrix.tolist())).rref()
     left = reduced.tolist()[:rank]
-    pivots = [next(cell for cell, entry in enumerate(row) if entry) for row in left]
-    free = [cell for cell in range(matrix.shape[1]) if cell not in {*pivots}]
+    pivots = []
+    for row in left:
+        pivots.append(next(cell for cell, entry in enumerate(row) if entry))
+    free = [cell for cell in range(matrix.shape[1]) if cell not in pivots]
     if any(row[cell].q != 1 for row in left for cell in free):
         return None
     lattice = np.zeros((len(free), matrix.shape[1]), dtype=np.int64)
     for number, cell in enumerate(free):
         lattice[number, cell] = 1
-        lattice[number, pivots] = [-int(row[cell].p) for row in left]
+        values = [-int(row[cell].p) for row in left]
+        lattice[number, pivots] = values
     return free, lattice
 
 
@@ -77,11 +82,9 @@ class _Elements:
 
     def __init__(self, rows: Matrix, known: int) -> None:
         self.rows, self.known = rows, known
-        weights = np.uint64(1) << np.arange(known + 1, dtype=np.uint64)
-        self.above, self.below = (
-            np.where(side, weights, np.uint64(0)).sum(axis=1, dtype=np.uint64)
-            for side in (rows[:, : known + 1] > 0, rows[:, : known + 1] < 0)
-        )
+        first = rows[:, : known + 1]
+        self.above = _bits(first > 0)
+        self.below = _bits(first < 0)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -89,21 +92,31 @@ class _Elements:
     def cancelling(self, other: "_Elements") -> Matrix:
         """The sums with elements of `other` that cancel on the new cell and on no old one."""
         last = np.uint64(1) << np.uint64(self.known)
-        found = []
+        sums = []
         for row, above, below in zip(self.rows, self.above, self.below, strict=True):
             if (above | below) & last:
                 clash = (other.below & above) | (other.above & below)
-                found.append(other.rows[clash == last] + row)
-        return np.concatenate(found) if found else self.rows[:0]
+                sums.append(other.rows[clash == last] + row)
+        return np.concatenate(sums) if sums else self.rows[:0]
 
     def irreducible(self, by: "_Elements") -> NDArray[np.bool_]:
         """Whether no element of `by` lies within an element, sign by sign."""
         kept = np.ones(len(self), dtype=bool)
-        sizes = np.abs(by.rows[:, : self.known + 1])
-        for place, (row, above, below) in enumerate(zip(self.rows, self.above, self.below, strict=True)):
-            inside = np.flatnonzero(((by.above & ~above) | (by.below & ~below)) == 0)
-            kept[place] = not (sizes[inside] <= np.abs(row[: self.known + 1])).all(axis=1).any()
+        width = self.known + 1
+        sizes = np.abs(by.rows[:, :width])
+        for place, row in enumerate(np.abs(self.rows[:, :width])):
+            # Within, sign by sign: the signs first, as bits, then the sizes of the few that are left.
+            outside = (by.above & ~self.above[place]) | (by.below & ~self.below[place])
+            inside = np.flatnonzero(outside == 0)
+            kept[place] = not (sizes[inside] <= row).all(axis=1).any()
         return kept
+
+
+def _bits(truths: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Each row of truth values as the bits of one whole number."""
+    weights = np.uint64(1) << np.arange(truths.shape[1], dtype=np.uint64)
+    bits = np.where(truths, weights, np.uint64(0))
+    return np.asarray(bits.sum(axis=1, dtype=np.uint64))
 
 
 def _complete(basis: Matrix, known: int, work: int) -> tuple[Matrix | None, int]:
@@ -111,29 +124,30 @@ def _complete(basis: Matrix, known: int, work: int) -> tuple[Matrix | None, int]
 
     Elements are closed under negation, and whole rows are kept: the first cells determine them.
     """
-    found = _Elements(basis, known)
-    work -= len(found) * (len(found) + _EACH)
+    elements = _Elements(basis, known)
+    work -= len(elements) * (len(elements) + _EACH)
     waiting: dict[int, list[Matrix]] = {}
-    new = found
+    new = elements
     while True:
         if work < 0:
             return None, work
-        sums = new.cancelling(found)
+        sums = new.cancelling(elements)
         work -= sums.size
         sizes = np.abs(sums[:, :known]).sum(axis=1)
         for size in np.unique(sizes).tolist():
             waiting.setdefault(size, []).append(sums[sizes == size])
+        # The smallest sums first: a sum that is no sum of known elements then is a new one.
         while True:
             if not waiting:
-                return found.rows, work
-            size = min(waiting)
-            candidates = _Elements(np.unique(np.concatenate(waiting.pop(size)), axis=0), known)
-            work -= len(candidates) * (len(found) + _EACH)
+                return elements.rows, work
+            smallest = np.concatenate(waiting.pop(min(waiting)))
+            candidates = _Elements(np.unique(smallest, axis=0), known)
+            work -= len(candidates) * (len(elements) + _EACH)
             if work < 0:
                 return None, work
-            fresh = candidates.rows[candidates.irreducible(found)]
+            fresh = candidates.rows[candidates.irreducible(elements)]
             if len(fresh):
                 break
         new = _Elements(fresh, known)
-        found = _Elements(np.concatenate([found.rows, fresh]), known)
-        work -= len(new) * (len(found) + _EACH)
+        elements = _Elements(np.concatenate([elements.rows, fresh]), known)
+        work -= len(new) * (len(elements) + _EACH)

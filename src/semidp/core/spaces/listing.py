@@ -58,35 +58,40 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
     if _certainly_more(dataspace, where):
         return None
     rows, left = _constraints(dataspace, where)
-    steps: list[
-        tuple[NDArray[np.intp], NDArray[np.int64]]
-    ] = []  # for each cell: what a partial table grew from, and by
+    # For each cell: from which partial table each longer one grew, and by how much.
+    steps: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
     residual = left[None, :]
     last = {part: position for position, row in enumerate(rows) for part in row}
     for position, row in enumerate(rows):
         open_ends = residual[:, row]
-        top = open_ends.min(axis=1)
-        forced = np.array([last[part] == position for part in row])
+        low, top = np.zeros(len(open_ends), dtype=np.int64), open_ends.min(axis=1)
         # the last cell of a margin takes what is left of it; otherwise every value up to the tightest margin
-        low = open_ends[:, forced].max(axis=1) if forced.any() else np.zeros(len(top), dtype=np.int64)
+        forced = np.array([last[part] == position for part in row])
+        if forced.any():
+            low = open_ends[:, forced].max(axis=1)
         good = low <= top
-        low, top = low[good], top[good] if not forced.any() else low[good]
+        low = low[good]
+        top = low if forced.any() else top[good]
         repeat = top - low + 1
         total = int(repeat.sum())
         if total * max(residual.shape[1], 1) > _FRONTIER:
             return None
         source = np.repeat(np.flatnonzero(good), repeat)
-        value = np.repeat(low, repeat) + np.arange(total) - np.repeat(np.cumsum(repeat) - repeat, repeat)
+        # low, low + 1, …, top of each partial table, one after the other
+        begins = np.cumsum(repeat) - repeat
+        value = np.repeat(low, repeat) + np.arange(total) - np.repeat(begins, repeat)
         steps.append((source, value))
         residual = residual[source]
         residual[:, row] -= value[:, None]
         if position + 1 == len(rows) and len(residual) > MOST_TABLES:
             return None
-    found = np.flatnonzero((residual == 0).all(axis=1))
-    listed = np.zeros((len(found), len(rows)), dtype=np.int64)
+    complete = np.flatnonzero((residual == 0).all(axis=1))
+    listed = np.zeros((len(complete), len(rows)), dtype=np.int64)
+    # Back from the complete tables: the value of the last cell, then that of the table it grew from.
     for position in range(len(rows) - 1, -1, -1):
         source, value = steps[position]
-        listed[:, position], found = value[found], source[found]
+        listed[:, position] = value[complete]
+        complete = source[complete]
     return listed
 
 
@@ -99,11 +104,13 @@ def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
         return False
     totals, sizes = [dataspace.n or 0], [len(where)]
     for margin in dataspace.published:
-        numbers = np.bincount(dataspace.schema.grid.labels(margin.view)[where], minlength=margin.counts.size)
+        labels = dataspace.schema.grid.labels(margin.view)[where]
+        numbers = np.bincount(labels, minlength=margin.counts.size)
         totals, sizes = margin.counts.ravel().tolist(), numbers.tolist()
     count = 1
     for total, size in zip(totals, sizes, strict=True):
-        count *= math.comb(total + size - 1, size - 1) if size else 1
+        if size:
+            count *= math.comb(total + size - 1, size - 1)
         if count > MOST_TABLES:
             return True
     return False
@@ -133,17 +140,19 @@ def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
     [(('f',), ('m',)), (('m',), ('f',))]
     """
     for table in dataspace.tables():
-        records = [
-            labelled(dataspace.schema, cell)
-            for cell in np.argwhere(table.counts).tolist()
-            for _ in range(int(table.counts[tuple(cell)]))
-        ]
+        records: list[tuple[str, ...]] = []
+        for cell in np.argwhere(table.counts).tolist():
+            count = int(table.counts[tuple(cell)])
+            records += [labelled(dataspace.schema, cell)] * count
         yield from sorted(set(permutations(records)))
 
 
 def labelled(schema: Schema, record: Iterable[int]) -> tuple[str, ...]:
     """Return the labels of a record at every depth of its features, from the codes of its leaves."""
-    return tuple(label for feature, leaf in zip(schema.features, record, strict=True) for label in feature.path(leaf))
+    labels: list[str] = []
+    for feature, leaf in zip(schema.features, record, strict=True):
+        labels += feature.path(leaf)
+    return tuple(labels)
 
 
 def _constraints(dataspace: Dataspace, where: NDArray[np.intp]) -> tuple[list[list[int]], NDArray[np.int64]]:
@@ -153,7 +162,8 @@ def _constraints(dataspace: Dataspace, where: NDArray[np.intp]) -> tuple[list[li
     values = [np.array([dataspace.n], dtype=np.int64)]
     start = 1
     for total in dataspace.published:
-        for row, cell in zip(rows, schema.grid.labels(total.view)[where].tolist(), strict=True):
+        labels = schema.grid.labels(total.view)[where].tolist()
+        for row, cell in zip(rows, labels, strict=True):
             row.append(start + cell)
         values.append(total.counts.ravel())
         start += total.counts.size

@@ -3,12 +3,12 @@
 What somebody else knows or publishes is often known by its features alone. A claim about it must hold for any values.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import LARGEST_MASK
+from semidp.core.margins import LARGEST_MASK, named
 from semidp.core.spaces.dataspace import Dataspace, Margin, normalised
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
@@ -26,10 +26,13 @@ def even_space(schema: Schema, margins: Iterable[Margin], each: int) -> Dataspac
     [6, 6]
     """
     if schema.structural_zeros:
-        return Dataspace.of(Table(schema, each * np.asarray(schema.possible, dtype=np.int64)), margins)
-    kept = {margin: schema.restrict(margin.names) for margin in normalised(schema, margins)}
-    below = {margin: schema.grid.below(schema.view(margin.names)) for margin in kept}
-    values = {margin: Table(part, np.full(part.shape, each) * below[margin]) for margin, part in kept.items()}
+        counts = each * np.asarray(schema.possible, dtype=np.int64)
+        return Dataspace.of(Table(schema, counts), margins)
+    values = {}
+    for margin in normalised(schema, margins):
+        part = schema.restrict(margin.names)
+        cells_below = schema.grid.below(schema.view(margin.names))
+        values[margin] = Table(part, np.full(part.shape, each) * cells_below)
     return Dataspace.known(schema, values, each * schema.size)
 
 
@@ -62,23 +65,13 @@ def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a:
     [[6, 3, 0], [3, 3, 3]]
     """
     kept = normalised(schema, margins)
-    filled: list[tuple[list[Margin], Schema, NDArray[np.int64]]] = []
-    for together in [list(kept)] if schema.structural_zeros else _connected(schema, kept):
-        names = schema.names if schema.structural_zeros else [name for margin in together for name in margin.names]
-        part = schema.restrict(names)
-        if part.size > LARGEST_MASK:
-            raise Refused(f"the totals of {', '.join(map(str, together))} have too many cells: give their values")
-        inside = {
-            margin: total
-            for margin, total in zip(known.margins, known.totals, strict=True)
-            if any(margin.within(whole) for whole in together)
-        }
-        there = part.grid.inhabited(part.possible, Dataspace.known(part, inside, known.n).published)
-        counts = np.full(part.shape, a, dtype=np.int64)
-        filled.append((together, part, counts if there is None else np.where(there, counts, 0)))
-    n = max((int(counts.sum()) for _, _, counts in filled), default=0)
+    # With structural zeros only the whole table will do.
+    groups = [list(kept)] if schema.structural_zeros else _connected(schema, kept)
+    filled = [_filled(schema, together, known, a) for together in groups]
+    n = max((int(counts.sum()) for _, counts in filled), default=0)
     values: dict[Margin, Table] = {}
-    for together, part, counts in filled:
+    for together, (part, counts) in zip(groups, filled, strict=True):
+        # All groups describe the same records: the largest cell takes what is missing to the same n.
         flat = counts.ravel()
         flat[int(flat.argmax())] += n - int(flat.sum())
         table = Table(part, counts)
@@ -86,13 +79,34 @@ def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a:
     return Dataspace.known(schema, values, n)
 
 
+def _filled(schema: Schema, together: Sequence[Margin], known: Dataspace, a: int) -> tuple[Schema, NDArray[np.int64]]:
+    """A records in every cell of some margins together that the known values leave possible."""
+    names = schema.names
+    if not schema.structural_zeros:
+        names = tuple(name for margin in together for name in margin.names)
+    part = schema.restrict(names)
+    if part.size > LARGEST_MASK:
+        raise Refused(f"the totals of {', '.join(map(str, together))} have too many cells: give their values")
+    inside = {}
+    for margin, total in zip(known.margins, known.totals, strict=True):
+        if any(margin.within(whole) for whole in together):
+            inside[margin] = total
+    published = Dataspace.known(part, inside, known.n).published
+    possible = part.grid.inhabited(part.possible, published)
+    counts = np.full(part.shape, a, dtype=np.int64)
+    if possible is not None:
+        counts = np.where(possible, counts, 0)
+    return part, counts
+
+
 def _connected(schema: Schema, margins: Iterable[Margin]) -> list[list[Margin]]:
     """Return margins in groups that share no feature."""
     groups: list[tuple[set[int], list[Margin]]] = []
     for margin in margins:
-        axes, mine = {axis for axis, depth in enumerate(schema.view(margin.names)) if depth}, [margin]
+        axes, mine = set(named(schema.view(margin.names))), [margin]
         for other in [group for group in groups if group[0] & axes]:
             groups.remove(other)
-            axes, mine = axes | other[0], [*other[1], *mine]
+            axes = axes | other[0]
+            mine = [*other[1], *mine]
         groups.append((axes, mine))
     return [mine for _, mine in groups]

@@ -41,8 +41,10 @@ class Witness:
     @classmethod
     def of(cls, schema: Schema, x: Record, y: Record, others: Sequence[tuple[Record, Record]]) -> "Witness":
         """Name the levels of records given by their codes."""
-        moved = tuple((labelled(schema, before), labelled(schema, after)) for before, after in others)
-        return cls(schema.names, labelled(schema, x), labelled(schema, y), moved)
+        moved = []
+        for before, after in others:
+            moved.append((labelled(schema, before), labelled(schema, after)))
+        return cls(schema.names, labelled(schema, x), labelled(schema, y), tuple(moved))
 
     def to_json(self) -> dict[str, Any]:
         """Return the witness as plain values."""
@@ -50,25 +52,29 @@ class Witness:
         def named(levels: tuple[str, ...]) -> dict[str, str]:
             return dict(zip(self.features, levels, strict=True))
 
-        return {
-            "record": named(self.record),
-            "wants": named(self.wants),
-            "others": [{"from": named(before), "to": named(after)} for before, after in self.others],
-        }
+        moves = [{"from": named(before), "to": named(after)} for before, after in self.others]
+        return {"record": named(self.record), "wants": named(self.wants), "others": moves}
 
     def __str__(self) -> str:
-        moves = [f"({', '.join(before)}) → ({', '.join(after)})" for before, after in self.others]
-        start = f"({', '.join(self.record)}) → ({', '.join(self.wants)})"
-        return start + (f" needs {'; '.join(moves)}" if moves else " needs no other record")
+        moves = [_arrow(before, after) for before, after in self.others]
+        needs = "; ".join(moves) or "no other record"
+        return f"{_arrow(self.record, self.wants)} needs {needs}"
+
+
+def _arrow(before: Sequence[str], after: Sequence[str]) -> str:
+    """One record as it was and as it becomes."""
+    return f"({', '.join(before)}) → ({', '.join(after)})"
 
 
 def slice_witness(structure: Structure, slices: Slices, z: int, cover: Cover, away: bool) -> Witness:
     """Write out a worst case: y at the rarest levels of slice z, the carriers of its values all different."""
     cells, rows = zip(*slices.rows(z), strict=True)
-    y = [int(np.where(row > 0, row, row.max() + 1).argmin()) for row in rows]
-    varying = sorted((b for b, row in enumerate(rows) if (row > 0).sum() > 1), key=lambda b: int(rows[b][y[b]]))
-    agree = [{varying[i] for i in pattern} for pattern in cover.agree] or [set()]
-    parts = [{varying[i] for i in part} for part in cover.parts] or [set()]
+    # y has the rarest level of each block, so that as few records as possible can carry its values.
+    y = [_rarest(row) for row in rows]
+    varying = [b for b, row in enumerate(rows) if (row > 0).sum() > 1]
+    varying.sort(key=lambda b: int(rows[b][y[b]]))
+    agree = [_chosen(varying, pattern) for pattern in cover.agree] or [set()]
+    parts = [_chosen(varying, part) for part in cover.parts] or [set()]
     carriers = [list(y) for _ in parts]
     x = list(y)
     for b in varying:
@@ -81,19 +87,44 @@ def slice_witness(structure: Structure, slices: Slices, z: int, cover: Cover, aw
             x[b] = _take(left)
 
     def record(levels: Sequence[int]) -> Record:
-        return a_record(structure, [(m.view, int(c[k])) for m, c, k in zip(slices.margins, cells, levels, strict=True)])
+        chosen = []
+        for margin, positions, level in zip(slices.margins, cells, levels, strict=True):
+            chosen.append((margin.view, int(positions[level])))
+        return a_record(structure, chosen)
 
-    if not away:
-        start = record(x)
-        after = [record(_replaced(carrier, part, x)) for carrier, part in zip(carriers, parts, strict=True)]
+    after = []
+    if away:
+        # x lies at another level of the common part: the first carrier takes its place there.
+        start = _elsewhere(structure, slices, z)
+        after.append(start)
+        x = carriers[0]
     else:
-        home = int(next(other for other in np.flatnonzero(slices.sizes) if other != z))
-        there = [(m.view, int(c[row.argmax()])) for m, (c, row) in zip(slices.margins, slices.rows(home), strict=True)]
-        start = a_record(structure, there)
-        rest = zip(carriers[1:], parts[1:], strict=True)
-        after = [start, *(record(_replaced(carrier, part, carriers[0])) for carrier, part in rest)]
-    others = [(record(before), now) for before, now in zip(carriers, after, strict=True)]
-    return Witness.of(structure.schema, start, record(y), others)
+        start = record(x)
+    replaced = list(zip(carriers, parts, strict=True))
+    for carrier, part in replaced[len(after) :]:
+        after.append(record(_replaced(carrier, part, x)))
+    moved = [(record(before), now) for before, now in zip(carriers, after, strict=True)]
+    return Witness.of(structure.schema, start, record(y), moved)
+
+
+def _chosen(blocks: Sequence[int], places: Iterable[int]) -> set[int]:
+    """The blocks at some places of a list."""
+    return {blocks[place] for place in places}
+
+
+def _rarest(row: NDArray[np.int64]) -> int:
+    """The level with the smallest positive count."""
+    return int(np.where(row > 0, row, row.max() + 1).argmin())
+
+
+def _elsewhere(structure: Structure, slices: Slices, z: int) -> Record:
+    """A record at another level of the common part, at the commonest cell of each margin there."""
+    homes = (int(other) for other in np.flatnonzero(slices.sizes) if other != z)
+    home = next(homes)
+    chosen = []
+    for margin, (positions, row) in zip(slices.margins, slices.rows(home), strict=True):
+        chosen.append((margin.view, int(positions[row.argmax()])))
+    return a_record(structure, chosen)
 
 
 def a_record(structure: Structure, chosen: Iterable[tuple[View, int]] = ()) -> Record:
@@ -110,8 +141,8 @@ def a_record(structure: Structure, chosen: Iterable[tuple[View, int]] = ()) -> R
     """
     record = []
     for axis, leaves in enumerate(structure.grid.box(chosen)):
-        there = structure.inhabited_nodes(axis, structure.grid.full[axis])[leaves]
-        record.append(leaves.start + int(there.argmax()))
+        inhabited = structure.inhabited_nodes(axis, structure.grid.full[axis])
+        record.append(leaves.start + int(inhabited[leaves].argmax()))
     return next(completions(structure, record))
 
 
@@ -126,15 +157,19 @@ def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]
     >>> list(completions(Structure.of(Dataspace.of(table, [Margin("sex")])), (1, 0)))
     [(1, 0), (1, 1), (1, 2)]
     """
-    places = zip(structure.grid.chains, structure.published, record, strict=True)
-    ranges = [chain.below(depth, int(chain.above(depth)[leaf]), chain.depth) for chain, depth, leaf in places]
+    ranges = []
+    for chain, depth, leaf in zip(structure.grid.chains, structure.published, record, strict=True):
+        node = int(chain.above(depth)[leaf])
+        ranges.append(chain.below(depth, node, chain.depth))
     possible = structure.schema.possible
     if possible is None:
-        offsets: Iterable[Sequence[int]] = product(*(range(part.stop - part.start) for part in ranges))
+        sizes = [range(part.stop - part.start) for part in ranges]
+        offsets: Iterable[Sequence[int]] = product(*sizes)
     else:
         offsets = np.argwhere(possible[tuple(ranges)])
     for offset in offsets:
-        yield tuple(part.start + int(k) for part, k in zip(ranges, offset, strict=True))
+        pairs = zip(ranges, offset, strict=True)
+        yield tuple(part.start + int(k) for part, k in pairs)
 
 
 def free_witness(structure: Structure) -> Witness | None:
@@ -148,13 +183,17 @@ def free_witness(structure: Structure) -> Witness | None:
     (f) → (m) needs no other record
     """
     start = a_record(structure)
-    other = next((record for record in completions(structure, start) if record != start), None)
+    records = (record for record in completions(structure, start) if record != start)
+    other = next(records, None)
     return None if other is None else Witness.of(structure.schema, start, other, [])
 
 
 def _replaced(levels: list[int], where: set[int], by: list[int]) -> list[int]:
     """Take over the levels of another record in some blocks."""
-    return [by[b] if b in where else level for b, level in enumerate(levels)]
+    replaced = list(levels)
+    for block in where:
+        replaced[block] = by[block]
+    return replaced
 
 
 def _take(left: NDArray[np.int64]) -> int:

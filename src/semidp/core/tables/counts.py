@@ -79,7 +79,8 @@ class Table:
         if not any(view):
             return _total(self)
         part = self.schema.restrict(self.schema.named(view))
-        return Table(part, self.schema.grid.sum(self.counts, view).reshape(part.shape))
+        counts = self.schema.grid.sum(self.counts, view)
+        return Table(part, counts.reshape(part.shape))
 
     def __add__(self, other: "Table") -> "Table":
         if not isinstance(other, Table):
@@ -97,8 +98,8 @@ class Table:
         return hash((self.schema, self.counts.tobytes()))
 
     def __repr__(self) -> str:
-        parts = ", ".join(f"{feature.name}: {len(feature.levels)} levels" for feature in self.schema.features)
-        return f"Table({parts})"
+        parts = [f"{feature.name}: {len(feature.levels)} levels" for feature in self.schema.features]
+        return f"Table({', '.join(parts)})"
 
     @classmethod
     def from_frame(cls, frame: Any, schema: Schema, *, count: str | None = None) -> "Table":
@@ -124,7 +125,8 @@ class Table:
         """
         refuse_cells(schema.shape)
         columns = _columns(frame, schema)
-        flat = np.ravel_multi_index(tuple(_positions(feature, columns) for feature in schema.features), schema.shape)
+        codes = tuple(_positions(feature, columns) for feature in schema.features)
+        flat = np.ravel_multi_index(codes, schema.shape)
         counts = np.zeros(schema.size, dtype=np.int64)
         if count is None:
             counts += np.bincount(flat, minlength=schema.size)
@@ -156,7 +158,8 @@ def _whole_counts(values: ArrayLike, name: str) -> NDArray[np.int64]:
     column = np.asarray(values)
     try:
         numbers = column.astype(np.int64)
-        good = not missing_values(column).any() and (numbers == column.astype(float)).all() and (numbers >= 0).all()
+        whole = (numbers == column.astype(float)).all()
+        good = whole and (numbers >= 0).all() and not missing_values(column).any()
     except (TypeError, ValueError, OverflowError):
         good = False
     if not good:
@@ -171,37 +174,49 @@ def no_column(name: str, columns: Iterable[str]) -> SchemaError:
     SchemaError("there is no column 'town'; the columns are sex, 'region, old'")
     """
     names = list(columns)
-    first = [repr(column) if "," in column else column for column in names]
-    there = ", ".join(first[:_LISTED]) + (f" and {len(first) - _LISTED:,} more" if len(first) > _LISTED else "")
-    return SchemaError(f"there is no column {name!r}{did_you_mean(name, names)}; the columns are {there}")
+    quoted = [repr(column) if "," in column else column for column in names]
+    listed = ", ".join(quoted[:_LISTED])
+    if len(quoted) > _LISTED:
+        listed += f" and {len(quoted) - _LISTED:,} more"
+    meant = did_you_mean(name, names)
+    return SchemaError(f"there is no column {name!r}{meant}; the columns are {listed}")
 
 
 def _total(table: Table) -> Table:
-    return Table(Schema((Feature("total", ("all",)),)), np.array([table.n]))
+    """The number of records as a table with one cell."""
+    schema = Schema((Feature("total", ("all",)),))
+    return Table(schema, np.array([table.n]))
 
 
 def _columns(frame: Any, schema: Schema) -> dict[str, NDArray[Any]]:
     """Return the columns of all features, and those of the parents of nested ones that are there."""
-    found = {feature.name: np.asarray(_column(frame, feature.name)) for feature in schema.features}
-    for name in {*schema.names} - {*found}:
+    columns = {}
+    for feature in schema.features:
+        columns[feature.name] = np.asarray(_column(frame, feature.name))
+    # Parents of nested features may be missing: they follow from the declaration.
+    for name in {*schema.names} - {*columns}:
         with contextlib.suppress(SchemaError):
-            found[name] = np.asarray(_column(frame, name))
-    if len({len(column) for column in found.values()}) > 1:
+            columns[name] = np.asarray(_column(frame, name))
+    if len({len(column) for column in columns.values()}) > 1:
         raise InputError("the columns of the data frame have different lengths")
-    return found
+    return columns
 
 
 def _positions(feature: Feature, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.intp]:
+    """The leaf of each record."""
     if len(feature.names) == 1:
         return feature.codes(columns[feature.name])
-    there = [name for name in feature.names if name in columns]
-    return feature.located({name: [value_text(value) for value in columns[name]] for name in there})
+    texts = {}
+    for name in feature.names:
+        if name in columns:
+            texts[name] = [value_text(value) for value in columns[name]]
+    return feature.located(texts)
 
 
 def _column(frame: Any, name: str) -> Any:
     try:
         return frame[name]
     except (KeyError, IndexError, TypeError):
-        there = getattr(frame, "columns", None)
-        names = [str(column) for column in (frame if there is None else there)]
+        columns = getattr(frame, "columns", None)
+        names = [str(column) for column in (frame if columns is None else columns)]
         raise no_column(name, names) from None

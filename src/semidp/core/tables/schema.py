@@ -83,16 +83,23 @@ class Schema:
             raise SchemaError("a schema needs at least one feature")
         if len(set(self.names)) < len(self.names):
             raise SchemaError(f"a feature is listed twice among {', '.join(self.names)}")
-        for name, level in {
-            (name, level) for zero in self.structural_zeros for name, part in zero.levels for level in part
-        }:
-            known = self.feature(name).leaves_below(name)
-            if level not in known:
-                there = ", ".join(list(known)[:12])
+        for name, level in self._zero_levels():
+            levels = list(self.feature(name).leaves_below(name))
+            if level not in levels:
+                listed = ", ".join(levels[:12])
+                more = ", …" if len(levels) > 12 else ""
                 raise SchemaError(
                     f"a structural zero names the level {level!r}, which feature {name!r} does not have; it "
-                    f"has {there}{', …' if len(known) > 12 else ''}"
+                    f"has {listed}{more}"
                 )
+
+    def _zero_levels(self) -> set[tuple[str, str]]:
+        """Each feature and level that a structural zero names."""
+        pairs: set[tuple[str, str]] = set()
+        for zero in self.structural_zeros:
+            for name, levels in zero.levels:
+                pairs.update((name, level) for level in levels)
+        return pairs
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -145,7 +152,10 @@ class Schema:
         >>> Schema([places, Feature("sex", "fm")]).named((2, 0))
         ('state', 'county')
         """
-        return tuple(name for feature, depth in zip(self.features, view, strict=True) for name in feature.names[:depth])
+        names: list[str] = []
+        for feature, depth in zip(self.features, view, strict=True):
+            names += feature.names[:depth]
+        return tuple(names)
 
     def closed(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return names in the schema's order, with those that they imply."""
@@ -157,10 +167,13 @@ class Schema:
         A structural zero survives where all its features do.
         """
         view = self.view(names)
-        kept = [feature.at(depth) for feature, depth in zip(self.features, view, strict=True) if depth]
-        left = {name for feature in kept for name in feature.names}
-        zeros = [zero for zero in self.structural_zeros if {name for name, _ in zero.levels} <= left]
-        return Schema(tuple(kept), tuple(zeros))
+        features = []
+        for feature, depth in zip(self.features, view, strict=True):
+            if depth:
+                features.append(feature.at(depth))
+        left = {name for feature in features for name in feature.names}
+        zeros = [zero for zero in self.structural_zeros if left.issuperset(dict(zero.levels))]
+        return Schema(tuple(features), tuple(zeros))
 
     def order_of(self, names: Iterable[str]) -> tuple[int, ...]:
         """Return the positions of the features in the order in which names mention them; others follow.
@@ -179,11 +192,11 @@ class Schema:
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
         """Where each name stands: the position of its feature, and its depth there."""
-        return {
-            name: (axis, depth)
-            for axis, feature in enumerate(self.features)
-            for depth, name in enumerate(feature.names, start=1)
-        }
+        places = {}
+        for axis, feature in enumerate(self.features):
+            for depth, name in enumerate(feature.names, start=1):
+                places[name] = (axis, depth)
+        return places
 
     def _place(self, name: str) -> tuple[int, int]:
         if name not in self._places:
@@ -196,9 +209,11 @@ class Schema:
         if not self.structural_zeros:
             return None
         mask = np.ones(self.shape, dtype=bool)
+        # Zeros on the same features are marked together: a dataset may declare thousands.
         groups: dict[tuple[str, ...], list[tuple[tuple[str, ...], ...]]] = {}
         for zero in self.structural_zeros:
-            groups.setdefault(tuple(name for name, _ in zero.levels), []).append(tuple(part for _, part in zero.levels))
+            names, levels = zip(*zero.levels, strict=True)
+            groups.setdefault(names, []).append(levels)
         for names, zeros in groups.items():
             mask &= self._not_among(names, zeros)
         mask.setflags(write=False)
@@ -207,7 +222,7 @@ class Schema:
     def _not_among(self, names: tuple[str, ...], zeros: Sequence[tuple[tuple[str, ...], ...]]) -> NDArray[np.bool_]:
         """Return a mask, broadcast along other features, of the cells that match none of the zeros on some names."""
         axes = [self.axis(name) for name in names]
-        known = [self.feature(name).leaves_below(name) for name in names]
+        leaves_of = [self.feature(name).leaves_below(name) for name in names]
         sides = [1] * len(self.shape)
         for axis in axes:
             sides[axis] = self.shape[axis]
@@ -216,7 +231,7 @@ class Schema:
         flat: list[int] = []
         for zero in zeros:
             where: dict[int, set[int]] = {}
-            for axis, step, leaves, levels in zip(axes, steps, known, zero, strict=True):
+            for axis, step, leaves, levels in zip(axes, steps, leaves_of, zero, strict=True):
                 offsets = {leaf * step for level in levels for leaf in leaves[level]}
                 where[axis] = where[axis] & offsets if axis in where else offsets
             flat += map(sum, itertools.product(*where.values()))
@@ -225,10 +240,9 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """Return the schema as plain values; `from_json` reads them back."""
-        return {
-            "feature": [feature.to_json() for feature in self.features],
-            "structural_zero": [zero.to_json() for zero in self.structural_zeros],
-        }
+        features = [feature.to_json() for feature in self.features]
+        zeros = [zero.to_json() for zero in self.structural_zeros]
+        return {"feature": features, "structural_zero": zeros}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Schema":
@@ -242,8 +256,9 @@ class Schema:
         if unknown:
             raise SchemaError(f"a schema has the parts feature and structural_zero, not {', '.join(sorted(unknown))}")
         try:
-            features = tuple(Feature.from_json(entry, folder) for entry in value.get("feature", ()))
-            zeros = tuple(StructuralZero.of(entry) for entry in value.get("structural_zero", ()))
+            entries, zero_entries = value.get("feature", ()), value.get("structural_zero", ())
+            features = tuple(Feature.from_json(entry, folder) for entry in entries)
+            zeros = tuple(StructuralZero.of(entry) for entry in zero_entries)
         except (AttributeError, TypeError, KeyError):
             raise SchemaError(
                 'each feature of a schema needs name = "…" and levels = ["…", …] or bins = [0, 18, 65]; '
@@ -260,7 +275,8 @@ class Schema:
         levels = ["f", "m"]
         <BLANKLINE>
         """
-        return toml_text({kind: entries for kind, entries in self.to_json().items() if entries})
+        parts = self.to_json().items()
+        return toml_text({kind: entries for kind, entries in parts if entries})
 
     @classmethod
     def from_toml(cls, text: str, folder: Path | None = None) -> "Schema":
