@@ -408,6 +408,13 @@ class Plan:
             raise InputError("beside linked units only tables are built: release other statistics of members alone")
         if self.count is not None or self.id is not None or self.where is not None:
             raise InputError("count, where and id are not built beside linked units: keep such records in a file")
+        assert self.units is not None
+        declared = [feature.levels for feature in self.features if feature.name == SIZE]
+        if declared and declared != [self.units.bounds.sizes]:
+            raise InputError(
+                "every number from the least to the most members is a size of units: leave the levels of size out, and "
+                "put sizes together in what is made of the release"
+            )
         if self.structural_zeros:
             raise InputError("structural zeros are not built beside linked units: leave them out")
         if isinstance(self.adjacency, int) or self.adjacency is AdjacencyChoice.definition:

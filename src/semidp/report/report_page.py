@@ -133,7 +133,8 @@ def _details(release: Release) -> list[tuple[str, str]]:
     rows = [("Records (public)", f"{scope.dataspace.n:,}")]
     if scope.protection is not None:
         rows = [(f"{scope.protection.records.capitalize()} (public)", f"{scope.dataspace.n:,}")]
-        rows.append((f"{scope.protection.units.capitalize()} (public)", f"{scope.persons:,}"))
+        if scope.persons is not None:  # linked units are counted among the exact totals
+            rows.append((f"{scope.protection.units.capitalize()} (public)", f"{scope.persons:,}"))
         rows.append(("Promise", scope.protection.who))
     if release.stated is not None:
         rows.append(("Adjacency used", scope.adjacency.words.used))

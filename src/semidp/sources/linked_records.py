@@ -166,6 +166,10 @@ def _columns(
     for name in (SIZE, *joining.aggregates):
         if name in units.columns() and (name in names or name in joining.aggregates):
             raise InputError(f"the units have a column {name!r} of their own: rename it, it is computed here")
+    # a slip in a derived column would leave the true one among those that are not protected
+    for name in joining.derived:
+        if name != SIZE and name not in joining.aggregates and name not in units.columns():
+            raise no_column(name, units.columns())
     if joining.quarters is not None:
         _check_quarters(joining.quarters[0], units, members)
     of_units = [name for name in names if name in units.columns()]
