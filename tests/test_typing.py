@@ -20,6 +20,22 @@ table = Table(schema, [[0, 2], [3, 4]])
 plan = Plan(requests=[TableRequest(["sex", "region"], Budget.gdp(1))], invariants=["sex"], features=[sex])
 other = Plan([TableRequest(["sex"], Budget.zcdp("1/2"))], [Margin("sex"), ["sex", "region"]])
 means = Plan([GroupRequest("mean", score, ["sex"], Budget.gdp(1))], invariants=["sex"])
+homes = semidp.release(
+    {"home": ["1", "2"], "sex": ["f", "m"], "age": [3, 70]},
+    semidp.table("unittype", "sex"),
+    semidp.table("units:size", "old"),
+    units={"home": ["1", "2"], "unittype": ["0", "1"]},
+    link="home",
+    protect="member",
+    least=0,
+    most=3,
+    aggregates={"old": "count_if(age >= 65)"},
+    quarters={"unittype": ["1"]},
+    levels={"sex": ["f", "m"], "unittype": ["0", "1"], "old": ["0", "1", "2", "3"]},
+    shares={"units:tables": 2},
+    rho=1,
+)
+persons = homes["unittype-sex"]
 lines = Plan([RegressionRequest(score, ["sex"], Budget.gdp(1)), TableRequest(["sex"])], invariants=["sex"])
 """
 TWINS = {

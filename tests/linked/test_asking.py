@@ -127,3 +127,10 @@ def test_the_command_takes_the_prefix(files, capsys):  # noqa: F811
         code, _, err = command(f"{plain} {more} --out third", capsys)
         assert code == 2
         assert said in err
+
+
+def test_a_notebook_shows_how_units_are_linked():
+    tables = [semidp.table("zone", "sex"), semidp.table("units:zone", "size")]
+    shown = plan_of(tables, None, semidp.Budget.zcdp(1))._repr_html_()
+    assert "linked by home, 1 to 6 members each; one member is protected" in shown
+    assert "exact units" in shown

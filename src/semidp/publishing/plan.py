@@ -265,6 +265,24 @@ class LinkedUnits:
         return Link(self.protect, self.least, self.most, derived, self.link, self.quarters)
 
     @property
+    def described(self) -> list[tuple[str, str]]:
+        """How units are linked, in a few words: for a notebook.
+
+        >>> LinkedUnits("household", "member", 8, exact=["zone"]).described
+        [('units', 'linked by household, 1 to 8 members each; one member is protected'), ('exact units', 'zone')]
+        """
+        bounds = f"{self.least} to {self.most} members each"
+        whom = "one member" if self.protect is Protect.member else "a whole unit"
+        rows = [("units", f"linked by {self.link}, {bounds}; {whom} is protected")]
+        rows.append(("exact units", ", ".join(map(str, self.exact)) or "only their number"))
+        if self.quarters is not None:
+            rows.append(("quarters", f"{self.quarters.feature} {', '.join(self.quarters.kinds)}"))
+        if self.derived:
+            rows.append(("derived", ", ".join(self.derived)))
+        rows += [(part.name, part.aggregate) for part in self.features]
+        return rows
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The features of exact totals of units."""
         return tuple(dict.fromkeys(name for margin in self.exact for name in margin.names))
@@ -458,7 +476,8 @@ class Plan:
         requests = [(request.name, f"{' × '.join(request.features)}: {request.budget}") for request in self.requests]
         exact = ", ".join(map(str, self.invariants)) or "only the number of records"
         levels = [(part.name, _levels_text(part)) for part in self.chains]
-        return facts("Plan", [("exact", exact), *requests, ("adjacency", str(self.adjacency)), *levels])
+        linked = [] if self.units is None else self.units.described
+        return facts("Plan", [("exact", exact), *linked, *requests, ("adjacency", str(self.adjacency)), *levels])
 
     @property
     def chains(self) -> tuple[Feature | Nest, ...]:
