@@ -154,3 +154,38 @@ def test_a_table_is_read_as_it_is() -> None:
     table = semidp.Table(semidp.Schema([semidp.Feature("sex", "fm")]), [1, 2])
     with pytest.raises(InputError, match="columns of a database or a table"):
         open_source(table, read_as={"sex": "month"})
+
+
+def test_dates_are_put_into_bins(tmp_path: Path) -> None:
+    born = ["1991-05-03", "1995-06-30 23:59:00", "01.07.1995", "2004-12-31", "2005-01-01"] * 20
+    edges = ["1990-01-01", "1995-07", "2005-01-01"]
+    release = semidp.release({"birth": born}, semidp.table("birth"), bins={"birth": edges}, mu=10**4)
+    labels = ["1990-01-01 to <1995-07", "1995-07 to <2005-01-01", "2005-01-01 and over"]
+    columns = release.tables[0].to_dict()
+    assert columns["birth"] == labels
+    assert columns["count"] == [40, 40, 20]
+    release.save(tmp_path / "out")
+    assert Release.load(tmp_path / "out").plan.read_as == (("birth", "dates from 1990-01-01,1995-07,2005-01-01"),)
+    with pytest.raises(DataError, match="not among its declared levels"):
+        semidp.release({"birth": born}, semidp.table("birth"), bins={"birth": edges[1:]}, mu=1)
+    opened = semidp.release({"birth": born}, semidp.table("birth"), bins={"birth": ["-inf", *edges[1:]]}, mu=10**4)
+    assert opened.tables[0].to_dict()["birth"][0] == "below 1995-07"
+
+
+@pytest.mark.parametrize("edges", [["1990-13-01"], ["1990-01-01", "18"], ["2000-01", "1990-01"], ["1990-01-01", "x"]])
+def test_edges_that_are_no_growing_dates_are_refused(edges: list[str]) -> None:
+    with pytest.raises(InputError, match="bins of 'birth'"):
+        semidp.release({"birth": ["1991-05-03"]}, semidp.table("birth"), bins={"birth": edges}, mu=1)
+
+
+def test_windows_1252_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "places.csv"
+    file.write_bytes('straße €;ok\r\nKöln’s;1\r\n"Süd; West";\r\n'.encode("cp1252"))
+    with open_source(file, encoding="Windows-1252") as source:
+        assert set(source.columns()) == {"straße €", "ok"}
+        assert set(source.levels("straße €")) == {"Köln’s", "Süd; West"}
+    wrong = ((b"a,b\n1\n", "more or fewer values"), (b"a,a\n1,2\n", "one name"), (b"a\n\x81\n", "whole"))
+    for content, reason in wrong:
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=reason), open_source(file, encoding="cp1252"):
+            pass

@@ -26,7 +26,7 @@ from semidp.noise.randomness import Randomness, SeededRandomness, SystemRandomne
 from semidp.publishing.budgets import divided
 from semidp.publishing.plan import Plan, declared
 from semidp.sources.opening import Source, open_source
-from semidp.sources.readings import months
+from semidp.sources.readings import are_dates, date_bins, months
 from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.protocol import Request
 from semidp.statistics.registry import asked, chosen_fields
@@ -119,7 +119,7 @@ class Declaring:
 
     schema: Path | None = option("A TOML file of features, levels, bins and structural zeros.")
     levels: Texts = option("The levels of a feature.", "FEATURE=A,B")
-    bins: Texts = option("The bin edges of a numeric feature.", "FEATURE=0,18,65")
+    bins: Texts = option("The bin edges of a numeric feature, or of dates.", "FEATURE=0,18,65")
     null_level: Texts = option("The level for missing values.", "FEATURE=LEVEL")
     nest: Texts = option("Features that lie in each other, coarse to fine: state,county,tract.", "A,B[,C]")
     levels_from_data: bool = flag(
@@ -129,8 +129,12 @@ class Declaring:
     def plan(self) -> Plan:
         """Return a plan that asks for nothing yet, with the features, structural zeros and nests that are declared."""
         parts: dict[str, dict[str, Any]] = {}
+        dates: dict[str, str] = {}
         for word, key, entries in (("--levels", "levels", self.levels), ("--bins", "bins", self.bins)):
             for name, several in lists_of(word, entries).items():
+                if key == "bins" and are_dates(several):
+                    parts.setdefault(name, {})["levels"], dates[name] = date_bins(name, several)
+                    continue
                 parts.setdefault(name, {})[key] = expanded(several) if key == "levels" else several
         nulls = assignments("--null-level", self.null_level)
         known = _schema_file(self.schema) if self.schema else Plan()
@@ -157,7 +161,11 @@ class Declaring:
             else:
                 raise SchemaError(f"--null-level needs the levels of {name!r}: declare them with --levels or --bins")
         return evolve(
-            known, features=features.values(), nests=open_nests.values(), levels_from_data=self.levels_from_data
+            known,
+            features=features.values(),
+            nests=open_nests.values(),
+            levels_from_data=self.levels_from_data,
+            read_as=dates,
         )
 
     def check_used(self, plan: Plan) -> None:
@@ -195,7 +203,7 @@ class Opening:
     read_as: Texts = option(
         "How a column is written: dates by day, month, quarter or year; numbers as 1.234,5 or 1,234.5.", "COLUMN=HOW"
     )
-    encoding: Text = option("The encoding of CSV files: utf-8 (default), latin-1 or utf-16.", "NAME")
+    encoding: Text = option("The encoding of CSV files: utf-8 (default), latin-1, windows-1252 or utf-16.", "NAME")
 
     @property
     def readings(self) -> dict[str, str]:
@@ -322,15 +330,19 @@ _SUCH_AS = {
 
 def described(declaring: Declaring, opening: Opening, comparing: Comparing) -> Plan:
     """Return a plan that asks for nothing yet: what is declared, how records are read, which datasets are compared."""
+    plan = declaring.plan()
+    twice = [column for column, _ in plan.read_as if column in opening.readings]
+    if twice:
+        raise InputError(f"--bins of dates says already how {twice[0]!r} is read: leave it out of --read-as")
     return evolve(
-        declaring.plan(),
+        plan,
         adjacency=comparing.reading(),
         count=opening.count,
         where=opening.where,
         id=opening.identity,
         most=opening.most,
         records=opening.called,
-        read_as=opening.readings,
+        read_as={**dict(plan.read_as), **opening.readings},
     )
 
 

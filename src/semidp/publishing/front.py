@@ -32,6 +32,7 @@ from semidp.publishing.release import Release
 from semidp.publishing.survey import announced
 from semidp.sources.contract import GRID
 from semidp.sources.linked_records import LinkedData
+from semidp.sources.readings import are_dates, date_bins
 from semidp.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.statistics.distribution.request import STEPS, DistributionRequest
 from semidp.statistics.outcomes.intervals import LEVEL, Confidence
@@ -380,7 +381,7 @@ def release(
         id=id,
         most=most if units is None else None,
         records=records,
-        read_as=read_as or (),
+        read_as={**dict(described.read_as), **(read_as or {})},
         report_delta=described.report_delta if report_delta is None else report_delta,
     )
     budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
@@ -491,7 +492,7 @@ def _margins(value: Names | Sequence[Names]) -> tuple[Margin, ...]:
 def _described(
     schema: Schema | Path | str | None,
     levels: Mapping[str, Sequence[str]] | None,
-    bins: Mapping[str, Sequence[Number]] | None,
+    bins: Mapping[str, Sequence[Any]] | None,
     null_levels: Mapping[str, str] | None,
     nest: Sequence[str] | Sequence[Sequence[str]],
 ) -> Plan:
@@ -505,18 +506,25 @@ def _described(
         plan = Plan(features=features, structural_zeros=zeros, nests=open_nests)
     nulls = dict(null_levels or {})
     written = {}
+    dates: dict[str, str] = {}
     for name, values in (levels or {}).items():
         written[name] = Feature(name, list(values), null_level=nulls.pop(name, None))
     for name, edges in (bins or {}).items():
         if name in written:
             raise InputError(f"feature {name!r} has levels and bins: give one of them")
-        written[name] = Feature(name, bins=tuple(edges), null_level=nulls.pop(name, None))
+        null_level = nulls.pop(name, None)
+        if are_dates(edges):
+            labels, dates[name] = date_bins(name, edges)
+            written[name] = Feature(name, labels, null_level=null_level)
+            continue
+        written[name] = Feature(name, bins=tuple(edges), null_level=null_level)
     nests = []
     for chain in _chains(nest):
         nests.append(Nest(chain, null_level=nulls.pop(chain[-1], None)))
     if nulls:
         raise InputError(f"null_levels need the levels of {', '.join(nulls)}: declare them with levels or bins")
-    return evolve(plan, features=(*plan.features, *written.values()), nests=(*plan.nests, *nests))
+    features = (*plan.features, *written.values())
+    return evolve(plan, features=features, nests=(*plan.nests, *nests), read_as=dates)
 
 
 def _chains(nest: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[str, ...]]:

@@ -705,7 +705,8 @@ def _encoding(name: str | None) -> tuple[str, str]:
         return _ENCODINGS["utf-8"]
     usual = name.lower().replace("_", "-").replace("iso-8859-1", "latin-1").replace("latin1", "latin-1")
     if usual not in _ENCODINGS:
-        raise InputError(f"CSV files are read in {', '.join(_ENCODINGS)}, not {name[:40]!r}: save the file as UTF-8")
+        every = ", ".join(_ENCODINGS)
+        raise InputError(f"CSV files are read in {every}, windows-1252, not {name[:40]!r}: save the file as UTF-8")
     return _ENCODINGS[usual]
 
 

@@ -40,6 +40,7 @@ from semidp.sources.memory import TableRecords, materialised
 from semidp.sources.readings import ColumnReading, readings_of
 from semidp.sources.sheets import is_workbook, sheet_columns
 from semidp.sources.tabulate import Codes, Tabulation
+from semidp.sources.windows_text import is_windows, windows_columns
 
 KEEPS_NOTHING = "the WHERE keeps no record: check its condition, and how the values in it are written"
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
@@ -497,9 +498,9 @@ def _records(
         return IbisRecords.of(data, where) if kind == "ibis" else IbisRecords.of_spark(data, where)
     from semidp.sources.duck import DuckRecords
 
-    if sheets:
+    if sheets or is_windows(encoding):
         path = os.fspath(data)
-        columns = sheet_columns(path, table)
+        columns = sheet_columns(path, table) if sheets else windows_columns(path)
         if not allow_empty and not any(map(len, columns.values())):
             raise DataError(f"{path} holds no record: check that it is whole, or allow empty files", needs="empty")
         return DuckRecords.of_frame(columns, where, untyped=list(columns), readings=readings)

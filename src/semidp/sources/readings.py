@@ -6,6 +6,8 @@ A reading is declared and part of the plan. It becomes an expression of DuckDB; 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
 
 from semidp.errors import InputError
 
@@ -30,6 +32,9 @@ ANSWERED_AS_ONE = "answered as 1"
 """The same as a number: 1 where pay has a value, and 0 where it is missing."""
 MISSING_AS = "missing as "
 """How the reading begins that takes another value for a missing one: the lower bound of an outcome."""
+
+DATES_FROM = "dates from "
+"""How the reading begins that puts dates into bins, such as "dates from 1990-01-01,2000-01-01"."""
 
 _QUARTER = "quarter"
 _VALUES = (EQUAL, EQUAL_OR_MISSING)
@@ -58,6 +63,9 @@ class ColumnReading:
 
     def __post_init__(self) -> None:
         stands_in = self.how.startswith(MISSING_AS) and bool(re.fullmatch(r"-?[\d.eE+-]+", self.how[len(MISSING_AS) :]))
+        if self.how.startswith(DATES_FROM):
+            date_bins(self.column, self.how.removeprefix(DATES_FROM).split(","))
+            return
         if self.how not in {*DATES, _QUARTER, *NUMBERS, *_VALUES, *_ANSWERS} and not stands_in:
             ways = ", ".join((*DATES, _QUARTER, *NUMBERS))
             raise InputError(f"the column {self.column!r} can be read as {ways}, not {self.how!r}")
@@ -101,6 +109,8 @@ class ColumnReading:
             return f"CASE WHEN {fits} THEN replace({plain}, {_quoted(decimal)}, '.') END"
         # 31.1.2026 has one reading; 1/2/2026 has two, and fits none.
         moment = f"coalesce(TRY_CAST({text} AS TIMESTAMP), try_strptime({text}, '%d.%m.%Y'))"
+        if self.how.startswith(DATES_FROM):
+            return _binned(moment, self.how.removeprefix(DATES_FROM).split(","))
         if self.how == _QUARTER:
             return f"CAST(year({moment}) AS VARCHAR) || '-Q' || CAST(quarter({moment}) AS VARCHAR)"
         return f"strftime({moment}, {_quoted(DATES[self.how])})"
@@ -133,6 +143,72 @@ def readings_of(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[t
     pairs = value.items() if isinstance(value, Mapping) else value
     checked = [ColumnReading(str(column), str(how)) for column, how in pairs]
     return tuple((reading.column, reading.how) for reading in checked)
+
+
+def are_dates(edges: Iterable[object]) -> bool:
+    """Whether one of the edges of bins is written as a date or a month, and not as a number.
+
+    >>> are_dates(["1990-01-01", "2000-01"]), are_dates(["0", "18"]), are_dates([-5, 0])
+    (True, False, False)
+    """
+    return any(isinstance(edge, date) or re.match(r"\d{4}-\d", str(edge)) for edge in edges)
+
+
+def date_bins(column: str, edges: Iterable[object]) -> tuple[list[str], str]:
+    """Return the levels of dates in bins, each from one date to before the next, and how the column is read.
+
+    Parameters
+    ----------
+    column
+        What the column is called.
+    edges
+        Dates such as 1990-01-31, or months, which begin on their first day; -inf may come first.
+
+    Examples
+    --------
+    >>> date_bins("birth", ["1990-01", "2000-01-01"])
+    (['1990-01 to <2000-01-01', '2000-01-01 and over'], 'dates from 1990-01,2000-01-01')
+    """
+    texts = [str(edge).strip() for edge in edges]
+    days = []
+    for position, text in enumerate(texts):
+        if position == 0 and text == _OPEN:
+            continue
+        try:
+            days.append(date.fromisoformat(f"{text}-01" if len(text) == len("1990-01") else text))
+        except ValueError:
+            raise InputError(
+                f"the bins of {column!r} are dates such as 1990-01-01 or months such as 1990-01, not {text[:40]!r}"
+            ) from None
+    if any(earlier >= later for earlier, later in pairwise(days)):
+        raise InputError(f"the dates of the bins of {column!r} must be increasing")
+    labels = [label for label, _ in _date_labels(texts)]
+    if texts[0] != _OPEN:
+        # What lies before the first date is no level.
+        labels = labels[1:]
+    return labels, f"{DATES_FROM}{','.join(texts)}"
+
+
+_OPEN = "-inf"
+
+
+def _date_labels(texts: list[str]) -> list[tuple[str, str]]:
+    """Return the label of what lies before the first date, then of each bin, with the date that ends it."""
+    days = [text for text in texts if text != _OPEN]
+    labels = [(f"below {days[0]}", days[0])]
+    labels += [(f"{first} to <{last}", last) for first, last in pairwise(days)]
+    return [*labels, (f"{days[-1]} and over", "")]
+
+
+def _binned(moment: str, texts: list[str]) -> str:
+    """Return the label of the bin of a moment as an expression; NULL for what is no date."""
+    labels = _date_labels(texts)
+    cases = []
+    for label, end in labels[:-1]:
+        day = f"{end}-01" if len(end) == len("1990-01") else end
+        cases.append(f"WHEN {moment} < TIMESTAMP {_quoted(day)} THEN {_quoted(label)}")
+    cases.append(f"WHEN {moment} IS NOT NULL THEN {_quoted(labels[-1][0])}")
+    return f"CASE {' '.join(cases)} END"
 
 
 def months(first: str, last: str) -> list[str]:
