@@ -71,7 +71,7 @@ SUBPACKAGES = {
         write_estimates
     """,
     "combining": """
-        AreaSums CellSums Estimate Measurements Observed Places Share Within estimate
+        Among AreaSums CellSums Estimate Measurements Observed Places Share Within estimate
     """,
     "grouped": """
         distributions linear_regression logistic_regression means proportions quantiles sums

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from attrs import evolve, frozen
 
-from semidp.combining import CellSums, Measurements, Observed, Places, Share, Within, estimate
+from semidp.combining import Among, CellSums, Measurements, Observed, Places, Share, Within, estimate
 from semidp.errors import InputError
 from tests.combining.dense import Dense, solve
 
@@ -32,13 +32,16 @@ def random_places(rng: np.random.Generator) -> Places:
 def random_query(rng: np.random.Generator, sizes: tuple[int, ...]) -> CellSums:
     treatments = []
     for size in sizes:
-        choice = rng.integers(0, 9)
+        choice = rng.integers(0, 10)
         if choice < 3:
             treatments.append("summed")
         elif choice < 6:
             treatments.append("each")
         elif choice == 6:
             treatments.append("contrasts")
+        elif choice == 9:
+            levels = size + int(rng.integers(0, 3))
+            treatments.append(Among(levels, rng.permutation(levels)[:size].tolist()))
         else:
             groups = np.unique(rng.integers(0, 3, size=size), return_inverse=True)[1]
             families = np.unique(rng.integers(0, 2, size=groups.max() + 1), return_inverse=True)[1]
@@ -84,6 +87,8 @@ def random_case(rng: np.random.Generator) -> Case:
         else:
             variance = np.where(rng.random(nodes) < 0.8, rng.uniform(0.3, 9, size=nodes), np.inf)
             variance = np.where(rng.random(nodes) < 0.1, 0.0, variance)
+        if any(isinstance(treatment, Among) for treatment in query.treatments):
+            variance = np.where(np.asarray(variance) == 0, 2.5, variance)
         finite = np.broadcast_to(np.where(np.isfinite(variance), variance, 0.0), (nodes,))
         scale = np.sqrt(finite).reshape(-1, *[1] * len(sizes))
         observed.append(Observed(query, depth, values + scale * rng.normal(size=values.shape), variance))
@@ -200,11 +205,16 @@ def test_random_trees_agree_with_dense_least_squares(seed: int) -> None:
         case = random_case(rng)
         compare(case, solve(case.measurements), rng, seen)
         seen["trees"] += 1
+        seen["among"] += any(
+            isinstance(treatment, Among) and treatment.levels > len(treatment.kept)
+            for one in case.measurements.observed
+            for treatment in one.query.treatments
+        )
     assert seen["trees"] == 100
     assert min(seen["cells determined"], seen["sums determined"]) > 300
     assert min(seen["cells not determined"], seen["sums not determined"], seen["sums exact"]) > 50
     # About 27 of 100 trees have a contrast and a determined sum, give or take 4.5 (20 in one of 30 seeds).
-    assert min(seen["influences"], seen["contrasts"], seen["moved"]) >= 10
+    assert min(seen["influences"], seen["contrasts"], seen["moved"], seen["among"]) >= 10
 
 
 def test_a_variance_that_is_one_percent_off_is_caught() -> None:
@@ -249,5 +259,12 @@ def test_measurements_that_do_not_fit_are_refused() -> None:
         Measurements(tree, (2,), [Observed(each, 0, [[1, 2]], -1.0)])
     with pytest.raises(InputError, match="is not a number"):
         Measurements(tree, (2,), [Observed(each, 0, [[1, np.nan]], 1.0)])
+    among = CellSums((Among(3, (0, 2)),))
+    with pytest.raises(InputError, match="give exact values as they are"):
+        Measurements(tree, (2,), [Observed(among, 0, [[1, 2, 3]], 0.0)])
+    with pytest.raises(InputError, match="2 levels are kept, and the attribute has 3"):
+        Measurements(tree, (3,), [Observed(among, 0, [[1, 2, 3]], 1.0)])
+    with pytest.raises(InputError, match="different places among 3"):
+        Among(3, (0, 3))
     with pytest.raises(InputError, match="names a parent"):
         Places([[0, 1]])

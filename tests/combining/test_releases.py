@@ -14,6 +14,7 @@ from semidp.cli import run
 from semidp.errors import InputError, Refused
 from semidp.noise import SeededRandomness
 from semidp.publishing.combined import combination
+from tests.combining.dense import null_space
 
 RECORDS = 400
 
@@ -303,6 +304,89 @@ def test_features_that_zeros_couple_are_refused_where_they_have_too_many_cells(
     monkeypatch.setattr(combination, "MOST_COUPLED", 7)
     with pytest.raises(Refused, match="couple 8 cells here, and at most 7 are combined"):
         combine(*releases)
+
+
+AGES = [Feature("sex", "fm"), Feature("region", "nsw"), Feature("age", "abcd")]
+
+
+def without_c(exact: list[str], tables: list[list[str]], seed: int) -> Release:
+    """Tables of people of whom nobody has age c, which only a release with exact ages shows."""
+    rng = np.random.default_rng(3)
+    columns = {"sex": rng.choice([*"fm"], 200).tolist(), "region": rng.choice([*"nsw"], 200).tolist()}
+    columns["age"] = rng.choice([*"abd"], 200).tolist()
+    plan = Plan([TablesRequest([TableRequest(names) for names in tables], Budget.gdp(1))], exact, AGES)
+    return semidp.run(plan, columns, SeededRandomness(seed))
+
+
+def dense_rows(release: Release, names: tuple[str, ...]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Every residual as drawn: its design on all cells by these features, its values and their variances."""
+    mechanism, sizes = release.mechanisms[0], {feature.name: len(feature.levels) for feature in AGES}
+    space = mechanism.space
+    rows = []
+    for view, part in space.parts.items():
+        lengths = space.residuals.shape(view)
+        inside = dict(zip(space.schema.named(view), lengths, strict=True))
+        design = np.ones((1, 1))
+        for name in names:
+            size, length = sizes[name], inside.get(name)
+            if length is None:
+                matrix = np.ones((1, size))
+            else:
+                # The release itself may have left age c out.
+                left = [level for level in range(size) if length == size or level != 2]
+                matrix = (np.eye(length) - 1 / length) @ np.eye(size)[left]
+            design = np.kron(design, matrix)
+        # Values stand in the order of the release's own schema.
+        order = np.argsort([names.index(name) for name in inside])
+        scales = space.scales[part].astype(float)
+        columns = [release.results[0].noisy[part] / scales, mechanism.variances[part] / scales**2]
+        values, variances = (np.transpose(column.reshape(lengths), order).ravel() for column in columns)
+        rows.append((design, values, variances))
+    return rows
+
+
+def test_a_level_that_another_release_shows_to_be_empty_leaves_the_contrasts() -> None:
+    """The contrasts of four ages keep their mean over four, though one age is known to be empty (dense, 1e-9)."""
+    first = without_c(["sex"], [["region", "age"], ["sex", "age"]], 1)
+    second = without_c(["age"], [["sex", "age"], ["sex", "region"]], 2)
+    both = combine(first, second)
+    source = both.combination
+    assert source is not None
+    schema = source.schema
+    names = schema.names
+    rows = [row for release in (first, second) for row in dense_rows(release, names)]
+    design = np.concatenate([row for row, _, _ in rows])
+    values, variances = (np.concatenate([row[place] for row in rows]) for place in (1, 2))
+    exact, targets = [np.ones((1, 24))], [np.array([200.0])]
+    for total in source.dataspace.published:
+        parts = [
+            np.eye(size) if depth else np.ones((1, size)) for depth, size in zip(total.view, schema.shape, strict=True)
+        ]
+        exact.append(np.kron(np.kron(parts[0], parts[1]), parts[2]))
+        targets.append(total.counts.ravel().astype(float))
+    # Nobody has age c: every such cell is zero.
+    empty = np.zeros(schema.shape, dtype=bool)
+    empty[tuple(2 if name == "age" else slice(None) for name in names)] = True
+    exact.append(np.eye(24)[empty.ravel()])
+    targets.append(np.zeros(int(empty.sum())))
+    restrictions, target = np.concatenate(exact), np.concatenate(targets)
+    start = np.linalg.lstsq(restrictions, target, rcond=None)[0]
+    basis = null_space(restrictions)
+    reduced = design @ basis
+    inverse = np.linalg.pinv(reduced.T @ (reduced / variances[:, None]), rcond=1e-11)
+    estimate = start + basis @ inverse @ reduced.T @ ((values - design @ start) / variances)
+    compared = 0
+    for one in both.tables:
+        summed = tuple(axis for axis, name in enumerate(names) if name not in one.schema.names)
+        np.testing.assert_allclose(one.estimate, estimate.reshape(schema.shape).sum(axis=summed), atol=1e-8)
+        for cell in np.ndindex(one.schema.shape):
+            weight = np.zeros(one.schema.shape)
+            weight[cell] = 1
+            row = np.broadcast_to(np.expand_dims(weight, summed), schema.shape).ravel() @ basis
+            assert one.standard_errors[cell] == pytest.approx(np.sqrt(row @ inverse @ row), abs=1e-8)
+            compared += 1
+    assert compared == 12 + 8 + 6
+    assert any("Among" in repr(part.observed.query) for part in source.evidence)
 
 
 def test_releases_of_linked_records_are_refused() -> None:

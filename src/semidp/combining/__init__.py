@@ -5,7 +5,18 @@ returns an `Estimate` that knows every cell of every place and the variance of e
 """
 
 from semidp.combining.estimates import AreaSums, Estimate, Share, estimate
-from semidp.combining.measurements import CellSums, Measurements, Observed, Within
+from semidp.combining.measurements import Among, CellSums, Measurements, Observed, Within
 from semidp.combining.places import Places
 
-__all__ = ["AreaSums", "CellSums", "Estimate", "Measurements", "Observed", "Places", "Share", "Within", "estimate"]
+__all__ = [
+    "Among",
+    "AreaSums",
+    "CellSums",
+    "Estimate",
+    "Measurements",
+    "Observed",
+    "Places",
+    "Share",
+    "Within",
+    "estimate",
+]

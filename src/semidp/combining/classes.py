@@ -13,7 +13,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from semidp.combining.measurements import CONTRASTS, SUMMED, CellSums, Floats, Measurements, Observed
+from semidp.combining.measurements import CONTRASTS, SUMMED, Among, CellSums, Floats, Measurements, Observed
 
 Kind = tuple[bool, ...]
 """For each plain attribute whether the class is about its residual (else its mean)."""
@@ -83,6 +83,8 @@ class Classes:
                 product *= treatment != SUMMED
             elif treatment == CONTRASTS:
                 product = 0.0
+            elif isinstance(treatment, Among):
+                product *= 1 - len(treatment.kept) / treatment.levels
             elif treatment == SUMMED:
                 product *= self.sizes[axis]
         return product
@@ -138,6 +140,12 @@ def right_side(observed: Observed, classes: Classes, values: Floats) -> dict[Kin
 
     `values` are arranged; a sum of n levels counts √n times, as ``Q'`` spreads it over them.
     """
+    for place, axis in enumerate(classes.plain):
+        treatment = observed.query.treatments[axis]
+        if isinstance(treatment, Among):
+            # Levels that are not kept say something of the others through the mean alone.
+            matrix = treatment.matrix()
+            values = np.moveaxis(np.tensordot(matrix.T, values, axes=(1, 2 + place)), 0, 2 + place)
     parts = classes.split(values)
     chosen = {}
     for kind, part in parts.items():
@@ -153,7 +161,7 @@ def right_side(observed: Observed, classes: Classes, values: Floats) -> dict[Kin
 def _is_plain(attribute: int, measurements: Measurements) -> bool:
     # Unequal groups of levels mix means and residuals, and so do zeros.
     for one in measurements.observed:
-        if not isinstance(one.query.treatments[attribute], str):
+        if not isinstance(one.query.treatments[attribute], str | Among):
             return False
     masks = measurements.possible.values()
     return all(mask.shape[attribute + 1] == 1 or measurements.sizes[attribute] == 1 for mask in masks)

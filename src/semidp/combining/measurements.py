@@ -21,6 +21,10 @@ SUMMED, EACH, CONTRASTS = "summed", "each", "contrasts"
 """How a query treats an attribute: added up, level by level, or level by level minus the mean of all levels."""
 
 
+def _sizes(value: Iterable[int]) -> tuple[int, ...]:
+    return tuple(value)
+
+
 def _group_numbers(value: Iterable[int]) -> tuple[int, ...]:
     numbers = tuple(int(number) for number in value)
     if set(numbers) != set(range(max(numbers, default=-1) + 1)):
@@ -56,7 +60,39 @@ class Within:
         return np.asarray((np.eye(len(self.families)) - means) @ summed, dtype=float)
 
 
-Treatment = str | tuple[int, ...] | Within
+@frozen
+class Among:
+    """Contrasts of more levels than there are: each level minus the mean of all, of which some are known to be zero.
+
+    Levels that were compared and turn out to be empty leave the attribute, and the others keep the mean over all of
+    them. Along the mean of n' levels out of n such contrasts say ``1 - n'/n`` of what each level by itself would.
+
+    Parameters
+    ----------
+    levels
+        Number of levels that were compared.
+    kept
+        Place among them of each level of the attribute.
+
+    Examples
+    --------
+    >>> CellSums((Among(3, (0, 2)),)).matrix(0, 2).round(2).tolist()
+    [[0.67, -0.33], [-0.33, -0.33], [-0.33, 0.67]]
+    """
+
+    levels: int
+    kept: tuple[int, ...] = field(converter=_sizes)
+
+    def __attrs_post_init__(self) -> None:
+        if len(set(self.kept)) < len(self.kept) or not all(0 <= place < self.levels for place in self.kept):
+            raise InputError(f"levels that are kept have different places among {self.levels}, not {self.kept}")
+
+    def matrix(self) -> Floats:
+        """Matrix from the levels that are kept to the contrasts of all."""
+        return (np.eye(self.levels) - 1 / self.levels)[:, list(self.kept)]
+
+
+Treatment = str | tuple[int, ...] | Within | Among
 
 
 def _treatments(value: Iterable[Treatment]) -> tuple[Treatment, ...]:
@@ -70,7 +106,8 @@ class CellSums:
     Parameters
     ----------
     treatments
-        For each attribute ``summed``, ``each``, ``contrasts``, the group (0, 1, …) of each of its levels, or `Within`.
+        For each attribute ``summed``, ``each``, ``contrasts``, the group (0, 1, …) of each of its levels, `Within` or
+        `Among`.
 
     Examples
     --------
@@ -85,7 +122,7 @@ class CellSums:
             if isinstance(treatment, str):
                 if treatment not in (SUMMED, EACH, CONTRASTS):
                     raise InputError(f"an attribute is {SUMMED}, {EACH}, {CONTRASTS} or grouped, not {treatment!r}")
-            elif not isinstance(treatment, Within):
+            elif not isinstance(treatment, Within | Among):
                 _group_numbers(treatment)
 
     def shape(self, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -96,6 +133,11 @@ class CellSums:
         for treatment, size in zip(self.treatments, sizes, strict=True):
             if isinstance(treatment, str):
                 lengths.append(1 if treatment == SUMMED else size)
+                continue
+            if isinstance(treatment, Among):
+                if len(treatment.kept) != size:
+                    raise InputError(f"{len(treatment.kept)} levels are kept, and the attribute has {size}")
+                lengths.append(treatment.levels)
                 continue
             groups = treatment.groups if isinstance(treatment, Within) else treatment
             if len(groups) != size:
@@ -116,7 +158,7 @@ class CellSums:
             return np.eye(size)
         if treatment == CONTRASTS:
             return np.eye(size) - 1 / size
-        if isinstance(treatment, Within):
+        if isinstance(treatment, Within | Among):
             return treatment.matrix()
         groups = np.asarray(treatment)
         return np.asarray(groups == np.arange(groups.max() + 1)[:, None], dtype=float)
@@ -178,10 +220,6 @@ class Observed:
     def variances(self, nodes: int) -> Floats:
         """Variance at each node."""
         return np.broadcast_to(self.variance, (nodes,))
-
-
-def _sizes(value: Iterable[int]) -> tuple[int, ...]:
-    return tuple(value)
 
 
 def _several(value: Iterable[Observed]) -> tuple[Observed, ...]:
@@ -254,6 +292,9 @@ class Measurements:
             raise InputError("a variance is one number, or one for each node")
         if np.isnan(one.variance).any() or (one.variance < 0).any():
             raise InputError("a variance is zero (exact), positive, or infinite (not measured)")
+        among = any(isinstance(treatment, Among) for treatment in one.query.treatments)
+        if among and (one.variance == 0).any():
+            raise InputError("contrasts among more levels have noise: give exact values as they are")
         if one.siblings:
             self._check_siblings(one)
         if np.issubdtype(one.values.dtype, np.integer):

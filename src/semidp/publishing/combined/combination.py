@@ -299,7 +299,10 @@ def _terms(influences: Sequence[tuple[Evidence, Floats]], number: int) -> tuple[
 def together(releases: "Sequence[Release]") -> Dataspace:
     """What all releases publish exactly; refuse releases that cannot be of the same records."""
     if any(release.scope.dataspace.kinds != (RECORD,) for release in releases):
-        raise Refused("releases of linked records are not combined: their tables count two kinds of records")
+        raise Refused(
+            "releases of linked records are not combined: their tables count two kinds of records, which would have to "
+            "agree once more"
+        )
     dataspace = releases[0].scope.dataspace
     for release in releases[1:]:
         union = dataspace.union(release.scope.dataspace)

@@ -12,7 +12,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from semidp.combining import Observed
-from semidp.core.margins import View, named
+from semidp.core.margins import Mask, View, named
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.errors import Refused
 from semidp.mechanisms.mechanism import CellByCell, Mechanism, NoNoise
@@ -186,6 +186,7 @@ def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], layout: TreeLa
     laws, which = mechanism.samplers
     for view, part in space.parts.items():
         shape = space.residuals.shape(view)
+        compared_levels = _compared_levels(mechanism, view, layout)
         # Residuals were multiplied to be whole before noise was added.
         scales = space.scales[part].astype(float)
         variances = mechanism.variances[part] / scales**2
@@ -200,14 +201,17 @@ def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], layout: TreeLa
             names = [space.schema.features[axis].names[view[axis] - 1] for axis in named(view)]
             full = space.whole(np.asarray(values, dtype=float).reshape(shape), view)
             ordered, own_view = layout.ordered(full, names)
-            whole[name] = np.asarray(layout.arranged(ordered, own_view), dtype=float)
-        _refuse_other_levels(mechanism, view, own_view, layout)
+            whole[name] = np.asarray(layout.arranged(ordered, own_view, compared_levels), dtype=float)
         compared = np.asarray(whole["measured"].reshape(len(whole["measured"]), -1).any(axis=1))
         alike = _one_variance(whole["variances"], compared)
         siblings = bool(layout.depth(own_view))
         variance = np.where(compared, alike, np.inf) if siblings else alike[0]
         observed = Observed(
-            layout.residual_query(own_view), layout.depth(own_view), whole["values"], variance, siblings
+            layout.residual_query(own_view, compared_levels),
+            layout.depth(own_view),
+            whole["values"],
+            variance,
+            siblings,
         )
         # Places that were not measured have no noise either.
         drawn = np.broadcast_to(_along_places(compared, whole["laws"].ndim), whole["laws"].shape)
@@ -220,20 +224,22 @@ def _along_places(values: NDArray[Any], axes: int) -> NDArray[Any]:
     return values.reshape(-1, *[1] * (axes - 1))
 
 
-def _refuse_other_levels(mechanism: ResidualMechanism, view: View, own_view: View, layout: TreeLayout) -> None:
-    """Refuse residuals over levels of which another release shows one to be empty: they are contrasts of others."""
-    lengths = dict(zip(named(view), mechanism.space.residuals.shape(view), strict=True))
-    schema = mechanism.space.schema
-    for axis, length in lengths.items():
-        feature = schema.features[axis]
+def _compared_levels(mechanism: ResidualMechanism, view: View, layout: TreeLayout) -> dict[int, Mask]:
+    """Levels that a residual compares of each flat feature of which another release shows one of them to be empty."""
+    space = mechanism.space
+    compared: dict[int, Mask] = {}
+    for axis in named(view):
+        feature = space.schema.features[axis]
         place = layout.schema.axis(feature.name)
-        if place == layout.tree or own_view[place] < layout.schema.features[place].chain.depth:
+        # Places stay in the tree, and nested attributes with an empty level are refused.
+        if place == layout.tree or feature.chain.depth > 1:
             continue
-        if length != int(layout.kept[place].sum()):
-            raise Refused(
-                f"another release shows that a level of {feature.name} is empty, and these residuals were measured "
-                "with it: leave the level out of the schema"
-            )
+        measured = space.whole(np.ones(space.residuals.shape(view)), view)
+        others = tuple(other for other in range(measured.ndim) if other != named(view).index(axis))
+        levels = np.asarray(measured.any(axis=others))
+        if not np.array_equal(levels, layout.kept[place]):
+            compared[place] = levels
+    return compared
 
 
 def _one_variance(variances: Floats, compared: NDArray[np.bool_]) -> Floats:

@@ -5,14 +5,14 @@ Views, as everywhere, give a depth for each feature. The estimator knows nodes o
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from semidp.combining import CellSums, Places, Within
+from semidp.combining import Among, CellSums, Places, Within
 from semidp.core.margins import Mask, View, named
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.features import Feature
@@ -130,13 +130,25 @@ class TreeLayout:
                 treatments.append(nodes_at(feature, view[axis]))
         return CellSums(treatments)
 
-    def residual_query(self, view: View) -> CellSums:
-        """Query of a residual at each place: contrasts of levels, or of siblings at a depth of a nested attribute."""
-        treatments: list[str | Within] = []
+    def residual_query(self, view: View, compared: Mapping[int, Mask]) -> CellSums:
+        """Query of a residual at each place: contrasts of levels, or of siblings at a depth of a nested attribute.
+
+        Parameters
+        ----------
+        view
+            The residual.
+        compared
+            For some features the levels that it compares, where other releases show some of them to be empty.
+        """
+        treatments: list[str | Within | Among] = []
         for axis in self.attributes:
             feature, depth = self.schema.features[axis], view[axis]
             if not depth:
                 treatments.append("summed")
+            elif axis in compared:
+                levels = np.flatnonzero(compared[axis])
+                left = np.flatnonzero(self.kept[axis][compared[axis]])
+                treatments.append(Among(len(levels), left.tolist()))
             elif feature.chain.depth == 1:
                 treatments.append("contrasts")
             else:
@@ -148,15 +160,19 @@ class TreeLayout:
                 treatments.append(Within(groups, [above[first] for first in firsts]))
         return CellSums(treatments)
 
-    def arranged(self, values: NDArray[np.generic], view: View) -> NDArray[np.generic]:
+    def arranged(
+        self, values: NDArray[np.generic], view: View, compared: Mapping[int, Mask] | None = None
+    ) -> NDArray[np.generic]:
         """Values of a table at a view as (places, *levels that can hold a record), in the order of the attributes.
 
-        `values` have an axis for each feature that the view names, in the order of the schema.
+        `values` have an axis for each feature that the view names, in the order of the schema; `compared` are levels
+        that stay although they are empty, as in `residual_query`.
         """
         axes = named(view)
         for place, axis in enumerate(axes):
             if axis != self.tree and view[axis] == self.schema.features[axis].chain.depth:
-                values = values.compress(self.kept[axis], axis=place)
+                levels = self.kept[axis] if compared is None else compared.get(axis, self.kept[axis])
+                values = values.compress(levels, axis=place)
         # A view that does not name the tree is a table of its root.
         if self.tree in axes:
             return np.moveaxis(values, axes.index(self.tree), 0)
