@@ -166,6 +166,7 @@ class SizeAgreement:
             # exact on both sides: nothing to correct
             if not total:
                 continue
+            # the equation holds of true residuals: what it misses by is noise
             gap = sum((term.summed(both[term.kind][term.view]) for term in equation.terms), np.zeros(()))
             for term in equation.terms:
                 change = term.spread(gap * (term.variance / total))

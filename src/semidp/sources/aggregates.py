@@ -98,6 +98,7 @@ def _checked(connection: Any, name: str, text: str, columns: Mapping[str, str]) 
         raise InputError(f"the aggregate of {name!r} has more than {MAX_WHERE:,} characters")
     expression: Node = quietly(lambda: _one_expression(connection, text), _no_aggregate(name))
     parts = list(nodes(expression))
+    # the link is none of these columns: a unit's name says nothing of its members
     strange = sorted({*columns_in(expression)} - {*columns})
     if strange:
         raise InputError(
@@ -119,6 +120,7 @@ def _checked(connection: Any, name: str, text: str, columns: Mapping[str, str]) 
 
 def _one_expression(connection: Any, text: str) -> Node:
     expressions, around = parsed(connection, text)
+    # a bracket that is closed early, or a further clause, shows in what stands around
     _, bare = parsed(connection, "true")
     parts: Sequence[Node] = list(nodes(expressions))
     if len(expressions) != 1 or around != bare or not {node["class"] for node in parts} <= EXPRESSIONS:

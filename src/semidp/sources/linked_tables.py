@@ -44,13 +44,16 @@ def joined_tables(
         outside = _outside(kept[1], units, joining)
         sizes = members.group_by(LINK).aggregate(**{_COUNTED: members.count()})
         inherited = [name for name in of_units if name not in joining.derived]
-        own = [name for name in of_members if name not in inherited]
+        # a column that both tables have is the unit's
+        members_alone = [name for name in of_members if name not in inherited]
         both = [name for name in of_members if name in of_units]
         for query, sentence in _contradictions(members, units, outside, sizes, joining, both):
             if kept[0].finds(query):
                 raise DataError(sentence)
         of_homes = units.select(LINK, *inherited)
-        lived = members.select(LINK, *own).inner_join(of_homes, LINK).select(*own, *inherited)
+        lived = members.select(LINK, *members_alone).inner_join(of_homes, LINK)
+        lived = lived.select(*members_alone, *inherited)
+        # a unit that no member names has none
         counted = outside.left_join(sizes, LINK)
         size = counted[_COUNTED].fill_null(0).cast("int64")
         whole = counted.select(*of_units, **{SIZE: size})
