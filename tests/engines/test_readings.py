@@ -9,8 +9,8 @@ import pytest
 import semidp
 from semidp.cli import run as command
 from semidp.errors import DataError, InputError, SchemaError
-from semidp.publishing.lookalikes import lookalikes
 from semidp.publishing.release import Release
+from semidp.publishing.survey import lookalikes
 from semidp.sources.contract import Outcome
 from semidp.sources.opening import open_source
 from semidp.sources.readings import months

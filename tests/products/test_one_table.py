@@ -9,11 +9,13 @@ from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, Tab
 from semidp.audit import claims_of_release
 from semidp.cli import run as semidp
 from semidp.core.spaces.adjacency import Exchange
+from semidp.errors import Refused
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import choose, residual_plan
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.pipeline import calibrate, prepare
 from semidp.publishing.rechecking.release_check import disagreements
+from semidp.queries.products import product_space
 from semidp.queries.table_spaces import sensitivity_space
 
 SIZES = {"sex": 2, "region": 3, "ill": 2}
@@ -202,3 +204,35 @@ def test_the_dry_run_and_analyze_say_which(tmp_path, capsys):
     named = [part["law"] for part in json.loads(capsys.readouterr().out)["mechanisms"]]
     assert named[:2] == ["residuals", "rounded gaussian"]
     assert calibrate(WON, prepare(WON, data).scope).mechanisms[0].name == "residuals"
+
+
+def priced_residuals(space, budget):
+    """What `residual_plan` does where it does not know the answer beforehand; None where it cannot."""
+    try:
+        product = product_space(space.dataspace, space.adjacency, [space.schema.names])
+        return ResidualMechanism.calibrate(product, budget)
+    except Refused:
+        return None
+
+
+@pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
+@pytest.mark.parametrize("exact", [["sex", "region"], ["state", "sex"], ["county"], ["region"]], ids="-".join)
+def test_where_one_residual_varies_pricing_it_would_save_less_than_a_twentieth(exact, adjacency):
+    """What is skipped: noise on the one residual has the variance of noise on the cells but for its rounding."""
+    used = [part for part in (*FEATURES, COUNTY) if {*part.names} & {*exact}]
+    features = [part.names[0] for part in used]
+    compared = 0
+    for n in (6, 40, 300):
+        for budget in (Budget.gdp(1), Budget.gdp("1/3"), Budget.zcdp("0.05"), Budget.approximate(1, "1e-6")):
+            asked = Plan([TableRequest(features, budget)], exact, features=used, adjacency=adjacency)
+            prepared = prepare(asked, people(n, used))
+            space = sensitivity_space(*prepared_space(prepared), features)
+            if space.is_zero or not space.one_residual:
+                continue
+            best = choose(space, budget)
+            assert residual_plan(space, budget, best) is None
+            priced = priced_residuals(space, budget)
+            if priced is not None and getattr(best, "sigma2", 0) >= 4 and space.exact:
+                assert priced.expected_l2**2 > 0.95 * best.expected_l2**2
+                compared += 1
+    assert compared >= (3 if len(exact) == 2 else 0)

@@ -158,12 +158,25 @@ def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> Residua
     largest = _MOST_EXCHANGED if isinstance(space.adjacency, Exchange) else _MOST_CELLS
     if space.schema.size > largest or len(space.schema.features) > _MOST_FEATURES:
         return None
+    if _one_residual_suffices(space, best):
+        return None
     try:
         product = product_space(space.dataspace, space.adjacency, [space.schema.names])
         found = ResidualMechanism.calibrate(product, budget)
     except Refused:  # structural zeros, joint margins with empty cells
         return None
     return found if _worth(found, best) else None
+
+
+def _one_residual_suffices(space: TableSpace, best: Mechanism) -> bool:
+    """Whether noise on residuals is known to save less than a twentieth of the variance before any is priced.
+
+    With one residual that varies, its squared length is that of the move, so that its noise needs the same σ² where
+    the norms are attained. What it may save is the rounding of the noise, at most 1/12 a cell, which is little beside
+    σ² >= 4.
+    """
+    normal = isinstance(best, (DiscreteGaussianMechanism, RoundedGaussianMechanism)) and best.sigma2 >= _FINE
+    return normal and space.exact and space.one_residual
 
 
 def table_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:

@@ -386,7 +386,10 @@ def release(
     )
     budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
     parts = {name: positive(share, "a share") for name, share in (shares or {}).items()}
-    plan = divided(with_missing(plan.with_values_read(), missing or {}), budget, parts if units is None else {})
+    plan = plan.with_values_read()
+    if missing or plan.read_as:
+        plan = with_missing(plan, missing or {})
+    plan = divided(plan, budget, parts if units is None else {})
     options = RunOptions(
         ledger=ledger, randomness=randomness, out=out, jobs=jobs, force=force, presentation=presentation
     )

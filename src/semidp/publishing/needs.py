@@ -47,10 +47,12 @@ class ResourceEstimate:
         The cells of all tables together.
     largest
         The cells of the largest one.
-    memory, disk
+    memory
         In bytes.
     seconds
         On one machine, without the time to read the records.
+    sizes, form
+        The cells of each table, and how tables are written where that is said: what the disk space follows from.
 
     Examples
     --------
@@ -61,18 +63,24 @@ class ResourceEstimate:
     cells: int
     largest: int
     memory: int
-    disk: int
     seconds: float
+    sizes: tuple[int, ...] = ()
+    form: Form | None = None
 
     @classmethod
     def of(cls, sizes: Iterable[int], joint: int = 0, form: Form | None = None) -> "ResourceEstimate":
         """Return what tables of so many cells take, and a joint table that they are summed from."""
-        known = list(sizes)
-        cells, largest = sum(known), max(known, default=0)
+        each = tuple(sizes)
+        cells, largest = sum(each), max(each, default=0)
         kept = KEPT_BYTES * (cells - largest)
-        disk = sum(size * DISK_BYTES[form or form_of((), size)] for size in known)
         memory = BASE_BYTES + CELL_BYTES * largest + kept + JOINT_BYTES * max(joint, largest)
-        return cls(cells, largest, memory, disk + BASE_DISK, BASE_SECONDS + CELL_SECONDS * cells)
+        return cls(cells, largest, memory, BASE_SECONDS + CELL_SECONDS * cells, each, form)
+
+    @property
+    def disk(self) -> int:
+        """The bytes of its files, the report among them."""
+        tables = sum(size * DISK_BYTES[self.form or form_of((), size)] for size in self.sizes)
+        return tables + BASE_DISK
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimates as plain values."""

@@ -120,7 +120,8 @@ class RunOptions:
     @property
     def presented(self) -> Presentation:
         """How the release is presented."""
-        return Presentation.of(self.presentation)
+        given = self.presentation
+        return given if isinstance(given, Presentation) else Presentation.of(given)
 
     @property
     def written_as(self) -> Form | None:

@@ -28,13 +28,12 @@ from semidp.output.files import new_folder
 from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.linked_survey import linked_records, linked_survey
-from semidp.publishing.lookalikes import lookalikes
 from semidp.publishing.needs import refuse_files, refuse_sheets
 from semidp.publishing.options import RunOptions
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release, release_files, versions
 from semidp.publishing.side_information import announced, other_guarantee
-from semidp.publishing.survey import survey
+from semidp.publishing.survey import lookalikes, survey
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.parts import Partition
@@ -172,7 +171,9 @@ def calibrate(
         if plan.claim is not None:
             mechanism = with_exact_claim(mechanism, budget, request.mechanism)
         mechanisms.append(mechanism)
-    return Prepared(plan, scope, tuple(mechanisms), Guarantee.compose(*(found.guarantee for found in mechanisms)))
+    first, *others = (mechanism.guarantee for mechanism in mechanisms)
+    guarantee = first.compose(*others) if others else first
+    return Prepared(plan, scope, tuple(mechanisms), guarantee)
 
 
 def run(

@@ -102,11 +102,15 @@ def _all(value: Any, kind: type, what: str) -> tuple[Any, ...]:
 
 def _requests(value: "Iterable[Request | TableRequest]") -> "tuple[Request, ...]":
     """Read what is to be released, kind by kind; tables without a budget are put together."""
-    from semidp.statistics.registry import gathered
-
     if not isinstance(value, Iterable) or isinstance(value, (str, Mapping)):
         raise InputError(f"the requests of a plan are a list, not {value!r}")
-    return gathered(value)
+    asked = tuple(value)
+    # One request alone has no place among others: the kinds of statistics are not looked up for it.
+    if len(asked) < 2 and all(hasattr(item, "as_request") for item in asked):
+        return tuple(item.as_request() for item in asked)
+    from semidp.statistics.registry import gathered
+
+    return gathered(asked)
 
 
 def _count(value: str | None) -> str | None:
@@ -337,7 +341,8 @@ def _claim(value: Any) -> str | None:
 def _read_as(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f'how columns are read is a mapping such as {{"admitted": "month"}}, not {value!r}')
-    return readings_of(value)
+    columns = value if isinstance(value, Mapping) else tuple(value)
+    return readings_of(columns) if columns else ()
 
 
 @frozen(slots=False, repr=False)

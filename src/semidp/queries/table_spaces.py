@@ -14,7 +14,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import ArrayLike
 
-from semidp.core.margins import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named
+from semidp.core.margins import LARGEST_MASK, Counts, Floats, Mask, Totals, View, named, within
 from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.exchange_blocks import Blocks
@@ -130,6 +130,19 @@ class TableSpace(QuerySpace):
     def dimension(self) -> int:
         """The number of free directions of the table under the published margins."""
         return self._projector.dimension
+
+    @property
+    def one_residual(self) -> bool:
+        """Whether the exact totals publish every table that is one depth coarser in one feature.
+
+        All that noise has to hide is then orthogonal to every coarser table: the residual of the whole table.
+        """
+        finest = self._released_table.grid.full
+        for axis, depth in enumerate(finest):
+            coarser = (*finest[:axis], depth - 1, *finest[axis + 1 :])
+            if any(coarser) and not any(within(coarser, margin.view) for margin in self._released_table.visible):
+                return False
+        return True
 
     def project(self, values: ArrayLike) -> Floats:
         """Project onto the tables with zero published margins, on the cells that can occur."""

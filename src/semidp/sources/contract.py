@@ -325,8 +325,8 @@ def refuse_calls(names: Collection[str]) -> None:
         )
 
 
-def quietly(action: Callable[[], Result], failure: SemidpError) -> Result:
-    """Return what `action` returns, or raise `failure` with no trace of what went wrong inside.
+def quietly(action: Callable[[], Result], failure: SemidpError | Callable[[], SemidpError]) -> Result:
+    """Return what `action` returns, or raise `failure` (built when needed) with no trace of what went wrong inside.
 
     The messages of engines and drivers quote data. They are dropped here, not chained: not even the exception's
     context keeps one.
@@ -343,4 +343,4 @@ def quietly(action: Callable[[], Result], failure: SemidpError) -> Result:
         raise
     except Exception:
         pass
-    raise failure
+    raise failure if isinstance(failure, SemidpError) else failure()

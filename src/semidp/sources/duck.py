@@ -189,9 +189,10 @@ class DuckRecords(Records):
         """
         connection = connect()
         with _closed_on_error(connection):
-            unreadable = InputError(
+            unreadable = partial(
+                InputError,
                 f"a {type(frame).__name__} cannot be read: give a path, a database address, a data frame (pandas, "
-                "polars, Arrow) or an Ibis table"
+                "polars, Arrow) or an Ibis table",
             )
             held = "source" if not readings else "unread"
             quietly(lambda: connection.register(held, frame), unreadable)
@@ -282,7 +283,7 @@ class DuckRecords(Records):
             f"CREATE TEMP TABLE found AS SELECT {', '.join(selected)} FROM {self._view} GROUP BY {by} LIMIT {limit}"
         )
         try:
-            return quietly(lambda: _coded(self._connection, names), DataError(_FAILED))
+            return quietly(lambda: _coded(self._connection, names), partial(DataError, _FAILED))
         finally:
             for name in ("found", *(f"values_{name}" for name in names)):
                 self._connection.execute(f"DROP TABLE IF EXISTS {name}")

@@ -116,7 +116,7 @@ def open_source(
         raise InputError("a row with a count stands for several people, so count and id cannot both be given")
     if most is not None and id is None:
         raise InputError("the most records of a person needs the id column that says whose a record is")
-    readings = readings_of(read_as)
+    readings = readings_of(read_as) if read_as else ()
     records = _records(data, table, where, hive_partitions, allow_empty, readings, encoding)
     source = Source(records, count, where, id, most, readings)
     source.allow_empty = allow_empty
@@ -519,7 +519,8 @@ def _records(
         return TableRecords(data)
     if isinstance(data, Mapping):
         data = {name: np.asarray(column) for name, column in data.items()}
-    return DuckRecords.of_frame(materialised(data), where, readings=readings)
+    in_memory = kind == "pandas" or isinstance(data, dict)
+    return DuckRecords.of_frame(data if in_memory else materialised(data), where, readings=readings)
 
 
 def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:

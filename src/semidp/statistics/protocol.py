@@ -521,6 +521,9 @@ class Request(Protocol):
     counted: ClassVar[str]
     """The kind of record that it counts: `Dataspace.about` knows what is public about those."""
 
+    def as_request(self) -> "Request":
+        """Return what a plan holds where nothing else is asked for."""
+
     @property
     def name(self) -> str:
         """Its name, and that of its files."""
@@ -700,6 +703,10 @@ class RequestDefaults:
 
     counted: ClassVar[str] = RECORD
     """The kind of record that it counts: `Dataspace.about` knows what is public about those."""
+
+    def as_request(self: Request) -> Request:
+        """Return what a plan holds where nothing else is asked for: the request itself."""
+        return self
 
     @property
     def share_name(self: Request) -> str:

@@ -5,9 +5,10 @@ exact where a closed form or a listing exists, with a worked witness; a function
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -398,8 +399,8 @@ class SemiAdjacency:
         What is used: `worst_case` where known, else a proven upper bound of it.
     method
         How it was found.
-    witness
-        A worst case that attains `worst_case`, or None.
+    find_witness
+        Writes out a worst case that attains `worst_case`, when somebody asks for the `witness`.
 
     Examples
     --------
@@ -411,7 +412,12 @@ class SemiAdjacency:
     definition: int | None
     bound: int
     method: str
-    witness: Witness | None = field(default=None, repr=False)
+    find_witness: Callable[[], Witness | None] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def witness(self) -> Witness | None:
+        """A worst case that attains `worst_case`; None where none is known. Reports and analyses ask for it."""
+        return None if self.find_witness is None else self.find_witness()
 
     def _repr_html_(self) -> str:
         worst = str(self.worst_case) if self.worst_case is not None else f"at most {self.bound}"
@@ -629,9 +635,9 @@ def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
 def _closed_form(structure: Structure) -> SemiAdjacency:
     """Margins that are disjoint apart from a common part Z: the worst slice of Z decides."""
     if not structure.essential:
-        alone = free_witness(structure)
-        a = int(alone is not None)
-        return SemiAdjacency(a, a, a, "no published margin leaves a choice", alone)
+        a = int(free_witness(structure) is not None)
+        method = "no published margin leaves a choice"
+        return SemiAdjacency(a, a, a, method, partial(free_witness, structure))
     assert structure.common is not None
     slices = Slices(structure.grid, structure.common, structure.essential)
     least, most, best = 1, 1, None
@@ -646,8 +652,8 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
     kind = "disjoint margins" if not any(structure.common) else "margins disjoint apart from a common part"
     known = least == most
     method = f"closed form for {kind}" if known else f"bound for {kind}"
-    witness = slice_witness(structure, slices, *best) if best is not None and known else None
-    return SemiAdjacency(least if known else None, 2, most, method, witness)
+    find_witness = partial(slice_witness, structure, slices, *best) if best is not None and known else None
+    return SemiAdjacency(least if known else None, 2, most, method, find_witness)
 
 
 def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
@@ -678,8 +684,8 @@ def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
             x, y = np.unravel_index(here.argmax(), here.shape)
             where = (i, int(x), int(y))
     definition = int(kindest[occurs].max(initial=0))
-    witness = _listed_witness(dataspace, listed, *where) if worst else None
-    return SemiAdjacency(worst, definition, worst, "listing of all tables", witness)
+    find_witness = partial(_listed_witness, dataspace, listed, *where) if worst else None
+    return SemiAdjacency(worst, definition, worst, "listing of all tables", find_witness)
 
 
 def _cheapest(table: NDArray[np.int64], listed: NDArray[np.int64], occurs: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -202,7 +202,10 @@ class PublishedTables(Published):
 
     def warnings(self) -> list[str]:
         """Name the tables that were asked for in whole numbers and have none with all totals."""
-        return words.warnings(self) if self.request.alone else product_words.warnings(self)
+        if not self.request.alone:
+            return product_words.warnings(self)
+        missed = self.only.fitted.kind == FitKind.integer and self.only.counts.dtype.kind != "i"
+        return [words.none_found(self.only.name)] if missed else []
 
     def cautions(self) -> list[str]:
         """Name tables in many of whose cells noise dominates."""

@@ -106,6 +106,10 @@ class TableRequest(PlanEntry):
         if self.budget is not None and self.target_error is not None:
             raise InputError(f"the table {self.name!r} has a budget and a target error: give one of them")
 
+    def as_request(self) -> "TablesRequest":
+        """Return what a plan holds where nothing else is asked for: the request for this table alone."""
+        return TablesRequest.of(self)
+
 
 def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
     """Return tables that share a budget; unnamed ones are called after their features."""

@@ -109,12 +109,9 @@ def claim_text(result: "PublishedTables") -> str:
     return CLAIM_TEXTS[result.noise.claim]
 
 
-def warnings(result: "PublishedTables") -> list[str]:
+def none_found(name: str) -> str:
     """Say that a table was asked for in whole numbers and has none."""
-    table = result.only
-    if table.fitted.kind != "integer" or table.counts.dtype.kind == "i":
-        return []
-    return [f"{NONE_FOUND} {table.name!r}: its counts are real numbers."]
+    return f"{NONE_FOUND} {name!r}: its counts are real numbers."
 
 
 def misses_totals(name: str, where: str = "") -> str:
