@@ -30,7 +30,7 @@ from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, RoundedGaussianMechanism
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.pure import KNormMechanism, LaplaceMechanism
-from semidp.publishing.options import RunOptions
+from semidp.publishing.pipeline import RunOptions
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.statistics.registry import recorded
 

@@ -19,8 +19,8 @@ from semidp.core.spaces.outcome_adjacency import outcome_adjacency, outcome_exch
 from semidp.core.spaces.protection import Protection
 from semidp.errors import Refused
 from semidp.mechanisms.knorm.placed_balls import place_ball
-from semidp.queries.bounds import Norms
 from semidp.queries.costs import ExchangeCosts
+from semidp.queries.patterns import Norms
 from semidp.queries.products import product_space
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.sources.contract import Outcome

@@ -60,8 +60,7 @@ from semidp.publishing.front import (
     total,
     what_holds,
 )
-from semidp.publishing.options import RunOptions
-from semidp.publishing.pipeline import Prepared, prepare, run
+from semidp.publishing.pipeline import Prepared, RunOptions, prepare, run
 from semidp.publishing.plan import AdjacencyChoice, Plan
 from semidp.publishing.release import Release
 from semidp.queries.query_space import ExplicitSpace, QuerySpace

@@ -23,8 +23,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.noise.randomness import Randomness
-from semidp.publishing.options import RunOptions
-from semidp.publishing.pipeline import measured, prepare
+from semidp.publishing.pipeline import RunOptions, measured, prepare
 from semidp.publishing.plan import AdjacencyChoice, Plan
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome

@@ -10,7 +10,7 @@ from semidp.core.spaces import listing
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.outcome_adjacency import outcome_exchange
 from semidp.errors import Refused
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 from semidp.statistics.outcomes.spaces import sum_space
 from semidp.statistics.regression.designs import Coding, Design
 from semidp.statistics.regression.moments import moment_space

@@ -27,8 +27,7 @@ from semidp.errors import InputError, Refused
 from semidp.grouped import quantiles
 from semidp.noise.choice import ExponentialChoice, FlippedChoice
 from semidp.noise.randomness import SeededRandomness, Stream, SystemRandomness
-from semidp.publishing.options import RunOptions
-from semidp.publishing.pipeline import run
+from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.publishing.release import Release

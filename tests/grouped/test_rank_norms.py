@@ -27,10 +27,9 @@ from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import tradeoff_from_json
 from semidp.errors import BudgetExceeded, SemidpError
-from semidp.publishing.options import RunOptions
-from semidp.publishing.pipeline import run
+from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import Plan
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism, PermuteAndFlip, exponential_mechanism

@@ -19,8 +19,7 @@ from semidp.core.tradeoff.composition import compose
 from semidp.errors import BudgetExceeded, InputError, Refused
 from semidp.grouped import sums
 from semidp.noise.randomness import SeededRandomness
-from semidp.publishing.options import RunOptions
-from semidp.publishing.pipeline import run
+from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.publishing.release import Release

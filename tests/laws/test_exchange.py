@@ -18,9 +18,9 @@ from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.curves import gaussian
 from semidp.core.tradeoff.function import Order
 from semidp.errors import InputError, Refused
-from semidp.queries.bounds import Norms
 from semidp.queries.exchange_tables import ExchangeTable
 from semidp.queries.norms import ReleasedTable
+from semidp.queries.patterns import Norms
 from semidp.queries.table_spaces import sensitivity_space
 
 PLACES = [("s", "a"), ("s", "b"), ("t", "c")]

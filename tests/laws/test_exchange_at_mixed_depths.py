@@ -22,11 +22,10 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.errors import Refused
 from semidp.mechanisms.knorm.placed_balls import place_ball
 from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts
 from semidp.queries.exchange_tables import ExchangeTable
 from semidp.queries.norms import ReleasedTable, TableNorms
-from semidp.queries.patterns import BlockTable
+from semidp.queries.patterns import BlockTable, Norms
 from semidp.queries.probes import SelfCheckError, drawn, largest_residual
 from semidp.queries.products import product_space
 from semidp.queries.table_spaces import sensitivity_space

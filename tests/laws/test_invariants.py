@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semidp.core.spaces.adjacency import Ball, by_listing, graver_degree, semi_adjacency
-from semidp.core.spaces.cover import worst_cover
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.listing import datasets, fiber
-from semidp.core.spaces.structure import Structure
+from semidp.core.spaces.structure import Structure, worst_cover
 from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero

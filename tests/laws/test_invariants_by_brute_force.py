@@ -17,8 +17,8 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import Refused
-from semidp.queries.bounds import certified_norms
 from semidp.queries.norms import ReleasedTable
+from semidp.queries.patterns import certified_norms
 from semidp.queries.table_spaces import sensitivity_space
 
 A, B, C = (0,), (1,), (2,)

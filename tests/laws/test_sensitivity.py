@@ -14,7 +14,7 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.features import Feature
 from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.errors import InputError, Refused, SchemaError
-from semidp.queries.bounds import certified_norms, edge_cover
+from semidp.queries.patterns import certified_norms, edge_cover
 from semidp.queries.query_space import ExplicitSpace
 from semidp.queries.table_spaces import TableSpace, sensitivity_space
 

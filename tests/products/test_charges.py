@@ -15,7 +15,7 @@ from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.core.tradeoff.function import Order
 from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.publishing.options import RunOptions
+from semidp.publishing.pipeline import RunOptions
 from semidp.queries.products import product_space
 from semidp.statistics.registry import recorded
 

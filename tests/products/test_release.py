@@ -36,8 +36,7 @@ from semidp.mechanisms.placement import Objective
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.published_table import FitKind
-from semidp.publishing.options import RunOptions
-from semidp.publishing.pipeline import calibrate, prepare
+from semidp.publishing.pipeline import RunOptions, calibrate, prepare
 from semidp.publishing.rechecking.release_check import disagreements
 from semidp.queries.products import product_space
 from semidp.report.report_page import html

@@ -10,7 +10,7 @@ from semidp import Budget, Feature, InputError, Ledger, Plan, TableRequest, prep
 from semidp.output.cells import Form
 from semidp.publishing import needs
 from semidp.publishing.needs import ResourceEstimate, declared_needs, memory_from, memory_limit
-from semidp.publishing.options import RunOptions
+from semidp.publishing.pipeline import RunOptions
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.tables import request as requests
 

@@ -8,9 +8,9 @@ import math
 from fractions import Fraction
 
 from semidp.core.ball_arithmetic import above, ball, least, sharp
-from semidp.core.exact import Number
+from semidp.core.exact import Number, nonnegative
 from semidp.core.tradeoff.curves import approximate, gaussian, zcdp
-from semidp.core.tradeoff.function import group_size, nonnegative, proportion, pure_rho, read_up
+from semidp.core.tradeoff.function import group_size, proportion, pure_rho, read_up
 from semidp.core.tradeoff.polygons import Approximate
 
 

@@ -11,8 +11,8 @@ from fractions import Fraction
 from functools import partial
 
 from semidp.core.ball_arithmetic import RealBall, above, ball, sharp
-from semidp.core.exact import Number, exact
-from semidp.core.tradeoff.function import group_size, nonnegative, proportion
+from semidp.core.exact import Number, exact, nonnegative
+from semidp.core.tradeoff.function import group_size, proportion
 from semidp.errors import InputError, Refused
 
 ORDERS: tuple[Fraction, ...] = (

@@ -12,9 +12,8 @@ from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import with_exact_claim
 from semidp.output.cells import Form
 from semidp.publishing.needs import ResourceEstimate, needs_of, part_needs, size_text
-from semidp.publishing.options import RunOptions
 from semidp.publishing.parts.by_partition import PreparedByParts, prepare_parts
-from semidp.publishing.pipeline import Prepared, calibrate, prepare
+from semidp.publishing.pipeline import Prepared, RunOptions, calibrate, prepare
 from semidp.publishing.plan import Plan
 from semidp.publishing.survey import announced
 from semidp.report.outlook import Outlook, comparison, forecast, stated_text

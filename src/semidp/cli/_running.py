@@ -15,7 +15,7 @@ from semidp.cli._presenting import Presenting
 from semidp.errors import InputError
 from semidp.mechanisms.selection import NAMES
 from semidp.publishing.needs import memory_from
-from semidp.publishing.options import RunOptions
+from semidp.publishing.pipeline import RunOptions
 from semidp.publishing.signing import Signer
 
 

@@ -24,7 +24,7 @@ from semidp.mechanisms.accuracy import cell_errors
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import available, option_name, residual_plan
 from semidp.output.texts import errors_text
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 from semidp.queries.table_spaces import TableSpace, sensitivity_space
 
 REFERENCE: tuple[Budget, ...] = (Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"))

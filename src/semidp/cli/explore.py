@@ -12,8 +12,7 @@ from semidp.cli._output import charge_said, echo
 from semidp.cli._totals import schema_of, scope_of, totals_of
 from semidp.errors import InputError
 from semidp.output.files import check_place
-from semidp.publishing.options import RunOptions
-from semidp.publishing.pipeline import run
+from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release, release_files
 from semidp.sources.opening import local_paths

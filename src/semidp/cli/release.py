@@ -33,8 +33,7 @@ from semidp.output.files import check_place, discard_unfinished, document_at, is
 from semidp.output.place_maps import PlaceMap
 from semidp.publishing.missing_outcomes import with_missing
 from semidp.publishing.needs import declared_needs
-from semidp.publishing.options import RunOptions
-from semidp.publishing.pipeline import run
+from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import Recheck, recheck
 from semidp.publishing.release import REPORT, Release, release_files

@@ -20,8 +20,7 @@ from semidp.errors import InputError
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.files import replace_file
 from semidp.output.plots.style import png
-from semidp.publishing.options import RunOptions
-from semidp.publishing.pipeline import run
+from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.association import Association
 from semidp.questions.independence import Independence

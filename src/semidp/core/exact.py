@@ -1,17 +1,18 @@
-"""Exact numbers and directed rounding.
+"""What people write, taken exactly or refused in a sentence: numbers, texts, flags; and directed rounding.
 
 Privacy parameters enter as text or numbers and stay `Fraction` up to the sampler; what leaves as a float is rounded
-in a stated direction. Nothing here knows what a number means.
+in a stated direction. A plan file is typed: `levels_from_data = "no"` is not true, a name is text, a list is a list.
+Nothing here knows what a value means.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from numbers import Rational
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from semidp.errors import InputError
+from semidp.errors import InputError, did_you_mean
 
 Number = int | float | str | Decimal | Fraction
 """What a user may write for a number: ``1``, ``0.1``, ``"1/3"``, ``"1e-9"``, ``Decimal("0.1")``, ``Fraction(1, 3)``."""
@@ -70,6 +71,19 @@ def positive(value: Number, name: str = "the number") -> Fraction:
     number = exact(value, name)
     if number <= 0:
         raise InputError(f"{name} must be above 0, not {value}")
+    return number
+
+
+def nonnegative(value: Number, name: str) -> Fraction:
+    """Return `value` as an exact fraction that is not negative, or refuse.
+
+    >>> nonnegative(-1, "epsilon")
+    Traceback (most recent call last):
+    semidp.errors.InputError: epsilon must be 0 or more, not -1
+    """
+    number = exact(value, name)
+    if number < 0:
+        raise InputError(f"{name} must be 0 or more, not {value}")
     return number
 
 
@@ -189,3 +203,61 @@ def _nearest(x: Fraction) -> float:
         return x.numerator / x.denominator
     except OverflowError:
         return math.inf if x > 0 else -math.inf
+
+
+# --- texts, flags and keys ----------------------------------------------------------------------------------------
+
+
+def text(value: Any, what: str) -> str:
+    """Return text, which must not be empty.
+
+    >>> text(3, "the name")
+    Traceback (most recent call last):
+    semidp.errors.InputError: the name must be text, not 3
+    """
+    if not isinstance(value, str) or not value:
+        raise InputError(f"{what} must be text, not {shown(value)}")
+    return str(value)
+
+
+def flag(value: Any, what: str) -> bool:
+    """Return true or false, and nothing that merely looks like them.
+
+    >>> flag("no", "levels_from_data")
+    Traceback (most recent call last):
+    semidp.errors.InputError: levels_from_data must be true or false, not 'no'
+    """
+    if not isinstance(value, bool):
+        raise InputError(f"{what} must be true or false, not {shown(value)}")
+    return value
+
+
+def texts(value: Any, what: str) -> tuple[str, ...]:
+    """Return a list of names, such as a plan file holds.
+
+    >>> texts(["sex", "region"], "the features")
+    ('sex', 'region')
+    """
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
+        raise InputError(f'{what} are a list such as ["sex", "region"], not {shown(value)}')
+    return tuple(text(item, f"each of {what}") for item in value)
+
+
+def only_keys(value: Any, known: Iterable[str], what: str) -> None:
+    """Refuse keys that nobody reads: a misspelt one would otherwise be ignored in silence."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{what} has keys and values, not {shown(value)}")
+    unknown = sorted({str(key) for key in value} - set(known))
+    if unknown:
+        meant = did_you_mean(unknown[0], known)
+        raise InputError(f"{what} has no key {shown(unknown[0])}{meant}: its keys are {', '.join(sorted(known))}")
+
+
+def shown(value: object) -> str:
+    """Return what was written, cut where it is long.
+
+    >>> shown("a" * 100)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…"
+    """
+    written = repr(value)
+    return written if len(written) <= 60 else f"{written[:57]}…"

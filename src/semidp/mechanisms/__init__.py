@@ -27,7 +27,7 @@ from semidp.mechanisms.selection import (
     residual_plan,
     table_mechanism,
 )
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 
 __all__ = [
     "AUTO",

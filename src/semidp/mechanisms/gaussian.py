@@ -26,6 +26,7 @@ from semidp.mechanisms.mechanism import (
     check_scale,
     epsilon_of,
     largest,
+    naive_normal_loss,
     root_up,
 )
 from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian
@@ -51,6 +52,11 @@ class NormalNoise(Mechanism):
     def variance(self) -> float:
         """σ², where nothing is rounded."""
         return float(self.sigma2)
+
+    @property
+    def naive_l2(self) -> float:
+        """The same for ordinary differential privacy at this ρ, which is half of μ²."""
+        return naive_normal_loss(self.space, Fraction(self.space.l2_squared) / (2 * self.sigma2))
 
 
 @dataclass(frozen=True, eq=False)

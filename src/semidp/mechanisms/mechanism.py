@@ -522,4 +522,10 @@ def naive_loss(mechanism: Mechanism) -> float:
         return math.sqrt(d * min(squares)) * a / float(epsilon)
     rho = mechanism.tradeoff.implied_rho()  # half of mu squared, for a Gaussian
     assert rho is not None, "every mechanism claims pure epsilon, mu or rho"
-    return a * math.sqrt(d * once.l2_squared / (2 * rho))
+    return naive_normal_loss(space, rho)
+
+
+def naive_normal_loss(space: QuerySpace, rho: Fraction) -> float:
+    """Return the expected loss of ordinary Gaussian noise that group privacy brings to ρ for all a records."""
+    cells = math.prod(space.shape)
+    return space.adjacency.a * math.sqrt(cells * space.naive.l2_squared / (2 * rho))

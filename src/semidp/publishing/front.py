@@ -25,8 +25,7 @@ from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.publishing.budgets import divided
 from semidp.publishing.linked_survey import computed_features, linked_units, with_units
 from semidp.publishing.missing_outcomes import with_missing
-from semidp.publishing.options import RunOptions
-from semidp.publishing.pipeline import run
+from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import AdjacencyChoice, Plan, declared
 from semidp.publishing.release import Release
 from semidp.publishing.survey import announced

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
-from semidp.core.checks import flag, only_keys, text, texts
 from semidp.core.documents import from_toml, toml_text
-from semidp.core.exact import Number, exact, plain
+from semidp.core.exact import Number, exact, flag, only_keys, plain, text, texts
 from semidp.core.notebook import facts
 from semidp.core.spaces.dataspace import Margin
 from semidp.core.spaces.linked import Link, Quarters

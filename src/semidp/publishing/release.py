@@ -20,9 +20,8 @@ from attrs import evolve
 from numpy.typing import ArrayLike, NDArray
 
 from semidp._version import __version__
-from semidp.core.checks import texts
 from semidp.core.documents import from_json
-from semidp.core.exact import number
+from semidp.core.exact import number, texts
 from semidp.core.guarantee import Guarantee
 from semidp.core.notebook import facts, shortened_text
 from semidp.core.progress import Progress, silent

@@ -20,9 +20,9 @@ from semidp.core.margins import Floats, View, join, maximal, meet, named, variab
 from semidp.core.spaces.exchange_blocks import servings
 from semidp.errors import Refused
 from semidp.queries.agreement import BallMove, ExchangeMove, Tree
-from semidp.queries.bounds import certified_norms
 from semidp.queries.families import MOST_WORK, Family, fits
 from semidp.queries.joint import GroupCost, JointBound, ListedMoves, PatternMoves, ResidualGroup, SumOfCosts, precisions
+from semidp.queries.patterns import certified_norms
 from semidp.queries.residuals import Residuals
 
 _MOST_CARRIERS = 3  # blocks of a residual whose exchanges are enumerated

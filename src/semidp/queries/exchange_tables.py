@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from semidp.core.margins import Counts, Totals, View, meet, named
 from semidp.core.spaces.exchange_blocks import Blocks, servings
 from semidp.errors import Refused
-from semidp.queries.bounds import Norms
 from semidp.queries.norms import ReleasedTable, TableNorms
-from semidp.queries.patterns import LARGEST_A
+from semidp.queries.patterns import LARGEST_A, Norms
 from semidp.queries.probes import Probes, SelfCheckError, drawn
 
 _MOST_PATTERNS = 2_000_000  # combinations of agreements that are looked at: a few seconds

@@ -20,9 +20,9 @@ from semidp.core.spaces.linked import MEMBER, UNIT, LinkedDataspace
 from semidp.core.spaces.structure import Structure
 from semidp.core.tables.counts import Table
 from semidp.errors import InputError, Refused
-from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts
 from semidp.queries.linked_costs import MemberCosts, UnitCosts
+from semidp.queries.patterns import Norms
 from semidp.queries.products import ProductSpace
 from semidp.queries.query_space import QuerySpace
 

@@ -16,7 +16,7 @@ from semidp.core.margins import Counts, Grid, Mask, Shape, Totals, View, common_
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.listing import cells, fiber
 from semidp.errors import Refused
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 
 _MOST_WORK = 500_000_000  # pairs of tables times cells: a few seconds
 _MOST_LEVELS = 20  # levels of a separator that are tried for a four-cell move, commonest first

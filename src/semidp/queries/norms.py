@@ -1,7 +1,7 @@
 """Which method finds the norms of a released table's sensitivity space, and whether they are attained.
 
 Exact by record patterns where the margins allow it, else by listing a small dataspace, else a certified bound, which is
-exact after all if a known move attains it. The methods themselves are in `patterns`, `moves` and `bounds`.
+exact after all if a known move attains it. The methods themselves are in `patterns` and `moves`.
 """
 
 import math
@@ -29,9 +29,8 @@ from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.structure import Structure
 from semidp.errors import Refused
-from semidp.queries.bounds import Norms, certified_norms
 from semidp.queries.moves import ListedTables, cube_move, four_cell_move
-from semidp.queries.patterns import LARGEST_A, BlockTable
+from semidp.queries.patterns import LARGEST_A, BlockTable, Norms, certified_norms
 from semidp.queries.probes import SelfCheckError, drawn
 
 LARGEST_PROGRAM = 20_000  # cells of a table that an integer program looks for

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from semidp.core.margins import LARGEST_MASK, Counts, Mask, Shape, Totals, View, meet, named
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.structure import Structure
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 
 _DRAWS = 512
 _MOST_BLOCKS = 8  # beyond, few draws are near the worst exchange, and all pairs of records are compared

@@ -23,9 +23,9 @@ from semidp.core.spaces.structure import Structure
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, Refused
-from semidp.queries.bounds import Norms
 from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.moves import ListedTables
+from semidp.queries.patterns import Norms
 from semidp.queries.probes import SelfCheckError, largest_residual
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.residuals import Residuals, below, kept_nodes, trimmed

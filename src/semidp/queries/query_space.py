@@ -22,8 +22,8 @@ from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.tables.counts import Table
 from semidp.errors import InputError, Refused
-from semidp.queries.bounds import Norms
 from semidp.queries.moves import ListedTables
+from semidp.queries.patterns import Norms
 from semidp.queries.projection import Patterns, row_patterns
 from semidp.queries.worst_pairs import Pair, counted
 

@@ -21,10 +21,10 @@ from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, Refused
-from semidp.queries.bounds import Norms
 from semidp.queries.exchange_tables import ExchangeTable
 from semidp.queries.moves import ListedTables, moves
 from semidp.queries.norms import ReleasedTable, TableNorms, find_norms
+from semidp.queries.patterns import Norms
 from semidp.queries.projection import FixedTable, Patterns, Projector, projector
 from semidp.queries.query_space import MatrixForm, QuerySpace, RowsForm
 from semidp.queries.worst_pairs import Pair, table_pair

@@ -15,8 +15,7 @@ import numpy as np
 from attrs import evolve
 from numpy.typing import NDArray
 
-from semidp.core.checks import only_keys, text
-from semidp.core.exact import plain
+from semidp.core.exact import only_keys, plain, text
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope

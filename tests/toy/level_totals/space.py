@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Dataspace, Margin
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair
 

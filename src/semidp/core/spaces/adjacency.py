@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from semidp.core.margins import LARGEST_MASK, Totals, maximal
 from semidp.core.notebook import facts
 from semidp.core.spaces.adjacency_words import AdjacencyWords, BallWords, ExchangeWords
-from semidp.core.spaces.cover import worst_cover
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.core.spaces.exchange_blocks import Blocks
 from semidp.core.spaces.graver import MOST_CELLS, graver_basis
 from semidp.core.spaces.listing import cells, datasets, fiber
 from semidp.core.spaces.protection import Protection
-from semidp.core.spaces.structure import Slices, Structure
+from semidp.core.spaces.structure import Slices, Structure, worst_cover
 from semidp.core.spaces.unknown_totals import even_space
 from semidp.core.spaces.witness import Witness, free_witness, slice_witness
 from semidp.core.tables.schema import Schema

@@ -1,12 +1,13 @@
 """How the published margins of a dataspace hang together: what really constrains the data, and the slices it leaves.
 
-Everything here is a function of the schema and the published values. What follows for a(t) is in `adjacency`, what
+`worst_cover` says how many other records it can take to carry the values that one record of a slice wants. Everything
+here is a function of the schema and the published values. What follows for a(t) is in `adjacency`, what
 follows for norms and projections in `queries`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,12 @@ from semidp.core.margins import (
 )
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.schema import Schema
+
+MOST_BLOCKS = 6  # 63 patterns; the program has a row for each of the 203 partitions of six blocks
+_LARGEST_COUNT = 100_000  # beyond this the program runs on scaled counts, so that solver tolerances cannot matter
+_INFEASIBLE = 2  # scipy's code for a program proven to have no solution
+
+BlockSet = frozenset[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,3 +252,128 @@ class Slices:
         np.minimum.at(rarest, home[positive], counts[positive])
         levels = np.bincount(home[positive], minlength=size)
         return np.where(levels > 1, rarest, 0)
+
+
+@dataclass(frozen=True)
+class Cover:
+    """The largest size of a smallest cover: proven bounds, and the records of one smallest cover of size `least`."""
+
+    least: int
+    most: int
+    agree: tuple[BlockSet, ...]  # the blocks on which each record of the cover agrees with y
+    parts: tuple[BlockSet, ...]  # the blocks that it is needed for: disjoint, together all
+
+
+@cache
+def worst_cover(rarest: tuple[int, ...], others: int) -> Cover:
+    """Return the size of the smallest cover of all blocks in the worst dataset.
+
+    Block b has ``rarest[b]`` records that agree with y, all among `others`. If Σ rarest <= others they can all be
+    different, and each block needs a record of its own. If not, a cover of size k or more exists iff the records can be
+    given patterns (sets of blocks on which they agree with y) such that no k - 1 of them together are all blocks.
+
+    >>> worst_cover((1, 1), 2).least, worst_cover((2, 2), 3).least, worst_cover((1, 1, 1), 2).least
+    (2, 1, 2)
+    """
+    blocks = len(rarest)
+    if blocks <= 1 or sum(rarest) <= others:
+        single = tuple(frozenset({b}) for b in range(blocks))
+        return Cover(blocks, blocks, single, single)
+    everything = (frozenset(range(blocks)),)
+    if blocks > MOST_BLOCKS:
+        return Cover(1, blocks - 1, everything, everything)
+    scale = -(-max(rarest) // _LARGEST_COUNT)
+    most = blocks - 1
+    for size in range(blocks - 1, 1, -1):
+        solved = _program([-(-count // scale) for count in rarest], others // scale, size, whole=True)
+        if solved:
+            used = {pattern: scale * round(value) for pattern, value in solved.items() if round(value) > 0}
+            cover = _smallest_cover(list(used), blocks)
+            if len(cover[0]) >= size and _fits(used, rarest, others):
+                return Cover(size, most, *cover)
+        # unscaled, the program was the question itself; scaled, real numbers of records are a relaxation of it
+        if scale > 1:
+            solved = _program([count / scale for count in rarest], others / scale, size, whole=False)
+        if solved is None:
+            most = size - 1
+    return Cover(1, most, everything, everything)
+
+
+def _fits(used: dict[BlockSet, int], rarest: tuple[int, ...], others: int) -> bool:
+    """Whether the records exist, in whole numbers: enough carriers for every block, and not too many in all."""
+    carried = [sum(count for pattern, count in used.items() if b in pattern) for b in range(len(rarest))]
+    return sum(used.values()) <= others and all(have >= need for have, need in zip(carried, rarest, strict=True))
+
+
+def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> dict[BlockSet, float] | None:
+    """Numbers of records by pattern such that no size - 1 patterns in use cover all blocks.
+
+    None where that is impossible, empty where the solver could not decide.
+
+    A pattern is open (z = 1) if records with it, or with a larger one, exist; open patterns are closed under subsets,
+    so a cover by fewer than `size` of them exists iff a partition of the blocks into fewer than `size` open ones does.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    blocks = len(rarest)
+    patterns = [frozenset(b for b in range(blocks) if code >> b & 1) for code in range(1, 1 << blocks)]
+    place = {pattern: i for i, pattern in enumerate(patterns)}
+    count = len(patterns)
+    rows: list[np.ndarray] = []
+    tops: list[float] = []
+
+    def at_most(top: float, *entries: tuple[int, float]) -> None:
+        row = np.zeros(2 * count)
+        for column, value in entries:
+            row[column] += value
+        rows.append(row)
+        tops.append(top)
+
+    at_most(others, *((i, 1.0) for i in range(count)))
+    for b, needed in enumerate(rarest):
+        carriers = [(place[pattern], 1.0) for pattern in patterns if b in pattern]
+        at_most(needed, *carriers)
+        at_most(-needed, *((column, -value) for column, value in carriers))
+    for pattern in patterns:
+        at_most(0, (place[pattern], 1.0), (count + place[pattern], -max(rarest[b] for b in pattern)))
+        for b in pattern:
+            if len(pattern) > 1:
+                at_most(0, (count + place[pattern], 1.0), (count + place[pattern - {b}], -1.0))
+    for parts in _partitions(list(range(blocks))):
+        if len(parts) < size:
+            at_most(len(parts) - 1, *((count + place[part], 1.0) for part in parts))
+    integral = np.concatenate([np.full(count, int(whole)), np.ones(count)])
+    upper = np.concatenate([np.full(count, others), np.ones(count)])
+    solved = milp(
+        np.zeros(2 * count),
+        constraints=LinearConstraint(np.array(rows), -np.inf, np.array(tops)),
+        integrality=integral,
+        bounds=Bounds(0, upper),
+    )
+    if solved.x is None:
+        return None if solved.status == _INFEASIBLE else {}
+    return {pattern: float(solved.x[i]) for pattern, i in place.items()}
+
+
+def _smallest_cover(patterns: list[BlockSet], blocks: int) -> tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]:
+    """Return a smallest cover of the blocks by the patterns, and what each of them adds to the earlier ones."""
+    reached: dict[BlockSet, tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]] = {frozenset(): ((), ())}
+    everything = frozenset(range(blocks))
+    while everything not in reached:
+        longer: dict[BlockSet, tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]] = {}
+        for covered, (used, added) in reached.items():
+            for pattern in patterns:
+                longer.setdefault(covered | pattern, ((*used, pattern), (*added, pattern - covered)))
+        reached = longer
+    return reached[everything]
+
+
+def _partitions(items: list[int]) -> Iterator[list[BlockSet]]:
+    """Iterate over the set partitions of a list."""
+    if not items:
+        yield []
+        return
+    for parts in _partitions(items[1:]):
+        yield [frozenset({items[0]}), *parts]
+        for i, part in enumerate(parts):
+            yield [*parts[:i], part | {items[0]}, *parts[i + 1 :]]

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.margins import View
-from semidp.core.spaces.cover import Cover
 from semidp.core.spaces.listing import labelled
-from semidp.core.spaces.structure import Slices, Structure
+from semidp.core.spaces.structure import Cover, Slices, Structure
 from semidp.core.tables.schema import Schema
 
 Record = tuple[int, ...]

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from semidp.core.exact import Number, exact
+from semidp.core.exact import Number, exact, nonnegative
 from semidp.core.tradeoff.composition import Numeric, compose
-from semidp.core.tradeoff.function import Tradeoff, nonnegative, proportion
+from semidp.core.tradeoff.function import Tradeoff, proportion
 from semidp.core.tradeoff.piecewise_linear import piecewise
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian, Laplace

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semidp.core.ball_arithmetic import least
-from semidp.core.exact import Number, exact, up
+from semidp.core.exact import Number, exact, nonnegative, up
 from semidp.errors import InputError
 
 Floats = npt.NDArray[np.float64]
@@ -208,19 +208,6 @@ def read_up(x: float) -> float:
     (1.0000000000000002, 0.0)
     """
     return math.nextafter(x, math.inf) if x else x
-
-
-def nonnegative(value: Number, name: str) -> Fraction:
-    """Return `value` as an exact fraction that is not negative, or refuse.
-
-    >>> nonnegative(-1, "epsilon")
-    Traceback (most recent call last):
-    semidp.errors.InputError: epsilon must be 0 or more, not -1
-    """
-    number = exact(value, name)
-    if number < 0:
-        raise InputError(f"{name} must be 0 or more, not {value}")
-    return number
 
 
 def strength(value: Number, name: str) -> Fraction:

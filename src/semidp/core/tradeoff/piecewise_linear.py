@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semidp.core.ball_arithmetic import RealBall, ball, precision
-from semidp.core.exact import Number, exact, plain, up
-from semidp.core.tradeoff.function import Floats, Order, Tradeoff, group_size, nonnegative, proportion
+from semidp.core.exact import Number, exact, nonnegative, plain, up
+from semidp.core.tradeoff.function import Floats, Order, Tradeoff, group_size, proportion
 from semidp.core.tradeoff.polygons import BITS, Polygon, lowest
 from semidp.errors import InputError
 

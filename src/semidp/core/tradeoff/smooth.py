@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 
 from semidp.core.ball_arithmetic import RealBall, above, ball, sharp
-from semidp.core.exact import Number, bisection, down, plain, sqrt_up, up
+from semidp.core.exact import Number, bisection, down, nonnegative, plain, sqrt_up, up
 from semidp.core.tradeoff.function import (
     LARGEST,
     ROUNDOFF,
@@ -23,7 +23,6 @@ from semidp.core.tradeoff.function import (
     Order,
     Tradeoff,
     group_size,
-    nonnegative,
     pure_rho,
     strength,
     tail,

@@ -29,11 +29,10 @@ from semidp.output.cells import Form
 from semidp.output.files import Unfinished, durable, lasting_folder
 from semidp.publishing.budgets import one_by_one, with_targets_met
 from semidp.publishing.needs import refuse_files
-from semidp.publishing.options import RunOptions
 from semidp.publishing.parts.in_one_piece import InOnePiece
 from semidp.publishing.parts.runners import Runner, runner_for
 from semidp.publishing.parts.tasks import PART_DONE, done_before, measured_before
-from semidp.publishing.pipeline import Prepared, charge_told, charged, put_together, records_of
+from semidp.publishing.pipeline import Prepared, RunOptions, charge_told, charged, put_together, records_of
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release, release_files
 from semidp.publishing.survey import survey

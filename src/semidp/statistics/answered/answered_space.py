@@ -14,7 +14,7 @@ from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.core.tradeoff.budget import Budget
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import SpaceByGroups, recorded_outcome, sum_space
 

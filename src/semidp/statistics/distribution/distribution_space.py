@@ -16,7 +16,7 @@ from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.errors import InputError
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
 from semidp.statistics.distribution.value_tree import Placement, ValueTree, value_tree

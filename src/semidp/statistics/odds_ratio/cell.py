@@ -25,7 +25,7 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.noise.canonical import CanonicalNoise
 from semidp.noise.noise_for_tradeoff import canonical_noise, curve_of
 from semidp.noise.randomness import Randomness, SystemRandomness
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.queries.worst_pairs import Pair

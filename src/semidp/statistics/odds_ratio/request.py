@@ -8,8 +8,7 @@ import numpy as np
 from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
-from semidp.core.checks import text, texts
-from semidp.core.exact import Number, exact
+from semidp.core.exact import Number, exact, text, texts
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin

@@ -5,8 +5,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from semidp.core.checks import text, texts
-from semidp.core.exact import exact, plain
+from semidp.core.exact import exact, plain, text, texts
 from semidp.core.spaces.dataspace import Margin
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism

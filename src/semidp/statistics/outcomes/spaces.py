@@ -19,7 +19,7 @@ from semidp.core.margins import Counts, Floats
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Dataspace, Margin
 from semidp.errors import InputError, Refused
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome

@@ -19,7 +19,7 @@ from semidp.core.margins import Counts
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.spaces.dataspace import Datasets, Margin
 from semidp.errors import InputError
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 from semidp.queries.worst_pairs import Pair, counted
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import SpaceByGroups, SumSpace, recorded_outcome, sum_space

@@ -16,7 +16,7 @@ from semidp.core.spaces.adjacency import Adjacency, Exchange
 from semidp.core.spaces.dataspace import Datasets, Dataspace
 from semidp.core.spaces.structure import Structure
 from semidp.errors import InputError, Refused
-from semidp.queries.bounds import Norms
+from semidp.queries.patterns import Norms
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import LARGEST_FACTOR, OutcomeSpace, outcome_datasets, recorded_outcome
 from semidp.statistics.regression.designs import Column, Design

@@ -8,7 +8,7 @@ import numpy as np
 from attrs import Factory, field, frozen
 from numpy.typing import NDArray
 
-from semidp.core.checks import texts
+from semidp.core.exact import texts
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin

@@ -10,8 +10,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
-from semidp.core.checks import texts
-from semidp.core.exact import Number, exact, positive
+from semidp.core.exact import Number, exact, positive, texts
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.core.tradeoff.budget import Budget
