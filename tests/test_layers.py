@@ -154,6 +154,56 @@ def test_pages_and_commands_know_no_statistic(path: Path) -> None:
     assert not imported_rooms(path) & {f"statistics.{folder}" for folder in folders}
 
 
+NARROWED = {
+    ("publishing/missing_outcomes.py", "GroupRequest"): "a mean becomes another statistic where who answered is private"
+}
+"""Where a statistic is told by its class outside its folder, and why it may."""
+
+
+def imported_from_statistics(tree: ast.AST) -> set[str]:
+    """Return the names that a module imports from folders of statistics."""
+    folders = {f"semidp.statistics.{path.parent.name}" for path in PACKAGE.glob("statistics/*/kind.py")}
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.rpartition(".")[0] in folders:
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+def tells_classes(tree: ast.AST) -> set[str]:
+    """Return the names in the second argument of every `isinstance`, apart from those that only narrow a type."""
+    narrowing = {id(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)}
+    names = set()
+    for node in ast.walk(tree):
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id == "isinstance" and id(node) not in narrowing:
+            assert isinstance(node, ast.Call)
+            names |= {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}
+    return names
+
+
+def test_nothing_outside_a_statistic_tells_it_by_its_classes() -> None:
+    told = set()
+    looked_at = 0
+    for path in MODULES:
+        file = path.relative_to(PACKAGE).as_posix()
+        if file.startswith("statistics/"):
+            continue
+        tree = ast.parse(path.read_text())
+        told |= {(file, name) for name in imported_from_statistics(tree) & tells_classes(tree)}
+        looked_at += bool(imported_from_statistics(tree))
+    assert told == {*NARROWED}
+    assert looked_at >= 5
+
+
+def test_a_module_that_told_classes_would_be_seen() -> None:
+    source = "from semidp.statistics.sums.published import PublishedGroups as P\nassert isinstance(a, P)\n"
+    tree = ast.parse(source)
+    assert imported_from_statistics(tree) == {"P"}
+    assert tells_classes(tree) == set()
+    assert tells_classes(ast.parse(source + "b = isinstance(a, (int, P))")) == {"int", "P"}
+
+
 def test_studies_use_public_names_and_draw_with_the_plots() -> None:
     allowed = {"studies", "output.plots", "core.progress", "errors", "output.files", *PUBLIC}
     own = {"naive.py", "registry.py"}  # what studies compare with is defined here

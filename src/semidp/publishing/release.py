@@ -48,14 +48,9 @@ from semidp.publishing.plan import AdjacencyChoice, Plan, margins_from
 from semidp.publishing.side_information import announced, check_about, guarantee_under, other_guarantee
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
-from semidp.statistics.answered.published import PublishedAnswers
-from semidp.statistics.distribution.published import PublishedDistribution
 from semidp.statistics.parts import PARTS, Part, Partition, refuse_changed
 from semidp.statistics.protocol import Published
-from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.registry import always_listed, parts_readers, result_keys, result_readers
-from semidp.statistics.regression.published import PublishedRegression
-from semidp.statistics.sums.published import PublishedGroups
 
 if TYPE_CHECKING:
     from semidp.questions.answers import IntervalEstimate, TableIntervals
@@ -63,6 +58,11 @@ if TYPE_CHECKING:
     from semidp.questions.independence import Independence
     from semidp.questions.measured import Cells
     from semidp.questions.records.synthetic import SyntheticRecords
+    from semidp.statistics.answered.published import PublishedAnswers
+    from semidp.statistics.distribution.published import PublishedDistribution
+    from semidp.statistics.quantiles.published import PublishedQuantiles
+    from semidp.statistics.regression.published import PublishedRegression
+    from semidp.statistics.sums.published import PublishedGroups
 
 SCHEMA_VERSION = 1
 """The version of release.json; it grows when a field changes its meaning."""
@@ -350,30 +350,34 @@ class Release:
 
         return intervals_of(self, table, level, sampling, draws, randomness)
 
+    def _listed(self, key: str) -> tuple[Any, ...]:
+        """Return the results in the list of that name in release.json."""
+        return tuple(result for result in self.results if result.listed_in == key)
+
     @property
-    def groups(self) -> tuple[PublishedGroups, ...]:
+    def groups(self) -> "tuple[PublishedGroups, ...]":
         """The published statistics by group."""
-        return tuple(result for result in self.results if isinstance(result, PublishedGroups))
+        return self._listed("groups")
 
     @property
-    def answers(self) -> tuple[PublishedAnswers, ...]:
+    def answers(self) -> "tuple[PublishedAnswers, ...]":
         """The published statistics of those who answered, where who did is private."""
-        return tuple(result for result in self.results if isinstance(result, PublishedAnswers))
+        return self._listed("answers")
 
     @property
-    def regressions(self) -> tuple[PublishedRegression, ...]:
+    def regressions(self) -> "tuple[PublishedRegression, ...]":
         """The published regressions."""
-        return tuple(result for result in self.results if isinstance(result, PublishedRegression))
+        return self._listed("regressions")
 
     @property
-    def quantiles(self) -> tuple[PublishedQuantiles, ...]:
+    def quantiles(self) -> "tuple[PublishedQuantiles, ...]":
         """The published quantiles by group."""
-        return tuple(result for result in self.results if isinstance(result, PublishedQuantiles))
+        return self._listed("quantiles")
 
     @property
-    def distributions(self) -> tuple[PublishedDistribution, ...]:
+    def distributions(self) -> "tuple[PublishedDistribution, ...]":
         """The published distributions by group."""
-        return tuple(result for result in self.results if isinstance(result, PublishedDistribution))
+        return self._listed("distributions")
 
     def records(
         self, randomness: Randomness | None = None, *, seconds: float = 60.0, progress: Progress = silent
