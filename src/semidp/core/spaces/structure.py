@@ -32,6 +32,7 @@ _LARGEST_COUNT = 100_000  # beyond this the program runs on scaled counts, so th
 _INFEASIBLE = 2  # scipy's code for a program proven to have no solution
 
 BlockSet = frozenset[int]
+BlockSets = tuple[BlockSet, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,15 +286,20 @@ def worst_cover(rarest: tuple[int, ...], others: int) -> Cover:
     scale = -(-max(rarest) // _LARGEST_COUNT)
     most = blocks - 1
     for size in range(blocks - 1, 1, -1):
-        solved = _program([-(-count // scale) for count in rarest], others // scale, size, whole=True)
+        rounded_up = [-(-count // scale) for count in rarest]
+        solved = _program(rounded_up, others // scale, size, whole=True)
         if solved:
-            used = {pattern: scale * round(value) for pattern, value in solved.items() if round(value) > 0}
+            used = {}
+            for pattern, value in solved.items():
+                if round(value) > 0:
+                    used[pattern] = scale * round(value)
             cover = _smallest_cover(list(used), blocks)
             if len(cover[0]) >= size and _fits(used, rarest, others):
                 return Cover(size, most, *cover)
         # unscaled, the program was the question itself; scaled, real numbers of records are a relaxation of it
         if scale > 1:
-            solved = _program([count / scale for count in rarest], others / scale, size, whole=False)
+            shares = [count / scale for count in rarest]
+            solved = _program(shares, others / scale, size, whole=False)
         if solved is None:
             most = size - 1
     return Cover(1, most, everything, everything)
@@ -301,8 +307,13 @@ def worst_cover(rarest: tuple[int, ...], others: int) -> Cover:
 
 def _fits(used: dict[BlockSet, int], rarest: tuple[int, ...], others: int) -> bool:
     """Whether the records exist, in whole numbers: enough carriers for every block, and not too many in all."""
-    carried = [sum(count for pattern, count in used.items() if b in pattern) for b in range(len(rarest))]
-    return sum(used.values()) <= others and all(have >= need for have, need in zip(carried, rarest, strict=True))
+    if sum(used.values()) > others:
+        return False
+    for block, needed in enumerate(rarest):
+        carried = sum(count for pattern, count in used.items() if block in pattern)
+        if carried < needed:
+            return False
+    return True
 
 
 def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> dict[BlockSet, float] | None:
@@ -316,7 +327,7 @@ def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> 
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     blocks = len(rarest)
-    patterns = [frozenset(b for b in range(blocks) if code >> b & 1) for code in range(1, 1 << blocks)]
+    patterns = [_block_set(code, blocks) for code in range(1, 1 << blocks)]
     place = {pattern: i for i, pattern in enumerate(patterns)}
     count = len(patterns)
     rows: list[np.ndarray] = []
@@ -329,21 +340,26 @@ def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> 
         rows.append(row)
         tops.append(top)
 
+    # The first half of the columns counts records by pattern, the second half says which patterns are open.
     at_most(others, *((i, 1.0) for i in range(count)))
     for b, needed in enumerate(rarest):
-        carriers = [(place[pattern], 1.0) for pattern in patterns if b in pattern]
-        at_most(needed, *carriers)
-        at_most(-needed, *((column, -value) for column, value in carriers))
+        carriers = [place[pattern] for pattern in patterns if b in pattern]
+        at_most(needed, *((column, 1.0) for column in carriers))
+        at_most(-needed, *((column, -1.0) for column in carriers))
     for pattern in patterns:
-        at_most(0, (place[pattern], 1.0), (count + place[pattern], -max(rarest[b] for b in pattern)))
-        for b in pattern:
-            if len(pattern) > 1:
-                at_most(0, (count + place[pattern], 1.0), (count + place[pattern - {b}], -1.0))
+        records, opened = place[pattern], count + place[pattern]
+        largest = max(rarest[b] for b in pattern)
+        at_most(0, (records, 1.0), (opened, -largest))
+        if len(pattern) > 1:
+            for b in pattern:
+                smaller = count + place[pattern - {b}]
+                at_most(0, (opened, 1.0), (smaller, -1.0))
     for parts in _partitions(list(range(blocks))):
         if len(parts) < size:
             at_most(len(parts) - 1, *((count + place[part], 1.0) for part in parts))
-    integral = np.concatenate([np.full(count, int(whole)), np.ones(count)])
-    upper = np.concatenate([np.full(count, others), np.ones(count)])
+    ones = np.ones(count)
+    integral = np.concatenate([np.full(count, int(whole)), ones])
+    upper = np.concatenate([np.full(count, others), ones])
     solved = milp(
         np.zeros(2 * count),
         constraints=LinearConstraint(np.array(rows), -np.inf, np.array(tops)),
@@ -355,15 +371,22 @@ def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> 
     return {pattern: float(solved.x[i]) for pattern, i in place.items()}
 
 
+def _block_set(code: int, blocks: int) -> BlockSet:
+    """The blocks whose bits are set in a whole number."""
+    return frozenset(b for b in range(blocks) if code >> b & 1)
+
+
 def _smallest_cover(patterns: list[BlockSet], blocks: int) -> tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]:
     """Return a smallest cover of the blocks by the patterns, and what each of them adds to the earlier ones."""
-    reached: dict[BlockSet, tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]] = {frozenset(): ((), ())}
+    # Blocks covered so far, by which patterns, and what each of these added; one more pattern a round.
+    reached: dict[BlockSet, tuple[BlockSets, BlockSets]] = {frozenset(): ((), ())}
     everything = frozenset(range(blocks))
     while everything not in reached:
-        longer: dict[BlockSet, tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]] = {}
+        longer: dict[BlockSet, tuple[BlockSets, BlockSets]] = {}
         for covered, (used, added) in reached.items():
             for pattern in patterns:
-                longer.setdefault(covered | pattern, ((*used, pattern), (*added, pattern - covered)))
+                step = ((*used, pattern), (*added, pattern - covered))
+                longer.setdefault(covered | pattern, step)
         reached = longer
     return reached[everything]
 
@@ -373,7 +396,8 @@ def _partitions(items: list[int]) -> Iterator[list[BlockSet]]:
     if not items:
         yield []
         return
+    first = items[0]
     for parts in _partitions(items[1:]):
-        yield [frozenset({items[0]}), *parts]
+        yield [frozenset({first}), *parts]
         for i, part in enumerate(parts):
-            yield [*parts[:i], part | {items[0]}, *parts[i + 1 :]]
+            yield [*parts[:i], part | {first}, *parts[i + 1 :]]

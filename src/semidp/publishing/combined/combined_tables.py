@@ -1,7 +1,7 @@
 """The tables of several releases together, as a release publishes them: words, files, JSON.
 
-A combination is of tables alone, and no request of a plan, so that this folder knows `statistics.tables` by its functions
-(how tables are fitted, fitted again, and said to miss totals). Which results take part is asked through the protocol.
+A combination is of tables alone, and no request of a plan. So this folder knows functions of `statistics.tables`: how
+tables are fitted, fitted again, and said to miss totals. Which results take part is asked through the protocol.
 """
 
 from collections.abc import Mapping
