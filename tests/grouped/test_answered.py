@@ -282,3 +282,22 @@ def test_what_cannot_stay_private_is_refused(tmp_path: Path, capsys: pytest.Capt
         assert command([*words, *wrong, "--out", str(tmp_path / "no")]) == 2
         assert "leave sampling and differences out" in capsys.readouterr().err
         assert not (tmp_path / "no").exists()
+
+
+def test_a_workbook_and_a_page_have_the_digits_that_they_deserve(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    file = tmp_path / "people.csv"
+    lines = ["ward,pay"]
+    for number in range(400):
+        lines.append(f"{'ab'[number % 2]},{'' if number % 5 == 0 else number % 7}")
+    file.write_text("\n".join(lines) + "\n")
+    words = ["release", str(file), "--group", "ward", "--mean", "pay", "--bounds", "pay=0,9", "--rho", "1/2"]
+    words += ["--missing", "pay=private", "--write", "xlsx", "--out", str(tmp_path / "out"), "--quiet"]
+    assert command(words) == 0
+    sheet = openpyxl.load_workbook(tmp_path / "out" / "tables.xlsx")["mean-pay"]
+    headings = [cell.value for cell in sheet[1]]
+    formats = {heading: cell.number_format for heading, cell in zip(headings, sheet[2], strict=True)}
+    # Errors of about 2.3 and 0.11: one digit of the number who answered, more of the mean.
+    assert formats["answered"] == "#,##0.0"
+    assert formats["answered_error"] == "#,##0.0"
+    assert "." in formats["mean"]

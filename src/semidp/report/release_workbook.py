@@ -100,6 +100,13 @@ def _of_columns(name: str, columns: Columns, shown: Presentation) -> WorkbookShe
     if errors is not None:
         # An error of 0.04 is not to be shown as 0.
         formats["standard_error"] = decimals_format(max(decimals, 1))
+    for heading in columns.numbers:
+        # A number with an error of its own, such as answered beside answered_error, has the digits of that.
+        beside = numbers.get(f"{heading}_error")
+        if beside is not None:
+            digits = _decimals(beside)
+            formats[heading] = decimals_format(digits)
+            formats[f"{heading}_error"] = decimals_format(max(digits, 1))
     styles = {"count": _count_styles(numbers)} if "count" in numbers else {}
     if "count" in numbers:
         numbers, formats = _presented(numbers, formats, shown)

@@ -142,7 +142,9 @@ def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
         if math.isfinite(value):
             shown, _, standard_error = estimate_text(value, error).partition(" ± ")
         who = estimate_text(answered, answered_error)
-        rows.append((label, f"{count:,}", who, f"{mark}{shown}", standard_error, *map(end_text, limits)))
+        # The ends of an interval deserve the digits of the estimate.
+        ends_shown = [_end(limit, error) for limit in limits]
+        rows.append((label, f"{count:,}", who, f"{mark}{shown}", standard_error, *ends_shown))
     listed = rows[:LISTED_ROWS]
     # What is said of the first set holds for all.
     paragraphs = _paragraphs(result) if number == 0 else []
@@ -158,6 +160,13 @@ def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
         rows=listed,
         empty=empty,
     )
+
+
+def _end(limit: float, error: float) -> str:
+    """Write the end of an interval with the digits that the standard error of the estimate leaves."""
+    if not math.isfinite(limit) or not math.isfinite(error) or not error:
+        return end_text(limit)
+    return estimate_text(limit, error).partition(" ± ")[0]
 
 
 def _paragraphs(result: "PublishedAnswers") -> list[str]:
