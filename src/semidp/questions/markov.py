@@ -1,7 +1,8 @@
 """The posterior of the true counts: tables of whole numbers with the exact totals, weighed by the law of the noise.
 
-A Markov chain moves through the tables that have the exact totals of a released table. Its answers are given only if
-many chains from far apart agree. What was published, and by which noise, is the business of `measured`.
+A Markov chain moves through the tables that have the exact totals of a released table: by swaps of records where these
+are decomposable, else as `lattice_chains` says. Its answers are given only if many chains from far apart agree. What
+was published, and by which noise, is the business of `measured`.
 """
 
 import itertools
@@ -14,13 +15,18 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from semidp.core.margins import View, maximal, meet, named, trimmed_view
+from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.mechanism import CellByCell, NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
+from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
-from semidp.questions.measured import Measured, MeasuredTable, fitted_counts, measured_table
+from semidp.questions.lattice_chains import EntryLikelihood, LatticeChains, open_differences
+from semidp.questions.measured import MeasuredTable, fitted_counts, measured_table
 from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ LogLaw = Callable[[Counts, Counts], Floats]
 _CHAINS = 64
 _MOST_CELLS = 4096
 _MOST_FEATURES = 8
+_MOST_LATTICE_CELLS = 512
 _LARGEST_R = 1.01  # of the potential scale reduction
 _LEAST_SIZE = 1000  # effective draws of every mean
 
@@ -119,6 +126,11 @@ class Chains:
     free: tuple[int, ...]
     log_law: LogLaw = field(repr=False)
     reach: float
+
+    @property
+    def fixed(self) -> bool:
+        """Whether only one table has the totals."""
+        return not self.swaps and not self.free
 
     def run(
         self, tables: Counts, steps: int, source: np.random.Generator, *, flat: bool = False, keep: int = 0
@@ -344,16 +356,7 @@ def posterior(
     measured = measured_table(release, (), table)
     assert isinstance(measured, MeasuredTable)
     start = fitted_counts(release, measured.name)
-    margins = _margins(release.scope.dataspace, measured)
-    if measured.noisy is None:
-        raise Refused(f"the posterior needs a measurement of the cells, and {measured.name!r} has noise on residuals")
-    chains = Chains(
-        measured.schema.shape,
-        tuple(swaps(len(measured.schema.shape), margins)),
-        _free(len(measured.schema.shape), margins),
-        log_law(measured),
-        measured.mechanism.scale,
-    )
+    chains, notes = _chains(release.scope.dataspace, measured)
     source = generator(SystemRandomness() if randomness is None else randomness)
     draws, state = sampled(chains, start.ravel(), source, steps)
     if not state.mixed:
@@ -374,15 +377,95 @@ def posterior(
         ends[1].reshape(shape).astype(np.float64),
         level,
         state,
+        notes,
     )
 
 
+def _chains(public: Dataspace, measured: MeasuredTable) -> "tuple[Chains | LatticeChains, tuple[str, ...]]":
+    """Chains that reach every table with the exact totals, and what a reader must know of them."""
+    schema = measured.schema
+    mechanism = measured.mechanism
+    if isinstance(mechanism, NoNoise):
+        raise Refused(f"{measured.name!r} is published exactly, and has no posterior")
+    if measured.estimate.size > _MOST_CELLS or len(schema.shape) > _MOST_FEATURES:
+        raise Refused(f"the posterior is computed for at most {_MOST_CELLS:,} cells: ask for a coarser table")
+    margins = table_margins(public, schema)
+    flat = all(len(feature.names) == 1 for feature in schema.features)
+    plain = flat and schema.possible is None and not isinstance(mechanism, ResidualMechanism)
+    if plain and _decomposable([frozenset(named(margin)) for margin in margins]):
+        axes = [list(named(margin)) for margin in margins]
+        dimensions = len(schema.shape)
+        moves = tuple(swaps(dimensions, axes))
+        return Chains(schema.shape, moves, _free(dimensions, axes), log_law(measured), mechanism.scale), ()
+    if measured.estimate.size > _MOST_LATTICE_CELLS:
+        raise Refused(
+            f"with totals in a circle, structural zeros, nested features or noise on residuals the posterior is "
+            f"computed for at most {_MOST_LATTICE_CELLS} cells, and {measured.name!r} has {measured.estimate.size:,}"
+        )
+    grid = schema.grid
+    depths = tuple(chain.depth for chain in grid.chains)
+    upper = CellBounds.of(public, schema.names).upper.ravel()
+    possible = upper > 0
+    if schema.possible is not None:
+        possible &= schema.possible.ravel()
+    likelihood = entry_likelihood(measured, possible)
+    reach = mechanism.scale
+    if isinstance(mechanism, ResidualMechanism):
+        reach = math.sqrt(float(np.median(mechanism.cell_variances(measured.number))))
+    differences = tuple(open_differences(depths, margins))
+    note = (
+        "Chains pass through tables with negative counts or counts in impossible cells, at a price, so that they reach "
+        "every table with the exact totals; only tables without any are counted."
+    )
+    return LatticeChains(grid.chains, differences, possible, likelihood, reach), (note,)
+
+
+def table_margins(public: Dataspace, schema: Schema) -> list[View]:
+    """The exact totals summed to the features of a table, at its depths, without those that others contain."""
+    view = public.schema.view(schema.names)
+    shared = [meet(total.view, view) for total in public.published]
+    return maximal(trimmed_view(each, view) for each in shared)
+
+
+def entry_likelihood(measured: MeasuredTable, possible: NDArray[np.bool_]) -> EntryLikelihood:
+    """What was measured of a table: its cells, or the residuals that lie inside it."""
+    mechanism = measured.mechanism
+    assert measured.noisy is not None
+    noisy = np.asarray(measured.noisy, dtype=np.int64).ravel()
+    size = measured.estimate.size
+    if isinstance(mechanism, CellByCell):
+        # Cells that hold nobody say nothing.
+        cells = np.flatnonzero(possible)
+        matrix = np.eye(size, dtype=np.int64)[cells]
+        return EntryLikelihood(matrix, noisy[cells], (mechanism.sampler,), np.zeros(len(cells), dtype=np.intp))
+    if not isinstance(mechanism, ResidualMechanism):
+        raise Refused(
+            f"with totals in a circle, structural zeros or nested features the posterior is computed for Gaussian and "
+            f"Laplace noise in cells and for products, not for {mechanism.name} noise"
+        )
+    space = mechanism.space
+    view = space.views[measured.number]
+    inside = space.inside[measured.number]
+    laws, which = mechanism.samplers
+    entries = np.concatenate([np.arange(space.shape[0])[space.parts[small]] for small in inside])
+    matrix = np.zeros((len(entries), size), dtype=np.int64)
+    for cell in range(size):
+        unit = np.zeros(size, dtype=np.int64)
+        unit[cell] = 1
+        cut = space.trim(unit.reshape(measured.schema.shape), view)
+        if not cut.any():
+            continue
+        residuals = [space.residuals.scaled(small, space.residuals.table(cut, view, small)) for small in inside]
+        matrix[:, cell] = np.concatenate([residual.ravel() for residual in residuals])
+    return EntryLikelihood(matrix, noisy[entries], tuple(laws), which[entries])
+
+
 def sampled(
-    chains: Chains, start: Counts, source: np.random.Generator, steps: int | None = None
+    chains: "Chains | LatticeChains", start: Counts, source: np.random.Generator, steps: int | None = None
 ) -> tuple[Counts, Mixing]:
     """Run chains from starts that are far apart until they agree; return their draws and how well they agree."""
     cells = math.prod(chains.shape)
-    if not chains.swaps and not chains.free:
+    if chains.fixed:
         return np.broadcast_to(start, (2, _CHAINS, cells)).copy(), Mixing(1.0, math.inf, 0)
     tables = np.broadcast_to(start, (_CHAINS, cells)).copy()
     # One half starts at the fit, the other where a walk without a likelihood has led.
@@ -391,38 +474,21 @@ def sampled(
     length = 40 * cells + 2000 if steps is None else steps
     tries = 5 if steps is None else 1
     done = 0
+    draws = tables[None]
     for _ in range(tries):
         # What came before is forgotten: as much again is kept.
         tables, _ = chains.run(tables, length if done == 0 else 0, source)
-        tables, draws = chains.run(tables, length, source, keep=100)
+        tables, kept = chains.run(tables, length, source, keep=100)
         done += length
-        state = mixing(draws, done)
+        # Chains that hardly hold a table without negative counts say nothing.
+        state = Mixing(math.inf, 0.0, done)
+        if kept is not None:
+            draws = kept
+            state = mixing(draws, done)
         if state.mixed:
             break
         length *= 2
     return draws, state
-
-
-def _margins(public: Dataspace, measured: Measured) -> list[list[int]]:
-    """The exact totals of features of the table, as axes of it; refuse those that swaps do not keep."""
-    schema = measured.schema
-    if measured.estimate.size > _MOST_CELLS or len(schema.shape) > _MOST_FEATURES:
-        raise Refused(f"the posterior is computed for at most {_MOST_CELLS:,} cells: ask for a coarser table")
-    if schema.possible is not None:
-        raise Refused("the posterior of a table with impossible cells (structural zeros) is not computed here")
-    if any(len(feature.names) > 1 for feature in schema.features):
-        raise Refused("the posterior of a table with nested features is not computed here: ask for one without")
-    margins: list[list[int]] = []
-    for margin in public.margins:
-        axes = [schema.axis(name) for name in margin.names if name in schema.names]
-        if axes and not any({*axes} <= {*other} for other in margins):
-            margins = [other for other in margins if not {*other} <= {*axes}] + [axes]
-    if not _decomposable([frozenset(margin) for margin in margins]):
-        raise Refused(
-            "the exact totals of this table hang together in a circle (are not decomposable): swaps of two records do "
-            "not reach every table that has them"
-        )
-    return margins
 
 
 def _decomposable(margins: list[frozenset[int]]) -> bool:

@@ -133,7 +133,7 @@ class MeasuredTable(Measured):
     number
         Which table of a product it is.
     noisy
-        The measurement as it was drawn, where cells were measured.
+        The measurement as it was drawn: of the cells, or of the residuals of all tables of a product.
     """
 
     mechanism: Mechanism = field(repr=False)
@@ -271,7 +271,7 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
     request, result, part, number = min(fitting, key=lambda entry: math.prod(entry[2].schema.shape))
     noise = result.residual_noise()
     if noise is not None:
-        return MeasuredTable(part.name, part.schema, part.estimate, noise, number)
+        return MeasuredTable(part.name, part.schema, part.estimate, noise, number, result.noisy)
     mechanism = result.recalibrated(request, release.scope)
     if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
         raise Refused(
