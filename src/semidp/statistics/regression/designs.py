@@ -173,18 +173,22 @@ class Design:
         part = self.schema.restrict(self.features)
         if not dataspace.n:
             return np.zeros(part.size, dtype=bool)
-        there = part.grid.inhabited(part.possible, dataspace.over(self.features).published)
-        return np.ones(part.size, dtype=bool) if there is None else np.asarray(there.ravel())
+        occur = part.grid.inhabited(part.possible, dataspace.over(self.features).published)
+        return np.ones(part.size, dtype=bool) if occur is None else np.asarray(occur.ravel())
 
     def missing(self, dataspace: Dataspace) -> tuple[Margin, ...]:
         """Return the margins that would have to be published for Σz and X'X to be public; none where they are."""
-        needed = [
-            Margin(*(name for name in self.schema.names if name in {*one.features, *other.features}))
-            for position, one in enumerate(self.columns)
-            for other in self.columns[position:]
-        ]
-        unknown = [margin for margin in needed if not dataspace.publishes(margin)]
-        return normalised(self.schema, unknown) if any(margin.names for margin in unknown) else ()
+        # An entry of X'X is a sum over the cells of all features of its two columns.
+        unpublished = []
+        for position, column in enumerate(self.columns):
+            for other in self.columns[position:]:
+                features = {*column.features, *other.features}
+                margin = Margin(*(name for name in self.schema.names if name in features))
+                if not dataspace.publishes(margin):
+                    unpublished.append(margin)
+        if not any(margin.names for margin in unpublished):
+            return ()
+        return normalised(self.schema, unpublished)
 
     def check_public(self, dataspace: Dataspace) -> None:
         """Refuse a design whose moments the published counts do not fix, naming what is missing.
@@ -209,8 +213,9 @@ class Design:
                 names=missing[0].names,
             )
         # Rows are matched with published counts by position: another order of features would pair the wrong ones.
-        known = dataspace.schema
-        if known is not None and self.features and known.restrict(self.features) != self.schema.restrict(self.features):
+        counted = dataspace.schema
+        used = self.features
+        if counted is not None and used and counted.restrict(used) != self.schema.restrict(used):
             raise InputError(
                 f"the design and the published counts must declare {', '.join(self.features)} alike, in the same order "
                 "and with the same levels and structural zeros: build the design on the schema of the counts"
@@ -245,7 +250,7 @@ class Design:
         from flint import fmpq_mat, fmpz_mat
 
         reduced, rank = fmpq_mat(fmpz_mat(gram.tolist())).rref()
-        leading = {next(k for k, value in enumerate(row) if value) for row in reduced.tolist()[:rank]}
+        leading = {_first_nonzero(row) for row in reduced.tolist()[:rank]}
         for k, name in enumerate(self.names):
             if k not in leading:
                 raise Refused(
@@ -257,6 +262,11 @@ class Design:
         """Return `multiplier` times a column over the cells of the margin of `names`, flattened."""
         whole = np.array([int(value * self.multiplier) for value in column.values], dtype=object)
         return whole[_labels(self.schema, column.features, names)]
+
+
+def _first_nonzero(row: Sequence[object]) -> int:
+    """Return the position of the first number of a row that is not zero."""
+    return next(position for position, value in enumerate(row) if value)
 
 
 @lru_cache(maxsize=32)
@@ -271,11 +281,15 @@ def _gram(design: Design, dataspace: Dataspace) -> NDArray[np.object_]:
 def _factor(schema: Schema, name: str, coding: Coding) -> list[Column]:
     levels = schema.restrict([name]).features[0].levels
     low = Fraction(-1 if coding is Coding.effects else 0)
-    return [
-        Column(f"{name}={level}", (name,), tuple(low if k == 0 else Fraction(k == code) for k in range(len(levels))))
-        for code, level in enumerate(levels)
-        if code
-    ]
+    columns = []
+    for code, level in enumerate(levels):
+        if code == 0:
+            continue  # the first level is the one that the others are compared with
+        values = [Fraction(0)] * len(levels)
+        values[0] = low
+        values[code] = Fraction(1)
+        columns.append(Column(f"{name}={level}", (name,), tuple(values)))
+    return columns
 
 
 def _scored(schema: Schema, name: str, scores: Sequence[Number]) -> Column:

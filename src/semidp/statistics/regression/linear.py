@@ -88,19 +88,20 @@ class Moments:
     def totals(self) -> Floats:
         """Σz, from the published counts."""
         dataspace = self.space.dataspace
-        found = []
+        sums = []
         for column in self.design.columns:
             names = column.features
             counts = dataspace.value(Margin(*names)).counts.ravel().tolist() if names else [dataspace.n or 0]
             total = sum((value * count for value, count in zip(column.values, counts, strict=True)), Fraction(0))
-            found.append(float(total))
-        return np.array(found)
+            sums.append(float(total))
+        return np.array(sums)
 
 
 def gram_of(design: Design, dataspace: Dataspace) -> Floats:
     """Return X'X of a design from the published counts, exact but for its conversion to floats."""
-    scale = design.multiplier**2
-    return np.array([[value / scale for value in row] for row in design.gram(dataspace).tolist()])
+    # Python's division of whole numbers rounds once, however large they are.
+    whole = design.gram(dataspace).astype(object)
+    return np.asarray(whole / design.multiplier**2, dtype=np.float64)
 
 
 def noise_weights(space: RouteSpace, design: Design) -> Floats:
@@ -140,8 +141,13 @@ def regression_mechanism(
     """
     inverse = np.linalg.inv(gram_of(design, dataspace))
     routes = regression_routes(dataspace, adjacency, outcome, design)
-    found = [outcome_mechanism(space, budget, name) for space in routes]
-    return min(found, key=lambda mechanism: float(np.sum(inverse * noise_covariance(mechanism, design))))
+    mechanisms = [outcome_mechanism(space, budget, name) for space in routes]
+
+    def noise_in_coefficients(mechanism: Mechanism) -> float:
+        """The sum of the variances that the noise adds to all coefficients: trace of (X'X)^-1 times its covariance."""
+        return float(np.sum(inverse * noise_covariance(mechanism, design)))
+
+    return min(mechanisms, key=noise_in_coefficients)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,14 +175,15 @@ class RegressionFit(FromNoise):
         """Return ``β_j ± h``, and h: `inverse` takes the noise in X'y to β, `sampling` holds further variances of β."""
         mechanism = self.moments.mechanism
         both = sampling is not None
-        half = half_widths(
-            mechanism,
-            list(inverse @ self.moments.noise_weights),
-            each_level(level, len(self.names), mechanism, simultaneous, sampling=both),
-            None if sampling is None else sampling.tolist(),
-        )
-        found = Intervals.around(((name,) for name in self.names), self.coefficients, half, level, simultaneous)
-        return replace(found, about=About.sampling, exact=False) if both else found, half
+        weights = list(inverse @ self.moments.noise_weights)
+        each = each_level(level, len(self.names), mechanism, simultaneous, sampling=both)
+        variances = None if sampling is None else sampling.tolist()
+        half = half_widths(mechanism, weights, each, variances)
+        names = ((name,) for name in self.names)
+        intervals = Intervals.around(names, self.coefficients, half, level, simultaneous)
+        if both:
+            intervals = replace(intervals, about=About.sampling, exact=False)
+        return intervals, half
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,25 +264,30 @@ class LinearFit(RegressionFit):
         simultaneous
             Whether all intervals hold at once with that probability.
         """
-        inverse, wanted = np.linalg.inv(self.moments.gram), level_of(level)
+        inverse = np.linalg.inv(self.moments.gram)
+        confidence = level_of(level)
         if not sampling and residual_sd is None:
-            return self._intervals(inverse, wanted, None, simultaneous)[0]
+            return self._intervals(inverse, confidence, None, simultaneous)[0]
         space = self.moments.space
         if residual_sd is None and isinstance(space, SumSpace) and len(space.blocks) == 1:
-            return self._by_cell(space, inverse, wanted, simultaneous)
+            return self._by_cell(space, inverse, confidence, simultaneous)
         outcome = space.outcome
+        # Values between two bounds never spread more than half of the distance between them.
         widest = float(outcome.upper - outcome.lower) / 2
-        variance = (widest if residual_sd is None else residual_sd) ** 2
-        return self._intervals(inverse, wanted, variance * np.diag(inverse), simultaneous)[0]
+        spread = widest if residual_sd is None else residual_sd
+        variances = spread**2 * np.diag(inverse)
+        return self._intervals(inverse, confidence, variances, simultaneous)[0]
 
     def _by_cell(self, space: SumSpace, inverse: NDArray[Any], level: Fraction, simultaneous: bool) -> Intervals:
         """Return intervals for the population from the means of the cells, each with a spread of its own."""
         moments = self.moments
         cells = GroupSums(moments.mechanism, moments.measurement, self.squares)
         each = each_level(level, len(self.names), moments.mechanism, simultaneous, sampling=True)
-        there = space.counts[0].ravel() > 0
-        weights = (inverse @ moment_map(space, moments.design))[:, there] * space.counts[0].ravel()[there]
-        places = np.tile(np.arange(int(there.sum())), (len(weights), 1))
+        occupied = space.counts[0].ravel() > 0
+        # A coefficient is a weighted sum of the sums of the cells, and a sum is a mean times an exact count.
+        weights_of_sums = (inverse @ moment_map(space, moments.design))[:, occupied]
+        weights = weights_of_sums * space.counts[0].ravel()[occupied]
+        places = np.tile(np.arange(int(occupied.sum())), (len(weights), 1))
         low, high = cells.sampled_means(0, each).combined(places, weights)
         names = tuple((name,) for name in self.names)
         return Intervals(names, self.coefficients, low, high, level, About.sampling, simultaneous, False)

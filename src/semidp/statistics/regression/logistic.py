@@ -55,8 +55,9 @@ class LogisticFit(RegressionFit):
         from scipy.optimize import lsq_linear
 
         white = _whitening(self.moments.noise_covariance)
-        found = lsq_linear(white @ self._rows.T, white @ self.moments.values, (0.0, self._counts), tol=1e-12)
-        return np.asarray(np.clip(found.x, 0.0, self._counts))
+        bounds = (0.0, self._counts)
+        nearest = lsq_linear(white @ self._rows.T, white @ self.moments.values, bounds, tol=1e-12)
+        return np.asarray(np.clip(nearest.x, 0.0, self._counts))
 
     @cached_property
     def coefficients(self) -> Floats:
@@ -111,14 +112,21 @@ class LogisticFit(RegressionFit):
         """
         inverse = np.linalg.inv(self._information(self.coefficients))
         spread = np.diag(inverse) if sampling else None
-        found, half = self._intervals(inverse, level_of(level), spread, simultaneous)
+        intervals, half = self._intervals(inverse, level_of(level), spread, simultaneous)
         errors = self.standard_errors(sampling=sampling)
         if len(self._counts) * len(self.names) ** 3 > _MOST_WORK or not half.any():
-            return found
+            return intervals
         least, nearest = self.nearest(None, 0.0, self.coefficients, sampling)
         profile = _Profile(self, sampling, least, nearest)
-        ends = [profile.ends(j, float(half[j] / errors[j]) ** 2, float(errors[j])) for j in range(len(self.names))]
-        return replace(found, lower=np.array([low for low, _ in ends]), upper=np.array([high for _, high in ends]))
+        lower, upper = [], []
+        for position in range(len(self.names)):
+            error = float(errors[position])
+            # The squared distance at which the profile ends: that of the interval around the estimate.
+            reach = float(half[position] / errors[position]) ** 2
+            low, high = profile.ends(position, reach, error)
+            lower.append(low)
+            upper.append(high)
+        return replace(intervals, lower=np.array(lower), upper=np.array(upper))
 
     def nearest(self, position: int | None, value: float, start: Floats, sampling: bool) -> tuple[float, Floats]:
         """Return the least Q over all coefficients, or over those other than one that is held, and where it is.
@@ -160,7 +168,8 @@ class LogisticFit(RegressionFit):
             leverages = (basis**2).sum(axis=1)
             bent = (1 - 2 * p)[:, None] * rows
             change = leverages[:, None] * bent - (basis @ basis.T) ** 2 @ bent  # of the leverages
-            slope = rows.T @ ((weights + leverages * p * (1 - p))[:, None] * rows - (0.5 - p)[:, None] * change)
+            own_change = (weights + leverages * p * (1 - p))[:, None] * rows
+            slope = rows.T @ (own_change - (0.5 - p)[:, None] * change)
             ones = self._counts * p - leverages * (0.5 - p)
             white = self._noise_whitening
             return white @ (self.moments.values - rows.T @ ones), -white @ slope
@@ -261,13 +270,13 @@ class _Profile:
             share = (reach - low) / (high - low) if turn % 3 < 2 else 0.5  # now and then by halves, lest one side stay
             value = near + min(max(share, 0.02), 0.98) * (far - near)
             distance, beta = self.fit.nearest(position, value, beta, self.sampling)
-            found = math.sqrt(max(distance - self.least, 0.0))
-            if abs(found - reach) <= _CLOSE * reach:
+            reached = math.sqrt(max(distance - self.least, 0.0))
+            if abs(reached - reach) <= _CLOSE * reach:
                 return value
-            if found > reach:
-                far, high = value, found
+            if reached > reach:
+                far, high = value, reached
             else:
-                near, low = value, found
+                near, low = value, reached
         return far
 
 

@@ -63,14 +63,14 @@ class MomentSpace(OutcomeSpace):
 
     def query(self) -> dict[str, Any]:
         """Return the outcome, the columns of the design, and how they are combined where they are."""
-        columns = [
-            {"name": column.name, "features": list(column.features), "values": [plain(x) for x in column.values]}
-            for column in self.design.columns
-        ]
-        found = {"kind": "moments", **self._outcome_json(), "columns": columns}
+        columns = []
+        for column in self.design.columns:
+            values = [plain(value) for value in column.values]
+            columns.append({"name": column.name, "features": list(column.features), "values": values})
+        recorded = {"kind": "moments", **self._outcome_json(), "columns": columns}
         if self.combination:
-            found["combination"] = [[plain(value) for value in row] for row in self.combination]
-        return found
+            recorded["combination"] = [list(map(plain, row)) for row in self.combination]
+        return recorded
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -80,13 +80,15 @@ class MomentSpace(OutcomeSpace):
     @property
     def naive(self) -> Norms:
         """The norms for one record where no count is public: its row and its outcome change at once."""
-        rows, found = self._rows, Norms.of(self._rows)
+        rows = self._rows
+        norms = Norms.of(rows)
         if len(rows) > _MOST_ROWS:
-            found = found.scaled(2)
+            # Too many pairs to compare: a difference of two rows is at most twice the longest one.
+            norms = norms.scaled(2)
         else:
             for row in rows:
-                found = found.most(Norms.of(rows - row))
-        return found.scaled(self.outcome.steps)
+                norms = norms.most(Norms.of(rows - row))
+        return norms.scaled(self.outcome.steps)
 
     @cached_property
     def norms(self) -> Norms:
@@ -114,7 +116,8 @@ class MomentSpace(OutcomeSpace):
         if isinstance(self.adjacency, Exchange):
             if len(rows) > _MOST_ROWS:
                 return None
-            moves = np.concatenate([rows, *(rows - row for row in rows)]) * self.adjacency.times
+            differences = [rows - row for row in rows]
+            moves = np.concatenate([rows, *differences]) * self.adjacency.times
         else:
             records = self._records
             if records is None:
@@ -130,19 +133,25 @@ class MomentSpace(OutcomeSpace):
         A dataset with k records in a cell exists where every margin of the factors counts k there, if these margins are
         decomposable and no published margin ties them to other features.
         """
-        there, features = self.design.inhabited(self.dataspace), self.design.features
+        features = self.design.features
         if not features:
             return np.array([self.movable], dtype=object)
         space = self.dataspace.over(features)
-        structure, inside = Structure.of(space), {*space.schema.names}
-        ties = [margin for margin in self.dataspace.margins if {*margin.names} & inside and {*margin.names} - inside]
-        if structure.zeros_matter or not structure.decomposable or (ties and len(space.margins) > 1):
+        structure = Structure.of(space)
+        if structure.zeros_matter or not structure.decomposable:
+            return None
+        inside = {*space.schema.names}
+        ties = []
+        for margin in self.dataspace.margins:
+            if {*margin.names} & inside and {*margin.names} - inside:
+                ties.append(margin)
+        if ties and len(space.margins) > 1:
             return None
         grid = space.schema.grid
         most = np.full(grid.shape_of(grid.full), self.movable, dtype=np.int64)
         for total in space.published:
             most = np.minimum(most, grid.spread(total.counts, total.view))
-        return most.ravel()[there].astype(object)
+        return most.ravel()[self.design.inhabited(self.dataspace)].astype(object)
 
     @cached_property
     def _rows(self) -> NDArray[np.object_]:
@@ -153,7 +162,7 @@ class MomentSpace(OutcomeSpace):
         """Whether X'y follows from what is measured: the columns, or as many combinations that do not cancel."""
         if not self.combination:
             return True
-        matrix = np.array([[float(value) for value in row] for row in self.combination])
+        matrix = np.array(self.combination, dtype=object).astype(np.float64)
         return bool(matrix.shape[0] == matrix.shape[1] == np.linalg.matrix_rank(matrix))
 
     @cached_property
@@ -161,8 +170,8 @@ class MomentSpace(OutcomeSpace):
         """What an outcome of one step adds to each measured number, in whole numbers, for each cell of the design."""
         if not self.combination:
             return self.design.rows()
-        found, shared = _combined(self.design, self.combination)
-        return np.asarray(found // shared)
+        rows, shared = _combined(self.design, self.combination)
+        return np.asarray(rows // shared)
 
 
 def moment_space(
@@ -185,22 +194,23 @@ def moment_space(
     """
     public = outcome_datasets(dataspace, adjacency)
     design.check_public(public)
-    whole = tuple(tuple(exact(value) for value in row) for row in combination)
-    if any(len(row) != len(design.columns) for row in whole):
+    factors = tuple(tuple(map(exact, row)) for row in combination)
+    if any(len(row) != len(design.columns) for row in factors):
         raise InputError("a combination of columns needs a number for each column of the design")
-    if any(abs(value) > LARGEST_FACTOR for row in whole for value in row):
+    if any(abs(value) > LARGEST_FACTOR for row in factors for value in row):
         raise InputError("the numbers of a combination of columns lie between -1e300 and 1e300")
-    if whole:
-        found, shared = _combined(design, whole)
-        if (found % shared).any():
+    if factors:
+        rows, shared = _combined(design, factors)
+        if (rows % shared).any():
             raise InputError("a combination of columns must be whole for every combination of levels")
-    return MomentSpace(public, adjacency, outcome, design, whole)
+    return MomentSpace(public, adjacency, outcome, design, factors)
 
 
 def _combined(design: Design, combination: Sequence[Sequence[Fraction]]) -> tuple[NDArray[np.object_], int]:
     """Return C z for each cell as whole numbers over a shared denominator."""
     shared = math.lcm(*(value.denominator for row in combination for value in row))
-    whole = np.array([[int(value * shared) for value in row] for row in combination], dtype=object)
+    factors = np.array(combination, dtype=object) * shared
+    whole = np.vectorize(int, otypes=[object])(factors)
     return np.asarray(design.rows() @ whole.T), shared * design.multiplier
 
 

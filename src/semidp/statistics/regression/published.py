@@ -168,7 +168,7 @@ class PublishedRegression(PublishedColumns, Published):
         _, names, columns = rows_of(files[coefficients], 2 + (2 * len(told) if measured else 1))
         steps = columns.pop() if measured is None else rows_of(files[measurements], 1)[2][0]
         numbers = real_numbers(columns)
-        found = cls(
+        regression = cls(
             request=request,
             terms=tuple(name for (name,) in names),
             coefficients=numbers[:, 0],
@@ -178,20 +178,20 @@ class PublishedRegression(PublishedColumns, Published):
             intervals=read_intervals(told, names, numbers[:, 0], numbers[:, 2:], request.confidence.level),
             **read_back(entry, scope),
         )
-        return as_written(found, files)
+        return as_written(regression, files)
 
 
 def published_regression(request: "RegressionRequest", fit: LinearFit | LogisticFit) -> PublishedRegression:
     """Return coefficients with the standard errors of the noise alone, and intervals."""
-    wanted = request.confidence
-    level, together = wanted.level, wanted.simultaneous
+    confidence = request.confidence
+    level, together = confidence.level, confidence.simultaneous
     if isinstance(fit, LinearFit):
         errors, intervals = fit.standard_errors(), [fit.intervals(level, simultaneous=together)]
-        if wanted.sampling:
+        if confidence.sampling:
             intervals.append(fit.intervals(level, sampling=True, simultaneous=together))
     else:
         errors = fit.standard_errors(sampling=False)
-        kinds = (False, True) if wanted.sampling else (False,)
+        kinds = (False, True) if confidence.sampling else (False,)
         intervals = [fit.intervals(level, sampling=sampling, simultaneous=together) for sampling in kinds]
     return PublishedRegression(
         request=request,

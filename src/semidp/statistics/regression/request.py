@@ -179,11 +179,15 @@ class RegressionRequest(OutcomeRequest):
         except (KeyError, TypeError, AttributeError, ValueError):
             raise InputError("the record of what was measured for the regression is damaged") from None
         terms = [column.features for column in design.columns]
-        mine = (
-            isinstance(space, SumSpace)
-            and all(any(set(term) <= set(block.names) for block in space.blocks) for term in terms)
-        ) or (isinstance(space, MomentSpace) and space.design.columns == design.columns and space.regular)
-        if space is None or not mine or space.outcome != self.outcome:
+        if isinstance(space, SumSpace):
+            blocks = [{*block.names} for block in space.blocks]
+            covered = [any({*term} <= block for block in blocks) for term in terms]
+            sufficient = all(covered)
+        elif isinstance(space, MomentSpace):
+            sufficient = space.design.columns == design.columns and space.regular
+        else:
+            sufficient = False
+        if space is None or not sufficient or space.outcome != self.outcome:
             raise InputError("what was measured does not give the sums that the regression needs")
         return space
 

@@ -52,18 +52,18 @@ def regression_routes(
     """
     design.gram(dataspace)  # refuses moments that are not public, and columns that depend on each other
     joint = Margin(*design.features)
-    found: list[RouteSpace] = []
+    routes: list[RouteSpace] = []
     if dataspace.publishes(joint):
-        found.append(sum_space(dataspace, adjacency, outcome, [joint]))
+        routes.append(sum_space(dataspace, adjacency, outcome, [joint]))
     terms = normalised(design.schema, [Margin(*column.features) for column in design.columns]) or (Margin(),)
-    if not found or len(terms) > 1:
-        found.append(sum_space(dataspace, adjacency, outcome, terms))
-    there = int(design.inhabited(dataspace).sum())
-    if len(design.columns) < there and there * len(design.columns) ** 2 <= _MOST_WORK:
+    if not routes or len(terms) > 1:
+        routes.append(sum_space(dataspace, adjacency, outcome, terms))
+    cells = int(design.inhabited(dataspace).sum())
+    if len(design.columns) < cells and cells * len(design.columns) ** 2 <= _MOST_WORK:
         combination = best_combination(design, dataspace)
         if combination:
-            found.append(moment_space(dataspace, adjacency, outcome, design, combination))
-    return tuple(found)
+            routes.append(moment_space(dataspace, adjacency, outcome, design, combination))
+    return tuple(routes)
 
 
 def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -107,17 +107,17 @@ def moment_map(space: RouteSpace, design: Design) -> Floats:
     if isinstance(space, MomentSpace):
         if not space.combination:
             return np.eye(len(design.columns)) / design.multiplier
-        return np.linalg.inv(np.array([[float(value) for value in row] for row in space.combination]))
-    found = np.zeros((len(design.columns), *space.shape))
+        return np.linalg.inv(np.array(space.combination, dtype=object).astype(np.float64))
+    to_moments = np.zeros((len(design.columns), *space.shape))
     grid, view = design.schema.grid, design.schema.view
-    for row, column in zip(found, design.columns, strict=True):
+    for row, column in zip(to_moments, design.columns, strict=True):
         values = np.array([float(value) for value in column.values])
         for block, part in zip(space.blocks, space.slices, strict=True):
             inside = set(column.features) <= set(design.schema.closed(block.names))
             if inside:
                 row[part] = values[grid.labels(view(column.features), view(block.names))]
                 break
-    return found
+    return to_moments
 
 
 def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fraction, ...], ...]:
@@ -147,32 +147,37 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     >>> rows[0] == rows[1]
     True
     """
-    rows, there = design.rows(), design.inhabited(dataspace)
-    change, shared = _inverse(rows[there][_pivots(rows[there])])
+    rows = design.rows()
+    occupied = design.inhabited(dataspace)
+    spanning = rows[occupied][_pivots(rows[occupied])]
+    change, shared = _inverse(spanning)
     cells = rows @ change  # times `shared`, which leaves whole numbers
-    z = cells[there].astype(np.float64) / shared
+    z = cells[occupied].astype(np.float64) / shared
     gram = (change.T @ design.gram(dataspace) @ change).astype(np.float64) / shared**2
     root = _power(gram, -0.5)
     shape = _power(_covariance(z @ root), -0.5) @ root
     shape /= float(np.linalg.norm(z @ shape.T, axis=1).max())
-    fineness = max(_FINENESS, 2 ** math.ceil(8 - math.log2(float(np.linalg.svd(shape, compute_uv=False)[-1]))))
+    # Rounding must not make two rows coincide: the finer the grid, the smaller the least singular value may be.
+    least = float(np.linalg.svd(shape, compute_uv=False)[-1])
+    fineness = max(_FINENESS, 2 ** math.ceil(8 - math.log2(least)))
     if fineness > _FINEST:
         return ()
     common = math.gcd(shared, *cells.ravel().tolist())
-    whole = np.array([[round(value) for value in row] for row in (fineness * shape).tolist()], dtype=object)
-    found = (whole @ change.T * design.multiplier).tolist()
-    return tuple(tuple(Fraction(value, common) for value in row) for row in found)
+    whole = np.vectorize(round, otypes=[object])((fineness * shape).astype(object))
+    combination = whole @ change.T * design.multiplier
+    over_common = np.vectorize(lambda value: Fraction(value, common), otypes=[object])(combination)
+    return tuple(map(tuple, over_common.tolist()))
 
 
 def _covariance(u: Floats) -> Floats:
     """Return ``V = (Σ w_c u_c u_c')^{1/2}`` for weights near those with ``u_c' V^-1 u_c <= 1``."""
     weights = np.ones(len(u))
-    found = _power(u.T @ u, 0.5)
+    covariance = _power(u.T @ u, 0.5)
     for _ in range(_STEPS):
-        lengths = np.einsum("ci,ci->c", u @ np.linalg.inv(found), u)
+        lengths = np.einsum("ci,ci->c", u @ np.linalg.inv(covariance), u)
         weights *= lengths
-        found = _power(u.T @ (u * weights[:, None]), 0.5)
-    return found
+        covariance = _power(u.T @ (u * weights[:, None]), 0.5)
+    return covariance
 
 
 def _power(matrix: Floats, exponent: float) -> Floats:
@@ -188,16 +193,16 @@ def _pivots(rows: NDArray[np.object_]) -> list[int]:
     [0, 2]
     """
     left = (rows % _PRIME).astype(np.int64).T
-    found: list[int] = []
+    spanning: list[int] = []
     for k in range(len(left)):
         pivot = int(left[k:].any(axis=0).argmax())
         row = k + int(left[k:, pivot].argmax())
         left[[k, row]] = left[[row, k]]
         left[k] = left[k] * pow(int(left[k, pivot]), -1, _PRIME) % _PRIME
-        others = left[k + 1 :]
-        others[:] = (others - others[:, pivot : pivot + 1] * left[k]) % _PRIME
-        found.append(pivot)
-    return found
+        below = left[k + 1 :]
+        below[:] = (below - below[:, pivot : pivot + 1] * left[k]) % _PRIME
+        spanning.append(pivot)
+    return spanning
 
 
 def _inverse(matrix: NDArray[np.object_]) -> tuple[NDArray[np.object_], int]:
@@ -210,4 +215,5 @@ def _inverse(matrix: NDArray[np.object_]) -> tuple[NDArray[np.object_], int]:
     from flint import fmpz_mat
 
     inverse, shared = fmpz_mat(matrix.tolist()).inv().numer_denom()
-    return np.array([[int(value) for value in row] for row in inverse.tolist()], dtype=object), int(shared)
+    whole = np.vectorize(int, otypes=[object])(np.array(inverse.tolist(), dtype=object))
+    return whole, int(shared)
