@@ -85,12 +85,12 @@ def guarantee(
     function = _Map.of(measurement)
     lengths, declared_keys = _declared(measurement)
     public, about = _public(invariants, lengths, [*(Margin.of(margin) for margin in keys), *declared_keys])
-    found = assess(function, public, a, rows)
+    assessment = assess(function, public, a, rows)
     if about is not None:
-        real = found.guarantee
-        found = evolve(found, guarantee=Guarantee(Dataspace.described(about), real.adjacency, real.tradeoff))
-    _check_lengths(measurement, found.distance)
-    return found
+        real = assessment.guarantee
+        assessment = evolve(assessment, guarantee=Guarantee(Dataspace.described(about), real.adjacency, real.tradeoff))
+    _check_lengths(measurement, assessment.distance)
+    return assessment
 
 
 @frozen
@@ -142,11 +142,11 @@ def _public(invariants: Any, lengths: list[Margin], keys: list[Margin]) -> tuple
         schema = invariants.schema
         if all({*margin.names} <= {*schema.names} and invariants.publishes(margin) for margin in (*lengths, *keys)):
             return invariants, None
-        given, features = invariants.margins, schema.features
+        margins, features = invariants.margins, schema.features
     else:
-        given, features = stated_margins(invariants)
-    counts = list(dict.fromkeys([*given, *lengths]))
-    only = [margin for margin in dict.fromkeys(keys) if not any(margin.within(known) for known in counts)]
+        margins, features = stated_margins(invariants)
+    counts = list(dict.fromkeys([*margins, *lengths]))
+    only = [margin for margin in dict.fromkeys(keys) if not any(margin.within(counted) for counted in counts)]
     told = [f"the counts of {', '.join(map(str, counts))}"] if counts else []
     told += [f"the keys of {', '.join(map(str, only))}"] if only else []
     return Plan(invariants=[*counts, *only], features=features), " and ".join(told) or None

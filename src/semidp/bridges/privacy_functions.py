@@ -92,13 +92,13 @@ class LossMeasure(_Term):
 def _values(value: Any) -> dict[int, Any]:
     if not isinstance(value, Mapping) or not value:
         raise InputError("a privacy function has values by distance")
-    found: dict[int, Any] = {}
+    values: dict[int, Any] = {}
     for key, loss in value.items():
         text = str(key)
         if not (text.isascii() and text.isdigit() and 0 < int(text[:18]) < 10**15):
             raise InputError("the distances of a privacy function are whole numbers of at least 1")
-        found[int(text)] = tuple(loss) if isinstance(loss, list) else loss
-    return dict(sorted(found.items()))
+        values[int(text)] = tuple(loss) if isinstance(loss, list) else loss
+    return dict(sorted(values.items()))
 
 
 @frozen
@@ -137,7 +137,7 @@ class PrivacyFunction:
 
     def at(self, distance: int) -> Tradeoff:
         """Return the curve at a distance: the value there, or at the next larger distance that is listed."""
-        larger = [known for known in self.values if known >= distance]
+        larger = [recorded for recorded in self.values if recorded >= distance]
         if not larger:
             raise InputError(f"the privacy function was not asked for the distance {distance}: write its value there")
         return self.measure.tradeoff(self.values[min(larger)])
@@ -206,10 +206,12 @@ class Assessment:
     def explain(self) -> str:
         """Say in words and numbers what is announced, what holds, and which datasets show it."""
         a = self.guarantee.adjacency.a
-        found = "no guarantee at all: published exactly" if self.published_exactly else _named(self.guarantee.tradeoff)
+        strength = (
+            "no guarantee at all: published exactly" if self.published_exactly else _named(self.guarantee.tradeoff)
+        )
         lines = [
             f"Announced: {_named(self.announced)}.",
-            f"Found: {found}, for any {a} record{'s' if a != 1 else ''} that change together, with "
+            f"Found: {strength}, for any {a} record{'s' if a != 1 else ''} that change together, with "
             f"{self.guarantee.dataspace.summary()} kept exact (its privacy function at distance {self.distance}).",
         ]
         if self.witness is not None:
@@ -266,13 +268,13 @@ def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Datasets,
             return invariants, semi_adjacency_bound(invariants.schema, invariants.margins)
         return invariants, semi_adjacency(invariants) if needed else None
     margins, features = stated_margins(invariants)
-    known = {name: feature for feature in features for name in feature.names}
+    feature_by_name = {name: feature for feature in features for name in feature.names}
     names = [name for margin in margins for name in margin.names]
     if not names:
         return Dataspace.described("the number of records"), SemiAdjacency(1, 1, 1, "only the total is exact")
-    parts = [known.get(name, Feature(name, "012")) for name in names]
+    parts = [feature_by_name.get(name, Feature(name, "012")) for name in names]
     schema = Schema(tuple({part.name: part for part in parts}.values()))
-    undeclared = [name for name in names if name not in known]
+    undeclared = [name for name in names if name not in feature_by_name]
     if needed and undeclared and junction_order(maximal(schema.view(margin.names) for margin in margins)) is None:
         raise AdjacencyUnknown(
             f"a(t) of these margins depends on the levels of {', '.join(dict.fromkeys(undeclared))}: declare them, or "

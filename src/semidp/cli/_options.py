@@ -137,21 +137,24 @@ class Declaring:
                     continue
                 parts.setdefault(name, {})[key] = expanded(several) if key == "levels" else several
         nulls = assignments("--null-level", self.null_level)
-        known = _schema_file(self.schema) if self.schema else Plan()
-        features = {feature.name: feature for feature in known.features}
+        declared = _schema_file(self.schema) if self.schema else Plan()
+        features = {feature.name: feature for feature in declared.features}
         named = (Nest(names_of(text)) for text in self.nest or ())
-        open_nests = {nest.name: nest for nest in (*known.nests, *named)}
-        chains: list[Feature | Nest] = [*open_nests.values(), *(feature for feature in known.features if feature.above)]
+        open_nests = {nest.name: nest for nest in (*declared.nests, *named)}
+        chains: list[Feature | Nest] = [
+            *open_nests.values(),
+            *(feature for feature in declared.features if feature.above),
+        ]
         owner = {name: chain.name for chain in chains for name in chain.names}
         for name in {**parts, **nulls}:
-            own = owner.get(name, name)
-            if name in parts and (own in features or own in open_nests):
+            finest = owner.get(name, name)
+            if name in parts and (finest in features or finest in open_nests):
                 raise SchemaError(f"feature {name!r} is declared by --schema and by an option: keep one")
-            if own in open_nests:
-                open_nests[own] = evolve(open_nests[own], null_level=nulls[name])
-            elif own in owner:
-                features[own] = Feature.nested(
-                    features[own].names, features[own].paths(), repeat=True, null_level=nulls[name]
+            if finest in open_nests:
+                open_nests[finest] = evolve(open_nests[finest], null_level=nulls[name])
+            elif finest in owner:
+                features[finest] = Feature.nested(
+                    features[finest].names, features[finest].paths(), repeat=True, null_level=nulls[name]
                 )
             elif name in features:
                 old = features[name]
@@ -161,7 +164,7 @@ class Declaring:
             else:
                 raise SchemaError(f"--null-level needs the levels of {name!r}: declare them with --levels or --bins")
         return evolve(
-            known,
+            declared,
             features=features.values(),
             nests=open_nests.values(),
             levels_from_data=self.levels_from_data,
@@ -176,7 +179,9 @@ class Declaring:
         used = set(plan.names)
         for part in plan.chains:
             used |= set(part.names) if used & set(part.names) else set()
-        for entry in itertools.chain(*(given or () for given in (self.levels, self.bins, self.null_level, self.nest))):
+        for entry in itertools.chain(
+            *(values or () for values in (self.levels, self.bins, self.null_level, self.nest))
+        ):
             name = entry.partition("=")[0].rpartition(",")[2].strip()
             if name not in used:
                 raise SchemaError(f"{entry!r} declares a feature that nothing uses; in use are {', '.join(plan.names)}")
@@ -425,11 +430,11 @@ def expanded(levels: Sequence[str]) -> tuple[str, ...]:
     >>> expanded(["2025-12..2026-02", "later"])
     ('2025-12', '2026-01', '2026-02', 'later')
     """
-    found: list[str] = []
+    words: list[str] = []
     for level in levels:
         first, dots, last = level.partition("..")
-        found += months(first, last) if dots and first and last else [level]
-    return tuple(found)
+        words += months(first, last) if dots and first and last else [level]
+    return tuple(words)
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -450,13 +455,13 @@ def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
     >>> target_of(None, "1e-6")
     Fraction(1, 1000000)
     """
-    found = {exact(text, "--report-delta") for text in (alias, report_delta) if text is not None}
-    if len(found) > 1:
+    deltas = {exact(text, "--report-delta") for text in (alias, report_delta) if text is not None}
+    if len(deltas) > 1:
         raise InputError("--delta and --report-delta disagree: beside --rho and --mu they are the same, so give one")
-    if any(not 0 < number < 1 for number in found):
+    if any(not 0 < number < 1 for number in deltas):
         option = "--delta" if report_delta is None else "--report-delta"
         raise InputError(f"{option} must lie strictly between 0 and 1")
-    return next(iter(found), None)
+    return next(iter(deltas), None)
 
 
 def ledger_of(path: Path | None, quiet: bool) -> Ledger | None:

@@ -29,11 +29,11 @@ def totals_of(paths: Sequence[Path], declared: Plan) -> Dataspace:
     """Return the dataspace that the files of public totals describe; undeclared levels are those that they list."""
     files = {path: _rows(path) for path in paths}
     features = {feature.name: feature for feature in declared.features}
-    known = {name for feature in features.values() for name in feature.names}
+    declared_names = {name for feature in features.values() for name in feature.names}
     undeclared: dict[str, dict[str, None]] = {}
     for names, rows in files.values():
         for place, name in enumerate(names):
-            if name not in known:
+            if name not in declared_names:
                 undeclared.setdefault(name, {}).update(dict.fromkeys(levels[place] for levels, _ in rows))
     features |= {name: Feature(name, tuple(levels)) for name, levels in undeclared.items()}
     schema = Schema(tuple(features.values()), declared.structural_zeros)
@@ -70,7 +70,9 @@ def scope_of(
     space = totals_of(totals, plan) if totals else None
     schema = schema_of(space, plan)
     if space is not None:
-        more = [margin for margin in space.margins if not any(margin.within(known) for known in plan.invariants)]
+        more = [
+            margin for margin in space.margins if not any(margin.within(invariant) for invariant in plan.invariants)
+        ]
         plan = evolve(plan, invariants=(*plan.invariants, *more))
     for name in plan.names:
         if schema is None or name not in {part for feature in schema.features for part in feature.names}:

@@ -118,16 +118,16 @@ def audit(
     assert what is not None
     subject = _subject(Path(what), data, opening, _Pairs(adjacency, most), quiet=printing.quiet)
     claims = subject.claims
-    given = [None] * len(claims) if pair is None else subject.given(_datasets(pair))
+    pairs = [None] * len(claims) if pair is None else subject.given(_datasets(pair))
     pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
     with progress_bar(printing.quiet) as progress:
         error = ERROR / max(1, len(claims))
         findings = [
             _Finding(claim, subject.adjacency or claim.mechanism.space.adjacency, unchanged=True)
-            if pair is not None and own is None and not claim.fixed
-            else _examine(claim, own, subject.adjacency, samples, error, randomness, progress)
-            for claim, own in zip(claims, given, strict=True)
+            if pair is not None and own_pair is None and not claim.fixed
+            else _examine(claim, own_pair, subject.adjacency, samples, error, randomness, progress)
+            for claim, own_pair in zip(claims, pairs, strict=True)
         ]
     _draw(findings, pictures, force)
     if printing.json:
@@ -187,12 +187,12 @@ def _foreign(
 
 def _datasets(path: Path) -> tuple[Any, Any]:
     try:
-        found = from_json(o.read_text(path, "--pair"))
+        datasets = from_json(o.read_text(path, "--pair"))
     except ValueError:
-        found = None
-    if not isinstance(found, list) or len(found) != 2:
+        datasets = None
+    if not isinstance(datasets, list) or len(datasets) != 2:
         raise InputError(f"{path} does not hold a list of two datasets")
-    return found[0], found[1]
+    return datasets[0], datasets[1]
 
 
 def _function(what: str) -> Callable[[Any], Any]:
@@ -255,8 +255,8 @@ class _Finding:
 
 def _together(findings: list[_Finding]) -> Verdict:
     """The verdict on all tables: convicted where one is, and surviving where all do."""
-    found = {finding.verdict for finding in findings}
-    return "convicted" if "convicted" in found else "inconclusive" if "inconclusive" in found else "survives"
+    verdicts = {finding.verdict for finding in findings}
+    return "convicted" if "convicted" in verdicts else "inconclusive" if "inconclusive" in verdicts else "survives"
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,7 @@ def _examine(
     draws = claim.mechanism.measure_many
     pair = pair_for(claim.mechanism, pairs) if given is None else given
     count = affordable_samples(draws, pair, randomness) if samples is None else samples
-    found = audit_mechanism(
+    measured = audit_mechanism(
         draws,
         pair,
         claim.tradeoff,
@@ -336,9 +336,9 @@ def _examine(
         weaker=with_less_noise(claim.mechanism),
     )
     if not claim.mechanism.adds_noise:
-        return _Finding(claim, attacked, found)
+        return _Finding(claim, attacked, measured)
     energy = noise_energy(claim.mechanism, pair.first, min(count, MOST_DRAWS), error / 2, randomness)
-    return _Finding(claim, attacked, found, energy)
+    return _Finding(claim, attacked, measured, energy)
 
 
 def _pictures(claims: tuple[Claim, ...], out: Path) -> dict[str, Path]:
@@ -363,11 +363,11 @@ def _draw(findings: list[_Finding], pictures: Mapping[str, Path], force: bool) -
 
     titles = {"convicted": "the claim is refuted", "inconclusive": "too few samples", "survives": "the claim survives"}
     for finding in findings:
-        found, claim = finding.audit, finding.claim
-        if found is not None:
-            title = f"{claim.mechanism.name}: {titles[found.verdict]}"
+        measured, claim = finding.audit, finding.claim
+        if measured is not None:
+            title = f"{claim.mechanism.name}: {titles[measured.verdict]}"
             with naming_options(force):
-                replace_file(pictures[claim.name], png(audit_plot(found.claim, found.points, title)), force=force)
+                replace_file(pictures[claim.name], png(audit_plot(measured.claim, measured.points, title)), force=force)
 
 
 def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
@@ -394,15 +394,15 @@ def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
 
 
 def _rows(finding: _Finding) -> list[tuple[str, str]]:
-    claim, found, energy = finding.claim, finding.audit, finding.energy
+    claim, measured, energy = finding.claim, finding.audit, finding.energy
     table = " by ".join(claim.features)
     lines = [("table", f"{table}: {claim.mechanism.name}, scale {claim.mechanism.scale:.6g}")]
     if finding.unchanged:
         lines.append(("attack", "none: the two datasets of the pair give the same values here"))
-    elif found is None:
+    elif measured is None:
         lines.append(("attack", "none: the published totals fix this table, which is published exactly"))
     else:
-        lines += _attack(found, claim.mechanism)
+        lines += _attack(measured, claim.mechanism)
         claimed = claim.mechanism.space.adjacency
         if finding.pairs != claimed:
             lines.insert(1, ("pairs", f"{finding.pairs}, where the claim is about {claimed}"))
@@ -446,18 +446,18 @@ def _bounds(found: Audit) -> list[tuple[str, str]]:
 
 
 def _verdict(finding: _Finding) -> str:
-    found, energy = finding.audit, finding.energy
-    if found is not None and found.convicted:
-        return _sentence(found)
+    measured, energy = finding.audit, finding.energy
+    if measured is not None and measured.convicted:
+        return _sentence(measured)
     if energy is not None and energy.convicts:
         return f"convicted: the noise has less energy than is stated ({energy.direction})"
     if finding.verdict == "convicted":
         return "convicted: what is recorded does not agree with the plan"
     if finding.unchanged:
         return "survives: this pair says nothing about it"
-    if found is None:
+    if measured is None:
         return "survives: nothing here is protected by noise, and nothing is claimed to be"
-    return _sentence(found)
+    return _sentence(measured)
 
 
 def _sentence(found: Audit, mend: str = "draw more with --samples") -> str:

@@ -78,8 +78,10 @@ def census(
 
 def _plainly(row: dict[str, Any]) -> dict[str, Any]:
     """Give rho as a number, and exactly as text: production settings are fractions without an end."""
-    rest = {key: float(value) if isinstance(value, Fraction) else value for key, value in row.items() if key != "delta"}
-    return rest | {"rho_exact": str(row["rho"])}
+    numbers = {
+        key: float(value) if isinstance(value, Fraction) else value for key, value in row.items() if key != "delta"
+    }
+    return numbers | {"rho_exact": str(row["rho"])}
 
 
 def _epsilons(row: dict[str, Any]) -> tuple[str, str, str]:
@@ -90,22 +92,22 @@ def _epsilons(row: dict[str, Any]) -> tuple[str, str, str]:
 
 def _moves(rows: list[dict[str, Any]]) -> Any:
     """What one move costs under either adjacency, with the condition where there is one."""
-    found = grid(("adjacency",), ("rho", *EPSILONS), ["holds"])
+    table = grid(("adjacency",), ("rho", *EPSILONS), ["holds"])
     for row in rows:
         condition = f"nominal: if {row['condition']}" if row["condition"] else "whatever the shares are"
-        found.add_row(row["adjacency"], f"{math.ceil(row['rho'] * 100) / 100:.2f}", *_epsilons(row), condition)
-    return found
+        table.add_row(row["adjacency"], f"{math.ceil(row['rho'] * 100) / 100:.2f}", *_epsilons(row), condition)
+    return table
 
 
 def _queries() -> Any:
     """What one exchange costs in each level, and why."""
     from semidp.studies import census_study as study
 
-    found = grid(("level", "query"), ("announced", "times", "rho"), ["because"])
+    table = grid(("level", "query"), ("announced", "times", "rho"), ["because"])
     for row in study.costs_by_level().records():
         announced, rho = (f"{math.ceil(row[name] * 10**4) / 10**4:.4f}" for name in ("announced", "rho"))
-        found.add_row(row["level"].replace("_", " "), row["query"], announced, str(row["factor"]), rho, row["reason"])
-    return found
+        table.add_row(row["level"].replace("_", " "), row["query"], announced, str(row["factor"]), rho, row["reason"])
+    return table
 
 
 def _print(table: Tidy, effective: Guarantee) -> None:

@@ -38,13 +38,13 @@ def compare(
         plan = o.read_plan(path, "compare")
         if spending.given and not all(request.budget for request in plan.requests):
             plan = plan.with_budget(spending.budget()[0])
-        scope, known = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
+        scope, invariants = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
         printing.warn([f"{path}: {text}" for text in (*scope.warnings, *scope.disclosures)])
         seen = forecast(calibrate(plan, scope))
         named.append((path.name, seen))
         # Where any totals are meant, the number of records is one of many.
-        records = {} if known else {"n": None}
-        documents.append({"plan": str(path), **seen.document, **records, "totals": "known" if known else "any"})
+        records = {} if invariants else {"n": None}
+        documents.append({"plan": str(path), **seen.document, **records, "totals": "known" if invariants else "any"})
     if printing.json:
         print_json({"plans": documents})
     else:

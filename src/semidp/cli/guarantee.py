@@ -251,9 +251,9 @@ def _scope(
     for a person with several records by as many as all of them need.
     """
     reading = adjacency_from(asked)
-    given = reading if isinstance(reading, int) else None
+    stated_a = reading if isinstance(reading, int) else None
     if protection is not None:
-        if given is not None:
+        if stated_a is not None:
             raise InputError("--a counts all records that move together, one person's among them: leave --most out")
         if reading is AdjacencyChoice.definition:
             raise InputError("the literal reading of a(t) is known for one record a person: leave --most out")
@@ -266,16 +266,18 @@ def _scope(
                 "exchanges follow from what is exact: give --totals FILE for each margin, or --invariant A,B with "
                 "--schema FILE for a bound over all totals"
             )
-        if given is None:
+        if stated_a is None:
             raise InputError(
                 "say how many records move together under the exact totals with --a N, or what is exact: --totals FILE "
                 "for each margin, or --invariant A,B with --schema FILE"
             )
-        return _Together(Ball(given), "given", Dataspace.described("totals published exactly"))
+        return _Together(Ball(stated_a), "given", Dataspace.described("totals published exactly"))
     space = totals_of(totals, declared) if totals else None
     published = space.margins if space is not None else ()
     every = list(dict.fromkeys([*margins, *published]))
-    missing = [margin for margin in margins if not any(margin.within(known) for known in published)]
+    missing = [
+        margin for margin in margins if not any(margin.within(margin_published) for margin_published in published)
+    ]
     schema = schema_of(space, declared)
     described = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
     if reading is AdjacencyChoice.exchange:
@@ -290,25 +292,25 @@ def _scope(
         return _Together(Exchange(records, protection), source, about, other=Ball(records, protection))
     try:
         if space is not None and not missing:
-            found, about, source = semi_adjacency(space, protection), space, "the published totals"
+            adjacency_parameter, about, source = semi_adjacency(space, protection), space, "the published totals"
         else:
-            found = semi_adjacency_bound(_all_declared(schema, margins), every, protection)
+            adjacency_parameter = semi_adjacency_bound(_all_declared(schema, margins), every, protection)
             about, source = described, "a bound for any published totals"
     except AdjacencyUnknown:
-        if given is None:
+        if stated_a is None:
             raise
         unchecked = space or Dataspace.described(", ".join(map(str, margins)))
-        return _Together(Ball(given), "given, not checked", unchecked)
+        return _Together(Ball(stated_a), "given, not checked", unchecked)
     # the release has more to say than its totals, or nothing would be noisy
-    enough = max(found.bound, 1 if protection is None else protection.times)
-    if given is None and reading is AdjacencyChoice.definition and found.definition is not None:
-        given = max(found.definition, 1)
-    if given is None:
+    enough = max(adjacency_parameter.bound, 1 if protection is None else protection.times)
+    if stated_a is None and reading is AdjacencyChoice.definition and adjacency_parameter.definition is not None:
+        stated_a = max(adjacency_parameter.definition, 1)
+    if stated_a is None:
         within = _exchanges_within(about, enough, protection)
-        return _Together(Ball(enough, protection), f"{source} ({found.method})", about, other=within)
-    worst = f"The adjacency a = {given} lies below {enough}, which is what {source} need"
+        return _Together(Ball(enough, protection), f"{source} ({adjacency_parameter.method})", about, other=within)
+    worst = f"The adjacency a = {stated_a} lies below {enough}, which is what {source} need"
     low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
-    return _Together(Ball(given), "given", about, low if given < enough else ())
+    return _Together(Ball(stated_a), "given", about, low if stated_a < enough else ())
 
 
 def _analysed(path: Path) -> _Together:
@@ -332,10 +334,10 @@ def _analysed(path: Path) -> _Together:
 def _exchanges_within(space: Datasets, a: int, protection: Protection | None) -> Adjacency | None:
     """Return exchange adjacency where any `a` records include every exchange."""
     try:
-        found = Exchange.of(space, protection) if isinstance(space, Dataspace) else None
+        exchange = Exchange.of(space, protection) if isinstance(space, Dataspace) else None
     except Refused:
         return None
-    return found if found is not None and found.a <= a else None
+    return exchange if exchange is not None and exchange.a <= a else None
 
 
 def _all_declared(schema: Schema | None, margins: Sequence[Margin]) -> Schema:
@@ -429,14 +431,14 @@ def _under_release(
     proven = Guarantee.compose(*(mechanism.guarantee for mechanism in release.mechanisms)).tradeoff
     if not no_stronger(as_released.tradeoff, proven):
         raise InputError(f"{folder} states a stronger guarantee than its noise gives: semidp show {folder} says more")
-    known = _known(release.scope.dataspace, exact.totals, exact.declared)
-    margins = _margins(release.scope.dataspace, known, also_known, without)
+    exact_totals = _known(release.scope.dataspace, exact.totals, exact.declared)
+    margins = _margins(release.scope.dataspace, exact_totals, also_known, without)
     if opening.identity is not None or opening.called is not None:
         raise InputError("a release says whose its records are: give --most alone")
-    found = release.under(margins, adjacency, known, opening.most)
+    restated = release.under(margins, adjacency, exact_totals, opening.most)
     delta = target or release.plan.report_delta
-    order = change(found.tradeoff, as_released.tradeoff, delta)
-    warnings = _warnings(found, known, margins, bool(release.plan.outcomes))
+    order = change(restated.tradeoff, as_released.tradeoff, delta)
+    warnings = _warnings(restated, exact_totals, margins, bool(release.plan.outcomes))
     asked = release.scope.protection
     if opening.most is not None and asked is not None and opening.most < asked.most:
         warnings += (f"The release allows up to {asked.most} records of a person: who has more is protected less.",)
@@ -447,23 +449,23 @@ def _under_release(
         print_json(
             {
                 "as_released": _document(as_released, delta),
-                "under": _document(found, delta),
+                "under": _document(restated, delta),
                 "change": str(order.value),
                 "report_delta": delta,
-                "explanation": str(found.explain()),
+                "explanation": str(restated.explain()),
                 "warnings": list(warnings),
             }
         )
         return
-    for name, one in (("as released", as_released), ("now", found)):
+    for name, one in (("as released", as_released), ("now", restated)):
         about = f"exact: {one.dataspace.summary()}; {one.adjacency}"
         print_rows([(name, about), ("", strength(one, delta)[-1])], width=12)
-    same = (found.dataspace, found.adjacency) == (as_released.dataspace, as_released.adjacency)
+    same = (restated.dataspace, restated.adjacency) == (as_released.dataspace, as_released.adjacency)
     hidden = (
         "and so are the datasets that it has to hide" if same else "but the datasets that it has to hide are others"
     )
     echo(f"\n{CHANGES[order]}. The noise is the same, {hidden}.\n")
-    echo(str(found.explain()))
+    echo(str(restated.explain()))
 
 
 def _document(guarantee: Guarantee, delta: Fraction) -> dict[str, Any]:

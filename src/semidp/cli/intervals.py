@@ -91,19 +91,19 @@ def intervals(
             _print_areas(answers, "sum" if sums else "area")
         return
     settings: dict[str, Any] = {"level": confidence, "sampling": sampling, "draws": draws, "randomness": randomness}
-    found: IntervalEstimate | TableIntervals
+    interval: IntervalEstimate | TableIntervals
     if cells[0] is None:
-        found = done.intervals(table, **settings)
+        interval = done.intervals(table, **settings)
     else:
-        found = done.interval(cells[0], minus=cells[1], among=cells[2], measure=measure, table=table, **settings)
+        interval = done.interval(cells[0], minus=cells[1], among=cells[2], measure=measure, table=table, **settings)
     if printing.json:
         asked = {name: part for name, part in zip(("of", "minus", "among"), cells, strict=True) if part is not None}
         compared = {"measure": str(measure)} if cells[1] is not None and cells[2] is not None else {}
-        print_json({"release": str(folder), **asked, **compared, **found.to_json()})
-    elif isinstance(found, IntervalEstimate):
-        _print_answer(found, measure)
+        print_json({"release": str(folder), **asked, **compared, **interval.to_json()})
+    elif isinstance(interval, IntervalEstimate):
+        _print_answer(interval, measure)
     else:
-        _print_table(found)
+        _print_table(interval)
 
 
 def _print_areas(answers: dict[str, IntervalEstimate], called: str) -> None:

@@ -92,18 +92,18 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
 
 
 def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
-    account, found = book.account(), {}
+    account, results = book.account(), {}
     for folder in releases:
-        found[str(folder)] = account.disagreement(Release.load(folder).ledger)
+        results[str(folder)] = account.disagreement(Release.load(folder).ledger)
     if printing.json:
-        agree = [{"release": name, "agrees": said is None, "said": said} for name, said in found.items()]
+        agree = [{"release": name, "agrees": said is None, "said": said} for name, said in results.items()]
         print_json({"charges": len(account.charges), "releases": agree})
     else:
         print_rows(
             ("agrees" if said is None else "disagrees", f"{name}{f': {said}' if said else ''}")
-            for name, said in found.items()
+            for name, said in results.items()
         )
-    if any(found.values()):
+    if any(results.values()):
         raise typer.Exit(DISAGREES)
 
 

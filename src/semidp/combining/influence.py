@@ -45,8 +45,8 @@ def influences(
         split[depth] = _split(cells, classes)
     for kind in classes.kinds():
         sweep = _Sweep(depths, places, classes, kind, sums)
-        given = {depth: parts[kind] for depth, parts in split.items()}
-        for depth, (nodes, siblings) in enumerate(sweep.run(given)):
+        measurements = {depth: parts[kind] for depth, parts in split.items()}
+        for depth, (nodes, siblings) in enumerate(sweep.run(measurements)):
             at_nodes[depth][kind] = nodes
             at_siblings[depth][kind] = siblings
     answers = []
@@ -196,12 +196,12 @@ class _Sweep:
         self, level: TreeDepth, contrast: SiblingContrast, weights: Floats, common: Floats, parents: Index
     ) -> tuple[Floats, Floats]:
         """Weights on the means before contrasts, and on the right sides of the contrasts."""
-        known = contrast.common.spread @ common
+        from_common = contrast.common.spread @ common
         several = contrast.seen.shape[-1] // self.classes.block
         before, right = np.zeros_like(weights), np.zeros((several, *weights.shape))
         for group, belief in zip(level.groups, level.beliefs[self.kind], strict=True):
             at = np.ix_(group.nodes, group.cells)
-            of_family = known[parents[group.nodes]]
+            of_family = from_common[parents[group.nodes]]
             on_means = weights[at] + contrast.of(group.nodes)[:, group.cells] @ of_family
             moved = belief.spread @ on_means
             before[at] = on_means - contrast.total_of(group.nodes)[:, group.cells][:, :, group.cells] @ moved

@@ -146,28 +146,28 @@ def contrasted(
     every, stacked = np.arange(block), np.arange(width)
     total = information.sum(axis=0)
     seen = np.concatenate(list(information), axis=2)
-    known = np.zeros((above, width, width))
+    precision = np.zeros((above, width, width))
     aim = np.zeros((above, width, columns))
     pull = np.zeros((above, block, width))
     size = np.zeros(above)
-    given = []
+    contrasts = []
     for group, belief in zip(groups, beliefs, strict=True):
         family = parents[group.nodes]
         sees = (seen if len(seen) == 1 else seen[group.nodes])[:, group.cells]
-        own = total if len(total) == 1 else total[group.nodes]
-        inner = own[np.ix_(np.arange(len(own)), group.cells, group.cells)]
+        group_total = total if len(total) == 1 else total[group.nodes]
+        inner = group_total[np.ix_(np.arange(len(group_total)), group.cells, group.cells)]
         child = belief.measured(inner, right.sum(axis=0)[np.ix_(group.nodes, group.cells)])
-        given.append(child)
+        contrasts.append(child)
         gains = child.spread @ sees
-        add_by_parent(known, family, -transposed(sees) @ gains, (stacked, stacked))
+        add_by_parent(precision, family, -transposed(sees) @ gains, (stacked, stacked))
         add_by_parent(aim, family, transposed(sees) @ child.mean, (stacked,))
         add_by_parent(pull, family, gains, (group.cells, stacked))
         for number in range(several):
             place = every + number * block
             one = information[number] if len(total) == 1 else information[number][group.nodes]
-            add_by_parent(known, family, one, (place, place))
+            add_by_parent(precision, family, one, (place, place))
             add_by_parent(aim, family, -right[number][group.nodes], (place,))
-        np.maximum.at(size, family, np.broadcast_to(scale(own), family.shape))
+        np.maximum.at(size, family, np.broadcast_to(scale(group_total), family.shape))
     # What is left of the information where nothing else is known is a rounding error of it.
-    common = Belief.nothing(above, width, columns).measured(symmetric(known), aim, np.maximum(size, 1e-300))
-    return given, SiblingContrast(total, seen, common, pull)
+    common = Belief.nothing(above, width, columns).measured(symmetric(precision), aim, np.maximum(size, 1e-300))
+    return contrasts, SiblingContrast(total, seen, common, pull)

@@ -216,14 +216,14 @@ def card_controls(cards: Sequence[Card], add: str = "") -> list[dict[str, Any]]:
     ['Table 1', 'Mean 1']
     """
     fields = {field.name: field for field in offered()}
-    wanted: list[tuple[str, Card | None]] = [(card.asking, card) for card in cards]
+    asked: list[tuple[str, Card | None]] = [(card.asking, card) for card in cards]
     if not cards:
-        wanted.append((next(iter(fields)), None))
-    if add in fields and (add, None) not in wanted:
-        wanted.append((add, None))
+        asked.append((next(iter(fields)), None))
+    if add in fields and (add, None) not in asked:
+        asked.append((add, None))
     controls = []
     numbers: dict[str, int] = {}
-    for name, card in sorted(wanted, key=lambda pair: list(fields).index(pair[0])):
+    for name, card in sorted(asked, key=lambda pair: list(fields).index(pair[0])):
         number = numbers.setdefault(name, 0)
         numbers[name] += 1
         controls.append(_controls_of(fields[name], card, f"{name}-{number}", number + 1))

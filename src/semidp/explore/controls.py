@@ -88,9 +88,9 @@ class Controls:
         """Read the fields of the form; what is not one of them is ignored."""
         totals: dict[int, list[str]] = {}
         for name, value in fields:
-            found = _TOTAL.fullmatch(name)
-            if found and value in columns:
-                totals.setdefault(int(found[1]), []).append(value)
+            match = _TOTAL.fullmatch(name)
+            if match and value in columns:
+                totals.setdefault(int(match[1]), []).append(value)
         single = dict(fields)
         kind, step = single.get("kind", "mu"), single.get("step", "")
         if kind not in KINDS or not step.isdecimal() or len(step) > 4 or int(step) >= len(LADDER):
@@ -193,7 +193,7 @@ def _nest(names: Names, base: Plan) -> Nest:
 
 
 def _texts(fields: Fields, prefix: str) -> tuple[tuple[str, str], ...]:
-    found: Mapping[str, str] = {
+    texts: Mapping[str, str] = {
         name.removeprefix(prefix): value.strip() for name, value in fields if name.startswith(prefix) and value.strip()
     }
-    return tuple(found.items())
+    return tuple(texts.items())

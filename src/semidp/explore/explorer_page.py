@@ -93,8 +93,8 @@ class Guard:
         host = request.headers.get("host", "")
         if host not in self.hosts:
             return "This page answers to 127.0.0.1 only."
-        given = request.url.path.split("/")[1]
-        if not hmac.compare_digest(given.encode(), self.token.encode()):
+        first_part = request.url.path.split("/")[1]
+        if not hmac.compare_digest(first_part.encode(), self.token.encode()):
             return "The address lacks its token: use the one that semidp explore printed."
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         if origin is not None and origin != f"http://{host}":
@@ -373,10 +373,10 @@ def check_typed(plan: Plan, typed: str) -> None:
     words = typed.replace("=", " ").replace(",", " ").split()
     if not words:
         raise InputError(f"type the budget that the release spends: {expected}")
-    wanted = number.replace(",", " ").replace("delta =", " ").split()
+    typed_words = number.replace(",", " ").replace("delta =", " ").split()
     numbers = [word for word in words if word not in (name, "delta")]
     try:
-        same = [exact(word, "the budget") for word in numbers] == [exact(word, "the budget") for word in wanted]
+        same = [exact(word, "the budget") for word in numbers] == [exact(word, "the budget") for word in typed_words]
     except InputError:
         same = False
     if not same or any(word in KINDS and word != name for word in words):

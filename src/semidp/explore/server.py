@@ -21,16 +21,16 @@ def serve(desk: PlanForecasts, port: int, *, browser: bool, announce: Callable[[
 
     token = secrets.token_urlsafe(24)
     with _listening(port) as listener:
-        own = listener.getsockname()[1]
+        bound_port = listener.getsockname()[1]
         settings = uvicorn.Config(
-            application(desk, token, own),
+            application(desk, token, bound_port),
             log_level="critical",  # what an exception says may quote data
             access_log=False,  # addresses hold the token
             server_header=False,
             timeout_graceful_shutdown=2,
         )
         server = uvicorn.Server(settings)
-        where = f"http://127.0.0.1:{own}/{token}/"
+        where = f"http://127.0.0.1:{bound_port}/{token}/"
         announce(where)
         with _opened(where) if browser else contextlib.nullcontext(), contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[listener])

@@ -187,8 +187,8 @@ def form_of(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
     Traceback (most recent call last):
     semidp.errors.InputError: two columns of a Parquet file would be called 'count': rename the feature, or write CSV
     """
-    known = [name.casefold() for name in names]
-    twice = next((name for number, name in enumerate(known) if name in known[:number]), None)
+    lower_names = [name.casefold() for name in names]
+    twice = next((name for number, name in enumerate(lower_names) if name in lower_names[:number]), None)
     if asked is Form.parquet and twice is not None:
         raise InputError(f"two columns of a Parquet file would be called {twice!r}: rename the feature, or write CSV")
     if asked is not None:
@@ -382,9 +382,9 @@ class StoredFiles(Mapping[str, bytes]):
         if f"{name}.{Form.parquet}" in self.names:
             return read_parquet(self.folder / f"{name}.{Form.parquet}")
         header, *rows = csv.reader(io.StringIO(self[f"{name}.{Form.csv}"].decode()))
-        found: dict[str, NDArray[Any]] = {}
+        numbers: dict[str, NDArray[Any]] = {}
         for place, key in enumerate(header[labels:], start=labels):
             whole = all(not set(row[place]) & set(".eni") for row in rows)
             texts = np.array([row[place] for row in rows], dtype=str)
-            found[key] = texts.astype(np.int64 if whole else np.float64)
-        return found
+            numbers[key] = texts.astype(np.int64 if whole else np.float64)
+        return numbers

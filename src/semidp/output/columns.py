@@ -111,9 +111,9 @@ def read_numbers(path: Path) -> NDArray[Any]:
     failed = InputError(f"{path} could not be read as a file of numbers")
     sql = f"SELECT * FROM {reader}({quoted_text(literal(str(path)))})"
     with contextlib.closing(connect()) as connection:
-        found = quietly(lambda: connection.execute(sql).fetchnumpy(), failed)
-    columns = [np.ma.getdata(column) for column in found.values() if not np.ma.getmaskarray(column).any()]
-    if not columns or len(columns) < len(found) or any(column.dtype.kind not in "iufb" for column in columns):
+        number_columns = quietly(lambda: connection.execute(sql).fetchnumpy(), failed)
+    columns = [np.ma.getdata(column) for column in number_columns.values() if not np.ma.getmaskarray(column).any()]
+    if not columns or len(columns) < len(number_columns) or any(column.dtype.kind not in "iufb" for column in columns):
         raise InputError(f"every column of {path} must hold numbers, and none may be missing")
     return np.column_stack(columns)
 
@@ -168,9 +168,9 @@ def _different(
         query = f"SELECT count(*) FROM {rows}{joined} WHERE label IS DISTINCT FROM {label}"
         if connection.execute(query).fetchone()[0]:
             return name
-    found = _numbers_from(connection, source, list(columns))
+    written = _numbers_from(connection, source, list(columns))
     for name, numbers in columns.items():
-        if name not in found or not np.array_equal(found[name], numbers, equal_nan=numbers.dtype.kind == "f"):
+        if name not in written or not np.array_equal(written[name], numbers, equal_nan=numbers.dtype.kind == "f"):
             return name
     return None
 
@@ -193,8 +193,8 @@ def _numbers(connection: Any, path: Path, names: Sequence[str] | None) -> dict[s
 
 def _numbers_from(connection: Any, source: str, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
     kinds = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
-    wanted = [name for name, kind in kinds.items() if kind in _NUMBERS and (names is None or name in names)]
-    found = connection.execute(f"SELECT {', '.join(map(quoted_name, wanted))} FROM {source}").fetchnumpy()
-    if any(np.ma.getmaskarray(found[name]).any() for name in wanted):
+    number_columns = [name for name, kind in kinds.items() if kind in _NUMBERS and (names is None or name in names)]
+    columns = connection.execute(f"SELECT {', '.join(map(quoted_name, number_columns))} FROM {source}").fetchnumpy()
+    if any(np.ma.getmaskarray(columns[name]).any() for name in number_columns):
         raise ValueError
-    return {name: np.asarray(found[name]) for name in wanted}
+    return {name: np.asarray(columns[name]) for name in number_columns}

@@ -59,20 +59,20 @@ def _different(content: bytes, columns: Columns, current: bool) -> str | None:
     header, *rows = csv.reader(io.StringIO(content.decode()))
     labels = list(columns.labels)
     if header[: len(labels)] != labels or len(rows) != columns.rows:
-        return next((name for name, own in zip(labels, header, strict=False) if name != own), header[0])
+        return next((name for name, in_file in zip(labels, header, strict=False) if name != in_file), header[0])
     if any(len(row) != len(header) for row in rows):
         return header[-1]
     for place, (name, column) in enumerate(columns.labels.items()):
         if [row[place] for row in rows] != column.column(columns.rows).tolist():
             return name
-    known: Mapping[str, NDArray[Any]] = columns.numbers
+    numbers: Mapping[str, NDArray[Any]] = columns.numbers
     for place, name in enumerate(header[len(labels) :], start=len(labels)):
-        held = known.get(name) if current else known.get(_EARLIER.get(name, name))
+        held = numbers.get(name) if current else numbers.get(_EARLIER.get(name, name))
         if held is None and name in _EARLIER and not current:
             continue  # the estimate of a table, beside its measurement: compared where the table is
         if held is None or not _equal([row[place] for row in rows], held):
             return name
-    missing = [name for name in known if name not in header]
+    missing = [name for name in numbers if name not in header]
     return missing[0] if current and missing else None
 
 

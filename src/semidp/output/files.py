@@ -147,8 +147,8 @@ class Unfinished:
             if folders and os.path.lexists(notes):  # it is never half written
                 raise InputError(f"{notes}, which says how far {path} came, is damaged: discard what is unfinished")
             return None
-        found = cls(path.with_name(f"{_unfinished_stem(path)}-{run}"), run)
-        return found if found.folder in folders else None
+        folder = cls(path.with_name(f"{_unfinished_stem(path)}-{run}"), run)
+        return folder if folder.folder in folders else None
 
     @property
     def notes(self) -> Path:
@@ -390,9 +390,9 @@ def check_place(
             return
         if not path.is_dir():
             raise Occupied(f"{path} is not a folder, and would be lost")
-        known = ours(path)
+        our_folder = ours(path)
         entries = sorted(path.iterdir())
-        foreign = [entry.name for entry in entries if not _is_known(entry, entry.name, known)]
+        foreign = [entry.name for entry in entries if not _is_known(entry, entry.name, our_folder)]
         if foreign:
             raise Occupied(f"{path} holds {_listed(foreign)}, which would be lost")
         if entries and not force:
@@ -492,13 +492,13 @@ def digest(path: Path, within: Path | None = None, most: int = 64 * LARGEST) -> 
     ...     digest(Path(folder) / "x")[:8]
     'ba7816bf'
     """
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     with open(regular_file(path, within), "rb") as file:
         if os.fstat(file.fileno()).st_size > most:
             raise InputError(f"{path} is larger than {most >> 20} MB, which no such file that semidp writes is")
         while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            hashed.update(block)
+    return hashed.hexdigest()
 
 
 def document_at(path: Path) -> Mapping[str, Any]:
@@ -691,11 +691,11 @@ def _held(folder: Path, items: Iterable[str | Path]) -> str | Path | None:
 def _like(old: Path, new: Path) -> None:
     """Give a new file or folder the permissions of the one it will replace, and its group where the system lets us."""
     with contextlib.suppress(OSError):
-        known = old.stat()
+        old_status = old.stat()
         if hasattr(os, "chown"):
             with contextlib.suppress(OSError):
-                os.chown(new, -1, known.st_gid)
-        new.chmod(stat.S_IMODE(known.st_mode))
+                os.chown(new, -1, old_status.st_gid)
+        new.chmod(stat.S_IMODE(old_status.st_mode))
 
 
 def _is_known(entry: Path, name: str, known: Collection[str]) -> bool:

@@ -94,9 +94,9 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
-    for first, *others in rows:
+    for first, *later_cells in rows:
         cells = [first.ljust(widths[0])]
-        cells += [text.rjust(width) for text, width in zip(others, widths[1:], strict=True)]
+        cells += [text.rjust(width) for text, width in zip(later_cells, widths[1:], strict=True)]
         lines.append("  ".join(cells))
     return lines
 

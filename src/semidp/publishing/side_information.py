@@ -81,8 +81,8 @@ def announced(dataspace: Dataspace, advertised: Iterable[Tradeoff | None]) -> Tr
     # Where nothing but n is exact, nothing is forgotten.
     if not dataspace.margins:
         return None
-    first, *others = curves
-    return first.compose(*others) if others else first
+    first, *other_curves = curves
+    return first.compose(*other_curves) if other_curves else first
 
 
 def _exact_pairs(
@@ -118,12 +118,12 @@ def _exact_pairs(
 
 def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency) -> Guarantee:
     """Return what a mechanism that was calibrated elsewhere guarantees for other pairs."""
-    own, ours = mechanism.space.dataspace, mechanism.space.adjacency
-    if dataspace == own:
+    released_space, ours = mechanism.space.dataspace, mechanism.space.adjacency
+    if dataspace == released_space:
         return mechanism.under(adjacency)
     if adjacency.a == 0:
         return Guarantee(dataspace, adjacency, Gaussian(Fraction(0)))
-    more = all(any(margin.within(new) for new in dataspace.margins) for margin in own.margins)
+    more = all(any(margin.within(new) for new in dataspace.margins) for margin in released_space.margins)
     if isinstance(mechanism, (LatticeGaussianMechanism, L2Mechanism)) and not more:
         raise Refused(
             f"{mechanism.name} noise leaves the exact totals of the release as they are, and says nothing without "

@@ -23,9 +23,9 @@ class Signer:
     def __init__(self, path: Path, password: Callable[[], str]) -> None:
         self._key = _key(_minisign().SecretKey, path, "secret")
         if self._key.is_encrypted():
-            known = password()
+            secret = password()
             try:
-                self._key.decrypt(known)
+                self._key.decrypt(secret)
             except ValueError:
                 raise InputError(f"the password for the secret key {path} is wrong") from None
 
@@ -53,10 +53,10 @@ def verify(folder: Path, public_key: Path) -> None:
         listed = {name: hashed for hashed, _, name in (line.partition("  ") for line in sums.decode().splitlines())}
     except ValueError:
         raise InputError(f"the signature of {folder} is not one of the key {public_key}") from None
-    found = _names(folder)
-    if found != listed.keys():
-        name = min(found ^ listed.keys())
-        raise InputError(f"{folder} {'holds' if name in found else 'lacks'} {name!r}, against what was signed")
+    files = _names(folder)
+    if files != listed.keys():
+        name = min(files ^ listed.keys())
+        raise InputError(f"{folder} {'holds' if name in files else 'lacks'} {name!r}, against what was signed")
     refuse_changed(folder, listed, "it was signed")
 
 

@@ -76,10 +76,10 @@ class IntervalEstimate:
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as plain values."""
-        found = asdict(self)
+        document = asdict(self)
         numbers = ("value", "standard_error", "low", "high")
-        finite = {key: found[key] if math.isfinite(found[key]) else None for key in numbers}
-        return found | finite | {"covers": str(self.covers)}
+        finite = {key: document[key] if math.isfinite(document[key]) else None for key in numbers}
+        return document | finite | {"covers": str(self.covers)}
 
 
 @dataclass(frozen=True)

@@ -502,10 +502,10 @@ def _decomposable(margins: list[frozenset[int]]) -> bool:
     left = list(margins)
     while len(left) > 1:
         for margin in left:
-            others = [other for other in left if other is not margin]
-            shared = margin & frozenset().union(*others)
-            if any(shared <= other for other in others):
-                left = others
+            other_margins = [other for other in left if other is not margin]
+            shared = margin & frozenset().union(*other_margins)
+            if any(shared <= other for other in other_margins):
+                left = other_margins
                 break
         else:
             return False

@@ -108,18 +108,18 @@ class Measured(ABC):
         >>> MeasuredTable("table", table.schema, table.counts, NoNoise(space)).mask({"sex": "f"}).tolist()
         [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
         """
-        found = np.ones(self.schema.shape)
-        for name, wanted in cells.items():
+        inside = np.ones(self.schema.shape)
+        for name, labels in cells.items():
             axis = self.schema.axis(name)
             feature = self.schema.features[axis]
             below = feature.leaves_below(name)
             kept = np.zeros(len(feature.levels))
-            for level in [wanted] if isinstance(wanted, str) else wanted:
+            for level in [labels] if isinstance(labels, str) else labels:
                 if level not in below:
                     raise InputError(f"{name} has no level {level!r}; it has {', '.join(below)}")
                 kept[below[level]] = 1
-            found = found * kept.reshape([-1 if place == axis else 1 for place in range(found.ndim)])
-        return found
+            inside = inside * kept.reshape([-1 if place == axis else 1 for place in range(inside.ndim)])
+        return inside
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,15 +233,17 @@ def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp],
     >>> level_codes(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), ["region"])[0].tolist()
     [0, 1, 2, 0, 1, 2]
     """
-    found, sizes = np.zeros(schema.shape, dtype=np.intp), []
+    codes, sizes = np.zeros(schema.shape, dtype=np.intp), []
     for name in names:
         axis = schema.axis(name)
         feature = schema.features[axis]
         starts = feature.depths[feature.names.index(name)].starts
-        own = np.searchsorted(starts, np.arange(len(feature.levels)), side="right") - 1
-        found = found * len(starts) + own.reshape([-1 if place == axis else 1 for place in range(len(schema.shape))])
+        positions = np.searchsorted(starts, np.arange(len(feature.levels)), side="right") - 1
+        codes = codes * len(starts) + positions.reshape(
+            [-1 if place == axis else 1 for place in range(len(schema.shape))]
+        )
         sizes.append(len(starts))
-    return found.ravel(), tuple(sizes)
+    return codes.ravel(), tuple(sizes)
 
 
 def table_features(release: "Release") -> list[tuple[str, ...]]:
@@ -255,19 +257,21 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
     release.refuse_large_parts("intervals and tests")
     if release.combination is not None:
         return combined_table(release, set(names), table)
-    wanted = set(names)
+    features = set(names)
     every = [
         (request, result, part, number)
         for request, result in zip(release.plan.requests, release.results, strict=True)
         for number, part in enumerate(result.every_table())
     ]
     fitting = [
-        entry for entry in every if (table is None or entry[2].name == table) and wanted <= set(entry[2].schema.names)
+        entry for entry in every if (table is None or entry[2].name == table) and features <= set(entry[2].schema.names)
     ]
     if not fitting:
-        there = "; ".join(f"{entry[2].name}: {', '.join(entry[2].schema.names)}" for entry in every) or "none"
+        listed = "; ".join(f"{entry[2].name}: {', '.join(entry[2].schema.names)}" for entry in every) or "none"
         called = f"no table {table!r} with" if table else "no table with"
-        raise InputError(f"this release has {called} {', '.join(sorted(wanted)) or 'any feature'}; its tables: {there}")
+        raise InputError(
+            f"this release has {called} {', '.join(sorted(features)) or 'any feature'}; its tables: {listed}"
+        )
     request, result, part, number = min(fitting, key=lambda entry: math.prod(entry[2].schema.shape))
     noise = result.residual_noise()
     if noise is not None:
@@ -444,8 +448,8 @@ class TableQuestion:
 
     def _noise_of_rate(self, top: Floats, bottom: Floats) -> tuple[float, float, float]:
         """Return the variance of the noise of the cases, its covariance with that of the records, and theirs."""
-        cases, records, others = (self.measured.errors(np.stack([top, bottom, top - bottom])) ** 2).tolist()
-        return cases, (cases + records - others) / 2, records
+        cases, records, remaining = (self.measured.errors(np.stack([top, bottom, top - bottom])) ** 2).tolist()
+        return cases, (cases + records - remaining) / 2, records
 
     def _difference_span(self, weights: Floats) -> tuple[float, float]:
         """What the exact totals allow the sum of some cells less that of others to be."""
@@ -482,8 +486,8 @@ class TableQuestion:
         beside = self._inner_and_rest(parts)
         if beside is not None:
             return beside
-        own, null = self._sampling_variances([bottom for _, bottom in parts], sums)
-        errors = math.sqrt(noise**2 + own), math.sqrt(noise**2 + null)
+        variances, null = self._sampling_variances([bottom for _, bottom in parts], sums)
+        errors = math.sqrt(noise**2 + variances), math.sqrt(noise**2 + null)
         noises = [self._noise_of_rate(*part) for part in parts]
         counted = [(cases, records) for cases, records in sums]
         if bool((parts[0][1] == parts[1][1]).all()):  # the same records: only the noise can differ
@@ -505,11 +509,11 @@ class TableQuestion:
             return None
         inner, outer = (0, 1) if nested[0] else (1, 0)
         top, bottom = parts[inner]
-        rest = (parts[outer][0] - top, parts[outer][1] - bottom)
-        left, records = self.measured.of(np.stack([rest[1], parts[outer][1]])).tolist()
+        outside = (parts[outer][0] - top, parts[outer][1] - bottom)
+        left, records = self.measured.of(np.stack([outside[1], parts[outer][1]])).tolist()
         if left <= 0:
             return None
-        apart = [(top, bottom), rest] if inner == 0 else [rest, (top, bottom)]
+        apart = [(top, bottom), outside] if inner == 0 else [outside, (top, bottom)]
         answer, share = self._difference_of_rates(apart), left / records
         return replace(
             answer,
@@ -573,11 +577,11 @@ def intervals_of(
     if sampling:
         errors = measured.errors(np.eye(estimate.size).reshape(-1, *shape))
         each = 1 - (1 - level) / errors.size  # Bonferroni: cells without noise are sampled too
-        found = [
+        intervals = [
             sampled_rate((float(y), max(n, 1.0)), (float(e) ** 2, 0.0, 0.0), each)
             for y, e in zip(estimate, errors, strict=True)
         ]
-        low, high = (n * np.array([getattr(answer, end) for answer in found]) for end in ("low", "high"))
+        low, high = (n * np.array([getattr(answer, end) for answer in intervals]) for end in ("low", "high"))
     else:
         half = half_widths_together(measured, level, draws, randomness)
         bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)

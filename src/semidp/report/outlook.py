@@ -128,14 +128,14 @@ def _forecast_rows(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
 
 def stated_text(plan: Mapping[str, Any], key: str) -> str:
     """Write a forecast's ``guarantee``, or what its noise is ``announced`` to give where the totals are forgotten."""
-    found = plan[key]
-    if found is None:
+    stated = plan[key]
+    if stated is None:
         return "the same" if not plan["exact"] else "not known"
-    epsilon = found["epsilon"]
+    epsilon = stated["epsilon"]
     restated = "none" if epsilon is None else f"({rounded_up(epsilon)}, {plain(plan['report_delta'])})-DP"
     adjacency = Adjacency.from_json({**plan["adjacency"], "a": plan["adjacency"]["used"]})
     exchange = key == "guarantee" and not adjacency.protects_groups
-    name = f"{found['name']}, " if found["name"] else ""
+    name = f"{stated['name']}, " if stated["name"] else ""
     return f"{name}{restated}{f', for {adjacency.words.pairs}' if exchange else ''}"
 
 

@@ -300,10 +300,10 @@ def together_disclosed(disclosures: Sequence[str]) -> list[str]:
     names = [match[1] for match in matches if match]
     if len(names) < 2:
         return list(disclosures)
-    others = [sentence for sentence, match in zip(disclosures, matches, strict=True) if match is None]
+    unmatched = [sentence for sentence, match in zip(disclosures, matches, strict=True) if match is None]
     every = f"{', '.join(names[:-1])} and {names[-1]}"
     together = f"The lists of levels of {every} were read from the data and are published without protection."
-    return [together, *others]
+    return [together, *unmatched]
 
 
 def limits(release: Release) -> list[str]:

@@ -64,15 +64,15 @@ def survey(column: str) -> str:
     number = f"(regexp_full_match({column}, '{_NUMBER}') AND coalesce(isfinite(TRY_CAST({column} AS DOUBLE)), false))"
     whole = f"regexp_full_match({column}, '{_WHOLE}')"
     canonical = f"regexp_full_match({column}, '{_CANONICAL}')"
-    there = f"FILTER (WHERE {column} IS NOT NULL)"
+    if_present = f"FILTER (WHERE {column} IS NOT NULL)"
     return ", ".join(
         (
-            f"coalesce(bool_and({number}) {there}, true)",
-            f"coalesce(bool_or({number}) {there}, false)",
-            f"coalesce(bool_and({whole} AND TRY_CAST({column} AS BIGINT) IS NOT NULL) {there}, true)",
-            f"coalesce(bool_and({whole} AND TRY_CAST({column} AS HUGEINT) IS NOT NULL) {there}, true)",
-            f"coalesce(bool_and(lower({column}) IN {TRUTH}) {there}, false)",
-            f"coalesce(bool_and({canonical} OR NOT {number}) {there}, true)",
+            f"coalesce(bool_and({number}) {if_present}, true)",
+            f"coalesce(bool_or({number}) {if_present}, false)",
+            f"coalesce(bool_and({whole} AND TRY_CAST({column} AS BIGINT) IS NOT NULL) {if_present}, true)",
+            f"coalesce(bool_and({whole} AND TRY_CAST({column} AS HUGEINT) IS NOT NULL) {if_present}, true)",
+            f"coalesce(bool_and(lower({column}) IN {TRUTH}) {if_present}, false)",
+            f"coalesce(bool_and({canonical} OR NOT {number}) {if_present}, true)",
             f"coalesce(min(length({column})), 0)",
             f"coalesce(max(length({column})), 0)",
         )

@@ -215,11 +215,11 @@ class IbisRecords(Records):
     def only(self, values: Mapping[str, Sequence[Any]]) -> "IbisRecords":
         """Return the records with some values alone; see the contract."""
         conditions = []
-        for name, known in values.items():
+        for name, kept in values.items():
             column = self._table[name]
-            found = column.isin([value for value in known if value is not None and value == value])
-            found = found | column.isnull() if None in known else found
-            conditions.append(found | column.isnan() if any(value != value for value in known) else found)
+            condition = column.isin([value for value in kept if value is not None and value == value])
+            condition = condition | column.isnull() if None in kept else condition
+            conditions.append(condition | column.isnan() if any(value != value for value in kept) else condition)
         return IbisRecords(self._table.filter(*conditions), steady=self._steady)
 
     def spark_frame(self) -> Any | None:
@@ -239,13 +239,13 @@ class IbisRecords(Records):
 
         if key.edges is None:
             return self._table[key.column]
-        number, (first, *others) = self._number(key.column), key.edges
+        number, (first, *later_edges) = self._number(key.column), key.edges
         below = [] if first == float("-inf") else [(number < first, BELOW)]
         return ibis.cases(
             (self._missing(key.column), ibis.null("int64")),
             *below,
-            *((number < edge, position) for position, edge in enumerate(others)),
-            else_=len(others),
+            *((number < edge, position) for position, edge in enumerate(later_edges)),
+            else_=len(later_edges),
         )
 
     def _selected(self, keys: Sequence[Key], measure: Measure) -> tuple[Any, list[str]]:
@@ -391,12 +391,12 @@ def _table(connection: Any, parts: SplitResult, name: str, hive_partitions: bool
         files = _hushed(lambda: connection.read_parquet(name, recursiveFileLookup="true"), none)
         return _hushed(lambda: _with_partitions(connection, name, files), none) if hive_partitions else files
     place, _, last = name.rpartition(".")
-    for found in (lambda: connection.table(name), lambda: connection.table(last, database=place)):
+    for attempt in (lambda: connection.table(name), lambda: connection.table(last, database=place)):
         with contextlib.suppress(InputError):
-            return _hushed(found, InputError("no such table"))
+            return _hushed(attempt, InputError("no such table"))
     none = InputError(f"there is no table {name!r} in this database")
-    there: list[str] = sorted(_hushed(connection.list_tables, none))
-    legal = f"the tables are {', '.join(there)}" if there else "it has no tables"
+    table_names: list[str] = sorted(_hushed(connection.list_tables, none))
+    legal = f"the tables are {', '.join(table_names)}" if table_names else "it has no tables"
     raise InputError(f"{none}; {legal}")
 
 
@@ -413,9 +413,9 @@ def _with_partitions(connection: Any, name: str, files: Any) -> Any:
         table = connection.read_parquet(name)
     finally:
         settings.set(key, before)
-    known = {column.lower() for column in files.columns}
+    column_names = {column.lower() for column in files.columns}
     folders = {part.partition("=")[0].lower() for file in frame.inputFiles() for part in file.split("/") if "=" in part}
-    if known & folders:
+    if column_names & folders:
         raise InputError("the files hold a column that their folders name too: read them without the partitions")
     return table
 
@@ -481,8 +481,8 @@ def _calls(where: str, dialect: Any, columns: Mapping[str, Any]) -> set[tuple[st
         raise ValueError("not one condition")
     if any(not isinstance(node, plain) or isinstance(node, wrong) for node in nodes[1:]):
         raise ValueError("not a condition on a record")
-    known = {name.lower(): kind for name, kind in columns.items()}
-    if any(node.name.lower() not in known for node in statement.find_all(exp.Column)):
+    type_by_name = {name.lower(): kind for name, kind in columns.items()}
+    if any(node.name.lower() not in type_by_name for node in statement.find_all(exp.Column)):
         raise ValueError("not columns of the record")
     tokens = sqlglot.tokenize(where, dialect=dialect)
     bare = [(token.text.lower(), token) for token in tokens if token.token_type.name not in ("STRING", "IDENTIFIER")]
@@ -490,7 +490,7 @@ def _calls(where: str, dialect: Any, columns: Mapping[str, Any]) -> set[tuple[st
         raise ValueError("the date, or who asks")
     texts = [node.this for node in statement.find_all(exp.Literal) if node.is_string]
     dates = [node for node in statement.find_all(exp.Cast) if node.to.this in exp.DataType.TEMPORAL_TYPES]
-    if any(_CLOCK.search(text) for text in texts) or not all(_timeless(node.this, known) for node in dates):
+    if any(_CLOCK.search(text) for text in texts) or not all(_timeless(node.this, type_by_name) for node in dates):
         raise InputError(
             "the WHERE must depend on the record alone, and text such as 'now' can mean the time of reading"
         )
@@ -552,14 +552,14 @@ def _immutable(connection: Any, calls: Collection[tuple[str, int]]) -> set[tuple
     with connection.begin() as cursor:
         if cursor.execute(volatile).fetchall():
             raise InputError("the database has operators or casts that it declares volatile: filter in a view instead")
-        known = cursor.execute(forms, [[_RENAMED.get(name, name) for name, _ in calls]]).fetchall()
-    found = set()
+        functions = cursor.execute(forms, [[_RENAMED.get(name, name) for name, _ in calls]]).fetchall()
+    changing = set()
     for name, count in calls:
-        named = [form for form in known if form[0] == _RENAMED.get(name, name)]
+        named = [form for form in functions if form[0] == _RENAMED.get(name, name)]
         meant = [form for form in named if form[1] <= count <= form[2]] or named
         if meant and all(immutable for *_, immutable in meant):
-            found.add((name, count))
-    return found
+            changing.add((name, count))
+    return changing
 
 
 def _not_deterministic(plan: Any) -> set[str]:
@@ -570,15 +570,15 @@ def _not_deterministic(plan: Any) -> set[str]:
     """
     while plan.nodeName() != "Filter":
         plan = plan.children().head()
-    found, left = set(), [plan.condition()]
+    random_parts, left = set(), [plan.condition()]
     while left:
         part = left.pop()
         below = [part.children().apply(position) for position in range(part.children().size())]
         leaf = not below and part.getClass().getSimpleName() not in ("AttributeReference", "Literal")
         if leaf or (not part.deterministic() and all(child.deterministic() for child in below)):
-            found.add(str(part.prettyName()))
+            random_parts.add(str(part.prettyName()))
         left += below
-    return found
+    return random_parts
 
 
 def _bounded(connection: Any, action: Callable[[], Result]) -> Result:

@@ -211,14 +211,15 @@ def _joined(
 def _steps(connection: Any, joining: Joining, of_units: Sequence[str]) -> list[str]:
     """Tables that are computed first: units by the text of their link, and what follows from the members of each."""
     key = quoted_name(joining.column)
-    own = [f"units.{quoted_name(name)}" for name in of_units]
-    own.append(f"{_in_quarters(connection, joining)} AS {_QUARTERS}")
+    unit_columns = [f"units.{quoted_name(name)}" for name in of_units]
+    unit_columns.append(f"{_in_quarters(connection, joining)} AS {_QUARTERS}")
     expressions = typed_aggregates(connection, joining.aggregates, "members", joining.column)
     derived = [f"{expression} AS derived_{place}" for place, expression in enumerate(expressions)]
     counted = ", ".join(["count(*) AS counted", *derived])
     # links are compared as text, counted before they are turned into it
+    columns_of_homes = ", ".join([f"CAST(units.{key} AS VARCHAR) AS {_LINK}", *unit_columns])
     return [
-        f"CREATE TABLE homes AS SELECT {', '.join([f'CAST(units.{key} AS VARCHAR) AS {_LINK}', *own])} FROM units",
+        f"CREATE TABLE homes AS SELECT {columns_of_homes} FROM units",
         f"CREATE TABLE sizes AS SELECT CAST(unit_link AS VARCHAR) AS {_LINK}, * EXCLUDE (unit_link) "
         f"FROM (SELECT {key} AS unit_link, {counted} FROM members GROUP BY {key})",
         f"CREATE TABLE nobody AS SELECT {counted} FROM members WHERE false",

@@ -51,9 +51,9 @@ class TableRecords(Records):
         """Return the records with some levels alone; see the contract."""
         schema = self._table.schema
         counts = self._table.counts.copy()
-        for name, known in values.items():
+        for name, kept_labels in values.items():
             axis, below = schema.axis(name), schema.feature(name).leaves_below(name)
-            kept = {leaf for label in known for leaf in below.get(label, ())}
+            kept = {leaf for label in kept_labels for leaf in below.get(label, ())}
             gone = [leaf for leaf in range(schema.shape[axis]) if leaf not in kept]
             counts[(slice(None),) * axis + (gone,)] = 0
         return TableRecords(Table(schema, counts))

@@ -34,9 +34,9 @@ class Reader:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read for the features."""
-        there = self.source.columns()
+        source_columns = self.source.columns()
         parts = self._readable(self.schema.names).features
-        return tuple(name for feature in parts for name in feature.names if name in there)
+        return tuple(name for feature in parts for name in feature.names if name in source_columns)
 
     @property
     def joint(self) -> bool:
@@ -50,11 +50,11 @@ class Reader:
 
     def tables(self, features: Iterable[Iterable[str]]) -> list[Table]:
         """Return the counts over several sets of features, read together."""
-        wanted = [tuple(names) for names in features]
+        name_sets = [tuple(names) for names in features]
         if self.joint:
-            return [self._whole.margin(names) for names in wanted]
-        found = self.source.tables([self._readable(names) for names in wanted])
-        return [table.margin(names) for table, names in zip(found, wanted, strict=True)]
+            return [self._whole.margin(names) for names in name_sets]
+        tables = self.source.tables([self._readable(names) for names in name_sets])
+        return [table.margin(names) for table, names in zip(tables, name_sets, strict=True)]
 
     def check_binary(self, column: str) -> None:
         """Refuse a column that holds anything but zeros and ones."""
@@ -64,10 +64,10 @@ class Reader:
         """Return the sums of an outcome over some features (over all records if none), in steps of its grid."""
         names = tuple(features)
         schema = self._readable(names or self.schema.names[:1])
-        found = self.source.sums(schema, outcome)
+        sums = self.source.sums(schema, outcome)
         if not names:
-            return np.array([found.sum()])
-        return schema.grid.sum(found, schema.view(names)).reshape(self.schema.restrict(names).shape)
+            return np.array([sums.sum()])
+        return schema.grid.sum(sums, schema.view(names)).reshape(self.schema.restrict(names).shape)
 
     def histogram(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
         """Return how many records of each group have each step of an outcome's grid, a row a group.
@@ -93,9 +93,9 @@ class Reader:
         """Return the schema of some features at depths that the data hold: a finer one where a column is missing."""
         part = self.schema.restrict(names)
         whole = {name: feature for feature in self.declared for name in feature.names}
-        there = self.source.columns()
+        source_columns = self.source.columns()
         return Schema(
-            tuple(at_hand(whole.get(feature.name, feature), feature.name, there) for feature in part.features),
+            tuple(at_hand(whole.get(feature.name, feature), feature.name, source_columns) for feature in part.features),
             part.structural_zeros,
         )
 

@@ -31,14 +31,14 @@ class Tabulation:
         home = {column: number for number, bundle in enumerate(self._bundles) for column in bundle}
         self._joint: list[tuple[int, ...]] = []  # for each set the columns that are counted together for it
         self._whole: dict[tuple[int, ...], list[tuple[int, ...]]] = {}  # those that are made of whole bundles
-        for wanted in self.sets:
-            bundles = sorted({home[column] for column in wanted})
+        for columns in self.sets:
+            bundles = sorted({home[column] for column in columns})
             together = tuple(column for number in bundles for column in self._bundles[number])
             if self._cells(together) <= _JOINT:
                 self._joint.append(together)
                 self._whole[together] = [self._bundles[number] for number in bundles]
             else:
-                self._joint.append(wanted)
+                self._joint.append(columns)
         self._counts = {joint: np.zeros(self._cells(joint), dtype=np.int64) for joint in self._joint}
 
     def add(self, columns: Sequence[Codes]) -> None:
@@ -54,18 +54,18 @@ class Tabulation:
                     index = ravelled([codes[bundle] for bundle in bundles], sizes, scratch)
                     counts += np.bincount(index, minlength=counts.size)
                 else:
-                    cells, found = np.unique(self._code([part[c] for c in joint], joint), return_counts=True)
-                    counts[cells] += found
+                    cells, occurrences = np.unique(self._code([part[c] for c in joint], joint), return_counts=True)
+                    counts[cells] += occurrences
 
     def tables(self) -> list[NDArray[np.int64]]:
         """Return the counts of each set, an axis a column in its order."""
-        found = []
-        for wanted, joint in zip(self.sets, self._joint, strict=True):
+        tables = []
+        for columns, joint in zip(self.sets, self._joint, strict=True):
             counts = self._counts[joint].reshape([self.sizes[column] for column in joint])
-            left = [column for column in joint if column in wanted]
-            summed = counts.sum(axis=tuple(place for place, column in enumerate(joint) if column not in wanted))
-            found.append(np.ascontiguousarray(summed.transpose([left.index(column) for column in wanted])))
-        return found
+            left = [column for column in joint if column in columns]
+            summed = counts.sum(axis=tuple(place for place, column in enumerate(joint) if column not in columns))
+            tables.append(np.ascontiguousarray(summed.transpose([left.index(column) for column in columns])))
+        return tables
 
     def _cells(self, columns: Sequence[int]) -> int:
         return math.prod(self.sizes[column] for column in columns)
@@ -78,7 +78,7 @@ def _bundled(sizes: Sequence[int], sets: Sequence[tuple[int, ...]]) -> list[tupl
     """Put columns together as they occur, as long as their joint counts stay few."""
     bundles: list[tuple[int, ...]] = []
     room = 0
-    for column in dict.fromkeys(column for wanted in sets for column in wanted):
+    for column in dict.fromkeys(column for columns in sets for column in columns):
         if bundles and sizes[column] <= room:
             bundles[-1] = (*bundles[-1], column)
             room //= sizes[column]

@@ -116,14 +116,14 @@ class Partition:
 
     def part(self, path: Sequence[str]) -> Part:
         """Return a part by its labels, or by the last of them where that is enough."""
-        wanted = tuple(path)
-        found = [part for part in self.parts if wanted in (part.path, part.path[-1:])]
-        if len(found) != 1:
-            why = "several parts" if found else "no part"
+        asked_path = tuple(path)
+        matches = [part for part in self.parts if asked_path in (part.path, part.path[-1:])]
+        if len(matches) != 1:
+            why = "several parts" if matches else "no part"
             raise InputError(
-                f"there is {why} {' · '.join(wanted)!r} of {self.depth}: give its labels from the top down"
+                f"there is {why} {' · '.join(asked_path)!r} of {self.depth}: give its labels from the top down"
             )
-        return found[0]
+        return matches[0]
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the parts, which have a file of their own, as plain values."""
@@ -147,10 +147,10 @@ class Partition:
         for part in self.parts:
             for name, expected in part.digests.items():
                 try:
-                    found = digest(self.place / name, self.place)
+                    written = digest(self.place / name, self.place)
                 except OSError:
-                    found = ""
-                if found != expected:
+                    written = ""
+                if written != expected:
                     return name
         return None
 
@@ -159,10 +159,10 @@ def refuse_changed(folder: Path, digests: Mapping[str, str], since: str) -> None
     """Refuse a folder with a file that is not what it was since something happened."""
     for name, expected in sorted(digests.items()):
         try:
-            found = digest(folder / name, folder)
+            written = digest(folder / name, folder)
         except OSError:
             raise InputError(f"cannot read {folder / name}") from None
-        if found != expected:
+        if written != expected:
             raise InputError(f"{folder / name} was changed after {since}")
 
 

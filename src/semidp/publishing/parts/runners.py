@@ -182,8 +182,8 @@ def _parts(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Any:
 
     session = frame.sparkSession
     features = (*tasks[0].schema.features, *tasks[0].declared)
-    wanted = {name for feature in features for name in feature.names}
-    columns = [name for name in frame.columns if name in wanted]
+    part_columns = {name for feature in features for name in feature.names}
+    columns = [name for name in frame.columns if name in part_columns]
     keys = list(next((task.values for task in tasks if task.values is not None), {}))
     total = f.count(f.lit(1)) if count is None else f.sum(f.col(_quoted(count)).cast("bigint"))
     groups = frame.groupBy(*(f.col(_quoted(name)) for name in columns)).agg(total.alias(_TOTAL))
@@ -224,20 +224,20 @@ def _work_there(records: Any, task: Any) -> Any:
 
 def _collected(collect: Any) -> Any:
     """Return what Spark collects; its own messages may quote data, and are dropped."""
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
 
     def work() -> None:
         try:
-            found["rows"] = collect()
+            answers["rows"] = collect()
         except Exception:  # told below, without its text
-            found["failed"] = True
+            answers["failed"] = True
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join()
-    if "rows" not in found:
+    if "rows" not in answers:
         raise DataError("Spark could not carry out every part: an executor failed again and again, or lacks semidp")
-    return found["rows"]
+    return answers["rows"]
 
 
 def _quoted(name: str) -> str:

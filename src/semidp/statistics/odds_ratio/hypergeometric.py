@@ -164,8 +164,8 @@ class TwoByTwo:
         mode = self._mode(log_odds)
         first, last = self._window(mode)
         x = np.arange(first, last, dtype=np.float64)
-        rest = self.n - self.row - self.column
-        steps = log_odds + np.log((self.row - x) * (self.column - x) / ((x + 1) * (rest + x + 1)))
+        remaining = self.n - self.row - self.column
+        steps = log_odds + np.log((self.row - x) * (self.column - x) / ((x + 1) * (remaining + x + 1)))
         height = np.zeros(last - first + 1)
         centre = mode - first
         height[centre + 1 :] = np.cumsum(steps[centre:])
@@ -178,10 +178,10 @@ class TwoByTwo:
 
     def _mode(self, log_odds: float) -> int:
         """The x after which the probabilities fall: their ratio decreases in x, so bisection finds it."""
-        rest = self.n - self.row - self.column
+        remaining = self.n - self.row - self.column
 
         def falls(x: int) -> bool:
-            ratio = math.log((self.row - x) * (self.column - x)) - math.log((x + 1) * (rest + x + 1))
+            ratio = math.log((self.row - x) * (self.column - x)) - math.log((x + 1) * (remaining + x + 1))
             return ratio + log_odds <= 0
 
         return self.low + bisect_left(range(self.low, self.high), True, key=falls)

@@ -342,12 +342,12 @@ class _Balance:
     def _height(self, u: ArrayLike) -> NDArray[np.float64]:
         """``log g(u)`` up to a constant: every step of F is taken in its lower tail."""
         at = np.asarray(u, dtype=np.float64)
-        upper, found = at > self._weights.mean, np.empty(at.shape)
+        upper, heights = at > self._weights.mean, np.empty(at.shape)
         for side, law, start in ((upper, self._weights, at - 1), (~upper, self._weights.mirrored(), -at)):
             if side.any():
                 low, high = _exceedance(law, self.noise, np.stack([start[side], start[side] + 1]))
-                found[side] = low - high
-        return np.log(np.maximum(found, 1e-320))
+                heights[side] = low - high
+        return np.log(np.maximum(heights, 1e-320))
 
     @cached_property
     def _centre(self) -> float:
@@ -366,11 +366,11 @@ class _Balance:
 
     def _partner(self, u: NDArray[np.float64], inside: float) -> NDArray[np.float64]:
         """The other end of each pair, from a point between the two ends."""
-        wanted = self._height(u)
+        height = self._height(u)
         far = inside + np.where(u > inside, -1.0, 1.0) * (np.abs(u - inside) + 1)
-        while np.any(short := self._height(far) > wanted):
+        while np.any(short := self._height(far) > height):
             far = np.where(short, inside + 2 * (far - inside), far)
-        return _roots(lambda c: self._height(c) - wanted, np.full(u.shape, inside), far)
+        return _roots(lambda c: self._height(c) - height, np.full(u.shape, inside), far)
 
     def p_value(self, u: NDArray[np.float64], half: float = 0.0) -> NDArray[np.float64]:
         """The probability of U at u or beyond, or at its partner or beyond; u the point next to the mode of a cell.

@@ -138,16 +138,16 @@ class NoisyMeans:
             finite = np.where(np.isfinite(degrees), degrees, 1e9)
             return np.asarray(normal / np.sqrt(source.chisquare(finite, normal.shape) / finite))
 
-        found = self._tested(spread.variances, About.sampling, errors, self._width)
-        if found.reference != "χ²":
-            return found
+        result = self._tested(spread.variances, About.sampling, errors, self._width)
+        if result.reference != "χ²":
+            return result
         groups, weights = len(self.counts), 1 / whole
-        rest = float(((1 - weights / weights.sum()) ** 2 / degrees).sum())
-        ratio = found.statistic / (groups - 1) / (1 + 2 * (groups - 2) / (groups**2 - 1) * rest)
-        if rest == 0:
-            return found
-        p = float(fdtrc(groups - 1, (groups**2 - 1) / (3 * rest), ratio))
-        return Comparison(found.statistic, found.degrees, found.pooled, p, About.sampling, "Welch's F")
+        excess = float(((1 - weights / weights.sum()) ** 2 / degrees).sum())
+        ratio = result.statistic / (groups - 1) / (1 + 2 * (groups - 2) / (groups**2 - 1) * excess)
+        if excess == 0:
+            return result
+        p = float(fdtrc(groups - 1, (groups**2 - 1) / (3 * excess), ratio))
+        return Comparison(result.statistic, result.degrees, result.pooled, p, About.sampling, "Welch's F")
 
     def _smooth(self, variances: Floats, unit: float) -> bool:
         """Whether all sums are as good as normal: wide in units of what they are made of, and little Laplace noise."""
@@ -181,12 +181,12 @@ class NoisyMeans:
 
         degrees = len(self.counts) - 1
         statistic, pooled = self.statistic(self.means[None], variances)
-        found = float(statistic[0])
+        observed = float(statistic[0])
         centre = float(pooled[0]) if common is None else common
         if self._smooth(variances, unit):
-            return Comparison(found, degrees, centre, float(chdtrc(degrees, found)), about)
-        p = self._simulated_p(found, variances, sampling)
-        return Comparison(found, degrees, centre, p, about, "simulation")
+            return Comparison(observed, degrees, centre, float(chdtrc(degrees, observed)), about)
+        p = self._simulated_p(observed, variances, sampling)
+        return Comparison(observed, degrees, centre, p, about, "simulation")
 
     def _simulated_p(
         self, statistic: float, variances: Floats, sampling: Callable[[np.random.Generator, int], Floats]
@@ -218,8 +218,8 @@ class NoisyMeans:
         if len(space.blocks) == 1:
             return self._width * simulated(self.mechanism, (draws, len(self.counts)), source) / self.counts
         whole = simulated(self.mechanism, (draws, *space.shape), source)
-        there = space.counts[self.number].ravel() > 0
-        kept = [space.project(row)[space.slices[self.number]][there] for row in whole]
+        occupied = space.counts[self.number].ravel() > 0
+        kept = [space.project(row)[space.slices[self.number]][occupied] for row in whole]
         return np.asarray(self._width * np.stack(kept) / self.counts)
 
     def statistic(self, means: Floats, variances: Floats, common: float | None = None) -> tuple[Floats, Floats]:
@@ -250,5 +250,5 @@ class NoisyMeans:
         places = np.linspace(-_LOGITS, _LOGITS, 57)
         best = float(places[int(np.argmin([statistic(float(place)) for place in places]))])
         step = float(places[1] - places[0])
-        found = minimize_scalar(statistic, bounds=(best - step, best + step), method="bounded")
-        return lower + range_ * float(expit(found.x))
+        minimum = minimize_scalar(statistic, bounds=(best - step, best + step), method="bounded")
+        return lower + range_ * float(expit(minimum.x))

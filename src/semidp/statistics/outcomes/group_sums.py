@@ -187,13 +187,13 @@ class GroupSums(ByBlocks):
         With sampling it is for the number of records times the mean of the population.
         """
         number = self._number(block)
-        found = self.sums(self.blocks[number])
+        sums = self.sums(self.blocks[number])
         if sampling or sampling_sd is not None:
             of_means = self._sampled(number, level_of(level), sampling_sd, simultaneous)
-            n = found.counts
+            n = sums.counts
             ends = (np.where(n > 0, n * end, 0.0) for end in (of_means.lower, of_means.upper))
-            return replace(of_means, values=found.values, lower=next(ends), upper=next(ends))
-        return self._noise_alone(found, number, np.ones(len(found.counts)), level_of(level), simultaneous)
+            return replace(of_means, values=sums.values, lower=next(ends), upper=next(ends))
+        return self._noise_alone(sums, number, np.ones(len(sums.counts)), level_of(level), simultaneous)
 
     def mean_intervals(
         self,
@@ -240,59 +240,59 @@ class GroupSums(ByBlocks):
         number = self._number(block)
         if sampling or sampling_sd is not None:
             return self._sampled(number, level_of(level), sampling_sd, simultaneous)
-        found = self.means(self.blocks[number])
-        n = np.where(found.counts > 0, found.counts, np.nan)
-        return self._noise_alone(found, number, 1 / n, level_of(level), simultaneous)
+        means = self.means(self.blocks[number])
+        n = np.where(means.counts > 0, means.counts, np.nan)
+        return self._noise_alone(means, number, 1 / n, level_of(level), simultaneous)
 
     def _noise_alone(
         self, found: Estimates, number: int, scale: Floats, level: Fraction, simultaneous: bool
     ) -> Intervals:
         """Return intervals of the noise alone for sums times a scale; a sum over no records has none."""
-        there = found.counts > 0
-        each = each_level(level, int(there.sum()), self.mechanism, simultaneous)
-        cell = self._weights(number, np.flatnonzero(there)[:1].tolist(), np.array([float(self.outcome.width)]))
-        half = float(half_widths(self.mechanism, [cell], each)[0]) if there.any() else 0.0
-        return Intervals.around(found.groups, found.values, np.where(there, half, 0.0) * scale, level, simultaneous)
+        occupied = found.counts > 0
+        each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous)
+        cell = self._weights(number, np.flatnonzero(occupied)[:1].tolist(), np.array([float(self.outcome.width)]))
+        half = float(half_widths(self.mechanism, [cell], each)[0]) if occupied.any() else 0.0
+        return Intervals.around(found.groups, found.values, np.where(occupied, half, 0.0) * scale, level, simultaneous)
 
     def _sampled(self, number: int, level: Fraction, sampling_sd: float | None, simultaneous: bool) -> Intervals:
         """Return intervals for the population means, cut to the bounds."""
-        found, (lower, upper) = self.means(self.blocks[number]), self._bounds
-        there = found.counts > 0
-        each = each_level(level, int(there.sum()), self.mechanism, simultaneous, sampling=True)
+        means, (lower, upper) = self.means(self.blocks[number]), self._bounds
+        occupied = means.counts > 0
+        each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous, sampling=True)
         low, high = self.sampled_means(number, each, sampling_sd).ends()
         exact = np.zeros(len(low), dtype=bool)
         if self.outcome.steps == 1 and sampling_sd is None:
-            n = found.counts[there]
+            n = means.counts[occupied]
             exact = n <= MOST_INVERTED
-            noisy = np.asarray(self.measurement.noisy)[self.space.slices[number]][there]
+            noisy = np.asarray(self.measurement.noisy)[self.space.slices[number]][occupied]
             rates = rate_ends(self.mechanism, n[exact].astype(np.float64), noisy[exact].astype(np.float64), each)
             low[exact], high[exact] = (lower + (upper - lower) * end for end in rates)
-        ends = [np.full(len(there), math.nan) for _ in range(2)]
+        ends = [np.full(len(occupied), math.nan) for _ in range(2)]
         for whole, part in zip(ends, (low, high), strict=True):
-            whole[there] = np.clip(part, lower, upper)
+            whole[occupied] = np.clip(part, lower, upper)
         return Intervals(
-            found.groups, found.values, ends[0], ends[1], level, About.sampling, simultaneous, bool(exact.all())
+            means.groups, means.values, ends[0], ends[1], level, About.sampling, simultaneous, bool(exact.all())
         )
 
     def sampled_means(self, number: int, level: float, sampling_sd: float | None = None) -> SampledMeans:
         """Return the means of the groups with records, with what is known of the spread within them."""
-        found = self.means(self.blocks[number])
-        there = found.counts > 0
-        spread = self._spread(number) if sampling_sd is None else _known(sampling_sd, int(there.sum()))
+        means = self.means(self.blocks[number])
+        occupied = means.counts > 0
+        spread = self._spread(number) if sampling_sd is None else _known(sampling_sd, int(occupied.sum()))
         noise = float(self.outcome.width) * noise_deviation(self.mechanism, level)
-        n = found.counts[there].astype(np.float64)
-        return SampledMeans(n, found.values[there], self._bounds, noise, level, spread)
+        n = means.counts[occupied].astype(np.float64)
+        return SampledMeans(n, means.values[occupied], self._bounds, noise, level, spread)
 
     def _spread(self, number: int) -> Spread | None:
         """Return the variances within the groups with records, where they were measured and no bound says as much."""
         if self.squares is None or self.outcome.steps == 1:
             return None
-        found, (lower, upper) = self.means(self.blocks[number]), self._bounds
-        there = found.counts > 0
-        gaps = np.clip(found.values, lower, upper) - (lower + upper) / 2
-        n = np.where(there, found.counts, 1.0)
+        means, (lower, upper) = self.means(self.blocks[number]), self._bounds
+        occupied = means.counts > 0
+        gaps = np.clip(means.values, lower, upper) - (lower + upper) / 2
+        n = np.where(occupied, means.counts, 1.0)
         spread = self.squares.spread(number, n, gaps, self.mechanism, float(self.outcome.width))
-        return Spread(spread.variances[there], spread.degrees[there])
+        return Spread(spread.variances[occupied], spread.degrees[occupied])
 
     @property
     def _bounds(self) -> tuple[float, float]:
@@ -332,26 +332,26 @@ class GroupSums(ByBlocks):
         ((('a', 'b'),), True)
         """
         number = self._number(block)
-        found, wanted = self.means(self.blocks[number]), level_of(level)
-        pairs = _pairs(found, against)
-        values = np.array([found.values[one] - found.values[other] for one, other in pairs])
-        names = tuple((*found.groups[one], *found.groups[other]) for one, other in pairs)
+        means, confidence = self.means(self.blocks[number]), level_of(level)
+        pairs = _pairs(means, against)
+        values = np.array([means.values[one] - means.values[other] for one, other in pairs])
+        names = tuple((*means.groups[one], *means.groups[other]) for one, other in pairs)
         if not (sampling or sampling_sd is not None):
-            n, width = found.counts.astype(np.float64), float(self.outcome.width)
+            n, width = means.counts.astype(np.float64), float(self.outcome.width)
             weights = [
                 self._weights(number, pair, np.array([width / n[pair[0]], -width / n[pair[1]]])) for pair in pairs
             ]
-            each = each_level(wanted, len(pairs), self.mechanism, simultaneous)
+            each = each_level(confidence, len(pairs), self.mechanism, simultaneous)
             half = half_widths(self.mechanism, weights, each)
-            return Intervals.around(names, values, half, wanted, simultaneous)
-        each = each_level(wanted, len(pairs), self.mechanism, simultaneous, sampling=True)
-        place = np.cumsum(found.counts > 0) - 1
+            return Intervals.around(names, values, half, confidence, simultaneous)
+        each = each_level(confidence, len(pairs), self.mechanism, simultaneous, sampling=True)
+        place = np.cumsum(means.counts > 0) - 1
         places = place[np.array(pairs, dtype=np.intp).reshape(-1, 2)]
         weights_of = np.tile([1.0, -1.0], (len(pairs), 1))
         low, high = self.sampled_means(number, each, sampling_sd).combined(places, weights_of)
         range_ = self._bounds[1] - self._bounds[0]
         low, high = np.clip(low, -range_, range_), np.clip(high, -range_, range_)
-        return Intervals(names, values, low, high, wanted, About.sampling, simultaneous, False)
+        return Intervals(names, values, low, high, confidence, About.sampling, simultaneous, False)
 
     def _weights(self, number: int, groups: Sequence[int], weights: Floats) -> Floats:
         """The weights of the query's noise, those that are not zero, in a weighted sum of some groups of one set."""
@@ -383,9 +383,9 @@ class GroupSums(ByBlocks):
             The standard deviation within every group, where it is known.
         """
         number = self._number(block)
-        found = self.means(self.blocks[number])
-        there = found.counts > 0
-        n, means = found.counts[there].astype(np.float64), found.values[there]
+        group_means = self.means(self.blocks[number])
+        occupied = group_means.counts > 0
+        n, means = group_means.counts[occupied].astype(np.float64), group_means.values[occupied]
         about = About.sampling if sampling or sampling_sd is not None else About.noise
         if len(n) < 2:
             return Comparison(0.0, 0, float(means.mean()) if len(n) else math.nan, 1.0, about)
@@ -412,14 +412,14 @@ class GroupSums(ByBlocks):
 
 def _pairs(found: Estimates, against: Sequence[str] | None) -> list[tuple[int, int]]:
     """Return the pairs of groups with records: each, or every other one with the group of some levels."""
-    there = np.flatnonzero(found.counts > 0).tolist()
+    occupied = np.flatnonzero(found.counts > 0).tolist()
     if against is None:
-        pairs = list(itertools.combinations(there, 2))
+        pairs = list(itertools.combinations(occupied, 2))
     else:
         one = tuple([against] if isinstance(against, str) else against)
-        if one not in found.groups or found.groups.index(one) not in there:
+        if one not in found.groups or found.groups.index(one) not in occupied:
             raise InputError(f"there is no group {', '.join(one)} with records to compare with: name one there is")
-        pairs = [(other, found.groups.index(one)) for other in there if found.groups[other] != one]
+        pairs = [(other, found.groups.index(one)) for other in occupied if found.groups[other] != one]
     if len(pairs) > _MOST_PAIRS:
         raise InputError(f"there are {len(pairs):,} pairs of groups: say against which group to compare")
     return pairs

@@ -59,8 +59,8 @@ class ByBlocks(FromNoise):
     def columns(self, block: Margin | None = None) -> tuple[str, ...]:
         """Return the names of what a group's levels are: the set's features, a nested one with its whole path."""
         schema, block = self._public(block)
-        own = {name: schema.feature(name).names for name in block.names}
-        return tuple(dict.fromkeys(part for name, path in own.items() for part in path[: path.index(name) + 1]))
+        own_names = {name: schema.feature(name).names for name in block.names}
+        return tuple(dict.fromkeys(part for name, path in own_names.items() for part in path[: path.index(name) + 1]))
 
     def _public(self, block: Margin | None) -> tuple[Schema, Margin]:
         schema = self.space.dataspace.schema

@@ -157,10 +157,10 @@ def _half_width(mechanism: Mechanism, weights: Floats, level: float, variance: f
     if noise is None or not len(entries):
         return normal_quantile(level) * math.sqrt(variance)
     if mechanism.scale <= COARSE:
-        rest = variance + mechanism.variance * float(entries[_WHOLE:] @ entries[_WHOLE:])
+        remaining = variance + mechanism.variance * float(entries[_WHOLE:] @ entries[_WHOLE:])
         size = float(entries[0])  # in units of the heaviest entry, so that equal shapes are computed once
         shape = tuple((entries[:_WHOLE] / size).round(12).tolist())
-        return size * _coarse(noise, shape, rest / size**2, level)
+        return size * _coarse(noise, shape, remaining / size**2, level)
     step = float(entries[0]) / 2
     if not isinstance(mechanism, LaplaceMechanism):
         total = variance + mechanism.variance * float(entries @ entries)

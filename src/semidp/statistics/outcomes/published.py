@@ -119,13 +119,13 @@ def _twice(names: Sequence[str]) -> list[str]:
     >>> _twice(["ward"]), _twice(["x", "other_x"])
     (['ward', 'other_ward'], ['x', 'other_x', 'other_other_x', 'other_other_other_x'])
     """
-    found = list(names)
+    counted = list(names)
     for name in names:
         other = f"other_{name}"
-        while other in found:
+        while other in counted:
             other = f"other_{other}"
-        found.append(other)
-    return found
+        counted.append(other)
+    return counted
 
 
 def as_written(result: Read, files: Mapping[str, bytes]) -> Read:
@@ -145,10 +145,10 @@ def rows_of(content: bytes, numbers: int) -> tuple[list[str], tuple[tuple[str, .
 
 def real_numbers(columns: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     """Return the numbers of columns, a row a line; an empty cell is none."""
-    found = np.array([[float(cell or math.nan) for cell in column] for column in columns], dtype=np.float64)
-    if np.isfinite(found).sum() != sum(bool(cell) for column in columns for cell in column):
+    numbers = np.array([[float(cell or math.nan) for cell in column] for column in columns], dtype=np.float64)
+    if np.isfinite(numbers).sum() != sum(bool(cell) for column in columns for cell in column):
         raise ValueError("a cell does not hold a number")
-    return found.T
+    return numbers.T
 
 
 def whole_numbers(*columns: Sequence[str]) -> NDArray[np.int64]:

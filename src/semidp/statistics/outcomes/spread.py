@@ -80,8 +80,8 @@ class FromNoise:
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of everything that was measured."""
-        first, *others = (part.mechanism.guarantee for part in self._measured() if part is not None)
-        return first.compose(*others)
+        first, *later = (part.mechanism.guarantee for part in self._measured() if part is not None)
+        return first.compose(*later)
 
     @property
     def private(self) -> bool:
@@ -147,9 +147,9 @@ class SquareSums:
         bound = np.sqrt(sum(part**2 for part in parts)) / np.maximum(counts - 1, 1)
         least = float(self.outcome.width) ** 2 / 12  # that of rounding to the grid
         largest = float(self.outcome.upper - self.outcome.lower) ** 2 / 4
-        found = np.maximum(self.estimates(number, counts, gaps, noise) + bound, least)
-        capped = (found >= largest) | (counts <= 1)
-        return Spread(np.where(capped, largest, found), np.where(capped, math.inf, counts - 1))
+        bounded = np.maximum(self.estimates(number, counts, gaps, noise) + bound, least)
+        capped = (bounded >= largest) | (counts <= 1)
+        return Spread(np.where(capped, largest, bounded), np.where(capped, math.inf, counts - 1))
 
 
 def square_mechanism(

@@ -121,8 +121,8 @@ class ExponentialMechanism(Mechanism):
         """Choose values from the histograms of all groups, a row a group in steps of the grid."""
         self._check(values)
         source = SystemRandomness() if randomness is None else randomness
-        found = self._choose(values, 1, source)[0]
-        return Measurement(found, found.astype(np.float64), self.name, self.claim, source.secure)
+        chosen = self._choose(values, 1, source)[0]
+        return Measurement(chosen, chosen.astype(np.float64), self.name, self.claim, source.secure)
 
     def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Return the choices of `count` independent measurements: for audits and studies."""
@@ -217,8 +217,8 @@ def exponential_mechanism(space: RankSpace, budget: Budget) -> Mechanism:
     """Return the mechanism with the largest rate that a budget allows; for (ε, δ) pure ε or zCDP serves it."""
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
-    found = [kind.calibrate(space, budget) for kind in EXPONENTIAL if budget.kind in kind.kinds]
-    return max(found, key=lambda mechanism: mechanism.rate)
+    mechanisms = [kind.calibrate(space, budget) for kind in EXPONENTIAL if budget.kind in kind.kinds]
+    return max(mechanisms, key=lambda mechanism: mechanism.rate)
 
 
 def farthest_rank(mechanism: ExponentialMechanism, missed: float) -> int:

@@ -138,12 +138,12 @@ class PublishedQuantiles(PublishedBySets):
         """Return a CSV file for each set: levels, exact count, quantiles with their intervals, chosen steps."""
         steps = self.noisy.reshape(-1, len(self.headings)).T
         places = np.cumsum([0, *map(len, self.groups)])
-        found = []
+        files = []
         for place, (start, end) in enumerate(pairwise(places)):
             numbers = {"count": self.counts[place], **dict(zip(self.headings, self._numbers(place), strict=True))}
             numbers |= {f"steps_{name}": row[start:end] for name, row in zip(self.headings, steps, strict=True)}
-            found.append(Columns.of_rows(self.columns[place], self.groups[place], numbers))
-        return dict(zip(self.request.files, found, strict=True))
+            files.append(Columns.of_rows(self.columns[place], self.groups[place], numbers))
+        return dict(zip(self.request.files, files, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the CSV files, as plain values."""
@@ -165,23 +165,23 @@ class PublishedQuantiles(PublishedBySets):
         rank_error = entry["rank_error"]
         if not (rank_error is None or isinstance(rank_error, int)) or steps.min(initial=0) < 0:
             raise ValueError("quantiles are steps of the grid, with an error in ranks")
-        found = cls(**_quantiles(request, scope, steps), rank_error=rank_error, **read_back(entry, scope))
-        return as_written(found, files)
+        published = cls(**_quantiles(request, scope, steps), rank_error=rank_error, **read_back(entry, scope))
+        return as_written(published, files)
 
 
 def _quantiles(request: "QuantileRequest", scope: Scope, noisy: NDArray[np.int64]) -> dict[str, Any]:
     """Return what follows from the chosen steps."""
     space = request.space(scope)
     chosen = Measurement(noisy, noisy.astype(np.float64), "", "exact", False)
-    found = GroupQuantiles(NoNoise(space), chosen)
+    quantiles = GroupQuantiles(NoNoise(space), chosen)
     assert isinstance(space, RankSpace)
     return {
         "request": request,
-        "groups": tuple(found.groups(block) for block in request.by),
-        "columns": tuple(found.columns(block) for block in request.by),
+        "groups": tuple(quantiles.groups(block) for block in request.by),
+        "columns": tuple(quantiles.columns(block) for block in request.by),
         "counts": tuple(counts.ravel() for counts in space.counts),
-        "values": tuple(found.values(block) for block in request.by),
-        "intervals": tuple(found.intervals(block) if request.level is not None else () for block in request.by),
+        "values": tuple(quantiles.values(block) for block in request.by),
+        "intervals": tuple(quantiles.intervals(block) if request.level is not None else () for block in request.by),
         "noisy": noisy,
     }
 

@@ -37,10 +37,14 @@ def _quantile_name(request: "QuantileRequest") -> str:
 def _probabilities(value: Iterable[Number]) -> tuple[Fraction, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InputError(f"quantiles are a list such as [0.25, 0.5, 0.75], not {value!r}")
-    found = tuple(exact(q, "a quantile") for q in value)
-    if not found or not all(0 < q < 1 for q in found) or list(found) != sorted(set(found)):
+    probabilities = tuple(exact(q, "a quantile") for q in value)
+    if (
+        not probabilities
+        or not all(0 < q < 1 for q in probabilities)
+        or list(probabilities) != sorted(set(probabilities))
+    ):
         raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
-    return found
+    return probabilities
 
 
 def _optional_level(value: Number | None) -> Fraction | None:

@@ -135,15 +135,15 @@ class PublishedGroups(PublishedBySets):
         """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals, noisy steps."""
         places = np.cumsum([0, *(len(part.groups) for part in self.estimates)])
         sets = zip(self.columns, self.estimates, self.intervals or repeat(()), pairwise(places), strict=False)
-        found = []
+        files = []
         for names, part, intervals, (start, end) in sets:
             estimates = {str(self.request.statistic): part.values, "standard_error": part.standard_errors}
             numbers = {"count": part.counts, **estimates, **columns_of(intervals), "noisy_steps": self.noisy[start:end]}
-            found.append(Columns.of_rows(names, part.groups, numbers))
+            files.append(Columns.of_rows(names, part.groups, numbers))
         for names, intervals in zip(self.columns, self.differences, strict=False):
             numbers = {"difference": intervals[0].values, **columns_of(intervals)}
-            found.append(Columns.of_rows(_twice(names), intervals[0].names, numbers))
-        return dict(zip(self.request.files, found, strict=True))
+            files.append(Columns.of_rows(_twice(names), intervals[0].names, numbers))
+        return dict(zip(self.request.files, files, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the estimates, which are in the CSV files, as plain values."""
@@ -176,7 +176,7 @@ class PublishedGroups(PublishedBySets):
             read = read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level)
             # No law is inverted for a difference: for a population its level is kept about.
             differences.append(tuple(replace(part, exact=part.about is About.noise) for part in read))
-        found = cls(
+        published = cls(
             request=request,
             estimates=tuple(estimates),
             columns=tuple(columns),
@@ -186,13 +186,13 @@ class PublishedGroups(PublishedBySets):
             differences=tuple(differences),
             **read_back(entry, scope),
         )
-        return as_written(found, files)
+        return as_written(published, files)
 
 
 def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGroups:
     """Return sums, or means and proportions over exact counts, with intervals."""
     total = request.statistic == "sum"
-    statistic, wanted = found.sums if total else found.means, request.confidence
+    statistic, confidence = found.sums if total else found.means, request.confidence
     every = found.sum_intervals if total else found.mean_intervals
     return PublishedGroups(
         request=request,
@@ -202,7 +202,7 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
         intervals=_alike(tuple(_both(every, found, block, request) for block in request.by)),
         differences=tuple(_both(found.difference_intervals, found, block, request) for block in request.by)
-        if wanted.differences
+        if confidence.differences
         else (),
         **measured_by(request.name, found.mechanism, found.private),
     )
@@ -210,10 +210,11 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
 
 def _both(intervals: Any, found: GroupSums, block: Margin, request: "GroupRequest") -> tuple[Intervals, ...]:
     """Return the intervals of the noise alone, and those for the population where asked for."""
-    wanted = request.confidence
-    kinds = (False, True) if wanted.sampling else (False,)
+    confidence = request.confidence
+    kinds = (False, True) if confidence.sampling else (False,)
     return tuple(
-        intervals(block, level=wanted.level, sampling=sampling, simultaneous=wanted.simultaneous) for sampling in kinds
+        intervals(block, level=confidence.level, sampling=sampling, simultaneous=confidence.simultaneous)
+        for sampling in kinds
     )
 
 

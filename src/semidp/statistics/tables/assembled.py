@@ -137,8 +137,8 @@ class AssembledTables(PublishedTables):
             rows = self.cut.branch(self.schema, node).restrict(self.request.only.features)
             view = self.schema.view(self.request.only.features)
             cells = self.noisy.reshape(self.schema.grid.shape_of(view))
-            own = self.cut.row(self.schema.grid, view, cells, node).reshape(rows.shape)
-            return Columns.of_cells(rows, {"noisy_count": own})
+            branch_cells = self.cut.row(self.schema.grid, view, cells, node).reshape(rows.shape)
+            return Columns.of_cells(rows, {"noisy_count": branch_cells})
         noise = BranchNoise.of(self.residuals, self.cut, node)
         if noise is None:
             return None

@@ -223,9 +223,9 @@ class TablesByParts(PublishedTables):
 
     def expected_l2(self, below: Iterable[PartTable]) -> float:
         """Return the expected loss of the tables that were asked for, from how they came out in the parts."""
-        own = {table.name for table in self.request.tables}
+        own_tables = {table.name for table in self.request.tables}
         every = (*map(PartTable.of, self.overview), *below)
-        return math.sqrt(sum(table.variance for table in every if table.name in own))
+        return math.sqrt(sum(table.variance for table in every if table.name in own_tables))
 
     @property
     def below(self) -> tuple[TableRequest, ...]:
@@ -487,11 +487,11 @@ class TableOfParts(PublishedTable):
 
 def _fit_of_parts(fits: Sequence[Fitted]) -> Fitted:
     """Return how a table was fitted, from how it was in each part."""
-    others = [fit for fit in fits if fit.kind != FitKind.integer]
+    not_whole = [fit for fit in fits if fit.kind != FitKind.integer]
     methods = dict.fromkeys(fit.method for fit in fits)
     notes = dict.fromkeys(fit.note for fit in fits if fit.note)
     return Fitted(
-        kind=others[0].kind if others else str(FitKind.integer),
+        kind=not_whole[0].kind if not_whole else str(FitKind.integer),
         method=", ".join(methods),
         loss=sum(fit.loss for fit in fits),
         bound=sum(fit.bound for fit in fits),

@@ -62,8 +62,8 @@ class FitOrder:
 
     def with_first(self, view: View) -> "FitOrder":
         """Return the order in which one table of the parts comes before everything else."""
-        others = tuple(other for other in self.below if other != view)
-        return FitOrder((), (view, *others), (*self.early, *self.late), self.circles)
+        later_views = tuple(other for other in self.below if other != view)
+        return FitOrder((), (view, *later_views), (*self.early, *self.late), self.circles)
 
 
 def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> FitOrder:
@@ -95,18 +95,18 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     in_turn = _from_small_to_large(grid, views)
     inevitable = _circles(in_turn, exact)
     below = [view for view in in_turn if cut.reaches(view)]
-    others = [view for view in in_turn if not cut.reaches(view)]
+    uncut = [view for view in in_turn if not cut.reaches(view)]
     places = {view: place for place, view in enumerate(in_turn)}
-    before_some = [view for view in others if below and places[view] < places[below[-1]]]
-    before_all = [view for view in others if below and places[view] < places[below[0]]]
-    choices = [before_some, others, before_all]
-    if len(others) <= MOST_CHOSEN:
-        for many in reversed(range(len(others))):
-            choices += [list(some) for some in itertools.combinations(others, many)]
+    before_some = [view for view in uncut if below and places[view] < places[below[-1]]]
+    before_all = [view for view in uncut if below and places[view] < places[below[0]]]
+    choices = [before_some, uncut, before_all]
+    if len(uncut) <= MOST_CHOSEN:
+        for many in reversed(range(len(uncut))):
+            choices += [list(some) for some in itertools.combinations(uncut, many)]
     choices.append([])
     best, fewest = None, math.inf
     for early in choices:
-        late = [view for view in others if view not in early]
+        late = [view for view in uncut if view not in early]
         circles = _circles([*early, *below, *late], exact)
         added = [view for view in circles if view not in inevitable]
         faults = len(added) + len(_closed((early, below, late), circles, exact))
@@ -163,22 +163,22 @@ def _from_small_to_large(grid: Grid, views: Sequence[View]) -> list[View]:
 
 def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]:
     """Return the tables for which what exact totals and earlier tables fix of them is not decomposable."""
-    settled, found = SettledViews(*exact), []
+    settled, circles = SettledViews(*exact), []
     for view in in_turn:
         if junction_order(list(settled.fixed(view))) is None:
-            found.append(view)
+            circles.append(view)
         settled.add(view)
-    return tuple(found)
+    return tuple(circles)
 
 
 def _closed(stages: Sequence[Sequence[View]], circles: Sequence[View], exact: Iterable[View]) -> list[View]:
     """Return the tables that stay in a circle even if they come first in their stage: before, in or after the parts."""
-    settled, found = SettledViews(*exact), []
+    settled, closed = SettledViews(*exact), []
     for stage in stages:
-        found += [view for view in stage if view in circles and junction_order(list(settled.fixed(view))) is None]
+        closed += [view for view in stage if view in circles and junction_order(list(settled.fixed(view))) is None]
         for view in stage:
             settled.add(view)
-    return found
+    return closed
 
 
 def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
@@ -249,9 +249,9 @@ class CutFit:
     def in_one_piece(cls, fits: Fits, cut: Cut) -> "CutFit":
         """Return what is settled when the tables of all parts, and those above, were fitted together."""
         below = {view: fit for view, fit in fits.items() if cut.reaches(view)}
-        others = {view: fit for view, fit in fits.items() if not cut.reaches(view)}
-        order = FitOrder(tuple(others), tuple(below), (), ())
-        return cls(order, (), frozenset(), others, (), below)
+        uncut = {view: fit for view, fit in fits.items() if not cut.reaches(view)}
+        order = FitOrder(tuple(uncut), tuple(below), (), ())
+        return cls(order, (), frozenset(), uncut, (), below)
 
     def part(self, grid: Grid, cut: Cut, node: int, views: Sequence[View]) -> "PartFit":
         """Return how the tables of one part, given by their views, are fitted."""
@@ -268,11 +268,11 @@ class CutFit:
         ]
         places = {view: place for place, view in enumerate(self.order.below)}
         fitted = [number for number, view in enumerate(views) if view in places]
-        others = [number for number in range(len(views)) if number not in fitted]
+        unfitted = [number for number in range(len(views)) if number not in fitted]
         in_turn = sorted(fitted, key=lambda number: places[views[number]])
         return PartFit(
             totals=tuple(totals),
-            order=(*in_turn, *others),
+            order=(*in_turn, *unfitted),
             first=tuple(number for view in self.first for number in in_turn if views[number] == view),
             unfitted=frozenset(number for number, view in enumerate(views) if view in self.unfitted),
             seconds=max(LEAST_SECONDS, FIT_SECONDS / grid.chains[cut.axis].size(cut.depth)),
@@ -359,10 +359,10 @@ def fit_views(
 ) -> Fits:
     """Return the whole numbers of tables at the cut or above, by their views."""
     kinds = [FitKind.integer] * len(views)
-    found = fit_product(
+    fits = fit_product(
         grid, views, totals, [estimates[view] for view in views], kinds, progress, order=range(len(views))
     )
-    return dict(zip(views, found, strict=True))
+    return dict(zip(views, fits, strict=True))
 
 
 def whole_totals(fits: Fits) -> list[Totals]:

@@ -70,9 +70,11 @@ def fitted_tables(
     fitted = fit_product(schema.grid, space.views, totals_of(space), estimates, kinds, progress, possible=possible)
     schemas = [schema.restrict(schema.named(view)) for view in space.views]
     tables = []
-    for number, (name, own, estimate, (counts, how)) in enumerate(zip(names, schemas, estimates, fitted, strict=True)):
-        half = mechanism.table_half_widths(number) if own.size < INTERVALS_BELOW else None
-        tables.append(PublishedTable(name, own, counts, estimate, mechanism.table_errors(number), how, half))
+    for number, (name, table_schema, estimate, (counts, how)) in enumerate(
+        zip(names, schemas, estimates, fitted, strict=True)
+    ):
+        half = mechanism.table_half_widths(number) if table_schema.size < INTERVALS_BELOW else None
+        tables.append(PublishedTable(name, table_schema, counts, estimate, mechanism.table_errors(number), how, half))
     return tuple(tables)
 
 
@@ -121,11 +123,11 @@ def fit_product(
     tables = _Tables(grid, views, totals, estimates, kinds, time_limit, masks)
     early = list(first)
     while True:
-        found: dict[int, tuple[NDArray[Any], Fitted]] = {}
+        fits: dict[int, tuple[NDArray[Any], Fitted]] = {}
         in_turn = [*early, *(number for number in sizes if number not in early)]
-        stuck = _fit_in_order(tables, in_turn, len(early), found, progress)
+        stuck = _fit_in_order(tables, in_turn, len(early), fits, progress)
         if stuck is None:
-            return [found[number] for number in range(len(views))]
+            return [fits[number] for number in range(len(views))]
         early.insert(0, stuck)
 
 
@@ -185,7 +187,7 @@ class SettledViews:
     def ready(self, view: View) -> bool:
         """Whether everything coarser than a table is settled, by two margins of it at most, and itself is not."""
         axes = named(view)
-        coarser = [tuple(depth - (axis == own) for axis, depth in enumerate(view)) for own in axes]
+        coarser = [tuple(depth - (axis == finer_axis) for axis, depth in enumerate(view)) for finer_axis in axes]
         return len(axes) <= 2 and view not in self._given and all(small in self._given for small in coarser)
 
     def fixed(self, view: View) -> dict[View, View]:

@@ -318,8 +318,8 @@ def _with_quarters(
         exact = _exact_counts(public.members, by_kind)
         totals = [Totals(by_kind, np.delete(exact, level, axis=named(by_kind).index(axis)))]
     estimate = np.delete(_whole(space, 0, residuals, view), level, axis=at)
-    ((others, _),) = fit_product(grid, [view], totals, [estimate], [FitKind.integer], progress)
-    return Totals(view, np.insert(np.asarray(others, dtype=np.int64), level, living, axis=at))
+    ((outside, _),) = fit_product(grid, [view], totals, [estimate], [FitKind.integer], progress)
+    return Totals(view, np.insert(np.asarray(outside, dtype=np.int64), level, living, axis=at))
 
 
 def _whole(space: LinkedSpace, kind: int, residuals: dict[View, Floats], view: View) -> Floats:

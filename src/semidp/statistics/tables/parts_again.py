@@ -183,9 +183,9 @@ def published_whole(
         whole = np.zeros(schema.grid.shape_of(view), dtype=expected.dtype)
         try:
             for node, part in enumerate(partition.parts):
-                own = cut.branch(schema, node)
+                branch = cut.branch(schema, node)
                 table = PublishedTable.read(
-                    _files(partition, node), asked.name, own.restrict(asked.features), part.fitted(asked.name)
+                    _files(partition, node), asked.name, branch.restrict(asked.features), part.fitted(asked.name)
                 )
                 cells = cut.row(schema.grid, view, whole, node)
                 cells[...] = table.counts.reshape(cells.shape)
