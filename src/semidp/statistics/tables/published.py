@@ -26,6 +26,7 @@ from semidp.output.published_table import FitKind, Fitted, PublishedTable, names
 from semidp.output.sections import Details, Section
 from semidp.output.table_pages import table_title
 from semidp.queries.products import product_space
+from semidp.statistics.findings import Trust
 from semidp.statistics.protocol import Published, ResultCheck, budget_of, measured_by, read_back
 from semidp.statistics.tables import product_words, words
 from semidp.statistics.tables.error_words import cautions, every_error
@@ -256,6 +257,13 @@ class PublishedTables(Published):
     def holds_noise(self, column: str) -> bool:
         """Whether a column of its files holds what was measured: noisy counts, or residuals."""
         return column in ("noisy_count", "noisy")
+
+    def trusted(self, request: "Request") -> Iterator[Trust]:
+        """Yield what is believed of it besides its noisy values: how it was decided where the noise lies."""
+        yield from super().trusted(request)
+        # Noise on residuals is checked by what it costs. Weights say which tables it should spare.
+        if self.residuals is not None and len(self.tables) > 1:
+            yield Trust("how tables that share a budget were weighted", ("plan.table.weight",))
 
     def fitted_cells(self, request: "Request", scope: Scope) -> int:
         """Return how many cells the tables have that were asked for."""
