@@ -141,8 +141,8 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         else:
             repeated = dp_event.SelfComposedDpEvent(leaf, count)
             curves.append((functional_tradeoff(repeated, size, relation), 1))
-    found = _composed(mixtures, [*curves, (Gaussian(square), 1)])
-    return found.compose(ZCDP(rho).group(size)) if rho else found
+    composed = _composed(mixtures, [*curves, (Gaussian(square), 1)])
+    return composed.compose(ZCDP(rho).group(size)) if rho else composed
 
 
 def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
@@ -160,8 +160,8 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 
     size = group_size(a)
-    known = _relation(event, relation)
-    losses = PLDAccountant(known)
+    neighbours = _relation(event, relation)
+    losses = PLDAccountant(neighbours)
     if losses.supports(event):
         for leaf, count in _leaves(event, 1):
             # dp-accounting 0.6 counts a repeated randomised response once: it is given each of them.
@@ -174,7 +174,7 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
             return np.clip(values + _UPSTREAM, 0.0, 1.0)
 
         return _through(deltas).group(size)
-    renyi = RdpAccountant(neighboring_relation=known)
+    renyi = RdpAccountant(neighboring_relation=neighbours)
     if renyi.supports(event):
         renyi.compose(event)
         kept = np.isfinite(renyi.rdp)
@@ -185,8 +185,8 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         return _through(lambda epsilons: np.array([curve.delta(float(e)) for e in epsilons])).group(size)
     kinds = dict.fromkeys(type(leaf).__name__ for leaf, _ in _leaves(event, 1))
     raise Refused(
-        f"dp-accounting knows no bound for this event ({', '.join(kinds)}) under {known.name}: state its guarantee "
-        "as a tradeoff function, and use its group()"
+        f"dp-accounting knows no bound for this event ({', '.join(kinds)}) under {neighbours.name}: state its "
+        "guarantee as a tradeoff function, and use its group()"
     )
 
 
@@ -297,14 +297,14 @@ class Mixture:
         """Return the output at which the loss has given values: interpolation, then Newton's method; ±inf beyond."""
         reach = max(self.centres) + 12.0
         grid = np.linspace(-reach - 40.0, reach + 40.0, 1 << 14)
-        known = self._loss(grid)
-        x = np.interp(losses, known, grid)
+        grid_losses = self._loss(grid)
+        x = np.interp(losses, grid_losses, grid)
         for _ in range(4):
             slope = self._mean_centre(x) + (self._mean_centre(-x) if self.replaced else 0.0)
             step = (losses - self._loss(x)) / np.maximum(slope, 1e-12)
             x = x + np.clip(step, -0.5, 0.5)
-        x = np.where(losses > known[-1], np.inf, x)
-        return np.where(losses < known[0], -np.inf, x)
+        x = np.where(losses > grid_losses[-1], np.inf, x)
+        return np.where(losses < grid_losses[0], -np.inf, x)
 
     def _below(self, x: Floats, sign: float) -> Floats:
         """Σ w_k Φ(x + sign c_k): how probable an output below x is, around the centres (sign -1) or their negatives."""
@@ -423,15 +423,15 @@ def _one_less_power(x: Fraction) -> Fraction:
 def _composed(parts: Sequence[tuple[Mixture, int]], curves: Sequence[tuple[Tradeoff, int]]) -> Tradeoff:
     """Return the curve of all mixtures and of all curves together, each as often as it says."""
     mixed = [(mixture, count) for mixture, count in parts if count and not mixture.is_trivial]
-    known = [(curve, count) for curve, count in curves if count and not curve.is_trivial]
-    if not mixed and sum(count for _, count in known) <= _FEW:
-        return compose(*(curve for curve, count in known for _ in range(count)))
-    reaches = [reach_of(curve) for curve, _ in known]
+    kept = [(curve, count) for curve, count in curves if count and not curve.is_trivial]
+    if not mixed and sum(count for _, count in kept) <= _FEW:
+        return compose(*(curve for curve, count in kept for _ in range(count)))
+    reaches = [reach_of(curve) for curve, _ in kept]
     reach = max([*(mixture.reach for mixture, _ in mixed), *reaches])
-    spreads = [max(2.6 * curve.delta(0), least / 9) for (curve, _), least in zip(known, reaches, strict=True)]
+    spreads = [max(2.6 * curve.delta(0), least / 9) for (curve, _), least in zip(kept, reaches, strict=True)]
     finest = min([*(mixture.spread for mixture, _ in mixed), *spreads]) / 64
     step = 2.0 ** max(math.floor(math.log2(finest)), math.ceil(math.log2(reach / _CELLS)))
-    alike = [_repeated(losses_of(curve, step), count) for curve, count in known]
+    alike = [_repeated(losses_of(curve, step), count) for curve, count in kept]
     powers = []
     for back in (False,) if all(mixture.replaced for mixture, _ in mixed) else (False, True):
         losses = [_repeated(mixture.losses(step, back), count) for mixture, count in mixed]
@@ -439,11 +439,13 @@ def _composed(parts: Sequence[tuple[Mixture, int]], curves: Sequence[tuple[Trade
 
     def deltas(epsilons: Floats) -> Floats:
         factors = np.exp(epsilons) * (1 - 8 * ROUNDOFF)
-        best = [max(float(np.max(power - factor * size)) for size, power in powers) for factor in factors]
+        best = []
+        for factor in factors:
+            best.append(max(float(np.max(power - factor * size)) for size, power in powers))
         return np.clip(np.array(best) * (1 + 8 * ROUNDOFF) + 4 * ROUNDOFF, 0.0, 1.0)
 
-    pure = [curve.implied_epsilon() for curve, _ in known]
-    total = sum((e * count for e, (_, count) in zip(pure, known, strict=True) if e is not None), Fraction(0))
+    pure = [curve.implied_epsilon() for curve, _ in kept]
+    total = sum((e * count for e, (_, count) in zip(pure, kept, strict=True) if e is not None), Fraction(0))
     return _through(deltas, [] if mixed or None in pure else [(total, Fraction(0))])
 
 
@@ -580,12 +582,13 @@ def _read(value: Any, depth: int) -> Any:
     kind = getattr(dp_event, name, None) if isinstance(name, str) else None
     if not (isinstance(kind, type) and issubclass(kind, dp_event.DpEvent) and kind is not dp_event.DpEvent):
         raise InputError("an event has the class_name of a dp-accounting event, such as GaussianDpEvent")
-    known = [field.name for field in attr.fields(kind)]
-    given = {str(key): item for key, item in value.items() if key not in ("class_name", "module_name")}
-    if not {*given} <= {*known}:
-        raise InputError(f"a {name} has the fields {', '.join(known)}, not {', '.join(sorted({*given} - {*known}))}")
-    fields = {key: _read(item, depth + 1) for key, item in given.items()}
+    legal = [field.name for field in attr.fields(kind)]
+    values = {str(key): item for key, item in value.items() if key not in ("class_name", "module_name")}
+    unknown = sorted({*values} - {*legal})
+    if unknown:
+        raise InputError(f"a {name} has the fields {', '.join(legal)}, not {', '.join(unknown)}")
+    fields = {key: _read(item, depth + 1) for key, item in values.items()}
     try:
         return kind(**fields)
     except (TypeError, ValueError):
-        raise InputError(f"a {name} needs the fields {', '.join(known)}, with values that it allows") from None
+        raise InputError(f"a {name} needs the fields {', '.join(legal)}, with values that it allows") from None

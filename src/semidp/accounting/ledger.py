@@ -168,10 +168,10 @@ class Ledger:
         if not self._nonces:
             return ()
         try:
-            there = {entry["nonce"] for entry in _document(self.path)["charges"] if "nonce" in entry}
+            nonces = {entry["nonce"] for entry in _document(self.path)["charges"] if "nonce" in entry}
         except (SemidpError, KeyError, TypeError):
             return tuple(self._nonces)
-        return tuple(nonce for nonce in self._nonces if nonce in there)
+        return tuple(nonce for nonce in self._nonces if nonce in nonces)
 
     def account(self) -> Account:
         """Return what the file holds now. That takes no lock: a charge replaces the whole file at once.

@@ -93,10 +93,10 @@ class Renyi:
 
     @classmethod
     def _at(cls, orders: Iterable[Number], bound: Callable[[Fraction], Fraction]) -> "Renyi":
-        known = tuple(exact(order, "a Rényi order") for order in orders)
-        if any(order <= 1 for order in known):
+        listed = tuple(exact(order, "a Rényi order") for order in orders)
+        if any(order <= 1 for order in listed):
             raise InputError("a Rényi order must be above 1")
-        return cls(known, tuple(bound(order) for order in known))
+        return cls(listed, tuple(bound(order) for order in listed))
 
     def epsilon(self, delta: Number) -> float:
         """Return the smallest epsilon of (epsilon, delta)-DP over the orders (Canonne and others 2020), rounded up.
@@ -112,8 +112,8 @@ class Renyi:
             gain = ball(1 / (order * d)).log() / ball(order - 1)
             return ball(value) + gain + ball(1 - 1 / order).log()
 
-        found = [above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)]
-        return max(min(found), 0.0)
+        bounds = [above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)]
+        return max(min(bounds), 0.0)
 
     def delta(self, epsilon: Number) -> float:
         """Return the smallest delta of (epsilon, delta)-DP over the orders, rounded up.
@@ -126,8 +126,8 @@ class Renyi:
         def at(order: Fraction, value: Fraction) -> RealBall:
             return (ball(order - 1) * (ball(value - e) + ball(1 - 1 / order).log())).exp() / ball(order)
 
-        found = [above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)]
-        return min([1.0, *found])
+        bounds = [above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)]
+        return min([1.0, *bounds])
 
     def compose(self, *others: "Renyi") -> "Renyi":
         """Return the curve of all mechanisms together: divergences add, at the orders that all share.
@@ -139,7 +139,11 @@ class Renyi:
         shared = sorted(set.intersection(*(set(curve) for curve in curves)))
         if not shared:
             raise InputError("Rényi curves add at shared orders, and these share none: give them the same orders")
-        return Renyi(tuple(shared), tuple(sum((curve[o] for curve in curves), Fraction(0)) for o in shared))
+        sums = []
+        for order in shared:
+            # Rényi divergences of independent measurements add, order by order.
+            sums.append(sum((curve[order] for curve in curves), Fraction(0)))
+        return Renyi(tuple(shared), tuple(sums))
 
     def group(self, k: int) -> "Renyi":
         """Return the curve for groups of k records: ``(order, value)`` becomes ``(order/2^c, 3^c value)``, k <= 2^c.

@@ -276,18 +276,20 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
     order, grid = junction_order(problem.views), problem.grid
     if order is None:
         return None
-    given = {total.view: total for total in problem.totals}
-    known = given[order[0]]
+    by_view = {total.view: total for total in problem.totals}
+    fitted = by_view[order[0]]
     for step, view in enumerate(order[1:], start=2):
         progress("nesting flows", step - 1, len(order))
-        both = join(known.view, view)
+        both = join(fitted.view, view)
         try:
             if step == len(order):
-                return transport(pose(grid, problem.noisy, (known, given[view]), problem.allowed), progress=progress)[0]
+                return transport(
+                    pose(grid, problem.noisy, (fitted, by_view[view]), problem.allowed), progress=progress
+                )[0]
             possible = grid.sum(problem.allowed.astype(np.int64), both) > 0
-            seen = [Totals(trimmed_view(total.view, both), total.counts) for total in (known, given[view])]
+            seen = [Totals(trimmed_view(total.view, both), total.counts) for total in (fitted, by_view[view])]
             joint = pose(grid.coarsened(both), grid.sum(target, both), seen, possible)
-            known = Totals(both, transport(joint, progress=progress)[0])
+            fitted = Totals(both, transport(joint, progress=progress)[0])
         except Infeasible:
             return None
     return None
@@ -307,15 +309,15 @@ def improve(problem: Problem, start: RealFit, counts: Counts, deadline: float, p
     grid = problem.grid
     moves: list[tuple[Totals, View]] = []
     for total in problem.totals:
-        others = join(*(other.view for other in problem.totals if other is not total))
-        if others != grid.full:
-            moves.append((total, others))
+        other_views = join(*(other.view for other in problem.totals if other is not total))
+        if other_views != grid.full:
+            moves.append((total, other_views))
     idle, turn = 0, 0
     while idle < len(moves) and time.monotonic() < deadline:
-        total, others = moves[turn % len(moves)]
+        total, other_views = moves[turn % len(moves)]
         turn += 1
         progress("improving the table", turn, None)
-        flow = Flow.of(problem, start.levels, Totals(others, grid.sum(counts, others)), total)
+        flow = Flow.of(problem, start.levels, Totals(other_views, grid.sum(counts, other_views)), total)
         better, gain, _ = flow.improved(counts[problem.allowed], 1)
         counts = problem.filled(better)
         idle = 0 if gain else idle + 1

@@ -116,12 +116,14 @@ class Problem:
         axis = next(axis for axis, cells in enumerate(inner) if cells <= CELLS_IN_CACHE)
         leaves = max(1, CELLS_IN_CACHE // inner[axis])
         whole = tuple((0, size) for size in shape)
-        return [
-            Block(self.grid, (*((leaf, leaf + 1) for leaf in before), (begin, end), *whole[axis + 1 :]))
-            for before in np.ndindex(*shape[:axis])
-            for begin in range(0, shape[axis], leaves)
-            for end in [min(begin + leaves, shape[axis])]
-        ]
+        blocks = []
+        for before in np.ndindex(*shape[:axis]):
+            # One leaf of each feature before the axis, a few along it, and all of those after it.
+            single = [(leaf, leaf + 1) for leaf in before]
+            for begin in range(0, shape[axis], leaves):
+                end = min(begin + leaves, shape[axis])
+                blocks.append(Block(self.grid, (*single, (begin, end), *whole[axis + 1 :])))
+        return blocks
 
     def each_slab(self, work: "Callable[[Block], Result]") -> "Iterator[tuple[Block, Result]]":
         """Yield every slab, in their order, with what `work` makes of it: on all cores where there are many."""
@@ -238,7 +240,10 @@ class Block:
                 chains.append(chain)
                 continue
             inside = [row[_inside(row, begin, end)] for row in chain.starts]
-            chains.append(Chain(end - begin, tuple(tuple(max(start - begin, 0) for start in row) for row in inside)))
+            starts = []
+            for row in inside:
+                starts.append(tuple(max(start - begin, 0) for start in row))
+            chains.append(Chain(end - begin, tuple(starts)))
         return Grid(tuple(chains))
 
     def at(self, view: View) -> tuple[slice, ...]:

@@ -47,10 +47,10 @@ def prove(
     for block, part, levels in problem.parts(start.levels):
         cells = block.at(problem.grid.full)
         program = _IntegerProgram(part, levels, deadline, progress)
-        found, sure = program.solve(None if known is None else known[cells])
-        if found is None:
+        solution, sure = program.solve(None if known is None else known[cells])
+        if solution is None:
             return None, False
-        counts[cells] = found
+        counts[cells] = solution
         proved &= sure
     return counts, proved
 
@@ -75,21 +75,21 @@ class _IntegerProgram:
         slack = max(0.0, self.problem.loss(known) - lagrangian(self.problem, self.levels, whole=True))
         width = math.sqrt(slack + 0.25) + 1e-6
         low, high = self.lifted - width, _farthest(self.lifted, width)
-        found, proved = self.between(low, high, 0.0)
-        if found is None:
+        solution, proved = self.between(low, high, 0.0)
+        if solution is None:
             near = known[self.problem.allowed].astype(np.float64)
-            found, proved = self.between(near - 2, near + 2, 0.0)[0], False
-        better = found is not None and self.problem.loss(found) <= self.problem.loss(known)
-        return (found, proved) if better else (known, False)
+            solution, proved = self.between(near - 2, near + 2, 0.0)[0], False
+        better = solution is not None and self.problem.loss(solution) <= self.problem.loss(known)
+        return (solution, proved) if better else (known, False)
 
     def first(self) -> Counts | None:
         """Return a table near the real-valued fit, or any."""
         for width in WIDTHS:
-            found, _ = self.between(self.lifted - width, np.maximum(self.lifted, 0.0) + width, FIRST_GAP)
-            if found is not None:
-                return found
-        matrix, wanted = self.problem.matrix, self.problem.wanted
-        filled, _ = self.cheapest(np.maximum(-self.lifted, 0.0), np.inf, matrix, wanted, FIRST_GAP)
+            solution, _ = self.between(self.lifted - width, np.maximum(self.lifted, 0.0) + width, FIRST_GAP)
+            if solution is not None:
+                return solution
+        matrix, margins = self.problem.matrix, self.problem.wanted
+        filled, _ = self.cheapest(np.maximum(-self.lifted, 0.0), np.inf, matrix, margins, FIRST_GAP)
         return None if filled is None else self.checked(filled)
 
     @cached_property
@@ -106,8 +106,8 @@ class _IntegerProgram:
         cell = np.repeat(np.arange(size.size), size.astype(np.int64))
         record = low[cell] + np.arange(cell.size) - (size.cumsum() - size)[cell]
         matrix = self.problem.matrix
-        costs, wanted = 2.0 * (record - self.lifted[cell]) + 1.0, self.problem.wanted - matrix @ low
-        added, proved = self.cheapest(costs, 1.0, matrix[:, cell], wanted, gap)
+        costs, missing = 2.0 * (record - self.lifted[cell]) + 1.0, self.problem.wanted - matrix @ low
+        added, proved = self.cheapest(costs, 1.0, matrix[:, cell], missing, gap)
         if added is None:
             return None, False
         counts = self.checked(low + np.bincount(cell, added, low.size))

@@ -155,13 +155,13 @@ def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
     array(-1.)
     """
     wet = values > -np.inf
-    wanted = total.counts.astype(np.float64)
+    targets = total.counts.astype(np.float64)
     cells = np.maximum(grid.sum(wet.astype(np.float64), total.view), 1.0)
-    level: Floats = np.asarray((wanted - grid.sum(np.where(wet, values, 0.0), total.view)) / cells)
+    level: Floats = np.asarray((targets - grid.sum(np.where(wet, values, 0.0), total.view)) / cells)
     level[total.counts == 0] = 0.0
     for _ in range(LEVEL_STEPS):
         filled = np.maximum(values + grid.spread(level, total.view), 0.0)
-        over = grid.sum(filled, total.view) - wanted
+        over = grid.sum(filled, total.view) - targets
         wet_cells = grid.sum((filled > 0).astype(np.float64), total.view)
         lower = level - over / np.maximum(wet_cells, 1.0)
         falling = (lower < level) & (total.counts > 0)
@@ -246,8 +246,8 @@ class Newton:
 
         def wet(block: Block) -> tuple[Floats, Floats]:
             values = self.problem.lifted(nothing, block, share)
-            there = values > -np.inf
-            held, open_cells = block.margins(np.where(there, values, 0.0), [view]), block.margins(there, [view])
+            finite = values > -np.inf
+            held, open_cells = block.margins(np.where(finite, values, 0.0), [view]), block.margins(finite, [view])
             return held[0], open_cells[0]
 
         for block, (held, open_cells) in self.problem.each_slab(wet):
@@ -341,15 +341,15 @@ class Newton:
         """Solve the same by factoring the matrix plus a little: sums of sums agree, so it is singular."""
         part = self.problem.matrix[:, np.flatnonzero(active[self.problem.allowed])]
         square = (part @ part.T).tocsc()
-        there = [total.counts > 0 for total in self.totals]
-        right = np.concatenate([gap[rows] for gap, rows in zip(missing, there, strict=True)])
+        positive = [total.counts > 0 for total in self.totals]
+        right = np.concatenate([gap[rows] for gap, rows in zip(missing, positive, strict=True)])
         solve = _factor(square)
         answer = solve(right)
         for _ in range(2):
             answer += solve(right - square @ answer)
         way = [np.zeros(gap.shape) for gap in missing]
-        parts = np.split(answer, np.cumsum([int(rows.sum()) for rows in there])[:-1])
-        for whole, rows, piece in zip(way, there, parts, strict=True):
+        parts = np.split(answer, np.cumsum([int(rows.sum()) for rows in positive])[:-1])
+        for whole, rows, piece in zip(way, positive, parts, strict=True):
             whole[rows] = piece
         return way
 

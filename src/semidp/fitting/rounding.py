@@ -169,31 +169,31 @@ class _Repair:
         some for each record. Where a place has several cells, the cheapest give to the cheapest.
         """
         grid = self.problem.grid
-        own = [axis for axis, depth in enumerate(total.view) if depth > self.common[axis]]
-        others = [axis for axis in range(len(grid.shape)) if axis not in own]
-        front = range(len(own))
-        longest = max(others, key=lambda axis: grid.shape[axis])
-        every = max(1, math.prod(grid.shape[axis] for axis in others) // max(places, PLACES_A_RECORD * records))
+        deeper = [axis for axis, depth in enumerate(total.view) if depth > self.common[axis]]
+        other_axes = [axis for axis in range(len(grid.shape)) if axis not in deeper]
+        front = range(len(deeper))
+        longest = max(other_axes, key=lambda axis: grid.shape[axis])
+        every = max(1, math.prod(grid.shape[axis] for axis in other_axes) // max(places, PLACES_A_RECORD * records))
         some = slice((donor + receiver) % min(every, grid.shape[longest]), None, every)
         costs, tables = [], []
         for node, sign in ((donor, -1), (receiver, 1)):
             position = np.unravel_index(node, total.counts.shape)
             ranges = list(Block.of(grid, total.view, tuple(map(int, position))).at(grid.full))
             ranges[longest] = some
-            table = np.moveaxis(self.counts[tuple(ranges)], own, front)
-            lifted = np.moveaxis(self.lifted[tuple(ranges)], own, front)
+            table = np.moveaxis(self.counts[tuple(ranges)], deeper, front)
+            lifted = np.moveaxis(self.lifted[tuple(ranges)], deeper, front)
             cost = sign * (table - lifted)
             if sign < 0:
                 cost[table == 0] = np.inf
-            costs.append(cost.reshape(math.prod(table.shape[: len(own)]), -1))
+            costs.append(cost.reshape(math.prod(table.shape[: len(deeper)]), -1))
             tables.append(table)
         ranks = min(map(len, costs))
         leaves = [cost.argmin(axis=0)[None] if ranks == 1 else cost.argsort(axis=0)[:ranks] for cost in costs]
         each = [np.take_along_axis(cost, leaf, axis=0) for cost, leaf in zip(costs, leaves, strict=True)]
         chosen = _cheapest((each[0] + each[1]).ravel(), records)
-        place = np.unravel_index(chosen % each[0].shape[1], tables[0].shape[len(own) :])
+        place = np.unravel_index(chosen % each[0].shape[1], tables[0].shape[len(deeper) :])
         for table, leaf, sign in zip(tables, leaves, (-1, 1), strict=True):
-            table[(*np.unravel_index(leaf.ravel()[chosen], table.shape[: len(own)]), *place)] += sign
+            table[(*np.unravel_index(leaf.ravel()[chosen], table.shape[: len(deeper)]), *place)] += sign
 
 
 def _cheapest(cost: Floats, number: int) -> Counts:

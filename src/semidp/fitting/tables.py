@@ -186,8 +186,8 @@ def fit_totals(
     deadline = time.monotonic() + time_limit
     problem = pose(grid, _numbers(noisy, grid, totals), totals, possible)
     if kind == "real":
-        found = project(problem, deadline, progress)
-        return _real(problem, found, found.met, "")
+        start = project(problem, deadline, progress)
+        return _real(problem, start, start.met, "")
     return _integer(problem, deadline, progress)
 
 
@@ -213,16 +213,17 @@ def fit_alike(
     [[[1, 0], [0, 1]], [[0, 1], [1, 0]]]
     """
     tables = Grid((Chain.flat(len(noisy)), *grid.chains))
-    joint = [
-        Totals((1, *parts[0].view), np.stack([part.counts for part in parts])) for parts in zip(*totals, strict=True)
-    ]
+    joint = []
+    for parts in zip(*totals, strict=True):
+        stacked = np.stack([part.counts for part in parts])
+        joint.append(Totals((1, *parts[0].view), stacked))
     problem = pose(tables, _numbers(np.stack(noisy), tables, joint), joint)
     start, counts, method, proved = _closest(problem, progress)
-    found = []
+    fits = []
     for table, values, bound in zip(counts, problem.noisy, lagrangians(problem, start.levels).tolist(), strict=True):
         loss = float(np.square((table - values).astype(np.float64)).sum())
-        found.append(_whole(table, loss, bound, method, proved))
-    return found
+        fits.append(_whole(table, loss, bound, method, proved))
+    return fits
 
 
 def _numbers(noisy: object, grid: Grid, totals: Sequence[Totals]) -> Counts | Floats:
@@ -261,13 +262,13 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
             bounds = [lagrangian(problem, each, whole=True) for each in (start.levels, levels)]
             loss = problem.loss(counts)
             return _whole(counts, loss, start.bound, "rounding", False, _distance(loss, max(bounds)))
-    found, proved = nested(problem, start.table, progress), False
-    method = "integer program" if found is None else "nested flows"
-    if found is not None:
-        found = improve(problem, start, found, deadline, progress)
-    if found is None or problem.noisy.size <= PROVABLE:
-        found, proved = prove(problem, start, found, deadline, progress)
-    if found is None:
+    table, proved = nested(problem, start.table, progress), False
+    method = "integer program" if table is None else "nested flows"
+    if table is not None:
+        table = improve(problem, start, table, deadline, progress)
+    if table is None or problem.noisy.size <= PROVABLE:
+        table, proved = prove(problem, start, table, deadline, progress)
+    if table is None:
         return _real(
             problem,
             start,
@@ -275,9 +276,9 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
             "No table of whole numbers with the published totals was found within the limits of the search, so this "
             "one is real-valued; its margins are the published ones up to rounding.",
         )
-    loss = problem.loss(found)
+    loss = problem.loss(table)
     note = "" if proved else _distance(loss, lagrangian(problem, start.levels, whole=True))
-    return _whole(found, loss, start.bound, method, proved, note)
+    return _whole(table, loss, start.bound, method, proved, note)
 
 
 def _whole(counts: Counts, loss: float, bound: float, method: str, optimal: bool, note: str = "") -> Fit:

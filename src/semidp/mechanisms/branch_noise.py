@@ -65,13 +65,13 @@ class BranchNoise:
         """Return each residual of the confidential tables times its scale, with noise: what may be published."""
         space = self.space
         cut = [space.trim(table.counts, view).astype(np.int64) for table, view in zip(tables, space.views, strict=True)]
-        found = {}
+        noisy = {}
         for view, holders in space.holders.items():
             place = min(holders, key=lambda number: cut[number].size)
             values = space.residuals.scaled(view, space.residuals.table(cut[place], space.views[place], view))
             source = randomness.part(*space.schema.named(view))
-            found[view] = values + residual_noise(self.law, self.sigma2[view], space.residuals.scale(view), source)
-        return found
+            noisy[view] = values + residual_noise(self.law, self.sigma2[view], space.residuals.scale(view), source)
+        return noisy
 
     def tables(
         self, noisy: Mapping[View, NDArray[np.int64]], above: Sequence[tuple[Floats, Floats]]
@@ -84,16 +84,17 @@ class BranchNoise:
         estimates = [np.array(space.shared_out(row, number)) for number, (row, _) in enumerate(above)]
         variances = [np.array(space.shared_out(square, number, 2)) for number, (_, square) in enumerate(above)]
         for number, view in enumerate(space.views):
-            for small, known in space.known.items():
+            for small, exact_part in space.known.items():
                 if all(one <= other for one, other in zip(small, view, strict=True)):
-                    estimates[number] += space.residuals.spread(known, small, view)
+                    estimates[number] += space.residuals.spread(exact_part, small, view)
         for small, holders in space.holders.items():
             scale = space.residuals.scale(small)
             centred = space.residuals.centred(small, noisy[small] / scale)
-            own = space.residuals.centred_variance(small, residual_variance(self.law, self.sigma2[small], scale))
+            variance_before = residual_variance(self.law, self.sigma2[small], scale)
+            centred_variance = space.residuals.centred_variance(small, variance_before)
             for number in holders:
                 estimates[number] += space.residuals.spread(centred, small, space.views[number])
-                variances[number] += space.residuals.spread(own, small, space.views[number], power=2)
+                variances[number] += space.residuals.spread(centred_variance, small, space.views[number], power=2)
         return [
             (space.whole(estimate, view), space.whole(variance, view))
             for estimate, variance, view in zip(estimates, variances, space.views, strict=True)
@@ -104,14 +105,15 @@ class BranchNoise:
 
         None for tables that do not have fewer cells than that.
         """
-        space, found = self.space, list[Floats | None]()
+        space = self.space
+        half_widths: list[Floats | None] = []
         for view in space.views:
             if space.schema.grid.size_of(view) >= fewer_than:
-                found.append(None)
+                half_widths.append(None)
                 continue
             noise = {trimmed_view(d, view): square for d, square in self.sigma2.items() if within(d, view)}
             families = [space.residuals.families(axis, view[axis]) for axis in named(view)]
             place = named(view).index(space.cut.axis)
             families[place][: space.cut.depth] = np.array(self.families)[:, None]
-            found.append(space.whole(residual_half_widths(self.law, noise, families), view))
-        return found
+            half_widths.append(space.whole(residual_half_widths(self.law, noise, families), view))
+        return half_widths

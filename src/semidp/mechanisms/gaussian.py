@@ -252,9 +252,9 @@ class LatticeGaussianMechanism(ConcentratedNoise):
     @cached_property
     def half_widths(self) -> NDArray[np.float64]:
         """For each cell how far it is off at most in 95% of all draws: all cells of the matrix have the same law."""
-        found = np.zeros(math.prod(self.space.shape))
-        found[self._form.cells] = self.sampler.half_width
-        return found.reshape(self.space.shape)
+        half_widths = np.zeros(math.prod(self.space.shape))
+        half_widths[self._form.cells] = self.sampler.half_width
+        return half_widths.reshape(self.space.shape)
 
     @cached_property
     def sampler(self) -> LatticeGaussian | OneSidedLatticeGaussian:

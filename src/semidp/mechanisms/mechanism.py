@@ -336,9 +336,9 @@ class CellByCell(Mechanism):
         patterns = self.space.patterns()
         if patterns is None:
             return simulated_half_widths(self)
-        sums = [
-            [Weighted(self.sampler, weight, count) for weight, count in pattern.items()] for pattern in patterns.weights
-        ]
+        sums = []
+        for pattern in patterns.weights:
+            sums.append([Weighted(self.sampler, weight, count) for weight, count in pattern.items()])
         return np.array(half_widths(sums))[patterns.which]
 
 
@@ -429,12 +429,12 @@ def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray
             errors[start : start + len(noisy)] = noisy.reshape(len(noisy), -1) @ matrix
     errors = np.abs(errors)
     _, which = np.unique(mechanism.standard_errors().ravel().round(9), return_inverse=True)
-    found = np.zeros(which.max(initial=0) + 1)
-    for number in range(len(found)):
+    quantiles = np.zeros(which.max(initial=0) + 1)
+    for number in range(len(quantiles)):
         sizes = np.sort(errors[:, which == number], axis=None)
         rank = math.ceil((1 + sizes.size) * level + _SAFE * math.sqrt(count * level * (1 - level)) * sizes.size / count)
-        found[number] = sizes[min(rank, sizes.size) - 1]
-    return found[which].reshape(shape)
+        quantiles[number] = sizes[min(rank, sizes.size) - 1]
+    return quantiles[which].reshape(shape)
 
 
 def check_request(mechanism: type[Mechanism], space: QuerySpace, budget: Budget) -> None:

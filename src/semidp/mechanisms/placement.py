@@ -184,7 +184,10 @@ def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | 
     families = space.costs.families(axes, join(*measured))
     if not families or not all(family.kept_margins for family in families):
         return None
-    local = tuple(tuple(view[axis] for axis in axes) for view in measured)
+    depths = []
+    for view in measured:
+        depths.append(tuple(view[axis] for axis in axes))
+    local = tuple(depths)
     generator = np.random.default_rng(0)  # public values only
 
     def costly(tau: Floats) -> tuple[float, Floats]:

@@ -399,12 +399,12 @@ class ResidualMechanism(Mechanism):
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each entry of the projected vector."""
-        found = [np.zeros(0)]
+        parts = [np.zeros(0)]
         for view, part in self.space.parts.items():
-            own = self.variances[part] / self.space.scales[part].astype(float) ** 2
+            unscaled = self.variances[part] / self.space.scales[part].astype(float) ** 2
             shape = self.space.residuals.shape(view)
-            found.append(np.sqrt(self.space.residuals.centred_variance(view, own.reshape(shape))).ravel())
-        return np.concatenate(found) * self.space.scales
+            parts.append(np.sqrt(self.space.residuals.centred_variance(view, unscaled.reshape(shape))).ravel())
+        return np.concatenate(parts) * self.space.scales
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of entries of the projected vector."""
@@ -436,11 +436,11 @@ class ResidualMechanism(Mechanism):
 
     def noise_by_residual(self, randomness: Randomness) -> NDArray[np.int64]:
         """Draw one number an entry, those of each residual from the part of the source that is named after it."""
-        found = [np.zeros(0, np.int64)]
+        parts = [np.zeros(0, np.int64)]
         for view, part in self.space.parts.items():
             source = randomness.part(*self.space.schema.named(view))
-            found.append(residual_noise(self.law, self.sigma2[view], self.space.scales[part], source))
-        return np.concatenate(found)
+            parts.append(residual_noise(self.law, self.sigma2[view], self.space.scales[part], source))
+        return np.concatenate(parts)
 
 
 def law_within(budget: Budget) -> tuple[str, Fraction]:
@@ -461,8 +461,8 @@ def residual_noise(law: str, sigma2: Fraction, scales: NDArray[np.int64], random
     >>> residual_noise("discrete", Fraction(4), np.array([[1, 2], [1, 2]]), SeededRandomness(1)).shape
     (2, 2)
     """
-    known, which = _different(scales)
-    laws = [_LAWS[law](sigma2 * scale**2) for scale in known]
+    distinct, which = _different(scales)
+    laws = [_LAWS[law](sigma2 * scale**2) for scale in distinct]
     return _draws(laws, which.ravel(), 1, randomness).reshape(scales.shape)
 
 
@@ -472,9 +472,9 @@ def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> 
     >>> float(residual_variance("rounded", Fraction(4), np.array([1])).round(4)[0])  # σ² + 1/12
     4.0833
     """
-    known, which = _different(scales)
-    found = [_LAWS[law](sigma2 * scale**2).variance / float(scale) ** 2 for scale in known]
-    return np.asarray(np.array(found)[which].reshape(scales.shape))
+    distinct, which = _different(scales)
+    variances = [_LAWS[law](sigma2 * scale**2).variance / float(scale) ** 2 for scale in distinct]
+    return np.asarray(np.array(variances)[which].reshape(scales.shape))
 
 
 def residual_half_widths(
@@ -508,42 +508,47 @@ def residual_half_widths(
         near = _LAWS[law](square * Fraction(scales.min()) ** 2).near_normal  # of the narrowest, the others are nearer
         distance += math.inf if near is None else near[1] * sizes / scales
     normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * np.sqrt(variance)
-    found = normal + distance
+    errors = normal + distance
     open_ones = np.argwhere(~(distance <= _NEAR * np.sqrt(variance)) & (variance > 0))
     if len(open_ones) <= MOST_PATTERNS:
-        sums = [_terms(law, sigma2, [kind[:, n] for kind, n in zip(kinds, place, strict=True)]) for place in open_ones]
+        sums = []
+        for place in open_ones:
+            families = [kind[:, n] for kind, n in zip(kinds, place, strict=True)]
+            sums.append(_terms(law, sigma2, families))
         for place, half in zip(open_ones, half_widths(sums), strict=True):
-            found[tuple(place)] = half
+            errors[tuple(place)] = half
     else:  # E exp(uX) <= exp(2σ²u²) for both laws, so that P(|S| > h) <= 2 exp(-h²/8V)
-        found = np.minimum(found, math.sqrt(8 * math.log(2 / (1 - LEVEL))) * np.sqrt(variance))
-    return found[np.ix_(*(which.ravel() for _, which in alike))]
+        errors = np.minimum(errors, math.sqrt(8 * math.log(2 / (1 - LEVEL))) * np.sqrt(variance))
+    return errors[np.ix_(*(which.ravel() for _, which in alike))]
 
 
 def _terms(law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]) -> list[Weighted]:
     """The weights of one cell's error on the noise in the entries of its residuals, which are scaled."""
-    found = []
+    terms = []
     for view, square in sigma2.items():
         scale = math.prod(int(counts[depth - 1]) for counts, depth in zip(families, view, strict=True) if depth)
         weights = {Fraction(1, scale): 1}
         for counts, depth in zip(families, view, strict=True):
             share = Fraction(1, math.prod(counts[depth:].tolist()))
-            own = int(counts[depth - 1]) if depth else 1
-            steps = [(share * (1 - Fraction(1, own)), 1), (-share / own, own - 1)] if depth else [(share, 1)]
+            siblings = int(counts[depth - 1]) if depth else 1
+            steps = (
+                [(share * (1 - Fraction(1, siblings)), 1), (-share / siblings, siblings - 1)] if depth else [(share, 1)]
+            )
             spread: dict[Fraction, int] = {}
             for (weight, count), (step, often) in itertools.product(weights.items(), steps):
                 spread[weight * step] = spread.get(weight * step, 0) + count * often
             weights = spread
-        found += [Weighted(_LAWS[law](square * scale**2), weight, count) for weight, count in weights.items()]
-    return found
+        terms += [Weighted(_LAWS[law](square * scale**2), weight, count) for weight, count in weights.items()]
+    return terms
 
 
 def _outer(kinds: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
     """The product over the features of a number for each kind of node, as an array with an axis a feature."""
     result = np.ones(())
     for counts, depth in zip(kinds, view, strict=True):
-        own = counts[depth - 1].astype(float) if depth else np.ones(counts.shape[1])
+        siblings = counts[depth - 1].astype(float) if depth else np.ones(counts.shape[1])
         share = 1 / counts[depth:].astype(float).prod(axis=0)
-        result = np.multiply.outer(result, part(own, share, depth))
+        result = np.multiply.outer(result, part(siblings, share, depth))
     return np.asarray(result)
 
 
@@ -566,8 +571,8 @@ def _different(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
     """Return the scales that occur, and which of them each entry has; mostly there is one, and nothing is sorted."""
     if scales.size and (scales == scales.flat[0]).all():
         return [int(scales.flat[0])], np.zeros(scales.shape, dtype=np.intp)
-    known, which = np.unique(scales, return_inverse=True)
-    return known.tolist(), which
+    distinct, which = np.unique(scales, return_inverse=True)
+    return distinct.tolist(), which
 
 
 def _draws(laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:

@@ -77,10 +77,14 @@ def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
     discrete gaussian 2.0 2.828 exact
     lattice gaussian 2.0 2.828 exact
     """
-    found = _attempts(space, budget, FOR_RELEASES)[0]
-    if len(found) > 1 and isinstance(found[0], LatticeGaussianMechanism) and not _worth(found[0], found[1]):
-        return found[1], found[0], *found[2:]
-    return found
+    mechanisms = _attempts(space, budget, FOR_RELEASES)[0]
+    if (
+        len(mechanisms) > 1
+        and isinstance(mechanisms[0], LatticeGaussianMechanism)
+        and not _worth(mechanisms[0], mechanisms[1])
+    ):
+        return mechanisms[1], mechanisms[0], *mechanisms[2:]
+    return mechanisms
 
 
 def choose(space: QuerySpace, budget: Budget, among: tuple[type[Mechanism], ...] = FOR_RELEASES) -> Mechanism:
@@ -101,10 +105,10 @@ def choose(space: QuerySpace, budget: Budget, among: tuple[type[Mechanism], ...]
     'rounded gaussian'
     """
     kinds = tuple(kind for kind in among if kind is not LatticeGaussianMechanism)
-    found, refusals = _attempts(space, budget, kinds)
-    if not found:
+    mechanisms, refusals = _attempts(space, budget, kinds)
+    if not mechanisms:
         raise refusals[0]
-    return _on_lattice(space, budget, found[0]) or found[0]
+    return _on_lattice(space, budget, mechanisms[0]) or mechanisms[0]
 
 
 def _on_lattice(space: QuerySpace, budget: Budget, best: Mechanism) -> LatticeGaussianMechanism | None:
@@ -133,14 +137,14 @@ def _attempts(
 ) -> tuple[tuple[Mechanism, ...], list[Refused]]:
     if space.is_zero:
         return (NoNoise.calibrate(space, budget),), []
-    found, refusals = [], []
+    mechanisms, refusals = [], []
     for kind in kinds:
         if budget.kind in kind.kinds:
             try:
-                found.append(kind.calibrate(space, budget))
+                mechanisms.append(kind.calibrate(space, budget))
             except Refused as refusal:
                 refusals.append(refusal)
-    return tuple(sorted(found, key=lambda mechanism: mechanism.expected_l2)), refusals
+    return tuple(sorted(mechanisms, key=lambda mechanism: mechanism.expected_l2)), refusals
 
 
 def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> ResidualMechanism | None:
@@ -162,10 +166,10 @@ def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> Residua
         return None
     try:
         product = product_space(space.dataspace, space.adjacency, [space.schema.names])
-        found = ResidualMechanism.calibrate(product, budget)
+        mechanism = ResidualMechanism.calibrate(product, budget)
     except Refused:  # structural zeros, joint margins with empty cells
         return None
-    return found if _worth(found, best) else None
+    return mechanism if _worth(mechanism, best) else None
 
 
 def _one_residual_suffices(space: TableSpace, best: Mechanism) -> bool:
@@ -189,9 +193,9 @@ def table_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mech
     >>> table_mechanism(two_way()[0], Budget.gdp(1)).name
     'rounded gaussian'
     """
-    found = mechanism_for(space, budget, name)
-    other = residual_plan(space, budget, found) if name == AUTO else None
-    return found if other is None else other
+    mechanism = mechanism_for(space, budget, name)
+    other = residual_plan(space, budget, mechanism) if name == AUTO else None
+    return mechanism if other is None else other
 
 
 def with_exact_claim(mechanism: Mechanism, budget: Budget, name: str = AUTO) -> Mechanism:
@@ -271,8 +275,8 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
         raise InputError(
             f"there is no mechanism {name!r} for sums of an outcome; there are auto, {', '.join(EXACT_NAMES)}"
         )
-    found = [kind.calibrate(space, budget) for kind in EXACT if budget.kind in kind.kinds]
-    return min(found, key=lambda mechanism: mechanism.expected_l2)
+    mechanisms = [kind.calibrate(space, budget) for kind in EXACT if budget.kind in kind.kinds]
+    return min(mechanisms, key=lambda mechanism: mechanism.expected_l2)
 
 
 def mechanism_for(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:

@@ -239,7 +239,9 @@ class _Appearing:
 
     def _searched(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Any margins: choose cells in order while the margins that are left allow it."""
-        left = [Counter(label[cell] for cell in vanish) for label in self.labels]
+        left = []
+        for label in self.labels:
+            left.append(Counter(label[cell] for cell in vanish))
         pairs = list(zip(self.labels, left, strict=True))
 
         def fits(cell: int) -> bool:

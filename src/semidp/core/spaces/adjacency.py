@@ -380,8 +380,8 @@ def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.intp]:
     flat = sizes.ravel()
     order = np.argsort(-flat, kind="stable")
     two = np.sort(order[:2])
-    found = np.concatenate([two, order[2:]])
-    return np.asarray(found[flat[found] > 0])
+    cells = np.concatenate([two, order[2:]])
+    return np.asarray(cells[flat[cells] > 0])
 
 
 @dataclass(frozen=True)
@@ -525,8 +525,8 @@ def semi_adjacency_bound(
     Traceback (most recent call last):
     semidp.errors.AdjacencyUnknown: no number of records is known that suffices for all totals of ...
     """
-    wanted, grid, possible = tuple(margins), schema.grid, schema.possible
-    views = maximal(schema.view(margin.names) for margin in wanted)
+    listed, grid, possible = tuple(margins), schema.grid, schema.possible
+    views = maximal(schema.view(margin.names) for margin in listed)
     occurs = (
         Totals(view, np.ones(grid.shape_of(view), dtype=np.int64) if possible is None else grid.sum(possible, view))
         for view in views
@@ -535,7 +535,7 @@ def semi_adjacency_bound(
     bound, _ = _bound(everything)
     if bound is None:
         raise AdjacencyUnknown(
-            f"no number of records is known that suffices for all totals of {', '.join(map(str, wanted))}: give the "
+            f"no number of records is known that suffices for all totals of {', '.join(map(str, listed))}: give the "
             "totals themselves, or the number a of records that must be able to move together",
             needs="adjacency",
         )
@@ -589,19 +589,19 @@ def graver_degree(structure: Structure) -> int | None:
     >>> graver_degree(Structure.of(pairs))
     6
     """
-    known = _known_degree(structure)
-    if known == 1:
-        return known
+    degree = _known_degree(structure)
+    if degree == 1:
+        return degree
     cells = _published_cells(structure)
-    if cells is None or len(cells) > (MOST_CELLS if known is None else _FEW_CELLS):
-        return known
+    if cells is None or len(cells) > (MOST_CELLS if degree is None else _FEW_CELLS):
+        return degree
     grid, published = structure.grid, structure.published
     rows = [
         grid.labels(margin.view, published)[cells] == np.arange(margin.counts.size)[:, None]
         for margin in structure.essential
     ]
     basis = graver_basis(np.concatenate(rows).astype(np.int64))
-    return known if basis is None else max(1, int(np.maximum(basis, 0).sum(axis=1).max(initial=1)))
+    return degree if basis is None else max(1, int(np.maximum(basis, 0).sum(axis=1).max(initial=1)))
 
 
 def _known_degree(structure: Structure) -> int | None:
@@ -611,7 +611,9 @@ def _known_degree(structure: Structure) -> int | None:
     if len(views) == 2 and not any(map(min, *views)):
         return min(margin.levels for margin in structure.essential)
     axes = [axis for axis, depths in enumerate(zip(*views, strict=True)) if any(depths)]
-    depths = [{view[axis] for view in views} - {0} for axis in axes]
+    depths = []
+    for axis in axes:
+        depths.append({view[axis] for view in views} - {0})
     by_pairs = len(views) == len(axes) == 3 and all(sum(map(bool, view)) == 2 for view in views)
     if not by_pairs or any(len(named) != 1 for named in depths):
         return None
@@ -627,8 +629,8 @@ def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
         return None
     declared = structure.schema.possible
     possible = None if declared is None or not structure.zeros_matter else grid.sum(declared, view) > 0
-    there = grid.inhabited(possible, structure.margins, view)
-    return np.arange(grid.size_of(view)) if there is None else np.flatnonzero(there)
+    inhabited = grid.inhabited(possible, structure.margins, view)
+    return np.arange(grid.size_of(view)) if inhabited is None else np.flatnonzero(inhabited)
 
 
 def _closed_form(structure: Structure) -> SemiAdjacency:
@@ -640,19 +642,19 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
     assert structure.common is not None
     slices = Slices(structure.grid, structure.common, structure.essential)
     least, most, best = 1, 1, None
-    for z, rarest, others, away in slices.candidates():
+    for z, rarest, other_records, away in slices.candidates():
         if 1 + max(len(rarest), int(away)) <= least:
             break  # the slices that follow leave no more choices
-        cover = worst_cover(rarest, others)
+        cover = worst_cover(rarest, other_records)
         size = max(cover.least, int(away))
         most = max(most, 1 + max(cover.most, int(away)))
         if 1 + size > least:
             least, best = 1 + size, (z, cover, away)
     kind = "disjoint margins" if not any(structure.common) else "margins disjoint apart from a common part"
-    known = least == most
-    method = f"closed form for {kind}" if known else f"bound for {kind}"
-    find_witness = partial(slice_witness, structure, slices, *best) if best is not None and known else None
-    return SemiAdjacency(least if known else None, 2, most, method, find_witness)
+    exact = least == most
+    method = f"closed form for {kind}" if exact else f"bound for {kind}"
+    find_witness = partial(slice_witness, structure, slices, *best) if best is not None and exact else None
+    return SemiAdjacency(least if exact else None, 2, most, method, find_witness)
 
 
 def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
@@ -720,7 +722,7 @@ def _listed_witness(dataspace: Dataspace, listed: NDArray[np.int64], i: int, x: 
     moved = change[price.argmin()]
     schema = dataspace.schema
     levels = np.transpose(np.unravel_index(cells(dataspace), schema.shape))
-    records = [tuple(int(code) for code in cell) for cell in levels]
+    records = [tuple(map(int, cell)) for cell in levels]
     before = [records[cell] for cell in np.flatnonzero(moved > 0) for _ in range(int(moved[cell]))]
     after = [records[cell] for cell in np.flatnonzero(moved < 0) for _ in range(int(-moved[cell]))]
     return Witness.of(schema, records[x], records[y], list(zip(before, after, strict=True)))

@@ -159,8 +159,8 @@ class BallWords(AdjacencyWords):
         if self.a == 1:
             together = "one record can change alone"
         else:
-            others = f"{self.a - 1} other{'s' if self.a > 2 else ''}"
-            together = f"a record can only be different together with up to {others}"
+            other_people = f"{self.a - 1} other{'s' if self.a > 2 else ''}"
+            together = f"a record can only be different together with up to {other_people}"
         return (
             "What is protected: each person's record, as far as the exact statistics leave it open. Datasets that "
             f"agree on every exact statistic ({exact}) and differ in at most {self._records} are hard to tell apart. "
@@ -230,15 +230,15 @@ class ExchangeWords(AdjacencyWords):
                 f"{self.noun} that change at once: such changes may be protected less."
             )
         if self.a == 1:
-            others = "nobody else changes"
+            other_people = "nobody else changes"
         else:
             handing = f"{self.a - 1} other record{'s do' if self.a > 2 else ' does'}"
-            others = f"at most {handing} no more than hand over the published values that the person takes"
+            other_people = f"at most {handing} no more than hand over the published values that the person takes"
         return (
             "What is protected: each person's record, against every alternative that the exact statistics "
-            f"({exact}) allow. Two datasets are hard to tell apart where one person's record differs and {others} "
-            f"(exchange adjacency). This is not a guarantee for any {max(self.a, 2)} records that change at once: such "
-            "changes may be protected less."
+            f"({exact}) allow. Two datasets are hard to tell apart where one person's record differs and "
+            f"{other_people} (exchange adjacency). This is not a guarantee for any {max(self.a, 2)} records that "
+            "change at once: such changes may be protected less."
         )
 
     def why(self, most: str) -> list[str]:
@@ -251,9 +251,9 @@ class ExchangeWords(AdjacencyWords):
                 f"This is not a guarantee for any {max(self.a, 2)} {self.noun} that change at once; what the same "
                 "noise guarantees for those is stated apart.",
             ]
-        others = "at most one other record hands" if self.a == 2 else f"at most {self.a - 1} other records hand"
+        other_people = "at most one other record hands" if self.a == 2 else f"at most {self.a - 1} other records hand"
         return [
-            f"The guarantee compares datasets in which one person's record is different and {others} over the "
+            f"The guarantee compares datasets in which one person's record is different and {other_people} over the "
             "published values that the person takes, keeping everything else (exchange adjacency). Every person could "
             "have been everybody that the published totals allow.",
             f"This is not a guarantee for any {max(self.a, 2)} records that change at once; what the same noise "
@@ -268,5 +268,5 @@ class ExchangeWords(AdjacencyWords):
     def together(self, exact: bool) -> str:
         if self.a <= 1 or self.protection is not None:
             return super().together(exact)
-        others = "one other hands" if self.a == 2 else f"up to {self.a - 1} others hand"
-        return f"exchange: one person changes and {others} over published values (not any {self.a} records)"
+        other_people = "one other hands" if self.a == 2 else f"up to {self.a - 1} others hand"
+        return f"exchange: one person changes and {other_people} over published values (not any {self.a} records)"

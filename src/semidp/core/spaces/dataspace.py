@@ -83,7 +83,8 @@ def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
     >>> normalised(schema, [Margin("region", "sex"), Margin("sex"), Margin()])
     (Margin('sex', 'region'),)
     """
-    return tuple(Margin(*schema.named(view)) for view in maximal(schema.view(margin.names) for margin in margins))
+    views = [schema.view(margin.names) for margin in margins]
+    return tuple(Margin(*schema.named(view)) for view in maximal(views))
 
 
 def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
@@ -346,7 +347,7 @@ class Dataspace(Datasets):
         True
         """
         closed = Margin(*self.schema.closed(margin.names))
-        return not closed.names or any(closed.within(known) for known in self.margins)
+        return not closed.names or any(closed.within(other) for other in self.margins)
 
     def about(self, kind: str) -> "Dataspace":
         """Return what is public about the records of one kind: their features, their number, their margins.
@@ -380,7 +381,10 @@ class Dataspace(Datasets):
         array([4, 6])
         """
         part = self.schema.restrict(names)
-        shared = [Margin(*(name for name in margin.names if name in part.names)) for margin in self.margins]
+        shared = []
+        for margin in self.margins:
+            names = [name for name in margin.names if name in part.names]
+            shared.append(Margin(*names))
         return Dataspace.known(part, {margin: self.value(margin) for margin in normalised(part, shared)}, self.n)
 
     def contains(self, table: Table) -> bool:
@@ -446,10 +450,10 @@ class Dataspace(Datasets):
         schema = Schema(features, zeros)
         told = [(margin, _ordered(total, schema)) for one in (self, other) for margin, total in one._told]
         try:
-            found = Dataspace.known(schema, dict(told), self.n)
+            space = Dataspace.known(schema, dict(told), self.n)
         except DataError:
             return None
-        return found if all(found.value(margin) == total for margin, total in told) else None
+        return space if all(space.value(margin) == total for margin, total in told) else None
 
     def with_features(self, schema: Schema) -> "Dataspace | None":
         """Return the same statistics about records with more features; None where the schema does not contain these."""

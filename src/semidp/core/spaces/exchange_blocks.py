@@ -96,7 +96,7 @@ class Blocks:
     def _zeros_tie(self) -> bool:
         """Whether the cells that can occur are fewer than: all below the blocks, times what zeros leave of the rest."""
         schema, grid = self.structure.schema, self.structure.grid
-        zeros = [schema.view(name for name, _ in zero.levels) for zero in schema.structural_zeros]
+        zeros = [schema.view(dict(zero.levels)) for zero in schema.structural_zeros]
         if all(self._apart(view) for view in zeros):
             return False
         if not grid.holds(LARGEST_MASK):

@@ -70,13 +70,13 @@ class Quarters:
         strange = [kind for kind in self.kinds if kind not in levels]
         if strange:
             raise InputError(f"{strange[0]!r} is no level of {self.feature!r}, so that it can be no kind of quarters")
-        others = [place for place, level in enumerate(levels) if level not in self.kinds]
-        if len(others) != 1:
+        other_places = [place for place, level in enumerate(levels) if level not in self.kinds]
+        if len(other_places) != 1:
             raise InputError(
                 f"all levels of {self.feature!r} but one are kinds of quarters, and that one is of units that are "
                 "counted: name the others as quarters, or merge them"
             )
-        return others[0]
+        return other_places[0]
 
     def to_json(self) -> dict[str, list[str]]:
         """Return it as plain values."""

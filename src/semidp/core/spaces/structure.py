@@ -137,7 +137,7 @@ class Structure:
         They do not if every combination of published levels that the margins allow can be completed by unpublished
         ones: a zero inside a margin is an empty cell there.
         """
-        zeros = [self.schema.view(name for name, _ in zero.levels) for zero in self.schema.structural_zeros]
+        zeros = [self.schema.view(dict(zero.levels)) for zero in self.schema.structural_zeros]
         if all(self._inside_margin(view) for view in zeros):
             return False
         if not self.grid.holds(LARGEST_MASK):

@@ -262,7 +262,7 @@ class Feature:
         distinct = dict.fromkeys(rows)
         if any(None in row for row in distinct):
             null = self.missing_level()
-            rows = [tuple(null if label is None else label for label in row) for row in rows]
+            rows = [_filled(row, null) for row in rows]
         positions = [leaves.get(row, -1) for row in rows]
         codes = np.array(positions, dtype=np.intp)
         if (codes < 0).any():
@@ -478,6 +478,11 @@ def _named_finest(entry: Mapping[str, Any], names: Sequence[str]) -> bool:
     """Whether the name of an entry, if it has one, is that of its finest depth."""
     finest = names[-1:]
     return entry.get("name", finest) in (finest, *finest)
+
+
+def _filled(row: Iterable[str | None], null: str) -> LabelPath:
+    """A path with the level of missing values where a label is missing."""
+    return tuple(null if label is None else label for label in row)
 
 
 def _with_missing(rows: list[LabelPath], null_level: str) -> list[LabelPath]:

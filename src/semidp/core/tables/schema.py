@@ -38,12 +38,11 @@ class StructuralZero:
         """Build one from a mapping of feature to level or levels."""
         if not pattern:
             raise SchemaError("a structural zero must name at least one feature and level")
-        return cls(
-            tuple(
-                (name, (levels,) if isinstance(levels, str) else tuple(level_text(level) for level in levels))
-                for name, levels in sorted(pattern.items())
-            )
-        )
+        parts = []
+        for name, levels in sorted(pattern.items()):
+            several = (levels,) if isinstance(levels, str) else tuple(map(level_text, levels))
+            parts.append((name, several))
+        return cls(tuple(parts))
 
     def to_json(self) -> dict[str, list[str]]:
         """Return the mapping that `of` reads."""
@@ -51,10 +50,10 @@ class StructuralZero:
 
 
 def _features(features: Iterable[Feature]) -> tuple[Feature, ...]:
-    found = tuple(features) if isinstance(features, Iterable) else (features,)
-    if not all(isinstance(feature, Feature) for feature in found):
+    listed = tuple(features) if isinstance(features, Iterable) else (features,)
+    if not all(isinstance(feature, Feature) for feature in listed):
         raise SchemaError("the features of a schema are a list of Feature")
-    return found
+    return listed
 
 
 def _distinct(zeros: Iterable[StructuralZero]) -> tuple[StructuralZero, ...]:

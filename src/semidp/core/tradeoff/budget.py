@@ -51,8 +51,10 @@ class Budget:
     delta: Fraction | None = None
 
     def __attrs_post_init__(self) -> None:
-        given = {*GIVEN.get(self.kind, ()), *(["delta"] if self.kind == "pure" and not self.delta else [])}
-        if not given or set(self._numbers()) != given:
+        needed = {*GIVEN.get(self.kind, ())}
+        if self.kind == "pure" and not self.delta:
+            needed.add("delta")
+        if not needed or set(self._numbers()) != needed:
             raise InputError(
                 "a budget is Budget.zcdp(rho), Budget.gdp(mu), Budget.pure(epsilon) or "
                 "Budget.approximate(epsilon, delta)"
@@ -134,7 +136,8 @@ class Budget:
             return self
         if self.mu is not None:
             return Budget.gdp(sqrt_down(self.mu**2 * part))
-        return Budget._of(self.kind, [number * part for number in self._given().values()])
+        amounts = [number * part for number in self._given().values()]
+        return Budget._of(self.kind, amounts)
 
     @staticmethod
     def together(parts: "Sequence[Budget | None]") -> "Budget | None":
@@ -143,17 +146,22 @@ class Budget:
         >>> Budget.together([Budget.gdp("3/5"), Budget.gdp("4/5")]).mu
         Fraction(1, 1)
         """
-        known = [part for part in parts if part is not None]
-        if not known or len(known) < len(parts) or len({part.kind for part in known}) != 1:
+        budgets = [part for part in parts if part is not None]
+        kinds = {part.kind for part in budgets}
+        if len(budgets) < len(parts) or len(kinds) != 1:
             return None
-        if len(known) == 1:
-            return known[0]
-        if known[0].mu is not None:
-            return Budget.gdp(sqrt_up(sum(((part.mu or Fraction(0)) ** 2 for part in known), Fraction(0))))
-        if sum(part.delta or Fraction(0) for part in known) >= 1:
+        if len(budgets) == 1:
+            return budgets[0]
+        if budgets[0].mu is not None:
+            # Gaussian losses add in mu squared.
+            squares = [(part.mu or Fraction(0)) ** 2 for part in budgets]
+            return Budget.gdp(sqrt_up(sum(squares, Fraction(0))))
+        if sum(part.delta or Fraction(0) for part in budgets) >= 1:
             return None
-        sums = [sum(numbers, Fraction(0)) for numbers in zip(*(part._given().values() for part in known), strict=True)]
-        return Budget._of(known[0].kind, sums)
+        sums = [
+            sum(numbers, Fraction(0)) for numbers in zip(*(part._given().values() for part in budgets), strict=True)
+        ]
+        return Budget._of(budgets[0].kind, sums)
 
     @staticmethod
     def stated(value: Mapping[str, Any]) -> "Budget | None":
@@ -162,24 +170,25 @@ class Budget:
         >>> Budget.stated({"epsilon": "1"}) == Budget.pure(1)
         True
         """
-        given = [key for key in ("epsilon", "rho", "mu") if value.get(key) is not None]
-        if not given:
+        stated_keys = [key for key in ("epsilon", "rho", "mu") if value.get(key) is not None]
+        if not stated_keys:
             return None
-        if len(given) > 1:
-            raise InputError(f"give one of epsilon, rho and mu as the privacy budget, not {' and '.join(given)}")
-        amount, delta = value[given[0]], value.get("delta")
-        if given[0] == "epsilon":
+        if len(stated_keys) > 1:
+            raise InputError(f"give one of epsilon, rho and mu as the privacy budget, not {' and '.join(stated_keys)}")
+        amount, delta = value[stated_keys[0]], value.get("delta")
+        if stated_keys[0] == "epsilon":
             return Budget.pure(amount) if delta is None else Budget.approximate(amount, delta)
         if delta is not None:
-            raise InputError(f"delta is part of an epsilon budget; beside {given[0]} set report_delta instead")
-        return Budget.zcdp(amount) if given[0] == "rho" else Budget.gdp(amount)
+            raise InputError(f"delta is part of an epsilon budget; beside {stated_keys[0]} set report_delta instead")
+        return Budget.zcdp(amount) if stated_keys[0] == "rho" else Budget.gdp(amount)
 
     def keys(self) -> dict[str, str]:
         """Return the budget as the keys of a plan that `stated` reads."""
         return {name: plain(x) for name, x in self._given().items()}
 
     def __str__(self) -> str:
-        return f"{', '.join(f'{name} = {text}' for name, text in self.keys().items())} ({_WORDS[self.kind]})"
+        amounts = [f"{name} = {text}" for name, text in self.keys().items()]
+        return f"{', '.join(amounts)} ({_WORDS[self.kind]})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the budget as plain values, exact numbers as text.
@@ -187,7 +196,8 @@ class Budget:
         >>> Budget.zcdp(0.5).to_json()
         {'kind': 'zcdp', 'rho': '0.5'}
         """
-        return {"kind": self.kind, **{name: plain(x) for name, x in self._numbers().items()}}
+        numbers = {name: plain(x) for name, x in self._numbers().items()}
+        return {"kind": self.kind, **numbers}
 
     def numbers(self) -> dict[str, Any]:
         """Return the budget for readers of a result: numbers, rounded up where no float prints as they do.
@@ -195,11 +205,12 @@ class Budget:
         >>> Budget.approximate(1, "1e-9").numbers()
         {'kind': 'approximate', 'epsilon': 1, 'delta': 1e-09}
         """
-        return {"kind": self.kind, **{name: number(x) for name, x in self._numbers().items()}}
+        numbers = {name: number(x) for name, x in self._numbers().items()}
+        return {"kind": self.kind, **numbers}
 
     def _numbers(self) -> dict[str, Fraction]:
-        found = {"rho": self.rho, "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
-        return {name: x for name, x in found.items() if x is not None}
+        numbers = {"rho": self.rho, "mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
+        return {name: x for name, x in numbers.items() if x is not None}
 
     def _given(self) -> dict[str, Fraction]:
         return {name: x for name, x in self._numbers().items() if name in GIVEN[self.kind]}

@@ -53,8 +53,8 @@ def _merged(parts: list[Tradeoff]) -> list[Tradeoff]:
     square = sum((part.mu_squared for part in parts if isinstance(part, Gaussian)), Fraction(0))
     rho = sum((part.rho for part in parts if isinstance(part, ZCDP)), Fraction(0))
     sums = [part for part in (Gaussian(square), ZCDP(rho)) if not part.is_trivial]
-    rest = [part for part in parts if not isinstance(part, (Gaussian, ZCDP))]
-    return [*sums, *sorted(rest, key=lambda part: json.dumps(part.to_json(), sort_keys=True))]
+    unmerged = [part for part in parts if not isinstance(part, (Gaussian, ZCDP))]
+    return [*sums, *sorted(unmerged, key=lambda part: json.dumps(part.to_json(), sort_keys=True))]
 
 
 class Numeric(Cornered):
@@ -161,19 +161,19 @@ class Composed(Numeric):
         return None if spent is None or lost is None else (spent, lost, compose(*smooth))
 
     def _other_deltas(self, epsilon: Fraction) -> list[float]:
-        found = super()._other_deltas(epsilon)
+        deltas = super()._other_deltas(epsilon)
         if self._basic is not None and epsilon >= self._basic[0]:
-            spent, lost, rest = self._basic
-            found.append(up(Fraction(rest.delta(epsilon - spent)) + lost))
-        return found
+            spent, lost, remainder = self._basic
+            deltas.append(up(Fraction(remainder.delta(epsilon - spent)) + lost))
+        return deltas
 
     def _other_epsilons(self, delta: Fraction) -> list[float]:
-        found = super()._other_epsilons(delta)
+        epsilons = super()._other_epsilons(delta)
         if self._basic is not None and delta >= self._basic[1]:
-            spent, lost, rest = self._basic
-            more = rest.epsilon(delta - lost)
-            found.append(up(spent + Fraction(more)) if math.isfinite(more) else math.inf)
-        return found
+            spent, lost, remainder = self._basic
+            more = remainder.epsilon(delta - lost)
+            epsilons.append(up(spent + Fraction(more)) if math.isfinite(more) else math.inf)
+        return epsilons
 
 
 @dataclass(frozen=True)
@@ -201,10 +201,10 @@ class Grouped(Numeric):
         return [*super()._other_deltas(epsilon), self._by_rule(epsilon)]
 
     def _other_epsilons(self, delta: Fraction) -> list[float]:
-        found = super()._other_epsilons(delta)
+        epsilons = super()._other_epsilons(delta)
         if self.curve.epsilon(delta) < math.inf:  # else the rule, which loses more delta, says nothing either
-            found.append(read_up(least(lambda epsilon: self._by_rule(Fraction(epsilon)) <= delta)))
-        return found
+            epsilons.append(read_up(least(lambda epsilon: self._by_rule(Fraction(epsilon)) <= delta)))
+        return epsilons
 
     def _by_rule(self, epsilon: Fraction) -> float:
         """Return the delta of ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` at a group's epsilon, rounded up."""
@@ -258,8 +258,8 @@ def _common(numbers: list[Fraction]) -> Fraction:
 
 
 def _total(values: Iterable[Fraction | None]) -> Fraction | None:
-    found = list(values)
-    return None if None in found else sum((value for value in found if value is not None), Fraction(0))
+    listed = list(values)
+    return None if None in listed else sum((value for value in listed if value is not None), Fraction(0))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -160,9 +160,9 @@ def _without_peaks(x: Floats) -> tuple[Floats, list[int]]:
     """Return `x` without its largest masses, and where they were."""
     top = np.argpartition(x, -_PEAKS)[-_PEAKS:] if len(x) > _PEAKS else np.arange(len(x))
     peaks = top[x[top] > 16 / len(x)]
-    rest = x.copy()
-    rest[peaks] = 0.0
-    return rest, peaks.tolist()
+    remainder = x.copy()
+    remainder[peaks] = 0.0
+    return remainder, peaks.tolist()
 
 
 def _transform(x: Floats, y: Floats) -> tuple[Floats, float]:

@@ -68,7 +68,7 @@ class PiecewiseLinear(Polygon):
         return PiecewiseLinear(tuple(alphas), tuple(self.at(inner.at(alpha)) for alpha in alphas))
 
     def _inverse_at(self, value: Fraction) -> Fraction:
-        start = max((i for i, known in enumerate(self.values) if known == 0), default=0)
+        start = max((i for i, earlier in enumerate(self.values) if earlier == 0), default=0)
         return _interpolate(value, self.values[start:], self.alphas[start:])
 
     def symmetric(self) -> "PiecewiseLinear":

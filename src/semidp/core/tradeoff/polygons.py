@@ -87,9 +87,9 @@ class Polygon(Cornered):
             if self._corners[0][1] > goal:
                 return math.inf
             ratios = [(power - goal) / size for size, power in self._corners[1:]]
-            found = max([0.0, *(read_up(above(ratio.log())) for ratio in ratios if not ratio <= 1)])
+            largest = max([0.0, *(read_up(above(ratio.log())) for ratio in ratios if not ratio <= 1)])
         steepest = self._steepest()
-        return found if steepest is None else min(found, up(steepest))
+        return largest if steepest is None else min(largest, up(steepest))
 
     def _steepest(self) -> Fraction | None:
         """Return an epsilon beyond which delta no longer falls, where one is known exactly."""

@@ -211,8 +211,8 @@ class ZCDP(OneNumber):
         if self.is_trivial:
             return np.zeros(epsilons.shape)
         rho = up(self.rho)
-        known = np.geomspace(_best_order(rho, 0.0), _best_order(rho, float(epsilons.max(initial=1.0))), 1 << 13)
-        y = np.interp(epsilons, (2 * known + 1) * rho + np.log(known) - np.log1p(known), known)
+        orders = np.geomspace(_best_order(rho, 0.0), _best_order(rho, float(epsilons.max(initial=1.0))), 1 << 13)
+        y = np.interp(epsilons, (2 * orders + 1) * rho + np.log(orders) - np.log1p(orders), orders)
         exponent = y * (rho * (1 + y) - epsilons) + y * (np.log(y) - np.log1p(y)) - np.log1p(y)
         size = 1 + y * (rho * (1 + y) + epsilons)
         with np.errstate(over="ignore"):
@@ -240,10 +240,10 @@ class Laplace(OneNumber):
         shrink = math.exp(-up(self.epsilon0)) * (1 - 4 * ROUNDOFF)
         if shrink == 0:
             return np.where(alpha == 1, 1.0, 0.0)
-        rest = 1 - alpha
-        middle = shrink / (4 * np.maximum(rest, shrink / 4)) * (1 - 4 * ROUNDOFF)
-        top = 1 - rest / shrink * (1 + 4 * ROUNDOFF)
-        values = np.where(alpha <= 0.5, shrink * alpha, np.where(rest >= shrink / 2, middle, top))
+        complement = 1 - alpha
+        middle = shrink / (4 * np.maximum(complement, shrink / 4)) * (1 - 4 * ROUNDOFF)
+        top = 1 - complement / shrink * (1 + 4 * ROUNDOFF)
+        values = np.where(alpha <= 0.5, shrink * alpha, np.where(complement >= shrink / 2, middle, top))
         return values - np.where(alpha <= 0.5, 0.0, ROUNDOFF * values)
 
     def _delta(self, epsilon: Fraction) -> float:

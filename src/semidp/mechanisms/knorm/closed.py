@@ -166,8 +166,8 @@ class RowsBall:
         missing, count = size, size
         while True:
             gammas = generator.standard_gamma(self._sizes - 1, (count, len(self.limits)))
-            rest = generator.standard_exponential((count, 1))
-            radii = self._reach * (gammas / (gammas.sum(axis=1, keepdims=True) + rest))
+            slack = generator.standard_exponential((count, 1))
+            radii = self._reach * (gammas / (gammas.sum(axis=1, keepdims=True) + slack))
             radii = radii[(radii <= np.array(self.limits)).all(axis=1)][:missing]
             kept.append(radii)
             missing -= len(radii)

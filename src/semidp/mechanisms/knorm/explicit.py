@@ -164,8 +164,8 @@ class ExplicitBall:
             answer = solve(point)
             if answer is not None:
                 polar = answer.point / max(float(np.abs(self._vertices @ answer.point).max()), 1e-300)
-                rest = self._start_inverse @ (point - answer.multipliers @ self._vertices)
-                low, high = float(point @ polar), float(np.abs(answer.multipliers).sum() + np.abs(rest).sum())
+                remainder = self._start_inverse @ (point - answer.multipliers @ self._vertices)
+                low, high = float(point @ polar), float(np.abs(answer.multipliers).sum() + np.abs(remainder).sum())
                 yield low, high, polar
                 if high - low <= MARGIN:
                     return
@@ -184,7 +184,8 @@ class ExplicitBall:
 
     def contains_exactly(self, coordinates: Floats) -> bool:
         """Decide by rational arithmetic whether a point, in coordinates of the basis, lies in K; slow."""
-        vertices = np.array([[Fraction(x) for x in row] for row in self._vertices.tolist()], dtype=object)
+        rows = [list(map(Fraction, row)) for row in self._vertices.tolist()]
+        vertices = np.array(rows, dtype=object)
 
         def steepest(polar: Rationals) -> tuple[Rationals, Fraction]:
             products = vertices @ polar

@@ -72,20 +72,20 @@ class LinearProgram:
         from scipy.optimize import linprog
 
         low, high = np.isfinite(self._lower), np.isfinite(self._upper)
-        found = linprog(
+        solved = linprog(
             -objective,
             A_ub=np.concatenate([self._matrix[high], -self._matrix[low]]),
             b_ub=np.concatenate([self._upper[high], -self._lower[low]]),
             bounds=(None, None),
             method="highs-ds",
         )
-        if found.status != 0:
+        if solved.status != 0:
             return None
         multipliers = np.zeros(len(self._matrix))
-        marginals = -found.ineqlin.marginals
+        marginals = -solved.ineqlin.marginals
         multipliers[high] += marginals[: high.sum()]
         multipliers[low] -= marginals[high.sum() :]
-        return Optimum(np.asarray(found.x), multipliers)
+        return Optimum(np.asarray(solved.x), multipliers)
 
 
 def _core() -> Any:

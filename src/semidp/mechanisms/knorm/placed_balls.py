@@ -252,8 +252,14 @@ def whole_points(vectors: Integers) -> Integers:
 
     size = vectors.shape[1]
     null, nullity = fmpz_mat(vectors.tolist()).nullspace()
-    equations = [[int(null[i, j]) for j in range(nullity)] for i in range(size)]
-    stacked = fmpz_mat([[*row, *(int(i == k) for k in range(size))] for i, row in enumerate(equations)]).hnf()
-    basis = [[int(stacked[i, nullity + k]) for k in range(size)] for i in range(nullity, size)]
-    reduced = fmpz_mat(basis).lll()
-    return np.array([[int(reduced[i, k]) for k in range(size)] for i in range(size - nullity)], dtype=np.int64)
+    identity = np.eye(size, dtype=int).tolist()
+    # [Eᵀ | I]: row operations that clear the left part are written down on the right.
+    rows = []
+    for i in range(size):
+        equation = [int(null[i, j]) for j in range(nullity)]
+        rows.append([*equation, *identity[i]])
+    stacked = fmpz_mat(rows).hnf().tolist()
+    basis = [row[nullity:] for row in stacked[nullity:]]
+    reduced = fmpz_mat(basis).lll().tolist()
+    points = [list(map(int, row)) for row in reduced]
+    return np.array(points, dtype=np.int64)

@@ -63,13 +63,13 @@ def facets(a: int) -> NDArray[np.float64]:
     ((866, 4, 4), (3818, 4, 4))
     """
     orders = np.array(list(itertools.permutations(range(4))))
-    found = []
+    balls = []
     for kind in KINDS[a]:
         normal = np.pad(np.array(kind), (0, 1)) * 16
         normal = normal - normal.sum(axis=0) // 4 - normal.sum(axis=1, keepdims=True) // 4 + normal.sum() // 16
         for turned in (normal, normal.T, -normal, -normal.T):
-            found.append(turned[orders[:, None, :, None], orders[None, :, None, :]].reshape(-1, 4, 4))
-    result: NDArray[np.float64] = np.unique(np.concatenate(found), axis=0) / 96
+            balls.append(turned[orders[:, None, :, None], orders[None, :, None, :]].reshape(-1, 4, 4))
+    result: NDArray[np.float64] = np.unique(np.concatenate(balls), axis=0) / 96
     result.flags.writeable = False
     return result
 
