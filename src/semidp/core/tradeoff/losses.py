@@ -42,19 +42,26 @@ class Losses:
         >>> round(float(half.masses.sum() + half.infinite), 12)
         1.0
         """
+        # A hair fewer cells, so that a reach on the grid is not rounded up to one more.
         top = max(math.ceil(reach / step * (1 - 4 * ROUNDOFF)), 1)
         grid: Floats = np.arange(top + 1, dtype=np.float64) * step
         # the differences below lose about u/step of relative precision: pay for it in advance
-        values = np.minimum(deltas(grid) * (1 + 4 * ROUNDOFF * (1 + 1 / step)), 1.0)
+        margin = 1 + 4 * ROUNDOFF * (1 + 1 / step)
+        values = np.minimum(deltas(grid) * margin, 1.0)
+        # delta(epsilon) falls: what rounding raised further out is raised here too
         values = np.maximum.accumulate(values[::-1])[::-1]
         falls = -np.diff(values)
         upper = np.empty(top)
         upper[-1] = falls[-1] / -math.expm1(-step)
-        upper[:-1] = np.maximum(falls[:-1] * math.exp(step) - falls[1:], 0.0) / math.expm1(step)
-        lower = (upper * np.exp(-grid[1:]))[::-1] * (1 + 4 * ROUNDOFF)
+        # the second difference of delta, in steps of e^epsilon, is the mass at a loss
+        bends = np.maximum(falls[:-1] * math.exp(step) - falls[1:], 0.0)
+        upper[:-1] = bends / math.expm1(step)
+        mirrored = (upper * np.exp(-grid[1:]))[::-1]
+        lower = mirrored * (1 + 4 * ROUNDOFF)
         middle = max(1 - values[0] - 2 * falls[0] / math.expm1(step), 0.0)
         middle += 8 * ROUNDOFF * (1 + values[0] / step)
-        return cls(step, -top, np.concatenate([lower, [middle], upper]), float(values[-1]))
+        masses = np.concatenate([lower, [middle], upper])
+        return cls(step, -top, masses, float(values[-1]))
 
     @classmethod
     def through(cls, sizes: Floats, powers: Floats, step: float) -> "Losses":
@@ -68,20 +75,27 @@ class Losses:
         ([0.25, 0.0, 0.75, 0.0], -1, True)
         """
         q, p = np.diff(powers), np.diff(sizes)
-        infinite = float(powers[0]) + float(q[(p <= 0) & (q > 0)].sum())
+        # an edge that rises straight up is an infinite loss
+        vertical = (p <= 0) & (q > 0)
+        infinite = float(powers[0]) + float(q[vertical].sum())
         held = (q > 0) & (p > 0)
         q, p = q[held], p[held]
-        losses = np.log(q) - np.log(p)
-        unsure = ROUNDOFF * (2 - np.log(q) - np.log(p))  # both logarithms are negative
+        log_q, log_p = np.log(q), np.log(p)
+        losses = log_q - log_p
+        unsure = ROUNDOFF * (2 - log_q - log_p)  # both logarithms are negative
         nearest = np.rint(losses / step)
         on_grid = np.abs(losses - nearest * step) < 2 * unsure
         below = np.where(on_grid, nearest, np.floor(losses / step)).astype(np.int64)
-        share = np.where(on_grid, 0.0, np.clip(np.expm1(below * step - losses) / math.expm1(-step), 0.0, 1.0))
+        # the share of the upper neighbour that keeps both probabilities
+        upwards = np.expm1(below * step - losses) / math.expm1(-step)
+        share = np.where(on_grid, 0.0, np.clip(upwards, 0.0, 1.0))
         lowest = int(below.min(initial=0))
         size = int(below.max(initial=0)) - lowest + 2
-        masses: Floats = np.bincount(below - lowest, q * (1 - share), size).astype(np.float64)
-        masses += np.bincount(below - lowest + 1, q * share, size)
-        return cls(step, lowest, masses, infinite + 4 * float(np.sum(q * unsure)))
+        cells = below - lowest
+        masses: Floats = np.bincount(cells, q * (1 - share), size).astype(np.float64)
+        masses += np.bincount(cells + 1, q * share, size)
+        rounding = 4 * float(np.sum(q * unsure))
+        return cls(step, lowest, masses, infinite + rounding)
 
     def convolve(self, other: "Losses") -> "Losses":
         """Return the distribution of the sum of two independent losses, never below the true one in effect.
@@ -96,7 +110,8 @@ class Losses:
         if len(short) * len(long) <= _DIRECT:
             masses = np.convolve(short, long) * (1 + (len(short) + 4) * ROUNDOFF)
         else:
-            (x, x_peaks), (y, y_peaks) = _without_peaks(short), _without_peaks(long)
+            x, x_peaks = _without_peaks(short)
+            y, y_peaks = _without_peaks(long)
             masses, lost = _transform(x, y)
             for i in x_peaks:
                 masses[i : i + len(long)] += short[i] * long
@@ -104,19 +119,22 @@ class Losses:
                 masses[j : j + len(short)] += long[j] * x
             masses *= 1 + 4 * _PEAKS * ROUNDOFF
         infinite = self.infinite + other.infinite + lost
-        return Losses(self.step, self.lowest + other.lowest, masses, infinite).trimmed(_TAIL)
+        lowest = self.lowest + other.lowest
+        return Losses(self.step, lowest, masses, infinite).trimmed(_TAIL)
 
     def trimmed(self, mass: float) -> "Losses":
         """Move an upper tail of at most `mass` to infinity, and a lower one up to the lowest loss kept."""
         size = len(self.masses)
         left = int(np.searchsorted(np.cumsum(self.masses), mass))
-        right = size - int(np.searchsorted(np.cumsum(self.masses[::-1]), mass))
+        from_above = np.cumsum(self.masses[::-1])
+        right = size - int(np.searchsorted(from_above, mass))
         left = min(left, size - 1)
         right = max(right, left + 1)
         masses = self.masses[left:right].copy()
         masses[0] += self.masses[:left].sum()
-        infinite = self.infinite + float(self.masses[right:].sum()) * (1 + size * ROUNDOFF)
-        return Losses(self.step, self.lowest + left, masses, infinite)
+        # the sum of the tail may be rounded down: pay for it
+        tail = float(self.masses[right:].sum()) * (1 + size * ROUNDOFF)
+        return Losses(self.step, self.lowest + left, masses, self.infinite + tail)
 
     def power_curve(self) -> tuple[Floats, Floats]:
         """Return corners (sizes, powers) of the best test between the two datasets: sizes too small, powers too big.
@@ -129,13 +147,18 @@ class Losses:
         """
         held = self.masses > 0
         masses = self.masses[held][::-1]
-        losses = ((self.lowest + np.arange(len(self.masses))) * self.step)[held][::-1]
-        slack = (len(masses) + 16 + np.abs(losses).max(initial=0.0)) * ROUNDOFF
+        # the largest loss first: the best test rejects there
+        every_loss = (self.lowest + np.arange(len(self.masses))) * self.step
+        losses = every_loss[held][::-1]
+        largest = np.abs(losses).max(initial=0.0)
+        slack = (len(masses) + 16 + largest) * ROUNDOFF
         with np.errstate(over="ignore"):  # sizes beyond 1 are never looked at
-            sizes = np.minimum(np.cumsum(masses * np.exp(-losses)) * (1 - slack), 2.0)
+            sums = np.cumsum(masses * np.exp(-losses))
+            sizes = np.minimum(sums * (1 - slack), 2.0)
         powers = (np.cumsum(masses) + self.infinite) * (1 + slack)
         sizes[sizes < _TINY] = 0.0  # too small to be precise
-        return np.append(0.0, sizes), np.append(self.infinite * (1 + slack), powers)
+        first_power = self.infinite * (1 + slack)
+        return np.append(0.0, sizes), np.append(first_power, powers)
 
 
 def convolve_all(parts: Sequence[Losses]) -> Losses:
@@ -158,7 +181,9 @@ def convolve_all(parts: Sequence[Losses]) -> Losses:
 
 def _without_peaks(x: Floats) -> tuple[Floats, list[int]]:
     """Return `x` without its largest masses, and where they were."""
-    top = np.argpartition(x, -_PEAKS)[-_PEAKS:] if len(x) > _PEAKS else np.arange(len(x))
+    top = np.arange(len(x))
+    if len(x) > _PEAKS:
+        top = np.argpartition(x, -_PEAKS)[-_PEAKS:]
     peaks = top[x[top] > 16 / len(x)]
     remainder = x.copy()
     remainder[peaks] = 0.0
@@ -169,7 +194,10 @@ def _transform(x: Floats, y: Floats) -> tuple[Floats, float]:
     """Return the convolution of `x` and `y` by Fourier transform, and a bound on its error in the l1 norm."""
     length = len(x) + len(y) - 1
     size = scipy.fft.next_fast_len(length, real=True)
-    masses: Floats = scipy.fft.irfft(scipy.fft.rfft(x, size) * scipy.fft.rfft(y, size), size)[:length]
-    one, other, both = (float(np.linalg.norm(part)) for part in (x, y, masses))
+    product = scipy.fft.rfft(x, size) * scipy.fft.rfft(y, size)
+    masses: Floats = scipy.fft.irfft(product, size)[:length]
+    one, other, both = float(np.linalg.norm(x)), float(np.linalg.norm(y)), float(np.linalg.norm(masses))
     norms = one * float(y.sum()) + other * float(x.sum()) + both
-    return np.maximum(masses, 0.0), math.sqrt(size) * 4 * ROUNDOFF * math.log2(size) * norms
+    # Higham's bound in the l2 norm, times sqrt(size) for the l1 norm
+    error = math.sqrt(size) * 4 * ROUNDOFF * math.log2(size) * norms
+    return np.maximum(masses, 0.0), error

@@ -65,10 +65,12 @@ class PiecewiseLinear(Polygon):
         top = inner.values[-1]
         pulled = [inner._inverse_at(alpha) for alpha in self.alphas if 0 < alpha < top]
         alphas = sorted({*inner.alphas, *pulled})
-        return PiecewiseLinear(tuple(alphas), tuple(self.at(inner.at(alpha)) for alpha in alphas))
+        values = tuple(self.at(inner.at(alpha)) for alpha in alphas)
+        return PiecewiseLinear(tuple(alphas), values)
 
     def _inverse_at(self, value: Fraction) -> Fraction:
-        start = max((i for i, earlier in enumerate(self.values) if earlier == 0), default=0)
+        zeros = [i for i, value in enumerate(self.values) if value == 0]
+        start = max(zeros, default=0)
         return _interpolate(value, self.values[start:], self.alphas[start:])
 
     def symmetric(self) -> "PiecewiseLinear":
@@ -86,7 +88,8 @@ class PiecewiseLinear(Polygon):
     def compare(self, other: Tradeoff) -> Order:
         if not isinstance(other, PiecewiseLinear):
             return super().compare(other)
-        gaps = [self.at(alpha) - other.at(alpha) for alpha in {*self.alphas, *other.alphas}]
+        alphas = {*self.alphas, *other.alphas}
+        gaps = [self.at(alpha) - other.at(alpha) for alpha in alphas]
         return Order.of(below=min(gaps) < 0, above=max(gaps) > 0)
 
     @property
@@ -99,22 +102,27 @@ class PiecewiseLinear(Polygon):
 
     def _delta(self, epsilon: Fraction) -> float:
         if epsilon == 0:
-            return up(max(alpha - value for alpha, value in zip(self.alphas, self.values, strict=True)))
+            corners = zip(self.alphas, self.values, strict=True)
+            return up(max(alpha - value for alpha, value in corners))
         return super()._delta(epsilon)
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": "piecewise", "alphas": [*map(plain, self.alphas)], "values": [*map(plain, self.values)]}
+        alphas, values = [*map(plain, self.alphas)], [*map(plain, self.values)]
+        return {"kind": "piecewise", "alphas": alphas, "values": values}
 
     @cached_property
     def _reflected(self) -> "PiecewiseLinear":
-        corners = [(1 - value, 1 - alpha) for alpha, value in zip(self.alphas, self.values, strict=True)][::-1]
+        reflected = [(1 - value, 1 - alpha) for alpha, value in zip(self.alphas, self.values, strict=True)]
+        corners = reflected[::-1]
         if corners[0][0] > 0:  # f(1) < 1: the inverse is 0 up to 1 - f(1)
             corners.insert(0, (Fraction(0), Fraction(0)))
         # a flat start of f reflects to a vertical end at alpha = 1; the curve keeps its lower value
-        return _through([corner for i, corner in enumerate(corners) if i == 0 or corner[0] > corners[i - 1][0]])
+        return _through(_increasing(corners))
 
     def _compute_corners(self) -> list[tuple[RealBall, RealBall]]:
-        corners = [(ball(1 - alpha), ball(1 - value)) for alpha, value in zip(self.alphas, self.values, strict=True)]
+        corners = []
+        for alpha, value in zip(self.alphas, self.values, strict=True):
+            corners.append((ball(1 - alpha), ball(1 - value)))
         return corners[::-1]
 
 
@@ -125,9 +133,9 @@ def piecewise(alphas: Iterable[Number], values: Iterable[Number]) -> PiecewiseLi
     Traceback (most recent call last):
     semidp.errors.InputError: not a tradeoff function: f(x) <= x fails at alpha = 0.5
     """
-    return PiecewiseLinear(
-        tuple(exact(alpha, "alpha") for alpha in alphas), tuple(exact(value, "a value of f") for value in values)
-    )
+    exact_alphas = tuple(exact(alpha, "alpha") for alpha in alphas)
+    exact_values = tuple(exact(value, "a value of f") for value in values)
+    return PiecewiseLinear(exact_alphas, exact_values)
 
 
 def from_profile(points: Iterable[tuple[Number, Number]]) -> PiecewiseLinear:
@@ -172,47 +180,61 @@ def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> P
     Traceback (most recent call last):
     semidp.errors.InputError: not a tradeoff function: a value is not a number
     """
+    # Cosines are dense near both ends, where curves bend most; powers of ten go on from there.
     ends = np.geomspace(1e-15, 0.5, points // 4)
-    grid = np.unique(np.concatenate([(1 - np.cos(np.linspace(0, np.pi, points // 2))) / 2, ends, 1 - ends]))
+    cosines = np.cos(np.linspace(0, np.pi, points // 2))
+    grid = np.unique(np.concatenate([(1 - cosines) / 2, ends, 1 - ends]))
     grid[0] = 0.0
     values = np.asarray(f(grid), dtype=np.float64)
     if values.shape != grid.shape:
         raise InputError("not a tradeoff function: it must return one value for each alpha of an array")
     if np.isnan(values).any():
         raise InputError("not a tradeoff function: a value is not a number")
-    hull = np.array(lower_hull(list(zip(grid, np.clip(values, 0.0, grid), strict=True))))
-    for law, fails in (
-        ("f(x) <= x", values > grid + _NOISE),
-        ("f(x) >= 0", values < -_NOISE),
-        ("f nondecreasing", values < np.maximum.accumulate(values) - _NOISE),
-        ("f convex", values > np.interp(grid, hull[:, 0], hull[:, 1]) + _NOISE),
-    ):
+    clipped = np.clip(values, 0.0, grid)
+    hull = np.array(lower_hull(list(zip(grid, clipped, strict=True))))
+    largest_so_far = np.maximum.accumulate(values)
+    convex = np.interp(grid, hull[:, 0], hull[:, 1])
+    laws = {
+        "f(x) <= x": values > grid + _NOISE,
+        "f(x) >= 0": values < -_NOISE,
+        "f nondecreasing": values < largest_so_far - _NOISE,
+        "f convex": values > convex + _NOISE,
+    }
+    for law, fails in laws.items():
         if fails.any():
-            raise InputError(f"not a tradeoff function: {law} fails at alpha = {grid[int(np.argmax(fails))]:.6g}")
+            first = grid[int(np.argmax(fails))]
+            raise InputError(f"not a tradeoff function: {law} fails at alpha = {first:.6g}")
     exact_hull = lower_hull([(Fraction(alpha), Fraction(value)) for alpha, value in hull.tolist()])
     return _through(_below_chords(exact_hull))
 
 
 def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None:
-    if len(alphas) != len(values) or len(alphas) < 2 or alphas[0] != 0 or alphas[-1] != 1:
+    as_many = len(alphas) == len(values) and len(alphas) >= 2
+    if not as_many or alphas[0] != 0 or alphas[-1] != 1:
         raise InputError("a piecewise linear curve needs as many values as alphas, from alpha = 0 to alpha = 1")
     if any(low >= high for low, high in itertools.pairwise(alphas)):
         raise InputError("the alphas of a piecewise linear curve must increase")
 
     corners = list(zip(alphas, values, strict=True))
-    slopes = [((v1 - v0) / (a1 - a0), a1) for (a0, v0), (a1, v1) in itertools.pairwise(corners)]
-    for law, fails in (
-        ("f(x) <= x", [alpha for alpha, value in corners if value > alpha]),
-        ("f(x) >= 0", [alpha for alpha, value in corners if value < 0]),
-        ("f nondecreasing", [alpha for slope, alpha in slopes if slope < 0]),
-        ("f convex", [alpha for (before, alpha), (after, _) in itertools.pairwise(slopes) if before > after]),
-    ):
+    slopes = []
+    for (a0, v0), (a1, v1) in itertools.pairwise(corners):
+        slopes.append(((v1 - v0) / (a1 - a0), a1))
+    turns = itertools.pairwise(slopes)
+    laws = {
+        "f(x) <= x": [alpha for alpha, value in corners if value > alpha],
+        "f(x) >= 0": [alpha for alpha, value in corners if value < 0],
+        "f nondecreasing": [alpha for slope, alpha in slopes if slope < 0],
+        "f convex": [alpha for (before, alpha), (after, _) in turns if before > after],
+    }
+    for law, fails in laws.items():
         if fails:
             raise InputError(f"not a tradeoff function: {law} fails at alpha = {plain(fails[0])}")
 
 
 def _turn(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any]) -> Any:
-    return (b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0])
+    """Above zero where the path from a over b to c turns left."""
+    (ax, ay), (bx, by), (cx, cy) = a, b, c
+    return (bx - ax) * (cy - by) - (by - ay) * (cx - bx)
 
 
 def lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -232,23 +254,39 @@ def _below_chords(corners: list[Corner]) -> list[Corner]:
     neighbour exists; the other bound is that f does not fall.
     """
     if len(corners) < 3:
-        return [corners[0], (Fraction(1), Fraction(0))] if corners[-1][1] == 0 else corners
-    slopes = [(v1 - v0) / (a1 - a0) for (a0, v0), (a1, v1) in itertools.pairwise(corners)]
+        flat = corners[-1][1] == 0
+        return [corners[0], (Fraction(1), Fraction(0))] if flat else corners
+    pairs = list(itertools.pairwise(corners))
+    slopes = [(v1 - v0) / (a1 - a0) for (a0, v0), (a1, v1) in pairs]
     result = [corners[0]]
-    for i, ((a0, v0), (a1, v1)) in enumerate(itertools.pairwise(corners)):
+    for i, ((a0, v0), (a1, v1)) in enumerate(pairs):
         left = slopes[i - 1] if i else Fraction(0)  # f is nondecreasing
         if i + 1 == len(slopes):  # beyond the last chord the curve may rise at once, at alpha = 1
             result.append((a1, v0 + left * (a1 - a0)))
             continue
         right = slopes[i + 1]
-        meeting = a0 + (v1 - v0 - right * (a1 - a0)) / (left - right) if left != right else a1
-        result += [(meeting, v0 + left * (meeting - a0)), (a1, v1)]
-    return lower_hull([corner for i, corner in enumerate(result) if i == 0 or corner[0] > result[i - 1][0]])
+        # where the chord from the left and the one from the right meet
+        meeting = a1
+        if left != right:
+            meeting = a0 + (v1 - v0 - right * (a1 - a0)) / (left - right)
+        result.append((meeting, v0 + left * (meeting - a0)))
+        result.append((a1, v1))
+    return lower_hull(_increasing(result))
+
+
+def _increasing(corners: list[Corner]) -> list[Corner]:
+    """Corners without those that lie no further than the one before."""
+    kept = corners[:1]
+    for before, corner in itertools.pairwise(corners):
+        if corner[0] > before[0]:
+            kept.append(corner)
+    return kept
 
 
 def _interpolate(x: Fraction, xs: Sequence[Fraction], ys: Sequence[Fraction]) -> Fraction:
     i = min(max(bisect_left(xs, x), 1), len(xs) - 1)
-    return ys[i - 1] + (ys[i] - ys[i - 1]) * (x - xs[i - 1]) / (xs[i] - xs[i - 1])
+    rise, run = ys[i] - ys[i - 1], xs[i] - xs[i - 1]
+    return ys[i - 1] + rise * (x - xs[i - 1]) / run
 
 
 def _ceiling(x: RealBall) -> Fraction:
@@ -259,4 +297,5 @@ def _ceiling(x: RealBall) -> Fraction:
 
 
 def _through(corners: list[Corner]) -> PiecewiseLinear:
-    return PiecewiseLinear(tuple(alpha for alpha, _ in corners), tuple(value for _, value in corners))
+    alphas, values = zip(*corners, strict=True)
+    return PiecewiseLinear(alphas, values)

@@ -45,10 +45,12 @@ class Cornered(Tradeoff):
 
     def _values(self, alpha: Floats) -> Floats:
         sizes, powers = self._outer
-        values: Floats = 1 - np.minimum(np.interp(1 - alpha, sizes, powers), 1.0) * (1 + 4 * ROUNDOFF) - ROUNDOFF
+        power_at = np.minimum(np.interp(1 - alpha, sizes, powers), 1.0)
+        values: Floats = 1 - power_at * (1 + 4 * ROUNDOFF) - ROUNDOFF
         if self.is_symmetric:  # then f is the inverse of the power function, which is precise where f is small
             rising, first = np.unique(powers, return_index=True)
-            values = np.maximum(values, np.interp(alpha, rising, sizes[first]) * (1 - 8 * ROUNDOFF))
+            inverse = np.interp(alpha, rising, sizes[first])
+            values = np.maximum(values, inverse * (1 - 8 * ROUNDOFF))
         return values
 
 
@@ -66,9 +68,10 @@ class Polygon(Cornered):
 
     @cached_property
     def _outer(self) -> tuple[Floats, Floats]:
-        sizes = np.array([max(below(size), 0.0) for size, _ in self._corners])
-        powers = np.array([min(above(power), 1.0) for _, power in self._corners])
-        return sizes, powers
+        # Smaller sizes and larger powers: a test that is better than the true one, so that less is claimed.
+        sizes = [max(below(size), 0.0) for size, _ in self._corners]
+        powers = [min(above(power), 1.0) for _, power in self._corners]
+        return np.array(sizes), np.array(powers)
 
     def _delta(self, epsilon: Fraction) -> float:
         first = above(self._corners[0][1])
@@ -77,7 +80,8 @@ class Polygon(Cornered):
             return first
         with precision(BITS):
             factor = ball(epsilon).exp()
-            gaps = [above(power - factor * size) for size, power in self._corners[1:-1]]
+            inner = self._corners[1:-1]
+            gaps = [above(power - factor * size) for size, power in inner]
         return max([first, *gaps, 0.0])
 
     def epsilon(self, delta: Number) -> float:
@@ -86,8 +90,12 @@ class Polygon(Cornered):
             goal = ball(target)
             if self._corners[0][1] > goal:
                 return math.inf
-            ratios = [(power - goal) / size for size, power in self._corners[1:]]
-            largest = max([0.0, *(read_up(above(ratio.log())) for ratio in ratios if not ratio <= 1)])
+            largest = 0.0
+            for size, power in self._corners[1:]:
+                # delta(epsilon) <= delta at a corner iff e^epsilon >= (power - delta) / size
+                ratio = (power - goal) / size
+                if not ratio <= 1:
+                    largest = max(largest, read_up(above(ratio.log())))
         steepest = self._steepest()
         return largest if steepest is None else min(largest, up(steepest))
 
@@ -101,14 +109,17 @@ class Polygon(Cornered):
             slopes = np.log(np.diff(powers) / np.diff(sizes))
         kinks = slopes[np.isfinite(slopes) & (slopes > 0)]
         last = float(kinks.max()) if kinks.size else 0.0
-        return np.unique(np.concatenate([[0.0], kinks, np.linspace(0, last, 65), [2 * last + 1]]))
+        between = np.linspace(0, last, 65)
+        return np.unique(np.concatenate([[0.0], kinks, between, [2 * last + 1]]))
 
     def _deltas(self, epsilons: Floats) -> Floats:
         sizes, powers = self._outer
         best: Floats = np.full(epsilons.shape, powers[0])
         factor = grown(epsilons)
-        for size, power in zip(sizes[1:-1], powers[1:-1], strict=True):
-            best = np.maximum(best, power - factor * size + ROUNDOFF * power)
+        inner = zip(sizes[1:-1], powers[1:-1], strict=True)
+        for size, power in inner:
+            gap = power - factor * size + ROUNDOFF * power
+            best = np.maximum(best, gap)
         return np.clip(best, 0.0, 1.0)
 
 
@@ -160,26 +171,36 @@ class Approximate(Polygon):
 
         Some lines are dropped for very large groups: a higher curve only claims less.
         """
+        one = ball(1)
         step = ball(self.epsilon0)
-        some = sorted(
-            {round(i * self.size / _LINES) for i in range(_LINES + 1)} if self.size > _LINES else range(self.size + 1)
-        )
-        flat = ball(1), ball(min(self.size * self.delta0, Fraction(1)))
-        lines = [self._line(j, step) for j in some] if self.epsilon0 else [flat]
-        first, corners = lowest([*lines, (ball(0), ball(1))])
-        if any(not (size < 1 or size > ball(1 - _NEARLY)) for size, _ in corners):
-            return [(ball(0), ball(1)), (ball(1), ball(1))]  # beyond arithmetic: claim nothing
-        return [(ball(0), first), *(corner for corner in corners if corner[0] < 1), (ball(1), ball(1))]
+        numbers: Iterable[int] = range(self.size + 1)
+        if self.size > _LINES:
+            numbers = sorted({round(i * self.size / _LINES) for i in range(_LINES + 1)})
+        lines = [(one, ball(min(self.size * self.delta0, Fraction(1))))]
+        if self.epsilon0:
+            lines = [self._line(j, step) for j in numbers]
+        first, corners = lowest([*lines, (ball(0), one)])
+        nearly_one = ball(1 - _NEARLY)
+        if any(not (size < 1 or size > nearly_one) for size, _ in corners):
+            return [(ball(0), one), (one, one)]  # beyond arithmetic: claim nothing
+        inner = [corner for corner in corners if corner[0] < 1]
+        return [(ball(0), first), *inner, (one, one)]
 
     def _line(self, j: int, step: RealBall) -> tuple[RealBall, RealBall]:
         """Return slope and power at size 0 of the line with j flat pieces outside k - j steep ones."""
-        lost = ball(self.delta0) * (geometric(self.size - j, step) + geometric(j, step))
-        return ((self.size - 2 * j) * step).exp(), (-j * step).exp() * lost - (-j * step).expm1()
+        # each piece loses delta0, shrunk or grown by the pieces that are applied after it
+        terms = geometric(self.size - j, step) + geometric(j, step)
+        lost = ball(self.delta0) * terms
+        flat = -j * step
+        slope = ((self.size - 2 * j) * step).exp()
+        return slope, flat.exp() * lost - flat.expm1()
 
 
 def geometric(terms: int, step: RealBall) -> RealBall:
     """Return ``1 + e^step + … + e^{(terms-1) step}``, exact for no term and for one."""
-    return ball(terms) if terms < 2 else (terms * step).expm1() / step.expm1()
+    if terms < 2:
+        return ball(terms)
+    return (terms * step).expm1() / step.expm1()
 
 
 def lowest(lines: Iterable[tuple[Any, Any]]) -> tuple[Any, list[tuple[Any, Any]]]:
@@ -197,15 +218,18 @@ def lowest(lines: Iterable[tuple[Any, Any]]) -> tuple[Any, list[tuple[Any, Any]]
         while kept and not power > kept[-1][1]:  # lower at size 0 and flatter: always lower
             kept.pop()
             del corners[-1:]
-        while corners and not _meeting(kept[-1], (slope, power)) > corners[-1][0]:
+        line = (slope, power)
+        while corners and not _meeting(kept[-1], line) > corners[-1][0]:
             kept.pop()
             corners.pop()
         if kept:
-            size = _meeting(kept[-1], (slope, power))
+            size = _meeting(kept[-1], line)
             corners.append((size, power + slope * size))
-        kept.append((slope, power))
+        kept.append(line)
     return kept[0][1], corners
 
 
 def _meeting(steep: tuple[Any, Any], flat: tuple[Any, Any]) -> Any:
-    return (flat[1] - steep[1]) / (steep[0] - flat[0])
+    """The size at which two lines (slope, power at size 0) meet."""
+    (steep_slope, steep_power), (flat_slope, flat_power) = steep, flat
+    return (flat_power - steep_power) / (steep_slope - flat_slope)

@@ -51,7 +51,8 @@ class OneNumber(Tradeoff):
         return number
 
     def group(self, k: int) -> Self:
-        return replace(self, **{self.name: self.number * group_size(k) ** self.power})
+        grown_number = self.number * group_size(k) ** self.power
+        return replace(self, **{self.name: grown_number})
 
     def compare(self, other: Tradeoff) -> Order:
         if isinstance(other, OneNumber) and other.kind == self.kind:
@@ -95,14 +96,18 @@ class Gaussian(OneNumber):
     def _values(self, alpha: Floats) -> Floats:
         z = scipy.special.ndtri(alpha) - up(self.mu)
         # ndtri and ndtr err by a few units; an error dz in z multiplies a tail by exp(|z| dz)
-        margin = 16 * ROUNDOFF * (2 + np.clip(z, -40.0, 40.0) ** 2)
+        bounded = np.clip(z, -40.0, 40.0)
+        margin = 16 * ROUNDOFF * (2 + bounded**2)
+        lower = scipy.special.ndtr(z) * (1 - margin)
         upper = np.nextafter(1 - scipy.special.ndtr(-z) * (1 + margin), 0.0)
-        return np.where(alpha == 1, 1.0, np.where(z < 0, scipy.special.ndtr(z) * (1 - margin), upper))
+        values = np.where(z < 0, lower, upper)
+        return np.where(alpha == 1, 1.0, values)
 
     def _delta(self, epsilon: Fraction) -> float:
         def profile() -> RealBall:
             e, mu = ball(epsilon), ball(self.mu_squared).sqrt()
-            return _normal_tail(e / mu - mu / 2) - e.exp() * _normal_tail(e / mu + mu / 2)
+            first, second = _normal_tail(e / mu - mu / 2), _normal_tail(e / mu + mu / 2)
+            return first - e.exp() * second
 
         return above(sharp(profile))
 
@@ -121,13 +126,16 @@ class Gaussian(OneNumber):
         if mu == 0:
             return np.zeros(epsilons.shape)
         z = epsilons / mu - mu / 2
-        first, second = scipy.special.ndtr(-z), np.exp(epsilons + scipy.special.log_ndtr(-z - mu))
+        first = scipy.special.ndtr(-z)
+        second = np.exp(epsilons + scipy.special.log_ndtr(-z - mu))
         deltas = (first - second) + 32 * ROUNDOFF * (1 + z**2) * first
         far = z > 0  # both terms share the factor phi(z); without it they cancel less
         y = z[far]
-        mills = [np.sqrt(np.pi / 2) * scipy.special.erfcx(x / np.sqrt(2)) for x in (y, y + mu)]
-        density = np.exp(-(y**2) / 2) / np.sqrt(2 * np.pi) * (1 + 8 * ROUNDOFF * (1 + y**2))
-        deltas[far] = density * (mills[0] * (1 + 16 * ROUNDOFF) - mills[1] * (1 - 16 * ROUNDOFF))
+        near_ratio, far_ratio = _mills(y), _mills(y + mu)
+        margin = 1 + 8 * ROUNDOFF * (1 + y**2)
+        density = np.exp(-(y**2) / 2) / np.sqrt(2 * np.pi) * margin
+        # the first term rounded up and the second down: the difference is never too small
+        deltas[far] = density * (near_ratio * (1 + 16 * ROUNDOFF) - far_ratio * (1 - 16 * ROUNDOFF))
         return np.clip(np.nextafter(deltas, np.inf), 0.0, 1.0)
 
 
@@ -159,11 +167,15 @@ class ZCDP(OneNumber):
         with np.errstate(divide="ignore"):
             low, high = -np.log(alpha), -np.log1p(-alpha)
         exponent = (np.sqrt(low) + root) ** 2
-        rare = np.exp(-exponent) * (1 - 8 * ROUNDOFF * (1 + np.where(np.isfinite(exponent), exponent, 0.0)))
-        gap = np.maximum(np.sqrt(np.where(alpha == 1, 0.0, high)) - root, 0.0)
+        finite = np.where(np.isfinite(exponent), exponent, 0.0)
+        rare = np.exp(-exponent) * (1 - 8 * ROUNDOFF * (1 + finite))
+        high = np.where(alpha == 1, 0.0, high)
+        gap = np.maximum(np.sqrt(high) - root, 0.0)
         # an error of a few units in sqrt(high) or root moves gap^2 by that times (sqrt(high) + root)
-        gap_squared = np.maximum(gap * gap - 16 * ROUNDOFF * gap * (gap + 2 * root + 1), 0.0)
-        common = np.where(alpha == 1, 1.0, -np.expm1(-gap_squared) * (1 - 8 * ROUNDOFF))
+        margin = 16 * ROUNDOFF * gap * (gap + 2 * root + 1)
+        gap_squared = np.maximum(gap * gap - margin, 0.0)
+        below_one = -np.expm1(-gap_squared) * (1 - 8 * ROUNDOFF)
+        common = np.where(alpha == 1, 1.0, below_one)
         return np.maximum(rare, common)
 
     def _delta(self, epsilon: Fraction) -> float:
@@ -176,12 +188,14 @@ class ZCDP(OneNumber):
         True
         """
         e = nonnegative(epsilon, "epsilon")
-        x = 1 + Fraction(_best_order(down(self.rho), down(e)))
+        order = _best_order(down(self.rho), down(e))
+        x = 1 + Fraction(order)
 
         # any x > 1 gives a valid bound; the search above only makes it a good one
         def bound() -> RealBall:
             exponent = (x - 1) * (self.rho * x - e)
-            return (ball(exponent) + ball(x - 1) * ball(1 - 1 / x).log()).exp() / ball(x)
+            correction = ball(x - 1) * ball(1 - 1 / x).log()
+            return (ball(exponent) + correction).exp() / ball(x)
 
         return min(above(sharp(bound)), 1.0)
 
@@ -194,10 +208,15 @@ class ZCDP(OneNumber):
         rho = up(self.rho)
 
         def before(x: float) -> bool:
-            return not math.exp(-rho * x * x) < -math.expm1(-rho * (x - 1) ** 2)
+            size = math.exp(-rho * x * x)
+            return not size < -math.expm1(-rho * (x - 1) ** 2)
 
-        _, high = bisection(before, 1.0, 2 + 30 / math.sqrt(rho), halvings=60)
-        epsilon = Fraction(max((2 * high - 1) * rho + math.log1p(-1 / high), 0.0)) if high > 1 else Fraction(0)
+        farthest = 2 + 30 / math.sqrt(rho)
+        _, high = bisection(before, 1.0, farthest, halvings=60)
+        epsilon = Fraction(0)
+        if high > 1:
+            at_kink = (2 * high - 1) * rho + math.log1p(-1 / high)
+            epsilon = Fraction(max(at_kink, 0.0))
         return Approximate(epsilon, Fraction(self.conversion(epsilon)))
 
     def implied_rho(self) -> Fraction:
@@ -211,12 +230,17 @@ class ZCDP(OneNumber):
         if self.is_trivial:
             return np.zeros(epsilons.shape)
         rho = up(self.rho)
-        orders = np.geomspace(_best_order(rho, 0.0), _best_order(rho, float(epsilons.max(initial=1.0))), 1 << 13)
-        y = np.interp(epsilons, (2 * orders + 1) * rho + np.log(orders) - np.log1p(orders), orders)
-        exponent = y * (rho * (1 + y) - epsilons) + y * (np.log(y) - np.log1p(y)) - np.log1p(y)
+        # The best order for each epsilon, read off a table of orders; any order gives a valid bound.
+        last = float(epsilons.max(initial=1.0))
+        orders = np.geomspace(_best_order(rho, 0.0), _best_order(rho, last), 1 << 13)
+        best_for = (2 * orders + 1) * rho + np.log(orders) - np.log1p(orders)
+        y = np.interp(epsilons, best_for, orders)
+        log_y, log_x = np.log(y), np.log1p(y)
+        exponent = y * (rho * (1 + y) - epsilons) + y * (log_y - log_x) - log_x
         size = 1 + y * (rho * (1 + y) + epsilons)
         with np.errstate(over="ignore"):
-            bounds: Floats = np.nextafter(np.exp(exponent + 16 * ROUNDOFF * size), np.inf)
+            powers = np.exp(exponent + 16 * ROUNDOFF * size)
+            bounds: Floats = np.nextafter(powers, np.inf)
         return np.minimum(bounds, self._kink._deltas(epsilons))
 
 
@@ -241,14 +265,18 @@ class Laplace(OneNumber):
         if shrink == 0:
             return np.where(alpha == 1, 1.0, 0.0)
         complement = 1 - alpha
+        # Three pieces: both tails of the noise are straight lines, and a hyperbola lies between them.
         middle = shrink / (4 * np.maximum(complement, shrink / 4)) * (1 - 4 * ROUNDOFF)
         top = 1 - complement / shrink * (1 + 4 * ROUNDOFF)
-        values = np.where(alpha <= 0.5, shrink * alpha, np.where(complement >= shrink / 2, middle, top))
+        right = np.where(complement >= shrink / 2, middle, top)
+        values = np.where(alpha <= 0.5, shrink * alpha, right)
         return values - np.where(alpha <= 0.5, 0.0, ROUNDOFF * values)
 
     def _delta(self, epsilon: Fraction) -> float:
         gap = (epsilon - self.epsilon0) / 2
-        return 0.0 if gap >= 0 else above(sharp(lambda: -ball(gap).expm1()))
+        if gap >= 0:
+            return 0.0
+        return above(sharp(lambda: -ball(gap).expm1()))
 
     def implied_rho(self) -> Fraction:
         return pure_rho(self.epsilon0)
@@ -257,26 +285,36 @@ class Laplace(OneNumber):
         return self.epsilon0
 
     def _landmarks(self) -> Floats:
-        return np.append(tail(down(self.epsilon0)), 2 * up(self.epsilon0) + 1)
+        beyond = 2 * up(self.epsilon0) + 1
+        return np.append(tail(down(self.epsilon0)), beyond)
 
     def _deltas(self, epsilons: Floats) -> Floats:
         gap = np.maximum(up(self.epsilon0) - epsilons, 0.0)
-        return np.minimum(-np.expm1(-gap / 2) * (1 + 8 * ROUNDOFF) * (1 + 4 * ROUNDOFF), 1.0)
+        deltas = -np.expm1(-gap / 2) * (1 + 8 * ROUNDOFF) * (1 + 4 * ROUNDOFF)
+        return np.minimum(deltas, 1.0)
 
 
 def _normal_tail(z: RealBall) -> RealBall:
     return (z / ball(2).sqrt()).erfc() / 2
 
 
+def _mills(x: Floats) -> Floats:
+    """The tail of the normal law over its density."""
+    ratio: Floats = np.sqrt(np.pi / 2) * scipy.special.erfcx(x / np.sqrt(2))
+    return ratio
+
+
 def _best_order(rho: float, epsilon: float) -> float:
     """Return x - 1 for the order x > 1 with ``(2x - 1) rho + ln(1 - 1/x) = epsilon``; the left side is increasing."""
     if rho == 0:
         return 1.0
-    low, high = -700.0, math.log(epsilon / (2 * rho) + 1 / math.sqrt(rho)) + 1  # of ln(x - 1)
+    low = -700.0  # of ln(x - 1)
+    high = math.log(epsilon / (2 * rho) + 1 / math.sqrt(rho)) + 1
 
     def below(log: float) -> bool:
         y = math.exp(log)
-        return (2 * y + 1) * rho + log - math.log1p(y) < epsilon
+        at_order = (2 * y + 1) * rho + log - math.log1p(y)
+        return at_order < epsilon
 
     _, high = bisection(below, low, high, halvings=64)
     return math.exp(high)
