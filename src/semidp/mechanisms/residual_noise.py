@@ -377,9 +377,10 @@ class ResidualMechanism(Mechanism):
         """
         view = self.space.views[table]
         if self.conditioning is not None:
-            return math.sqrt(float(self.cell_variances(table).sum()) / math.prod(self.space.residuals.shape(view)))
-        total = sum(float(self.sigma2[d]) * self.space.residuals.gain(d, view) for d in self.space.inside[table])
-        return math.sqrt(total / math.prod(self.space.residuals.shape(view)))
+            total = float(self.cell_variances(table).sum())
+            return math.sqrt(total / math.prod(self.space.residuals.shape(view)))
+        gains = [float(self.sigma2[d]) * self.space.residuals.gain(d, view) for d in self.space.inside[table]]
+        return math.sqrt(sum(gains) / math.prod(self.space.residuals.shape(view)))
 
     def table_errors(self, table: int) -> NDArray[np.float64]:
         """Return the standard error of each cell of one table's estimate."""
@@ -401,15 +402,21 @@ class ResidualMechanism(Mechanism):
         """Return the standard error of each entry of the projected vector."""
         parts = [np.zeros(0)]
         for view, part in self.space.parts.items():
-            unscaled = self.variances[part] / self.space.scales[part].astype(float) ** 2
-            shape = self.space.residuals.shape(view)
-            parts.append(np.sqrt(self.space.residuals.centred_variance(view, unscaled.reshape(shape))).ravel())
+            # Measured residuals are whole numbers: they were multiplied by their scales.
+            squared_scales = self.space.scales[part].astype(float) ** 2
+            unscaled = self.variances[part] / squared_scales
+            shaped = unscaled.reshape(self.space.residuals.shape(view))
+            centred = self.space.residuals.centred_variance(view, shaped)
+            parts.append(np.sqrt(centred).ravel())
         return np.concatenate(parts) * self.space.scales
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of entries of the projected vector."""
-        pulled = self.space.project(cell_weights(weights, self.space) * self.space.scales.astype(float) ** 2)
-        return math.sqrt(float(((pulled / self.space.scales.astype(float) ** 2) ** 2 * self.variances).sum()))
+        squared_scales = self.space.scales.astype(float) ** 2
+        # The projection is S C S⁻¹ with scales S and centring C, so that its transpose is S⁻² P S².
+        pulled = self.space.project(cell_weights(weights, self.space) * squared_scales)
+        total = ((pulled / squared_scales) ** 2 * self.variances).sum()
+        return math.sqrt(float(total))
 
     def combination_error(self, weights: Mapping[int, ArrayLike]) -> float:
         """Return the standard error of a weighted sum of cells of the estimates, by the number of the table.
@@ -439,7 +446,8 @@ class ResidualMechanism(Mechanism):
         parts = [np.zeros(0, np.int64)]
         for view, part in self.space.parts.items():
             source = randomness.part(*self.space.schema.named(view))
-            parts.append(residual_noise(self.law, self.sigma2[view], self.space.scales[part], source))
+            noise = residual_noise(self.law, self.sigma2[view], self.space.scales[part], source)
+            parts.append(noise)
         return np.concatenate(parts)
 
 
@@ -473,7 +481,10 @@ def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> 
     4.0833
     """
     distinct, which = _different(scales)
-    variances = [_LAWS[law](sigma2 * scale**2).variance / float(scale) ** 2 for scale in distinct]
+    variances = []
+    for scale in distinct:
+        sampler = _LAWS[law](sigma2 * scale**2)
+        variances.append(sampler.variance / float(scale) ** 2)
     return np.asarray(np.array(variances)[which].reshape(scales.shape))
 
 
@@ -503,42 +514,55 @@ def residual_half_widths(
     shape = tuple(different.shape[1] for different in kinds)
     variance, distance = np.zeros(shape), np.zeros(shape)
     for view, square in sigma2.items():
-        sizes, squares, scales = (_outer(kinds, view, part) for part in (_size, _square, _scale))
+        sizes, squares = _outer(kinds, view, _size), _outer(kinds, view, _square)
+        scales = _outer(kinds, view, _scale)
         variance += float(square) * squares
-        near = _LAWS[law](square * Fraction(scales.min()) ** 2).near_normal  # of the narrowest, the others are nearer
+        # The narrowest law is the farthest from a normal one: its distance bounds those of the others.
+        narrowest = square * Fraction(scales.min()) ** 2
+        near = _LAWS[law](narrowest).near_normal
         distance += math.inf if near is None else near[1] * sizes / scales
-    normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * np.sqrt(variance)
+    deviations = np.sqrt(variance)
+    normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * deviations
     errors = normal + distance
-    open_ones = np.argwhere(~(distance <= _NEAR * np.sqrt(variance)) & (variance > 0))
+    far = ~(distance <= _NEAR * deviations)
+    open_ones = np.argwhere(far & (variance > 0))
     if len(open_ones) <= MOST_PATTERNS:
         sums = []
         for place in open_ones:
-            families = [kind[:, n] for kind, n in zip(kinds, place, strict=True)]
-            sums.append(_terms(law, sigma2, families))
+            cell_families = [kind[:, n] for kind, n in zip(kinds, place, strict=True)]
+            sums.append(_terms(law, sigma2, cell_families))
         for place, half in zip(open_ones, half_widths(sums), strict=True):
             errors[tuple(place)] = half
-    else:  # E exp(uX) <= exp(2σ²u²) for both laws, so that P(|S| > h) <= 2 exp(-h²/8V)
-        errors = np.minimum(errors, math.sqrt(8 * math.log(2 / (1 - LEVEL))) * np.sqrt(variance))
-    return errors[np.ix_(*(which.ravel() for _, which in alike))]
+    else:
+        # E exp(uX) <= exp(2σ²u²) for both laws, so that P(|S| > h) <= 2 exp(-h²/8V)
+        factor = math.sqrt(8 * math.log(2 / (1 - LEVEL)))
+        errors = np.minimum(errors, factor * deviations)
+    places = [which.ravel() for _, which in alike]
+    return errors[np.ix_(*places)]
 
 
 def _terms(law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]) -> list[Weighted]:
     """The weights of one cell's error on the noise in the entries of its residuals, which are scaled."""
     terms = []
     for view, square in sigma2.items():
-        scale = math.prod(int(counts[depth - 1]) for counts, depth in zip(families, view, strict=True) if depth)
+        pairs = list(zip(families, view, strict=True))
+        scale = math.prod(int(counts[depth - 1]) for counts, depth in pairs if depth)
         weights = {Fraction(1, scale): 1}
-        for counts, depth in zip(families, view, strict=True):
+        for counts, depth in pairs:
             share = Fraction(1, math.prod(counts[depth:].tolist()))
-            siblings = int(counts[depth - 1]) if depth else 1
-            steps = (
-                [(share * (1 - Fraction(1, siblings)), 1), (-share / siblings, siblings - 1)] if depth else [(share, 1)]
-            )
+            # Centred at this depth, a node has the weight 1 - 1/c and each of its c - 1 siblings -1/c.
+            steps = [(share, 1)]
+            if depth:
+                siblings = int(counts[depth - 1])
+                same = share * (1 - Fraction(1, siblings))
+                steps = [(same, 1), (-share / siblings, siblings - 1)]
             spread: dict[Fraction, int] = {}
             for (weight, count), (step, often) in itertools.product(weights.items(), steps):
-                spread[weight * step] = spread.get(weight * step, 0) + count * often
+                product = weight * step
+                spread[product] = spread.get(product, 0) + count * often
             weights = spread
-        terms += [Weighted(_LAWS[law](square * scale**2), weight, count) for weight, count in weights.items()]
+        sampler = _LAWS[law](square * scale**2)
+        terms += [Weighted(sampler, weight, count) for weight, count in weights.items()]
     return terms
 
 
@@ -546,7 +570,9 @@ def _outer(kinds: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray
     """The product over the features of a number for each kind of node, as an array with an axis a feature."""
     result = np.ones(())
     for counts, depth in zip(kinds, view, strict=True):
-        siblings = counts[depth - 1].astype(float) if depth else np.ones(counts.shape[1])
+        siblings = np.ones(counts.shape[1])
+        if depth:
+            siblings = counts[depth - 1].astype(float)
         share = 1 / counts[depth:].astype(float).prod(axis=0)
         result = np.multiply.outer(result, part(siblings, share, depth))
     return np.asarray(result)
@@ -578,19 +604,26 @@ def _different(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
 def _draws(laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
     """Draw for many measurements at once, each entry from the law of that number; laws with few draws together."""
     result = np.zeros((count, len(which)), dtype=np.int64)
-    order = np.argsort(which, kind="stable") if len(laws) > 1 else np.arange(len(which))
+    order = np.arange(len(which))
+    if len(laws) > 1:
+        order = np.argsort(which, kind="stable")
     numbers, firsts = np.unique(which[order], return_index=True)
-    rare = []
-    for number, mine in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=False):  # no entries: one part
+    entries = np.split(order, firsts[1:])
+    rare, rare_entries = [], []
+    for number, mine in zip(numbers.tolist(), entries, strict=False):  # no entries: one part
         sampler = laws[number]
-        if sampler.sigma2 >= 1 and (count * mine.size) ** 2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
-            rare.append((sampler, mine))
+        draws = count * mine.size
+        # A table of the law pays for itself from some draws on; with fewer all such laws are drawn together.
+        if sampler.sigma2 >= 1 and draws**2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
+            rare.append(sampler)
+            rare_entries.append(mine)
         else:
             result[:, mine] = sampler.sample((count, mine.size), randomness)
     if rare:
-        places = np.repeat(np.arange(len(rare)), [mine.size for _, mine in rare])
-        drawn = sample_each([sampler for sampler, _ in rare], np.tile(places, count), randomness)
-        result[:, np.concatenate([mine for _, mine in rare])] = drawn.reshape(count, -1)
+        sizes = [mine.size for mine in rare_entries]
+        places = np.repeat(np.arange(len(rare)), sizes)
+        drawn = sample_each(rare, np.tile(places, count), randomness)
+        result[:, np.concatenate(rare_entries)] = drawn.reshape(count, -1)
     return result
 
 
@@ -613,9 +646,11 @@ def _within(
 def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
     """Return ``Σ k/σ²``, rounded up to at least 60 significant bits, however small it is."""
     costs = [space.cost[view] / square for view, square in sigma2.items()]
-    exponent = math.frexp(up(max(costs, default=Fraction(1))))[1]
+    largest = max(costs, default=Fraction(1))
+    exponent = math.frexp(up(largest))[1]
     bits = 80 - min(0, exponent + 20)
-    return Fraction(sum(math.ceil(cost * 2**bits) for cost in costs), 2**bits)
+    rounded_up = [math.ceil(cost * 2**bits) for cost in costs]
+    return Fraction(sum(rounded_up), 2**bits)
 
 
 def _together(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
