@@ -112,8 +112,10 @@ def junction_order(views: Sequence[View]) -> list[View] | None:
         for number in left:
             shared = sum(map(min, views[number], ordered[-1]))
             left[number] = max(left[number], shared)
+        # Prim's algorithm: next comes the view that shares most with one that is already ordered.
         best = max(left, key=lambda number: left[number])
         del left[best]
+        # Running intersection: what the next view shares with all earlier ones must lie in one of them.
         met = meet(views[best], join(*ordered))
         if not any(within(met, other) for other in ordered):
             return None
@@ -217,6 +219,7 @@ class Chain:
             if not 0 <= coarse <= fine <= self.depth:
                 raise ValueError(f"no node at depth {fine} lies below depth {coarse}: ask for its ancestor")
             firsts = np.searchsorted(self._starts(fine), self._starts(coarse))
+            # The array is shared by every caller: nobody may write to it.
             firsts.setflags(write=False)
             self._firsts[coarse, fine] = firsts
         return self._firsts[coarse, fine]
@@ -354,6 +357,7 @@ class Grid:
         source = self.full if source is None else source
         values = values.astype(np.int64) if values.dtype == bool else values
         axes = named(source)
+        # Features that the view does not name are summed away first, which leaves less to reduce.
         dropped = tuple(place for place, axis in enumerate(axes) if view[axis] == 0)
         result = values.sum(axis=dropped) if dropped else values
         for place, axis in enumerate(named(view)):
@@ -397,6 +401,7 @@ class Grid:
     def labels(self, view: View, source: View | None = None) -> NDArray[np.intp]:
         """Return for each cell of the table (or of the margin at `source`), flattened, its cell in a margin."""
         source = self.full if source is None else source
+        # Number the cells of the margin, and spread the numbers like any values.
         numbers = np.arange(self.size_of(view), dtype=np.intp)
         spread = self.spread(numbers, view, source)
         return np.broadcast_to(spread, self.shape_of(source)).ravel()

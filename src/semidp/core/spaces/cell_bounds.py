@@ -81,6 +81,7 @@ class CellBounds:
         Sharp for decomposable margins of which the table lacks at most one separator (sharp is not claimed elsewhere).
         """
         lower, upper = self._direct(self.view)
+        # Summed bounds of a finer table are bounds too, and sharper where it has a separator that this one lacks.
         for finer in self._finer_views():
             low, high = self._direct(finer)
             lower = np.maximum(lower, self.grid.sum(low, self.view, finer))
@@ -103,6 +104,7 @@ class CellBounds:
         """The bounds of one table by the margins that are rolled up to it."""
         shape = self.grid.shape_of(view)
         rolled = self._rolled(view)
+        # Fréchet's upper bound: no cell has more records than any margin cell around it.
         upper = np.full(shape, np.iinfo(np.int64).max)
         for total in rolled.values():
             spread = self.grid.spread(total.counts, total.view, view)

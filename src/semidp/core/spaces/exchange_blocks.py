@@ -236,6 +236,7 @@ class Blocks:
 
     def contains(self, records: Records) -> bool:
         """Whether a dataset has the published totals."""
+        # Cells that no published count or structural zero forbids.
         possible = {*records} <= {*self.cells}
         if len(records) != self.structure.n or not possible:
             return False
@@ -254,6 +255,7 @@ class Blocks:
             leaf_of.append({feature.path(leaf): leaf for leaf in range(len(feature.levels))})
         records = []
         for record in dataset:
+            # A nested feature takes one label for each of its depths.
             labels, codes, start = tuple(record), [], 0
             for feature, leaves in zip(features, leaf_of, strict=True):
                 path = labels[start : start + len(feature.names)]

@@ -91,6 +91,7 @@ class _Elements:
 
     def cancelling(self, other: "_Elements") -> Matrix:
         """The sums with elements of `other` that cancel on the new cell and on no old one."""
+        # The bit of the new cell: two elements must clash there, and nowhere else.
         last = np.uint64(1) << np.uint64(self.known)
         sums = []
         for row, above, below in zip(self.rows, self.above, self.below, strict=True):
@@ -127,6 +128,7 @@ def _complete(basis: Matrix, known: int, work: int) -> tuple[Matrix | None, int]
     elements = _Elements(basis, known)
     work -= len(elements) * (len(elements) + _EACH)
     waiting: dict[int, list[Matrix]] = {}
+    # Only sums with an element that is new can be new themselves.
     new = elements
     while True:
         if work < 0:

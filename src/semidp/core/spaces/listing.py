@@ -55,8 +55,10 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
     if not dataspace.schema.grid.holds(MOST_CELLS):
         return None
     where = cells(dataspace)
+    # Counting first is cheap, and spares a search that would be given up anyway.
     if _certainly_more(dataspace, where):
         return None
+    # What is left of every margin shrinks as cells are filled; its last cell must take all of it.
     rows, left = _constraints(dataspace, where)
     # For each cell: from which partial table each longer one grew, and by how much.
     steps: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []

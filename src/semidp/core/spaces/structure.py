@@ -103,6 +103,7 @@ class Structure:
             if not published:
                 continue
             counts = margin.down(self.grid, self.grid.alone(axis, published)).counts
+            # A finer margin is summed up to the depth; a coarser one lets all its descendants occur.
             if published >= depth:
                 inhabited &= np.add.reduceat(counts, chain.first(depth, published)) > 0
             else:
@@ -207,6 +208,7 @@ class Slices:
     def largest(self, number: int, a: int) -> Counts:
         """Return the largest counts of a block at each level of Z: a matrix of at most a columns, capped at a."""
         counts, home = self.margins[number].counts.ravel(), self.homes[number]
+        # Sorted by level of Z, and within a level by count, the largest first.
         order = np.lexsort((-counts, home))
         counts, home = counts[order], home[order]
         # The place of each cell among those of its level of Z, the largest count first.
@@ -235,6 +237,7 @@ class Slices:
         several = len(inhabited) > 1
         rarest = [self._rarest_of_all(number) for number in range(len(self.margins))]
         keys = np.sort(np.stack(rarest, axis=1), axis=1)[inhabited]  # no choice counts as 0: sorted to the front
+        # Levels of Z with the same rarest counts and as many records are one case.
         with_sizes = np.hstack([keys, self.sizes[inhabited, None]])
         _, first = np.unique(with_sizes, axis=0, return_index=True)
         choices = (keys > 0).sum(axis=1).tolist()

@@ -93,6 +93,7 @@ def _filled(schema: Schema, together: Sequence[Margin], known: Dataspace, a: int
             inside[margin] = total
     published = Dataspace.known(part, inside, known.n).published
     possible = part.grid.inhabited(part.possible, published)
+    # A records a cell hold every record that two adjacent datasets differ in (see `widest_space`).
     counts = np.full(part.shape, a, dtype=np.int64)
     if possible is not None:
         counts = np.where(possible, counts, 0)

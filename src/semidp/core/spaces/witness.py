@@ -71,12 +71,14 @@ def slice_witness(structure: Structure, slices: Slices, z: int, cover: Cover, aw
     # y has the rarest level of each block, so that as few records as possible can carry its values.
     y = [_rarest(row) for row in rows]
     varying = [b for b, row in enumerate(rows) if (row > 0).sum() > 1]
+    # `Cover` numbers the blocks by their rarest count.
     varying.sort(key=lambda b: int(rows[b][y[b]]))
     agree = [_chosen(varying, pattern) for pattern in cover.agree] or [set()]
     parts = [_chosen(varying, part) for part in cover.parts] or [set()]
     carriers = [list(y) for _ in parts]
     x = list(y)
     for b in varying:
+        # Records of other levels than y's, each used once: t holds all of them together.
         left = rows[b].copy()
         left[y[b]] = 0
         for carrier, pattern in zip(carriers, agree, strict=True):

@@ -35,6 +35,7 @@ def _integers(values: ArrayLike) -> NDArray[np.int64]:
         raise DataError("counts must not be negative")
     if counts.size and counts.sum(dtype=float) >= 2.0**62:
         raise DataError("the counts sum to more than 2^62, which exact arithmetic here does not cover")
+    # A table is a value: its counts never change.
     counts.setflags(write=False)
     return counts
 

@@ -158,6 +158,7 @@ class Feature:
             orders.append({node: place for place, node in enumerate(nodes)})
         if not repeat:
             _refuse_repeated(names, orders, null_level)
+        # Sorted by the order of first occurrence at each depth, every node is a range of leaves.
         rows.sort(key=lambda row: [order[row[: depth + 1]] for depth, order in enumerate(orders)])
         above = []
         for depth, name in enumerate(names[:-1], start=1):
@@ -218,6 +219,7 @@ class Feature:
         """
         leaves = self.chain.below(depth, node, len(self.depths))
         starts = self.chain.branch(depth, node).starts
+        # Above the cut every depth keeps the one label on the way to the node.
         path = self.path(leaves.start)
         labels: list[tuple[str, ...]] = []
         for place, coarser in enumerate(self.above, start=1):
@@ -282,6 +284,7 @@ class Feature:
             key = tuple(path[depth] for depth in depths)
             missing = path.count(self.null_level or "")
             is_null = key[-1] == self.null_level
+            # A missing label means the path that is missing from the coarsest depth on.
             if key not in leaves or (is_null and missing > nulls[key]):
                 leaves[key], nulls[key] = leaf, missing
             elif not is_null:
@@ -354,6 +357,7 @@ class Feature:
     def _matched(self, values: NDArray[Any]) -> NDArray[np.intp]:
         if values.dtype == object:
             values = np.array([level_text(value) for value in values], dtype=str)
+        # Each distinct value is looked up once, however many records have it.
         distinct, inverse = np.unique(values, return_inverse=True)
         position = {level: code for code, level in enumerate(self.levels)}
         texts = [level_text(value) for value in distinct]

@@ -225,10 +225,12 @@ class Schema:
         sides = [1] * len(self.shape)
         for axis in axes:
             sides[axis] = self.shape[axis]
+        # An axis of length one for features that no zero names: the mask broadcasts.
         part = np.ones(sides, dtype=bool)
         steps = [math.prod(sides[axis + 1 :]) for axis in axes]
         flat: list[int] = []
         for zero in zeros:
+            # Offsets along one axis; two depths of one feature must both match.
             where: dict[int, set[int]] = {}
             for axis, step, leaves, levels in zip(axes, steps, leaves_of, zero, strict=True):
                 offsets = {leaf * step for level in levels for leaf in leaves[level]}

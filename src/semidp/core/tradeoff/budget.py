@@ -156,6 +156,7 @@ class Budget:
             # Gaussian losses add in mu squared.
             squares = [(part.mu or Fraction(0)) ** 2 for part in budgets]
             return Budget.gdp(sqrt_up(sum(squares, Fraction(0))))
+        # A delta of 1 promises nothing.
         if sum(part.delta or Fraction(0) for part in budgets) >= 1:
             return None
         sums = [

@@ -169,6 +169,7 @@ def convolve_all(parts: Sequence[Losses]) -> Losses:
     [0.125, 0.375, 0.375, 0.125]
     """
     order = itertools.count()
+    # The counter breaks ties, so that losses themselves are never compared.
     heap = [(len(part.masses), next(order), part) for part in parts]
     heapq.heapify(heap)
     while len(heap) > 1:

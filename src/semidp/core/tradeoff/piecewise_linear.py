@@ -63,6 +63,7 @@ class PiecewiseLinear(Polygon):
 
     def _after(self, inner: "PiecewiseLinear") -> "PiecewiseLinear":
         top = inner.values[-1]
+        # f∘g bends where g does, and where g reaches a bend of f.
         pulled = [inner._inverse_at(alpha) for alpha in self.alphas if 0 < alpha < top]
         alphas = sorted({*inner.alphas, *pulled})
         values = tuple(self.at(inner.at(alpha)) for alpha in alphas)

@@ -75,6 +75,7 @@ class Polygon(Cornered):
 
     def _delta(self, epsilon: Fraction) -> float:
         first = above(self._corners[0][1])
+        # Beyond the steepest slope only the power at size 0 is left.
         steepest = self._steepest()
         if steepest is not None and epsilon >= steepest:
             return first
@@ -114,6 +115,7 @@ class Polygon(Cornered):
 
     def _deltas(self, epsilons: Floats) -> Floats:
         sizes, powers = self._outer
+        # delta(epsilon) is the largest gap between the power function and the line of slope e^epsilon.
         best: Floats = np.full(epsilons.shape, powers[0])
         factor = grown(epsilons)
         inner = zip(sizes[1:-1], powers[1:-1], strict=True)
