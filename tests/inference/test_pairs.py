@@ -9,7 +9,7 @@ from scipy.stats import false_discovery_control
 from semidp import Budget, Feature, Plan, TableRequest, TablesRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
-from semidp.questions.paired_tests import adjusted_p_values, draws_for, every_pair
+from semidp.questions.paired_tests import adjusted_p_values, draws_for, every_pair, pairs_section
 
 
 def test_adjusted_p_values_are_those_of_the_step_up_rule() -> None:
@@ -96,3 +96,18 @@ def test_draws_suffice_for_a_single_discovery() -> None:
     for pairs, fdr in itertools.product((1, 10, 100, 500), (0.05, 0.01)):
         least = 1 / (1 + draws_for(pairs, fdr))
         assert adjusted_p_values([least, *[1.0] * (pairs - 1)])[0] <= fdr
+
+
+def test_the_report_draws_the_matrix_where_it_is_asked_for() -> None:
+    plan = Plan([TableRequest(["a", "b", "c"], Budget.gdp(2))], ["a", "b", "c"], levels_from_data=True)
+    release = run(plan, data(), SeededRandomness(1))
+    answer = every_pair(release, draws=999, randomness=SeededRandomness(1))
+    section = pairs_section(answer)
+    assert section.rows[0][0] == "a × b"
+    assert section.rows[0][3] == "associated"
+    assert len(section.rows) == 3
+    page = release.report_html(further=[section])
+    assert section.heading in page
+    assert "a × b" in page
+    # The twin: the report as it is written beside a release has no tests.
+    assert section.heading not in release.report_html()

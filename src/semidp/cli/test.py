@@ -25,6 +25,7 @@ from semidp.publishing.rechecking.release_check import load_consistent
 from semidp.questions.association import Association
 from semidp.questions.independence import Independence
 from semidp.questions.paired_tests import every_pair as every_pair_of
+from semidp.questions.paired_tests import pairs_section
 from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, check_level
@@ -37,7 +38,7 @@ _FOR_RELEASES = (
     *("data", "rows", "columns", "strata", "alternative", "ordered", "scores", "pooled"),
     *("draws", "table_name", "seed", "format", "quiet"),
 )
-_FOR_PAIRS = ("data", "every_pair", "fdr", "plot", "ordered", "scores", "draws", "seed", "format", "quiet")
+_FOR_PAIRS = ("data", "every_pair", "fdr", "plot", "page", "ordered", "scores", "draws", "seed", "format", "quiet")
 _EMPTY = "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
 
 
@@ -84,6 +85,7 @@ def odds_ratio(
         "With --every-pair: the expected share of false discoveries among what is found: 0.05.", "NUMBER"
     ),
     plot: Path | None = option("With --every-pair: a picture of all pairs, as PNG.", "FILE"),
+    page: Path | None = option("Write the report of the release with the matrix of all pairs to this file.", "HTML"),
     draws: int | None = option("How many tables to simulate for a release: 9999.", "N"),
     table_name: o.Text = option("Which table of a release, where several would do.", "TABLE", "--name"),
     seed: int | None = o.SEED,
@@ -101,10 +103,10 @@ def odds_ratio(
     """
     if every_pair:
         o.only_these(context, _FOR_PAIRS)
-        _test_pairs(data, fdr, _scores_of(ordered, scores), plot, draws, seed, printing)
+        _test_pairs(data, fdr, _scores_of(ordered, scores), (plot, page), draws, seed, printing)
         return
-    if fdr is not None or plot is not None:
-        raise InputError("--fdr and --plot are for --every-pair of a release")
+    if fdr is not None or plot is not None or page is not None:
+        raise InputError("--fdr, --plot and --page are for --every-pair of a release")
     if rows is None or columns is None:
         raise InputError("name the two features: --rows FEATURE and --columns FEATURE, or --every-pair of a release")
     within = o.names_of(strata) if strata else ()
@@ -219,19 +221,24 @@ def _test_pairs(
     folder: str,
     fdr: str | None,
     scores: dict[str, tuple[float, ...] | None],
-    plot: Path | None,
+    pictures: tuple[Path | None, Path | None],
     draws: int | None,
     seed: int | None,
     printing: o.Printing,
 ) -> None:
     """Test every pair of features of a release; nothing is spent."""
     rate = float(exact("0.05" if fdr is None else fdr, "--fdr"))
-    if plot is not None and plot.exists():
-        raise InputError(f"{plot} exists already: name another file")
+    plot, page = pictures
+    for file in pictures:
+        if file is not None and (file.exists() or Path(folder).resolve() in file.resolve().parents):
+            raise InputError(f"{file} exists already, or lies inside the release: name another file")
     randomness = None if seed is None else SeededRandomness(seed)
-    answer = every_pair_of(load_consistent(folder), fdr=rate, ordered=scores, draws=draws, randomness=randomness)
+    release = load_consistent(folder)
+    answer = every_pair_of(release, fdr=rate, ordered=scores, draws=draws, randomness=randomness)
     if plot is not None:
         replace_file(plot, png(answer.plot()))
+    if page is not None:
+        replace_file(page, release.report_html(further=[pairs_section(answer)]).encode())
     if printing.json:
         print_json({"release": folder, **answer.to_json()})
         return

@@ -7,7 +7,7 @@ import contextlib
 import csv
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -683,15 +683,17 @@ class Release:
         progress("drawing the report", 0, None)
         (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
 
-    def report_html(self, title: str | None = None) -> str:
+    def report_html(self, title: str | None = None, further: Sequence[Section] = ()) -> str:
         """Return the report as one HTML page that needs nothing else; its title names what is published.
+
+        Further sections, such as the tests of every pair, stand after those of the results.
 
         >>> import semidp
         >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
         >>> semidp.run(plan, {"sex": ["f", "m"]}).report_html("Sexes").splitlines()[0]
         '<!doctype html>'
         """
-        return str(_report().html(self, title))
+        return str(_report().html(self, title, further))
 
     def workbook_differs(self, path: Path) -> bool:
         """Whether a workbook holds something else than this release publishes."""

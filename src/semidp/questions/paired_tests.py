@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness
 from semidp.output.plots.style import Figure, drawing
+from semidp.output.sections import Section
 from semidp.questions.association import Association, Scores, association_of
 from semidp.questions.independence import Independence
 from semidp.questions.measured import table_features
@@ -99,6 +100,32 @@ class PairTests:
             )
             figure.colorbar(image, ax=axes, label="−log₁₀ of the adjusted p-value", shrink=0.8)
         return figure
+
+
+def pairs_section(answer: PairTests) -> Section:
+    """The tests of every pair as a section of the report: the matrix, and all p-values."""
+    lines = sorted(zip(answer.adjusted, answer.tests, strict=True), key=lambda line: (line[0], line[1].p_value))
+    rows = []
+    for adjusted, test in lines:
+        verdict = "associated" if adjusted <= answer.fdr else ""
+        rows.append((f"{test.rows} × {test.columns}", f"{test.p_value:.4g}", f"{adjusted:.4g}", verdict))
+    tested = len(answer.tests)
+    paragraphs = [
+        f"{len(answer.discoveries):,} of {tested:,} pairs are associated, at a false discovery rate of at most "
+        f"{answer.fdr:g}, whatever the dependence of the tests (Benjamini and Yekutieli). The tests know the "
+        "noise; they use what is published, and spend no budget."
+    ]
+    for one, other, why in answer.untested:
+        paragraphs.append(f"Not tested: {one} × {other}: {why}.")
+    return Section(
+        heading="Which features depend on each other?",
+        paragraphs=paragraphs,
+        figure=answer.plot(),
+        figure_label="matrix of the features, darker where a pair is more strongly associated",
+        caption="Darker: a smaller adjusted p-value. A dot: found to be associated.",
+        columns=("pair", "p-value", "adjusted", ""),
+        rows=rows,
+    )
 
 
 def adjusted_p_values(p_values: Sequence[float]) -> Floats:

@@ -1,6 +1,7 @@
 """The report as one self-contained HTML page: pictures inline, no request, a script only to search long tables."""
 
 import functools
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import islice
 from typing import Any
@@ -26,7 +27,7 @@ _SEARCHED = 'class="find"'
 _SHOWN_MOVES = 12
 
 
-def html(release: Release, title: str | None = None) -> str:
+def html(release: Release, title: str | None = None, further: Sequence[Section] = ()) -> str:
     """Return the report of a release as HTML.
 
     Parameters
@@ -35,6 +36,8 @@ def html(release: Release, title: str | None = None) -> str:
         What `run` returned or `Release.load` read.
     title
         The heading; by default it names the tables.
+    further
+        Sections that somebody has asked for, after those of the results.
     """
     scope, stated = release.scope, release.stated
     moved = [] if stated is None else moves(scope)
@@ -68,7 +71,7 @@ def html(release: Release, title: str | None = None) -> str:
         also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
-        sections=_sections(release),
+        sections=[*_sections(release), *further],
         limits=sentences.limits(release),
         details=_details(release),
         published=_totals(scope.dataspace),
