@@ -73,7 +73,7 @@ def _matches(line: str, output: str) -> bool:
         ("office.md", {"people.xlsx", "published", "stays", "costs", "better", "map.html", "partial", "answered"}),
         ("scale.md", {"large", "nation"}),
         ("combine.md", {"march", "june", "both"}),
-        ("products.md", {"product", "people.csv", "people.about.json", "pairs", "near.csv", "families"}),
+        ("products.md", {"product", "people.csv", "people.about.json", "pairs", "near.csv", "marriages"}),
         ("records.md", {"release", "people.csv", "people.about.json", "several-5.csv"}),
         ("swapping.md", {"blocks.csv", "ptable.csv", "announced-2.csv", "cells-8-2.csv"}),
     ],
