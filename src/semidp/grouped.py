@@ -119,7 +119,9 @@ def quantiles(
     sampling: bool = False,
     **options: Any,
 ) -> GroupQuantiles:
-    """Release quantiles of an outcome by groups whose counts are published exactly.
+    """Release quantiles of an outcome by groups whose counts are published exactly, each chosen by itself.
+
+    Those of a distribution are closer where they are many, and have narrower intervals: see `distributions`.
 
     Parameters
     ----------
@@ -328,7 +330,12 @@ class _Sums(GroupRequest):
 
 @frozen
 class _Quantiles(QuantileRequest):
-    """Quantiles by groups; one set may be all records."""
+    """Quantiles by groups; one set may be all records. They are chosen: `distributions` measures the other way."""
+
+    @property
+    def answered_by(self) -> str:
+        """Quantiles themselves."""
+        return self.key
 
     def _check_groups(self, they_need: str, they_are: str) -> None:
         """Take any sets: what is not public is refused by the query space."""

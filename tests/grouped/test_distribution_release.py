@@ -374,10 +374,19 @@ def test_a_dry_run_says_where_a_distribution_is_better_than_choosing(
     }.items():
         assert command([*asked, *more, "--dry-run"]) == 0
         said[name] = capsys.readouterr().out
-    assert "otherwise  a distribution has an interval of about ±" in said["interval"]
-    assert "6 quantiles are closer, and have intervals, as part of a distribution" in said["many"]
-    for name in ("median", "population", "distribution"):
+    assert "choice     median-score: a distribution has intervals of about ±" in said["interval"]
+    assert "choice     quantiles-score: a distribution is about" in said["many"]
+    assert "choice     median-score: selection is about" in said["median"]
+    for name in ("population", "distribution"):
+        assert "choice   " not in said[name]
+    for name in said:
         assert "otherwise" not in said[name]
-    assert command([*asked, "--median", "score", "--quantile-level", "0.95", "--dry-run", "--format", "json"]) == 0
+    interval = ["--median", "score", "--quantile-level", "0.95", "--dry-run", "--format", "json"]
+    assert command([*asked, *interval]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["choices"]) == 1
+    assert document["plan"]["distribution"][0]["answers"] == "intervals"
+    # Whoever names selection is told that a distribution would be better.
+    assert command([*asked, *interval, "--quantile-mechanism", "selection"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)["quantiles"]
-    assert "--distribution score" in entry["otherwise"][0]
+    assert "a distribution has intervals of about ±" in entry["otherwise"][0]

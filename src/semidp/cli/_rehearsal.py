@@ -68,6 +68,7 @@ def _print_prepared(
                 "budget": plan.budget and plan.budget.numbers(),
                 **(_part_tables(found, takes) if isinstance(found, PreparedByParts) else _measured(found, takes)),
                 **_beside_one_json(found),
+                **({"choices": list(found.choices)} if found.choices else {}),
                 "disclosures": scope.disclosures,
                 "warnings": warnings,
             }
@@ -81,6 +82,7 @@ def _print_prepared(
     adjacency = [("adjacency", together_text(scope)), *strengths]
     if isinstance(found, PreparedByParts):
         rows += [("would use", line) for line in _part_lines(found)]
+        rows += [("choice", sentence) for sentence in found.choices]
         parts = f"{found.nodes:,} parts, one for every {found.partition}, of up to {takes.largest:,} cells"
         rows += [("partition", parts), *adjacency]
     else:
@@ -141,7 +143,8 @@ def _uses(prepared: Prepared, seen: Outlook) -> list[tuple[str, str]]:
         if mechanism.claim != "exact" and request.budget is not None:
             instead.append(("otherwise", _exact_instead(mechanism, request.budget)))
         instead += [("otherwise", sentence) for sentence in better(request, mechanism)]
-    return [*rows, *instead]
+    choices = [("choice", sentence) for sentence in prepared.choices]
+    return [*rows, *choices, *instead]
 
 
 def _exact_instead(mechanism: Mechanism, budget: Budget) -> str:

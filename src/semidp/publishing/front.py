@@ -20,6 +20,7 @@ from semidp.core.tables.features import Feature, Nest
 from semidp.core.tables.schema import Schema, toml_document
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
+from semidp.mechanisms.selection import AUTO
 from semidp.noise.randomness import Randomness
 from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.publishing.budgets import divided
@@ -134,13 +135,17 @@ def median(
     steps: int = GRID,
     level: Number | None = None,
     sampling: bool = False,
+    mechanism: str = AUTO,
 ) -> QuantileRequest:
     """Ask for the median of a private column by groups; `level` adds an interval of the same budget.
+
+    The mechanism is ``selection``, ``distribution``, or ``auto`` for whichever is better by public numbers.
 
     >>> median("income", by="region", bounds=(0, 200_000)).probabilities
     (Fraction(1, 2),)
     """
-    return quantile(column, "1/2", by=by, bounds=bounds, steps=steps, level=level, sampling=sampling)
+    request = quantile(column, "1/2", by=by, bounds=bounds, steps=steps, level=level, sampling=sampling)
+    return evolve(request, mechanism=mechanism)
 
 
 def quantile(
@@ -151,14 +156,16 @@ def quantile(
     steps: int = GRID,
     level: Number | None = None,
     sampling: bool = False,
+    mechanism: str = AUTO,
 ) -> QuantileRequest:
-    """Ask for quantiles of a private column by groups, such as the tenth and the ninth tenth.
+    """Ask for quantiles of a private column by groups, such as the tenth and the ninth tenth; see `median`.
 
     >>> quantile("income", 0.1, 0.9, by="region", bounds=(0, 200_000)).name
     'quantiles-income'
     """
     outcome = outcome_from(column, bounds, steps)
-    return QuantileRequest(outcome, _margins(by), probabilities, level=level, sampling=sampling)
+    margins = _margins(by)
+    return QuantileRequest(outcome, margins, probabilities, level=level, sampling=sampling, mechanism=mechanism)
 
 
 def distribution(

@@ -30,6 +30,7 @@ from semidp.output.files import new_folder
 from semidp.output.presentation import AS_USUAL, Presentation
 from semidp.output.workbooks import check_installed
 from semidp.publishing.budgets import one_by_one, with_targets_met
+from semidp.publishing.choices import best_answered
 from semidp.publishing.linked_survey import linked_records, linked_survey
 from semidp.publishing.needs import refuse_files, refuse_sheets
 from semidp.publishing.plan import Plan
@@ -179,6 +180,8 @@ class Prepared:
         What all of them guarantee together.
     values
         The confidential values of each request's query.
+    choices
+        How requests are answered that leave it to public numbers: a sentence each.
 
     Examples
     --------
@@ -194,6 +197,7 @@ class Prepared:
     mechanisms: tuple[Mechanism, ...]
     guarantee: Guarantee
     values: tuple[NDArray[np.int64], ...] = field(default=(), repr=False)
+    choices: tuple[str, ...] = ()
 
     @property
     def parts(self) -> tuple[tuple[Request, Mechanism], ...]:
@@ -262,7 +266,7 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
         plan, scope = one_by_one(with_targets_met(plan, scope), scope)
         prepared = calibrate(plan, scope)
         values = tuple(request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
-    for request, numbers in zip(plan.requests, values, strict=True):
+    for request, numbers in zip(prepared.plan.requests, values, strict=True):
         if numbers.size and max(-int(numbers.min()), int(numbers.max())) >= _LARGEST_VALUE:
             raise InputError(f"{request.name!r} has numbers beyond 2^57, which exact arithmetic here does not cover")
     return replace(prepared, values=values)
@@ -283,6 +287,7 @@ def calibrate(
         Where the query space of a request comes from; whoever tries many budgets keeps them.
     """
     _check(plan)
+    plan, choices = best_answered(plan, scope, space)
     mechanisms = []
     for request in plan.requests:
         budget = budget_of(request)
@@ -290,9 +295,9 @@ def calibrate(
         if plan.claim is not None:
             mechanism = with_exact_claim(mechanism, budget, request.mechanism)
         mechanisms.append(mechanism)
-    first, *others = (mechanism.guarantee for mechanism in mechanisms)
-    guarantee = first.compose(*others) if others else first
-    return Prepared(plan, scope, tuple(mechanisms), guarantee)
+    first, *later = (mechanism.guarantee for mechanism in mechanisms)
+    guarantee = first.compose(*later) if later else first
+    return Prepared(plan, scope, tuple(mechanisms), guarantee, choices=choices)
 
 
 def run(

@@ -540,6 +540,10 @@ class Request(Protocol):
         """The name of its mechanism, or ``auto``."""
 
     @property
+    def answered_by(self) -> str:
+        """The key of the kind of statistic that answers it: its own or another, or ``auto`` for the better one."""
+
+    @property
     def features(self) -> tuple[str, ...]:
         """The features that it uses."""
 
@@ -711,6 +715,11 @@ class RequestDefaults:
     def share_name(self: Request) -> str:
         """Its own name."""
         return self.name
+
+    @property
+    def answered_by(self: Request) -> str:
+        """Its own kind."""
+        return self.key
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return what it would publish with a mechanism: nothing is foreseen unless a statistic says more."""
@@ -945,6 +954,25 @@ QueryReader = Callable[[Mapping[str, Any], Datasets, Adjacency], QuerySpace]
 
 
 @dataclass(frozen=True)
+class OtherAnswer:
+    """The questions of a request, put to another kind of statistic at the same cost.
+
+    Parameters
+    ----------
+    request
+        What asks them.
+    better
+        Whether it answers them better, by public numbers alone.
+    reason
+        How well both answer them.
+    """
+
+    request: Request
+    better: bool
+    reason: str
+
+
+@dataclass(frozen=True)
 class Kind:
     """A kind of statistic, as the rooms above its folder know it.
 
@@ -982,9 +1010,9 @@ class Kind:
     shown
         The other way: what would have been chosen to ask for a request, with what is asked for, without a budget. The
         request may ask for several things, such as tables.
-    better
-        Says, of a request of any kind and the mechanism that would measure it, how this kind would answer it better;
-        None where it would not.
+    alternative
+        Returns how this kind would answer a request of another, beside the mechanism that would measure it; None where
+        it does not answer such questions. Public numbers alone decide.
     """
 
     place: int
@@ -1003,7 +1031,7 @@ class Kind:
     fields: tuple[Field, ...] = ()
     ask: Callable[[Chosen], Sequence[Any]] = lambda chosen: ()
     shown: Callable[[Any], Sequence[tuple[Mapping[str, Any], Any]]] = lambda request: ()
-    better: Callable[[Request, Mechanism], str | None] = lambda request, mechanism: None
+    alternative: Callable[[Request, Mechanism], OtherAnswer | None] = lambda request, mechanism: None
 
     @property
     def recorded_laws(self) -> tuple[type[Mechanism], ...]:

@@ -18,7 +18,7 @@ from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.queries.query_space import QuerySpace
 from semidp.statistics.fields import Chosen, Field, all_fields
-from semidp.statistics.protocol import Attackable, Kind, PartsReader, Request, ResultReader
+from semidp.statistics.protocol import OtherAnswer, Attackable, Kind, PartsReader, Request, ResultReader
 
 _registered: list[Kind] = []
 
@@ -99,18 +99,23 @@ def shown(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
     return []
 
 
-def better(request: Request, mechanism: Mechanism) -> list[str]:
-    """Return how other kinds would answer a request better than the mechanism that would measure it: a sentence each.
+def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
+    """Return how other kinds would answer a request, beside the mechanism that would measure it.
 
     >>> from semidp.core.tradeoff.budget import Budget
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.mechanisms.selection import mechanism_for
     >>> from semidp.statistics.tables.request import TableRequest
-    >>> better(TableRequest(["sex", "region"]), mechanism_for(two_way()[0], Budget.gdp(1)))
+    >>> alternatives(TableRequest(["sex", "region"]), mechanism_for(two_way()[0], Budget.gdp(1)))
     []
     """
-    sentences = [kind.better(request, mechanism) for kind in kinds()]
-    return [sentence for sentence in sentences if sentence is not None]
+    every = [kind.alternative(request, mechanism) for kind in kinds()]
+    return [alternative for alternative in every if alternative is not None]
+
+
+def better(request: Request, mechanism: Mechanism) -> list[str]:
+    """Return how other kinds would answer a request better than its own mechanism: a sentence each."""
+    return [alternative.reason for alternative in alternatives(request, mechanism) if alternative.better]
 
 
 def requests_from(document: Mapping[str, Any]) -> list[Request]:

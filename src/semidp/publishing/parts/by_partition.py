@@ -28,6 +28,7 @@ from semidp.noise.randomness import Randomness
 from semidp.output.cells import Form
 from semidp.output.files import Unfinished, durable, lasting_folder
 from semidp.publishing.budgets import one_by_one, with_targets_met
+from semidp.publishing.choices import best_answered
 from semidp.publishing.needs import refuse_files
 from semidp.publishing.parts.in_one_piece import InOnePiece
 from semidp.publishing.parts.runners import Runner, runner_for
@@ -232,6 +233,7 @@ def prepare_parts(
     if not any(cut.reaches(schema.view(table.features)) for table in plan.tables):
         raise InputError(f"no table is finer than {partition!r}, so that there is nothing to release part by part")
     plan, scope = one_by_one(with_targets_met(plan, scope, by_parts=True), scope)
+    plan, choices = best_answered(plan, scope)
     mechanisms = []
     for request in plan.requests:
         budget = budget_of(request)
@@ -253,6 +255,7 @@ def prepare_parts(
         mechanisms=tuple(mechanisms),
         guarantee=Guarantee.compose(*(mechanism.guarantee for mechanism in mechanisms)),
         values=tuple(request.values for request in in_parts),
+        choices=choices,
         cut=cut,
         in_parts=tuple(in_parts),
         foreseen=foreseen,

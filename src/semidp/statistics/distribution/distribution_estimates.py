@@ -281,6 +281,18 @@ def pointwise_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
     return np.array(_pointwise(tree.values, law, level))
 
 
+def difference_error(mechanism: Mechanism) -> float:
+    """Return the standard deviation of the noise in one difference of halves; 0 without noise."""
+    law = _measured_by(mechanism)[1]
+    return 0.0 if law is None else math.sqrt(law.variance)
+
+
+def count_errors(mechanism: Mechanism) -> Floats:
+    """Return the standard deviation of the error of F at each value but the last; zeros without noise."""
+    tree = _measured_by(mechanism)[0]
+    return _deviations(tree) * difference_error(mechanism)
+
+
 def band_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
     """Return h with ``P(|error of F(v)| <= h(v) for all v of a group) >= level``; zeros without noise.
 

@@ -1,6 +1,6 @@
 """What a release publishes of distributions by groups."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,12 +21,14 @@ from semidp.statistics.distribution.distribution_estimates import (
     shares,
 )
 from semidp.statistics.distribution.distribution_picture import distribution_plot
+from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
 from semidp.statistics.outcomes.published import PublishedBySets, as_written, real_numbers, rows_of, whole_numbers
 from semidp.statistics.protocol import measured_by, read_back
 
 if TYPE_CHECKING:
     from semidp.statistics.distribution.request import DistributionRequest
+    from semidp.statistics.protocol import Request
 
 CURVES = ("share", "lower", "upper", "band_lower", "band_upper")
 """The columns of a distribution: the share of records up to a value, its interval, and the band of all values."""
@@ -127,6 +129,11 @@ class PublishedDistribution(PublishedBySets):
         labels = [" · ".join(levels) for levels in part.groups]
         return distribution_plot(labels, self.values, part.curves, self.request.outcome.column, axes)
 
+    def trusted(self, request: "Request") -> Iterator[Trust]:
+        """Yield what is believed of it besides its noisy values: which column was read, and why a distribution was."""
+        yield from super().trusted(request)
+        yield Trust("why quantiles were read off a distribution", ("plan.distribution.answers",))
+
     def title(self) -> str:
         """Name it: the distribution of score by school."""
         return words.title(self)
@@ -155,14 +162,15 @@ class PublishedDistribution(PublishedBySets):
         """Return two CSV files for each set: a row a group and value, and a row a group."""
         gaps = self.request.outcome.steps
         rows = self.noisy.reshape(-1, gaps)
-        every: list[Columns] = []
+        every: dict[str, Columns] = {}
         start = 0
-        for part in self.sets:
+        for place, part in enumerate(self.sets):
             end = start + len(part.groups)
-            every.append(self._curves(part, rows[start:end]))
-            every.append(self._listed(part))
+            curves_file, listed_file = self.request.file_pair(place)
+            every[curves_file] = self._curves(part, rows[start:end])
+            every[listed_file] = self._listed(part)
             start = end
-        return dict(zip(self.request.files, every, strict=True))
+        return every
 
     def _curves(self, part: DistributionSet, noisy: NDArray[np.int64]) -> Columns:
         """A row for each group and value but the last, of which the share is 1."""

@@ -1,6 +1,7 @@
 """The request for the distribution of a private outcome by groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -25,10 +26,22 @@ from semidp.statistics.distribution.forecast import DistributionForecast
 from semidp.statistics.distribution.published import PublishedDistribution, published_distribution
 from semidp.statistics.outcomes.intervals import LEVEL, level_of
 from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
-from semidp.statistics.protocol import Forecast, checked_budget, file_name, mechanism_name
+from semidp.statistics.protocol import Forecast, checked_budget, file_name, mechanism_name, member
 
 STEPS = 100
 """The steps of a distribution's grid unless given: every doubling of them costs some precision."""
+
+
+class Answers(StrEnum):
+    """Why quantiles are read off a distribution: for narrower intervals, for closer values, or as was asked."""
+
+    intervals = "intervals"
+    values = "values"
+    asked = "asked"
+
+
+def _answers(value: str | None) -> Answers | None:
+    return None if value is None else member(Answers, value, "what a distribution answers")
 
 
 def _distribution_name(request: "DistributionRequest") -> str:
@@ -73,6 +86,9 @@ class DistributionRequest(GroupedRequest):
         As for a table. The name is that of the column unless given.
     level
         The level of intervals, and of the band around the whole distribution of each group.
+    answers
+        Where quantiles were asked for, why they are read off a distribution. The file that is called after the
+        request then holds the quantiles.
 
     Examples
     --------
@@ -84,7 +100,7 @@ class DistributionRequest(GroupedRequest):
     key: ClassVar[str] = "distribution"
     _written: ClassVar[tuple[str, ...]] = (
         *("name", "outcome", "probabilities", "lines"),
-        *("by", "budget", "mechanism", "level"),
+        *("by", "budget", "mechanism", "level", "answers"),
     )
 
     outcome: Outcome = field(converter=checked_outcome)
@@ -95,6 +111,7 @@ class DistributionRequest(GroupedRequest):
     mechanism: str = field(default=AUTO, converter=mechanism_name)
     name: str = field(default=Factory(_distribution_name, takes_self=True), converter=file_name)
     level: Fraction = field(default=LEVEL, converter=level_of)
+    answers: Answers | None = field(default=None, converter=_answers)
 
     def __attrs_post_init__(self) -> None:
         self._check_groups("a distribution by groups needs", "distribution is")
@@ -119,14 +136,16 @@ class DistributionRequest(GroupedRequest):
     def files(self) -> tuple[str, ...]:
         """What its files are called: for each set of groups the distributions, and what is listed of them."""
         names: list[str] = []
-        for stem in self._stems:
-            names += [f"{stem}.csv", f"{stem}-quantiles.csv"]
+        for place in range(len(self.by)):
+            names += self.file_pair(place)
         return tuple(names)
 
     def file_pair(self, place: int) -> tuple[str, str]:
         """Return the two files of one set of groups: the distributions, and what is listed of them."""
-        start = 2 * place
-        return self.files[start], self.files[start + 1]
+        stem = self._stems[place]
+        if self.answers is not None:
+            return f"{stem}-distribution.csv", f"{stem}.csv"
+        return f"{stem}.csv", f"{stem}-quantiles.csv"
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the differences of halves; refuse groups whose counts are not published."""
@@ -135,6 +154,13 @@ class DistributionRequest(GroupedRequest):
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off shares, quantiles and the whole curve would be."""
         return (DistributionForecast.of(self.name, self.features, mechanism, self.level),)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise it would be measured, and whether quantiles would be read off it."""
+        lines = super().noise_lines(mechanism, foreseen)
+        if self.answers is None:
+            return lines
+        return [line.replace(f"for {self.name}:", f"for {self.name}, read off a distribution:", 1) for line in lines]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
         """Return its noise as plain values, and how far off counts up to a value would be."""

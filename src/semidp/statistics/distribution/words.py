@@ -14,6 +14,7 @@ from semidp.statistics.outcomes.words import (
     clipped_text,
     estimate_lines,
     first_few,
+    quantiles_text,
     set_text,
 )
 
@@ -21,10 +22,22 @@ if TYPE_CHECKING:
     from semidp.statistics.distribution.published import DistributionSet, PublishedDistribution
 
 
+_REASONS = {
+    "intervals": "a distribution, whose intervals reach fewer ranks than those of chosen quantiles at the same cost",
+    "values": "a distribution, whose quantiles are closer than so many chosen ones at the same cost",
+    "asked": "a distribution, as was asked",
+}
+"""Why quantiles were read off a distribution."""
+
+
 def title(result: "PublishedDistribution") -> str:
     """Name distributions of groups: the distribution of score by school."""
-    sets = " and by ".join(set_text(by) for by in result.request.by)
-    return f"distribution of {result.request.outcome.column} by {sets}"
+    request = result.request
+    sets = " and by ".join(set_text(by) for by in request.by)
+    column = request.outcome.column
+    if request.answers is not None:
+        return f"{quantiles_text(column, request.probabilities)} by {sets}, read off its distribution"
+    return f"distribution of {column} by {sets}"
 
 
 def noisy_lines(result: "PublishedDistribution") -> list[str]:
@@ -37,6 +50,8 @@ def summary_lines(result: "PublishedDistribution") -> list[tuple[str, str]]:
     """Return the mechanism, what is listed, and the first groups, for a terminal."""
     how = f"{result.noise.mechanism}, scale {scale_text(result.noise.scale)} in each difference of halves"
     lines = [("mechanism", how)]
+    if result.request.answers is not None:
+        lines.append(("choice", _REASONS[result.request.answers]))
     if result.headings:
         lines.append(("columns", ", ".join(result.headings)))
     return lines + estimate_lines(group_lines(result))
@@ -136,7 +151,13 @@ def paragraphs_of(result: "PublishedDistribution") -> list[str]:
     if noise.absent:
         return [NOTHING_MEASURED]
     level = f"{float(100 * request.level):g}%"
+    asked = []
+    if request.answers is not None:
+        asked = [
+            f"Quantiles were asked for, and measured by {_REASONS[request.answers]}. It answers further questions."
+        ]
     return [
+        *asked,
         f"{clipped_text(request.outcome)}. The values were halved again and again, down to single ones, and in each "
         "group the records of the left half less those of the right half were measured with noise: "
         f"{noise.mechanism}, scale {scale_text(noise.scale)} in each difference. The number of records up to any value "

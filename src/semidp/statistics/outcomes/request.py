@@ -123,6 +123,10 @@ class GroupedRequest(OutcomeRequest):
         """Return how many ranks the interval of a quantile would reach to each side; None without intervals."""
         return None
 
+    def steps_off(self, mechanism: Mechanism) -> float | None:
+        """Return how many steps its quantiles would be off on the mean in an `EvenGroup`; None without quantiles."""
+        return None
+
     @property
     def exact_margins(self) -> tuple[Margin, ...]:
         """The groups: their counts are published exactly."""

@@ -1,6 +1,7 @@
 """What a release says of any private outcome: how it was clipped, what its intervals are about."""
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
@@ -87,3 +88,16 @@ def set_text(by: Margin) -> str:
     'school and year'
     """
     return " and ".join(by.names)
+
+
+def quantiles_text(column: str, probabilities: Sequence[Fraction]) -> str:
+    """Name the quantiles of an outcome.
+
+    >>> quantiles_text("score", [Fraction(1, 2)]), quantiles_text("score", [Fraction(1, 4), Fraction(3, 4)])
+    ('median of score', 'quantiles at 0.25, 0.75 of score')
+    """
+    if list(probabilities) == [Fraction(1, 2)]:
+        return f"median of {column}"
+    name = "quantile" if len(probabilities) == 1 else "quantiles"
+    listed = ", ".join(map(plain, probabilities))
+    return f"{name} at {listed} of {column}"

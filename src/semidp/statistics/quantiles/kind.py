@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from attrs import evolve
+
 from semidp.core.exact import exact, plain
 from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.outcomes.outcome_fields import (
@@ -19,7 +21,7 @@ from semidp.statistics.quantiles.mechanism import EXPONENTIAL
 from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.quantiles.quantile_estimates import MEDIAN as HALF
 from semidp.statistics.quantiles.ranks import recorded_ranks
-from semidp.statistics.quantiles.request import QuantileRequest
+from semidp.statistics.quantiles.request import QuantileMechanism, QuantileRequest
 
 LEVEL = Field(
     "quantile_level",
@@ -30,7 +32,16 @@ LEVEL = Field(
     example="none",
     unused="--quantile-level is for --median and --quantile",
 )
-_BESIDE = (GROUP, BOUNDS, GRID, LEVEL, SAMPLING)
+MECHANISM = Field(
+    "quantile_mechanism",
+    "How quantiles are found: selection, distribution, or auto for whichever is better.",
+    Shape.text,
+    "NAME",
+    label="found by",
+    example="auto",
+    unused="--quantile-mechanism is for --median and --quantile",
+)
+_BESIDE = (GROUP, BOUNDS, GRID, LEVEL, MECHANISM, SAMPLING)
 MEDIAN = Field(
     "median",
     "A private column: its median by group.",
@@ -64,7 +75,9 @@ def _asked(chosen: Chosen) -> list[QuantileRequest]:
         # Only an interval can be about a population.
         sampling = level is not None and chosen.ticked(SAMPLING)
         ordered = sorted({exact(text, f"a quantile of {column!r}") for text in together})
-        requests.append(QuantileRequest(outcome_of(chosen, column), by, ordered, level=level, sampling=sampling))
+        mechanism = chosen.text(MECHANISM) or QuantileMechanism.auto
+        request = QuantileRequest(outcome_of(chosen, column), by, ordered, level=level, sampling=sampling)
+        requests.append(evolve(request, mechanism=mechanism))
     return requests
 
 
@@ -80,6 +93,8 @@ def _shown(request: QuantileRequest) -> list[tuple[dict[str, Any], QuantileReque
         chosen[LEVEL.name] = plain(request.level)
     if request.sampling:
         chosen[SAMPLING.name] = True
+    if request.mechanism is not QuantileMechanism.auto:
+        chosen[MECHANISM.name] = str(request.mechanism)
     return [(chosen, request.with_budget(None))]
 
 

@@ -1,8 +1,9 @@
 """The request for quantiles of a private outcome by groups."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from attrs import Factory, field, frozen
@@ -19,14 +20,15 @@ from semidp.mechanisms.selection import AUTO
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
+from semidp.statistics.outcomes.even_group import EvenGroup
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
-from semidp.statistics.protocol import Forecast, budget_of, checked_budget, file_name
+from semidp.statistics.protocol import Forecast, budget_of, checked_budget, file_name, member
 from semidp.statistics.quantiles.forecast import RankForecast
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism, exponential_mechanism
 from semidp.statistics.quantiles.published import PublishedQuantiles, published_quantiles
 from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles, most_rank_error
-from semidp.statistics.quantiles.ranks import RankSpace, rank_space
+from semidp.statistics.quantiles.ranks import RankSpace, rank_scores, rank_space
 
 
 def _quantile_name(request: "QuantileRequest") -> str:
@@ -45,6 +47,18 @@ def _probabilities(value: Iterable[Number]) -> tuple[Fraction, ...]:
     ):
         raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
     return probabilities
+
+
+class QuantileMechanism(StrEnum):
+    """How quantiles are found: chosen value by value, read off a distribution, or whichever is better."""
+
+    auto = AUTO
+    selection = "selection"
+    distribution = "distribution"
+
+
+def _quantile_mechanism(value: str) -> QuantileMechanism:
+    return member(QuantileMechanism, value, "the mechanism of quantiles")
 
 
 def _optional_level(value: Number | None) -> Fraction | None:
@@ -73,6 +87,10 @@ class QuantileRequest(GroupedRequest):
         The level of an interval for each quantile, which takes two thirds of what is chosen; none if left out.
     sampling
         Whether intervals are about the population that the records were drawn from, and not the records themselves.
+    mechanism
+        ``selection``: each value is chosen by the exponential mechanism. ``distribution``: the values are read off the
+        distribution of each group, and `run` publishes that. ``auto``: whichever is better by public numbers, with
+        sampling always selection.
 
     Examples
     --------
@@ -81,8 +99,16 @@ class QuantileRequest(GroupedRequest):
     """
 
     key: ClassVar[str] = "quantile"
-    _written: ClassVar[tuple[str, ...]] = ("name", "outcome", "probabilities", "by", "budget", "level", "sampling")
-    mechanism: ClassVar[str] = AUTO
+    _written: ClassVar[tuple[str, ...]] = (
+        "name",
+        "outcome",
+        "probabilities",
+        "by",
+        "budget",
+        "level",
+        "sampling",
+        "mechanism",
+    )
 
     outcome: Outcome = field(converter=checked_outcome)
     by: tuple[Margin, ...] = field(converter=group_margins)
@@ -91,11 +117,26 @@ class QuantileRequest(GroupedRequest):
     name: str = field(default=Factory(_quantile_name, takes_self=True), converter=file_name)
     level: Fraction | None = field(default=None, converter=_optional_level)
     sampling: bool = field(default=False, converter=_quantile_sampling)
+    mechanism: QuantileMechanism = field(default=QuantileMechanism.auto, converter=_quantile_mechanism)
 
     def __attrs_post_init__(self) -> None:
         self._check_groups("quantiles of groups need", "quantiles are")
         if self.sampling and self.level is None:
             raise InputError("only intervals are about a population: give their level", needs="quantile level")
+        if self.sampling and self.mechanism is QuantileMechanism.distribution:
+            raise InputError("intervals about a population are chosen: a distribution is about the records themselves")
+
+    def _entry(self, name: str, value: Any) -> dict[str, Any]:
+        if value is QuantileMechanism.auto:
+            return {}
+        return super()._entry(name, value)
+
+    @property
+    def answered_by(self) -> str:
+        """Quantiles themselves, a distribution, or the better of the two."""
+        if self.sampling or self.mechanism is QuantileMechanism.selection:
+            return self.key
+        return str(self.mechanism)
 
     def with_mechanism(self, name: str) -> Self:
         """Return the request: quantiles are chosen, and no noise is drawn for them."""
@@ -142,6 +183,23 @@ class QuantileRequest(GroupedRequest):
         if self.level is None or not isinstance(mechanism, ExponentialMechanism):
             return None
         return float(mechanism.ranked.apart(mechanism.rate))
+
+    def steps_off(self, mechanism: Mechanism) -> float | None:
+        """Return ``Σ P(v) |v - q|``, the mean over all quantiles q, with P the exponential mechanism's.
+
+        Permute and flip chooses closer values at the same rate.
+        """
+        if not isinstance(mechanism, ExponentialMechanism):
+            return None
+        group = EvenGroup.typical(mechanism.ranked.sizes, self.outcome.steps)
+        distances = []
+        for probability in self.probabilities:
+            rank = group.rank(probability)
+            scores = rank_scores(group.histogram, rank)
+            weights = np.exp(-float(mechanism.rate) * (scores - scores.min()))
+            off = np.abs(np.arange(len(scores)) - group.place(rank))
+            distances.append(float(weights @ off / weights.sum()))
+        return float(np.mean(distances))
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential histograms of all groups, set after set, a row a group."""

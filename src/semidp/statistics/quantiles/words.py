@@ -1,10 +1,8 @@
 """What a release says of quantiles by groups."""
 
-from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import more, number_text, scale_text
@@ -14,28 +12,19 @@ from semidp.statistics.outcomes.words import (
     estimate_lines,
     first_few,
     interval_paragraphs,
+    quantiles_text,
     set_text,
 )
 
 if TYPE_CHECKING:
     from semidp.statistics.quantiles.published import PublishedQuantiles
-    from semidp.statistics.quantiles.request import QuantileRequest
-
-
-def quantiles_text(request: "QuantileRequest") -> str:
-    """Name the quantiles and the outcome: the median of score, or the quantiles at 0.25, 0.75 of score."""
-    column, probabilities = request.outcome.column, request.probabilities
-    if probabilities == (Fraction(1, 2),):
-        return f"median of {column}"
-    name = "quantile" if len(probabilities) == 1 else "quantiles"
-    listed = ", ".join(map(plain, probabilities))
-    return f"{name} at {listed} of {column}"
 
 
 def title(quantiles: "PublishedQuantiles") -> str:
     """Name quantiles of groups: the median of score by school."""
     sets = " and by ".join(set_text(by) for by in quantiles.request.by)
-    return f"{quantiles_text(quantiles.request)} by {sets}"
+    request = quantiles.request
+    return f"{quantiles_text(request.outcome.column, request.probabilities)} by {sets}"
 
 
 def noisy_lines(quantiles: "PublishedQuantiles") -> list[str]:
@@ -55,7 +44,7 @@ def ranks_text(ranks: int) -> str:
 
 def summary_lines(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
     """Return the mechanism, the columns and the first quantiles, for a terminal."""
-    how = quantiles.noise.mechanism
+    how = quantiles.noise.mechanism if quantiles.noise.absent else f"selection by {quantiles.noise.mechanism}"
     if quantiles.rank_error is not None:
         how += f", {ranks_text(quantiles.rank_error)}"
     first = [("mechanism", how), ("columns", ", ".join(quantiles.headings))]
@@ -124,6 +113,7 @@ def file_words(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
     request = quantiles.request
     words = []
     for file, by in zip(request.files, request.by, strict=True):
-        title_of_set = f"{quantiles_text(request)} by {set_text(by)}"
+        named = quantiles_text(request.outcome.column, request.probabilities)
+        title_of_set = f"{named} by {set_text(by)}"
         words.append((file, f"the {title_of_set}, one row a group"))
     return words
