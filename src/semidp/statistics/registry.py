@@ -18,7 +18,7 @@ from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.queries.query_space import QuerySpace
 from semidp.statistics.fields import Chosen, Field, all_fields
-from semidp.statistics.protocol import OtherAnswer, Attackable, Kind, PartsReader, Request, ResultReader
+from semidp.statistics.protocol import Attackable, Kind, OtherAnswer, PartsReader, Request, ResultReader
 
 _registered: list[Kind] = []
 
