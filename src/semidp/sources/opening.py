@@ -498,7 +498,7 @@ def _records(
         return IbisRecords.of(data, where) if kind == "ibis" else IbisRecords.of_spark(data, where)
     from semidp.sources.duck import DuckRecords
 
-    if sheets or is_windows(encoding):
+    if sheets or (encoding is not None and is_windows(encoding)):
         path = os.fspath(data)
         columns = sheet_columns(path, table) if sheets else windows_columns(path)
         if not allow_empty and not any(map(len, columns.values())):
