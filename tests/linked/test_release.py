@@ -10,6 +10,7 @@ from semidp.accounting.ledger import Ledger
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.linked import LinkedDataspace
 from semidp.errors import BudgetExceeded, DataError, InputError, Refused
+from semidp.mechanisms.linked_intervals import LinkedIntervals
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.linked_survey import with_units
 from semidp.publishing.plan import LinkedUnits, Plan
@@ -95,11 +96,17 @@ def test_a_folder_is_read_back_and_everything_in_it_follows(tmp_path):
 def test_a_count_that_was_changed_is_found(tmp_path):
     release = released(plan_of(TABLES, derived=["type"]))
     table = release.results[0].units[0]
-    table.counts[0, 0, 0] += 1
+    # another type of as many units: all exact totals stay, and sizes agree with persons
+    zone, size = np.argwhere(table.counts.sum(axis=2) > 0)[0]
+    table.counts[zone, size] = table.counts[zone, size][::-1] + np.array([1, -1])
     release.save(tmp_path / "release")
     again = semidp.Release.load(tmp_path / "release")
     document = json.loads((tmp_path / "release" / "release.json").read_text())
     assert recheck(again, document, tmp_path / "release").disagreements
+    table.counts[0, 0, 0] += 1
+    release.save(tmp_path / "other")
+    with pytest.raises(InputError, match="'units-zone-size-type' does not add up to the exact totals"):
+        semidp.Release.load(tmp_path / "other")
 
 
 def test_plans_are_written_and_read():
@@ -226,7 +233,7 @@ def test_standard_errors_and_intervals_are_true_after_the_agreement():
         ratio = np.var(errors, axis=0) / variance
         assert abs(float(ratio.mean()) - 1) < 0.05
         assert np.abs(np.mean(errors, axis=0)).max() < 5 * float(np.sqrt(variance.max() / draws))
-        half = agreement.half_widths(variance)
+        half = kind.trim(LinkedIntervals(mechanism).of_table(place, variances(0)), view)
         covered = float((np.abs(errors) <= half).mean())
         assert 0.94 < covered < 0.96
         # a twin whose errors are a tenth too small must be caught

@@ -131,12 +131,12 @@ class Conditioning:
         widths = np.where(variance > 0, np.minimum(normal + distance, _TAIL * np.sqrt(rows**2 @ self.variances)), 0.0)
         wide = np.flatnonzero((variance > 0) & ~(distance <= _NEAR * np.sqrt(variance)))
         if int((rows[wide] != 0).sum()) <= _MOST_TERMS:
-            sums = [_terms(rows[cell], laws, which) for cell in wide]
+            sums = [sum_terms(rows[cell], laws, which) for cell in wide]
             widths[wide] = half_widths(sums)
         return widths.reshape(self.space.schema.grid.shape_of(self.space.views[table]))
 
 
-def _terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> list[Weighted]:
+def sum_terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> list[Weighted]:
     """The terms of one sum: weights to twelve digits, those of one law and size together."""
     counts: dict[tuple[int, int], int] = {}
     for entry in np.flatnonzero(row):

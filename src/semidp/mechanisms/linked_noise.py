@@ -8,25 +8,27 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.guarantee import Guarantee
+from semidp.core.margins import Floats, View
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError, Refused
-from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.placement import Objective, Workload
 from semidp.mechanisms.residual_noise import ResidualMechanism, law_within
-from semidp.mechanisms.size_agreement import SizeAgreement
+from semidp.mechanisms.shared_noise import SharedNoise
+from semidp.mechanisms.size_agreement import SizeAgreement, of_views
+from semidp.noise.distributions import CountNoise
 from semidp.noise.randomness import Randomness
 from semidp.queries.linked_products import LinkedSpace, precision_shares
 from semidp.queries.query_space import QuerySpace
 
 
 @dataclass(frozen=True, eq=False)
-class LinkedMechanism(Mechanism):
+class LinkedMechanism(SharedNoise):
     """Gaussian noise on the residuals of member tables and of unit tables.
 
     The noise of both kinds is independent and hides the same pairs of datasets, so that costs add:
@@ -152,6 +154,81 @@ class LinkedMechanism(Mechanism):
         """Draw the noise of members, then of units."""
         drawn = [part.noises(count, randomness) for part in self.parts]
         return np.concatenate(drawn, axis=1)
+
+    @property
+    def entry_variances(self) -> Floats:
+        """The variance of the noise in each entry of the vector."""
+        return np.concatenate([part.variances for part in self.parts])
+
+    @property
+    def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
+        """The distributions of the noise of both kinds, and for each entry of the vector the number of its own."""
+        laws: list[CountNoise] = []
+        which = []
+        for part in self.parts:
+            of_part, entries = part.entry_laws
+            which.append(entries + len(laws))
+            laws += of_part
+        return laws, np.concatenate(which)
+
+    @property
+    def entry_scales(self) -> NDArray[np.int64]:
+        """What each entry was multiplied by before it was measured."""
+        return np.concatenate([kind.scales for kind in self.space.kinds])
+
+    def estimates(self, values: ArrayLike) -> list[Floats]:
+        """Return the tables of members, then those of units, which agree."""
+        residuals = self.agreement.residuals(*self.space.split(values))
+        tables = []
+        for kind, of_kind in zip(self.space.kinds, residuals, strict=True):
+            tables += of_views(of_kind, kind)
+        return tables
+
+    def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
+        """Return the weights on the noise that weights on cells have; tables of members are numbered first.
+
+        Both kinds were made to agree, so that a table of members has noise of units in it too.
+        """
+        first = len(self.space.members.views)
+        of_members, of_units = {}, {}
+        for number, given in weights.items():
+            if number < first:
+                of_members[number] = given
+            else:
+                of_units[number - first] = given
+        gathered = self.space.members.gathered(of_members), self.space.units.gathered(of_units)
+        on_residuals = self.agreement.weights(*gathered)
+        pulled = [kind.pulled(each) for kind, each in zip(self.space.kinds, on_residuals, strict=True)]
+        return np.concatenate(pulled)
+
+    def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
+        """Return the entries of the residuals of some tables, and of those that their corrections come from."""
+        first = len(self.space.members.views)
+        seen: tuple[set[View], set[View]] = (set(), set())
+        for number in tables:
+            which, place = (0, number) if number < first else (1, number - first)
+            kind = self.space.kinds[which]
+            seen[which].update(kind.inside[place])
+            for equation in self.agreement.touched(kind.views[place], which):
+                for term in equation.terms:
+                    seen[term.kind].add(term.view)
+        entries, start = [np.zeros(0, np.intp)], 0
+        for kind, views in zip(self.space.kinds, seen, strict=True):
+            for view, part in kind.parts.items():
+                if view in views:
+                    entries.append(np.arange(start + part.start, start + part.stop))
+            start += kind.scales.size
+        return np.concatenate(entries)
+
+    def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
+        """Draw the noise of some entries alone, of members and then of units, for many measurements at once."""
+        first = self.space.members.scales.size
+        chosen = np.asarray(entries)
+        values = np.zeros((count, len(chosen)), dtype=np.int64)
+        of_members = chosen < first
+        values[:, of_members] = self.members.drawn(chosen[of_members], count, randomness)
+        values[:, ~of_members] = self.units.drawn(chosen[~of_members] - first, count, randomness)
+        return values
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each entry of the vector."""

@@ -26,9 +26,10 @@ from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.conditioning import Conditioning, combined
 from semidp.mechanisms.gaussian import mu_within, rho_within
-from semidp.mechanisms.mechanism import Mechanism, cell_weights, check_scale, root_up
+from semidp.mechanisms.mechanism import cell_weights, check_scale, root_up
 from semidp.mechanisms.placement import Objective, Workload, closed_form, least_total, placed
-from semidp.noise.distributions import DiscreteGaussian, RoundedGaussian, sample_each
+from semidp.mechanisms.shared_noise import SharedNoise
+from semidp.noise.distributions import CountNoise, DiscreteGaussian, RoundedGaussian, sample_each
 from semidp.noise.randomness import Randomness
 from semidp.noise.sums import LEVEL, Weighted, half_widths
 from semidp.queries.costs import BallCosts
@@ -49,7 +50,7 @@ _LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": Rounded
 
 
 @dataclass(frozen=True, eq=False)
-class ResidualMechanism(Mechanism):
+class ResidualMechanism(SharedNoise):
     """Gaussian noise on the residuals of a product of tables: discrete for zCDP, rounded for GDP and (ε, δ).
 
     A move m costs ``Σ_d |H_d M_d m|²/σ_d²``, which is at most μ² (GDP) or 2ρ (zCDP) for every move between adjacent
@@ -326,6 +327,22 @@ class ResidualMechanism(Mechanism):
         laws, which = self.samplers
         return np.array([law.variance for law in laws])[which]
 
+    @property
+    def entry_variances(self) -> NDArray[np.float64]:
+        """The variance of the noise in each entry of the vector."""
+        return self.variances
+
+    @property
+    def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
+        """The distributions of the noise, and for each entry of the vector the number of its own."""
+        laws, which = self.samplers
+        return list(laws), which
+
+    @property
+    def entry_scales(self) -> NDArray[np.int64]:
+        """What each entry was multiplied by before it was measured."""
+        return self.space.scales
+
     @cached_property
     def conditioning(self) -> Conditioning | None:
         """What is known of the noise because some cells are impossible; None where none are."""
@@ -347,6 +364,15 @@ class ResidualMechanism(Mechanism):
     def combination(self, weights: Mapping[int, ArrayLike]) -> NDArray[np.float64]:
         """Return the weights on the noise in the vector's entries that weights on cells (by table) have."""
         return combined(self.space, weights, self.conditioning)
+
+    def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
+        """Return the entries of the residuals that some tables are put together from; all beside impossible cells."""
+        entries = np.arange(self.space.scales.size)
+        if self.conditioning is not None:
+            return entries
+        views = {view for table in tables for view in self.space.inside[table]}
+        kept = [entries[part] for view, part in self.space.parts.items() if view in views]
+        return np.concatenate([entries[:0], *kept])
 
     def cell_variances(self, table: int) -> NDArray[np.float64]:
         """Return the variance of each cell of one table's estimate; tables that are alike share the array."""
@@ -417,20 +443,6 @@ class ResidualMechanism(Mechanism):
         pulled = self.space.project(cell_weights(weights, self.space) * squared_scales)
         total = ((pulled / squared_scales) ** 2 * self.variances).sum()
         return math.sqrt(float(total))
-
-    def combination_error(self, weights: Mapping[int, ArrayLike]) -> float:
-        """Return the standard error of a weighted sum of cells of the estimates, by the number of the table.
-
-        >>> from semidp.queries.products import product_space
-        >>> from semidp.mechanisms.examples import two_way
-        >>> both, table = two_way()
-        >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).combination_error({0: [[1, 1, 1], [0, 0, 0]]})
-        0.0
-        """
-        pulled = self.combination(weights)
-        pulled[np.abs(pulled) * self.space.scales < 1e-12] = 0.0
-        return math.sqrt(float((pulled**2 * self.variances).sum()))
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw one number an entry, entries of equal scale together."""

@@ -6,7 +6,7 @@ squares, one scalar an entry (THEORY §15). Everything here is post-processing o
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,9 +16,6 @@ from semidp.core.margins import Floats, View, named, within
 from semidp.core.spaces.linked import LinkedDataspace
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.queries.linked_products import KindSpace
-from semidp.queries.products import ProductSpace
-
-_NORMAL = 1.959963984540054  # of 95%
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +92,21 @@ class Agreement:
     def total(self) -> float:
         """The variance of the equation, ``V = Σ σ² |c|²``; 0 where all is exact."""
         return sum(term.leverage for term in self.terms)
+
+    def entries(self, kind: int) -> View:
+        """The features of the equation, among those of members (0) or of units (1)."""
+        return self.units if kind else self.members
+
+    def seen(self, kind: int, view: View) -> tuple[list[AgreeingResidual], AgreeingResidual | None]:
+        """Return the residuals of one kind that a table has: those without an axis of their own, and the one with."""
+        even, by_level = [], None
+        for term in self.terms:
+            if term.kind == kind and within(term.view, view):
+                if term.axis is None:
+                    even.append(term)
+                else:
+                    by_level = term
+        return even, by_level
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,35 +198,86 @@ class SizeAgreement:
         space = mechanism.space
         view = space.views[table]
         variance = np.array(mechanism.cell_variances(table))
-        for equation in self.equations:
-            entries = equation.units if kind else equation.members
-            if equation.total and within(entries, view):
-                seen = [term for term in equation.terms if term.kind == kind and within(term.view, view)]
-                variance -= space.whole(self._saved(space, entries, seen, equation.total, view), view)
+        for equation in self.touched(view, kind):
+            saved, source = self._saved(equation, kind, view)
+            variance -= space.whole(space.residuals.spread(saved, source, view, power=2), view)
         return np.asarray(np.maximum(variance, 0.0))
 
-    def _saved(
-        self, space: ProductSpace, entries: View, seen: Sequence[AgreeingResidual], total: float, target: View
-    ) -> Floats:
-        """The variance that cells of a table lose by the correction of one equation."""
-        of_entry = space.residuals.centred_variance(entries, np.ones(space.residuals.shape(entries)))
-        even = sum(float(term.variance * term.coefficients) for term in seen if term.axis is None)
-        by_level = [term for term in seen if term.axis is not None]
-        if not by_level:
-            return space.residuals.spread(of_entry * even**2 / total, entries, target, power=2)
-        (term,) = by_level
-        # a cell has an even share of the entry, and the part of its own level
-        change = even / term.coefficients.size + term.variance * term.coefficients
-        values = np.moveaxis(of_entry[..., None] * change**2 / total, -1, term.place)
-        return space.residuals.spread(values, term.view, target, power=2)
+    def touched(self, view: View, kind: int) -> list[Agreement]:
+        """Return the equations whose correction a table of members (0) or of units (1) sees."""
+        seen = []
+        for equation in self.equations:
+            if equation.total and within(equation.entries(kind), view):
+                seen.append(equation)
+        return seen
 
-    def half_widths(self, variance: Floats) -> Floats:
-        """Return how far estimates are off at most in 95% of all draws, by the normal law.
+    def shares(self, equation: Agreement, kind: int, view: View) -> tuple[Floats, AgreeingResidual | None]:
+        """Return how much of a gap the cells of a table are corrected by: one number, or one for each level of a term.
 
-        A corrected estimate is a sum over many residuals, each of whole numbers with a standard deviation of at least
-        about one; no single one has a law of its own any more.
+        A cell has an even share of what its entry gets, and the part of its own level.
         """
-        return _NORMAL * np.sqrt(variance)
+        even, by_level = equation.seen(kind, view)
+        change = np.array(sum(float(term.variance * term.coefficients) for term in even))
+        if by_level is not None:
+            change = change / by_level.coefficients.size + by_level.variance * by_level.coefficients
+        return change / equation.total, by_level
+
+    def _saved(self, equation: Agreement, kind: int, view: View) -> tuple[Floats, View]:
+        """What a correction takes from variances, ``2 λ Cov - λ² Var``, and of which residual: with the noise drawn."""
+        entries = equation.entries(kind)
+        gap = np.zeros(())
+        for term in equation.terms:
+            gap = gap + float((term.coefficients**2).sum()) * self._entry_variances(equation, term)
+        even, _ = equation.seen(kind, view)
+        common = np.zeros(self._parts[kind].space.residuals.shape(entries))
+        for term in even:
+            common = common + float(term.coefficients) * self._entry_variances(equation, term)
+        shares, by_level = self.shares(equation, kind, view)
+        if by_level is None:
+            return np.asarray(2 * shares * common - shares**2 * gap), entries
+        own = by_level.coefficients * self._entry_variances(equation, by_level)[..., None]
+        with_gap = common[..., None] / by_level.coefficients.size + own
+        saved = 2 * shares * with_gap - shares**2 * gap[..., None]
+        return np.moveaxis(saved, -1, by_level.place), by_level.view
+
+    def _entry_variances(self, equation: Agreement, term: AgreeingResidual) -> Floats:
+        """The variance of a residual at one level of its own axis, centred over the entries of the equation alone."""
+        space, variances = self._parts[term.kind].space, _entries(self._parts[term.kind], term.view)
+        if term.axis is not None:
+            # the scale of an entry does not depend on the level, and coefficients add up to zero
+            variances = np.moveaxis(variances, term.place, -1)[..., 0]
+        return space.residuals.centred_variance(equation.entries(term.kind), variances)
+
+    @property
+    def _parts(self) -> tuple[ResidualMechanism, ResidualMechanism]:
+        return self.members, self.units
+
+    def weights(
+        self, members: Mapping[View, Floats], units: Mapping[View, Floats]
+    ) -> tuple[dict[View, Floats], dict[View, Floats]]:
+        """Return the weights that a sum has on measured residuals, from those that it has on corrected ones.
+
+        The transpose of `residuals`: with ``g = Σ σ² c · w`` the weights w of each residual become ``w - c g/V``.
+
+        Parameters
+        ----------
+        members, units
+            The weights on the residuals of each kind; those that are left out are zero.
+        """
+        both = (dict(members), dict(units))
+        for equation in self.equations:
+            if not equation.total:
+                continue
+            common = np.zeros(())
+            for term in equation.terms:
+                if term.view not in both[term.kind]:
+                    shape = self._parts[term.kind].space.residuals.shape(term.view)
+                    both[term.kind][term.view] = np.zeros(shape)
+                common = common + term.variance * term.summed(both[term.kind][term.view])
+            for term in equation.terms:
+                change = term.spread(common / equation.total)
+                both[term.kind][term.view] = both[term.kind][term.view] - change
+        return _measured_ones(both[0], self.members), _measured_ones(both[1], self.units)
 
 
 def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]:
@@ -293,6 +356,21 @@ def _variance(mechanism: ResidualMechanism, view: View) -> float:
         return 0.0
     variances = mechanism.variances[part] / mechanism.space.scales[part].astype(float) ** 2
     return float(variances.mean())
+
+
+def _entries(mechanism: ResidualMechanism, view: View) -> Floats:
+    """The variance of each entry of a residual before centring; zeros where it is exact."""
+    space = mechanism.space
+    part = space.parts.get(view)
+    if part is None:
+        return np.zeros(space.residuals.shape(view))
+    variances = mechanism.variances[part] / space.scales[part].astype(float) ** 2
+    return np.asarray(variances.reshape(space.residuals.shape(view)))
+
+
+def _measured_ones(weights: Mapping[View, Floats], mechanism: ResidualMechanism) -> dict[View, Floats]:
+    """The weights on residuals that have noise; exact ones have none."""
+    return {view: values for view, values in weights.items() if view in mechanism.space.parts}
 
 
 def of_views(residuals: Mapping[View, Floats], space: KindSpace) -> list[Floats]:

@@ -155,7 +155,9 @@ def _tail_bound(terms: Sequence[Weighted]) -> float:
     """A number that |S| exceeds with probability at most 1e-12: Chernoff's bound at the best of some rates."""
     spread = math.sqrt(sum(term.variance for term in terms))
     best = math.inf
+    sizes = [abs(float(term.weight)) for term in terms]
     for rate in np.geomspace(0.01 / spread, 100 / spread, 97).tolist():
-        exponent = sum(term.count * term.law.log_moment(rate * abs(float(term.weight))) for term in terms)
+        moments = [term.count * term.law.log_moment(rate * size) for term, size in zip(terms, sizes, strict=True)]
+        exponent = sum(moments)
         best = min(best, (exponent + math.log(2e12)) / rate)
     return best

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import RECORD, Dataspace
 from semidp.core.tables.counts import Table
 from semidp.core.tables.schema import Schema
 from semidp.output.cells import TABLE_NUMBERS, Columns, PublishedColumns, StoredFiles
@@ -78,6 +78,8 @@ class PublishedTable(PublishedColumns):
     order
         The positions of the features in the order that they were asked for, in which the table is shown and written;
         that of the schema if left out.
+    counted
+        The kind of record that it counts, where the data hold several.
 
     Examples
     --------
@@ -97,6 +99,7 @@ class PublishedTable(PublishedColumns):
     fitted: Fitted
     half_widths: NDArray[np.float64] | None = field(default=None, repr=False)
     order: tuple[int, ...] = ()
+    counted: str = RECORD
 
     def __repr__(self) -> str:
         names = " × ".join(self.as_asked().schema.names)
@@ -129,13 +132,14 @@ class PublishedTable(PublishedColumns):
             np.transpose(self.standard_errors, self.order),
             self.fitted,
             half_widths,
+            counted=self.counted,
         )
 
     def keeps(self, dataspace: Dataspace) -> bool:
         """Whether the published whole numbers, none of them negative, have every exact total."""
         if self.counts.dtype.kind != "i":  # no table of whole numbers was found, and the note says so
             return True
-        public = dataspace.over(self.schema.names)
+        public = dataspace.about(self.counted).over(self.schema.names)
         return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
 
     def columns(self) -> Columns:
@@ -164,12 +168,14 @@ class PublishedTable(PublishedColumns):
         }
 
     @classmethod
-    def read(cls, files: StoredFiles, name: str, schema: Schema, fitted: Fitted) -> "PublishedTable":
+    def read(
+        cls, files: StoredFiles, name: str, schema: Schema, fitted: Fitted, counted: str = RECORD
+    ) -> "PublishedTable":
         """Read the file of a table."""
         cells = read_cells(files, name, schema)
         estimate = cells["estimate"].astype(float)
         errors = cells["standard_error"].astype(float)
-        table = cls(name, schema, cells["count"], estimate, errors, fitted, read_half_widths(cells))
+        table = cls(name, schema, cells["count"], estimate, errors, fitted, read_half_widths(cells), (), counted)
         return table.asked_as(names_in_file(files, name, schema))
 
 

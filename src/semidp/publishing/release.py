@@ -125,6 +125,14 @@ class Release:
         """
         return tuple(table for result in self.results for table in result.every_table())
 
+    def table_name(self, called: str) -> str:
+        """Return what a table is called in its files, if it may be named otherwise: ``units:zone-size``."""
+        for result in self.results:
+            table = result.named().get(called)
+            if isinstance(table, PublishedTable):
+                return table.name
+        return called
+
     def placed(self, folder: Path) -> Self:
         """Return the release when it stands in a folder, where those of its parts are."""
         if self.partition is None:
@@ -203,7 +211,8 @@ class Release:
         self.refuse_large_parts("weighted sums")
         tables = {table.name: table for table in self.tables}
         arrays: dict[str, NDArray[np.float64]] = {}
-        for name, given in weights.items():
+        for called, given in weights.items():
+            name = self.table_name(called)
             if name not in tables:
                 raise InputError(f"there is no table {name!r}; there are {', '.join(tables)}")
             weight, shape = np.asarray(given, dtype=np.float64), tables[name].schema.shape

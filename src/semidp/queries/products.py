@@ -389,6 +389,10 @@ class ProductSpace(QuerySpace):
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
         """Return the weights on the entries of the vector that weights on cells of the tables (by number) put there."""
+        return self.pulled(self.gathered(weights))
+
+    def gathered(self, weights: Mapping[int, ArrayLike]) -> dict[View, Floats]:
+        """Return the weights on measured residuals that weights on cells of the tables (by number) put there."""
         gathered: dict[View, Floats] = {}
         for table, cell_weights in weights.items():
             view = self.views[table]
@@ -401,6 +405,10 @@ class ProductSpace(QuerySpace):
                 # The transpose of putting the table together: weights of cells are summed onto its residuals.
                 share = self.residuals.gathered(cut, view, small)
                 gathered[small] = gathered.get(small, 0.0) + share
+        return gathered
+
+    def pulled(self, gathered: Mapping[View, Floats]) -> Floats:
+        """Return the weights on the entries of the vector, from those on residuals that are centred and divided."""
         result = np.zeros(self.shape)
         for view, values in gathered.items():
             centred = self.residuals.centred(view, values)

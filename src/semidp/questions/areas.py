@@ -19,7 +19,7 @@ from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
 from semidp.questions.answers import Covers, IntervalEstimate, linear_interval
 from semidp.questions.independence import simulated_bound
-from semidp.questions.measured import Cells, Measured, measured_table
+from semidp.questions.measured import Cells, Measured, measured_table, public_about
 from semidp.questions.several_tables import errors_together, simulated_together
 from semidp.statistics.odds_ratio.umpu import check_level
 
@@ -257,6 +257,7 @@ def _by_table(release: "Release", rows: Sequence[AreaRow], table: str | None) ->
             measured = measured_table(release, set(row.cells), row.table)
         # One table is one set of weights, however many rows name it.
         chosen.setdefault(measured.name, (measured, []))[1].append(row)
+    _refuse_both_kinds(list(chosen.values()))
     return list(chosen.values())
 
 
@@ -270,6 +271,15 @@ def _called(release: "Release", name: str) -> str:
     return name
 
 
+def _refuse_both_kinds(by_table: Sequence[tuple[Measured, list[AreaRow]]]) -> None:
+    """Refuse an area of which some lines count members and others units."""
+    kinds: dict[str, str] = {}
+    for measured, rows in by_table:
+        for row in rows:
+            if kinds.setdefault(row.name, measured.counted) != measured.counted:
+                raise InputError(f"the area {row.name!r} counts members in one line and units in another: name a table")
+
+
 def _whole_span(release: "Release", weights: dict[Measured, Floats], number: int) -> tuple[float, float] | None:
     """What exact totals allow for an area that counts whole cells of one table; None for others."""
     counted = [(measured, stacked[number]) for measured, stacked in weights.items() if stacked[number].any()]
@@ -278,7 +288,7 @@ def _whole_span(release: "Release", weights: dict[Measured, Floats], number: int
     measured, cells = counted[0]
     if not np.isin(cells, (0.0, 1.0)).all():
         return None
-    return CellBounds.of(release.scope.dataspace, measured.schema.names).span(cells)
+    return CellBounds.of(public_about(release, measured), measured.schema.names).span(cells)
 
 
 def _weights(measured: Measured, rows: Sequence[AreaRow]) -> dict[str, Floats]:

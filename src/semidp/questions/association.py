@@ -271,7 +271,7 @@ def association_of(
     alternative = Alternative(alternative)
     strata = tuple(strata)
     asked = crossed_table(release, rows, columns, strata, table)
-    sides = exact_sides(release, rows, columns, strata)
+    sides = exact_sides(release, asked)
     for name in scores:
         if name not in (rows, columns):
             raise InputError(f"only rows and columns can be ordered, that is {rows} and {columns}, not {name!r}")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Dataspace, Margin
+from semidp.core.spaces.linked import MEMBER
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness
-from semidp.questions.measured import Measured, level_codes, measured_table
+from semidp.questions.measured import Measured, level_codes, measured_table, public_about
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
+_CLUSTERED = "The test takes members of one unit for independent of each other, as members of different units are."
 _LARGEST = 50_000_000  # entries of the matrix from the cells of a table to the sums that are asked for
 
 
@@ -103,7 +104,7 @@ def crossed_table(
     strata = tuple(strata)
     names = (rows, columns, *strata)
     measured = measured_table(release, names, table)
-    public = release.scope.dataspace
+    public = public_about(release, measured)
     if len({measured.schema.axis(name) for name in names}) < len(names):
         raise InputError("rows, columns and strata must be different features, each named once")
     exact = {side: public.publishes(Margin(side, *strata)) for side in (rows, columns)}
@@ -116,15 +117,17 @@ def crossed_table(
     for side, levels in zip((rows, columns), sizes[:2], strict=True):
         flat = np.zeros(levels * shape[2], dtype=np.int64)
         if exact[side]:
-            flat = exact_totals(release.scope, (side, *strata))
+            flat = exact_totals(public, (side, *strata))
         totals.append(flat.reshape(levels, -1))
     notes = _unused_totals(public, rows, columns, strata)
+    if measured.counted == MEMBER:
+        notes += (_CLUSTERED,)
     return CrossedTable(rows, columns, strata, measured, shape, totals[0], totals[1], notes)
 
 
-def exact_totals(scope: Scope, names: Sequence[str]) -> Counts:
+def exact_totals(public: Dataspace, names: Sequence[str]) -> Counts:
     """The exact totals of some features, flat, in their order."""
-    total = scope.dataspace.value(Margin(*names))
+    total = public.value(Margin(*names))
     codes, sizes = level_codes(total.schema, names)
     flat = np.zeros(math.prod(sizes), dtype=np.int64)
     np.add.at(flat, codes, total.counts.ravel())

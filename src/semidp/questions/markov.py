@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from semidp.core.margins import View, maximal, meet, named, trimmed_view
 from semidp.core.spaces.cell_bounds import CellBounds
-from semidp.core.spaces.dataspace import Dataspace
+from semidp.core.spaces.dataspace import RECORD, Dataspace
 from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
 from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
@@ -356,6 +356,8 @@ def posterior(
     measured = measured_table(release, (), table)
     assert isinstance(measured, MeasuredTable)
     start = fitted_counts(release, measured.name)
+    if measured.counted != RECORD:
+        raise Refused("posteriors of linked members and units are not built: use intervals")
     chains, notes = _chains(release.scope.dataspace, measured)
     source = generator(SystemRandomness() if randomness is None else randomness)
     draws, state = sampled(chains, start.ravel(), source, steps)

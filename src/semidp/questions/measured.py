@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from semidp.core.margins import View
 from semidp.core.spaces.cell_bounds import CellBounds, whole_interval
+from semidp.core.spaces.dataspace import RECORD, Dataspace
+from semidp.core.spaces.linked import UNIT
 from semidp.core.tables.schema import Schema
 from semidp.errors import InputError, Refused
 from semidp.mechanisms.mechanism import Mechanism, NoNoise
 from semidp.mechanisms.pure import KNormMechanism
-from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.mechanisms.shared_noise import SharedNoise
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.publishing.combined.combination import Combination
 from semidp.publishing.combined.combined_tables import LAW
@@ -62,11 +64,14 @@ class Measured(ABC):
         What the table is called, its features and levels.
     estimate
         The unbiased estimate.
+    counted
+        The kind of record that it counts, where the data hold several.
     """
 
     name: str
     schema: Schema
     estimate: Floats = field(repr=False)
+    counted: str = field(default=RECORD, kw_only=True)
 
     @property
     @abstractmethod
@@ -153,15 +158,18 @@ class MeasuredTable(Measured):
 
     def errors(self, weights: Floats) -> Floats:
         """Return the standard errors of weighted sums, from the noise alone."""
-        if isinstance(self.mechanism, ResidualMechanism):
+        if isinstance(self.mechanism, SharedNoise):
             return np.array([self.mechanism.combination_error({self.number: each}) for each in weights])
         return np.array([self.mechanism.standard_error(each) for each in weights])
 
     def covariance(self, weights: Floats) -> Floats:
         """Covariances of the noise of weighted sums: ``(Var(a + b) - Var(a - b)) / 4``."""
         size = len(weights)
+        if isinstance(self.mechanism, SharedNoise):
+            reached, pulled = self._pulled(self.mechanism, weights)
+            return np.asarray((pulled * self.mechanism.entry_variances[reached]) @ pulled.T)
         matrix = np.diag(self.errors(weights) ** 2)
-        if not isinstance(self.mechanism, (NoNoise, ResidualMechanism)):
+        if not isinstance(self.mechanism, NoNoise):
             pulled = np.stack([self.mechanism.space.project(each).ravel() for each in weights])
             product = self.mechanism.variance * (pulled @ pulled.T)
             # Noise of equal variance in every direction; other laws are taken apart pair by pair.
@@ -174,15 +182,23 @@ class MeasuredTable(Measured):
                 matrix[one, other] = matrix[other, one] = (more - less) / 4
         return matrix
 
+    def _pulled(self, mechanism: SharedNoise, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
+        """The entries of the noise that sums of this table can see, and their weights on them, a row a sum."""
+        # other tables of the same noise may have many more entries
+        reached = mechanism.reached([self.number])
+        rows = [mechanism.combination({self.number: each})[reached] for each in weights]
+        return reached, np.stack(rows)
+
     def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
         """Return how the errors of weighted sums are drawn: by the mechanism's own noise."""
         mechanism = self.mechanism
         if isinstance(mechanism, NoNoise):
             return lambda count, randomness: np.zeros((count, len(weights)))
-        if isinstance(mechanism, ResidualMechanism):
-            pulled = np.stack([mechanism.combination({self.number: each}) for each in weights])
-            used = np.flatnonzero(np.abs(pulled).max(axis=0) > 1e-15)
-            return lambda count, randomness: mechanism.drawn(used, count, randomness) @ pulled[:, used].T
+        if isinstance(mechanism, SharedNoise):
+            reached, pulled = self._pulled(mechanism, weights)
+            seen = np.abs(pulled).max(axis=0) > 1e-15
+            used = reached[seen]
+            return lambda count, randomness: mechanism.drawn(used, count, randomness) @ pulled[:, seen].T
         pulled = np.stack([mechanism.space.project(each).ravel() for each in weights])
         zeros = np.zeros(mechanism.space.shape, dtype=np.int64)
         return lambda count, randomness: (
@@ -253,8 +269,12 @@ def table_features(release: "Release") -> list[tuple[str, ...]]:
 
 
 def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
-    """Return the smallest table of a release that has some features, or the one of a given name, as it was measured."""
+    """Return the smallest table of a release that has some features, or the one of a given name, as it was measured.
+
+    Where the data hold units and their members, members are meant unless only units have the features.
+    """
     release.refuse_large_parts("intervals and tests")
+    table = None if table is None else release.table_name(table)
     if release.combination is not None:
         return combined_table(release, set(names), table)
     features = set(names)
@@ -272,10 +292,12 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
         raise InputError(
             f"this release has {called} {', '.join(sorted(features)) or 'any feature'}; its tables: {listed}"
         )
-    request, result, part, number = min(fitting, key=lambda entry: math.prod(entry[2].schema.shape))
+    request, result, part, number = min(
+        fitting, key=lambda entry: (entry[2].counted == UNIT, math.prod(entry[2].schema.shape))
+    )
     noise = result.residual_noise()
     if noise is not None:
-        return MeasuredTable(part.name, part.schema, part.estimate, noise, number, result.noisy)
+        return MeasuredTable(part.name, part.schema, part.estimate, noise, number, result.noisy, counted=part.counted)
     mechanism = result.recalibrated(request, release.scope)
     if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
         raise Refused(
@@ -298,6 +320,11 @@ def combined_table(release: "Release", names: set[str], called: str | None) -> "
         raise InputError(f"this release has {which} {', '.join(sorted(names)) or 'any feature'}; its tables: {listed}")
     smallest = min(fitting, key=lambda table: table.schema.size)
     return CombinedMeasured(smallest.name, smallest.schema, smallest.estimate, combination=release.combination)
+
+
+def public_about(release: "Release", measured: Measured) -> Dataspace:
+    """What is public about the records that a table counts."""
+    return release.scope.dataspace.about(measured.counted)
 
 
 def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:
@@ -333,7 +360,7 @@ def interval_of(
         raise InputError(f"a {measure} compares the rates in two groups: say among which, and minus which")
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
     measured = measured_table(release, names, table)
-    public = release.scope.dataspace
+    public = public_about(release, measured)
     bounds = CellBounds.of(public, measured.schema.names)
     question = TableQuestion(measured, public.n or 0, bounds, level, sampling, draws, randomness, measure)
     return question.answer(of, minus, among)
@@ -567,7 +594,8 @@ def intervals_of(
     """Return intervals for all cells of a table that hold at once; see `Release.intervals`."""
     check_level(level, "the confidence level")
     measured = measured_table(release, (), table)
-    shape, n = measured.schema.shape, float(release.scope.dataspace.n or 0)
+    public = public_about(release, measured)
+    shape, n = measured.schema.shape, float(public.n or 0)
     if measured.estimate.size > _MANY_CELLS:
         raise Refused(
             f"simultaneous intervals are simulated for at most {_MANY_CELLS:,} cells, and {measured.name!r} has "
@@ -584,7 +612,7 @@ def intervals_of(
         low, high = (n * np.array([getattr(answer, end) for answer in intervals]) for end in ("low", "high"))
     else:
         half = half_widths_together(measured, level, draws, randomness)
-        bounds = CellBounds.of(release.scope.dataspace, measured.schema.names)
+        bounds = CellBounds.of(public, measured.schema.names)
         spans = zip(bounds.lower.ravel().tolist(), bounds.upper.ravel().tolist(), strict=True)
         cells = zip((estimate - half).tolist(), (estimate + half).tolist(), spans, strict=True)
         low, high = np.array([whole_interval(*cell) for cell in cells]).T

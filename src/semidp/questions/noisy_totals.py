@@ -20,6 +20,7 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.noise.randomness import Randomness
 from semidp.questions.crossed import CrossedTable
 from semidp.questions.independence import check_draws, random_tables, simulated_bound
+from semidp.questions.measured import public_about
 from semidp.questions.unknown_totals import MISS
 from semidp.statistics.odds_ratio.umpu import Alternative
 
@@ -229,9 +230,10 @@ def _plausible(release: "Release", asked: CrossedTable, side: int, errors: Float
         published = asked.column_totals if side else asked.row_totals
         return [published[:, 0]]
     name = asked.columns if side else asked.rows
-    n = int(release.scope.dataspace.n or 0)
+    public = public_about(release, asked.measured)
+    n = int(public.n or 0)
     sums = asked.estimate.sum(axis=(1 - side, 2))
-    bounds = CellBounds.of(release.scope.dataspace, (name,))
+    bounds = CellBounds.of(public, (name,))
     # Both sides may be noisy: each side misses half as often; the last level is what the others leave.
     miss = MISS / (2 * (len(sums) - 1))
     ranges = []
@@ -260,7 +262,8 @@ def _nearest(sums: Floats, n: int) -> Counts:
     return np.diff(np.concatenate([[0], ends]))
 
 
-def exact_sides(release: "Release", rows: str, columns: str, strata: tuple[str, ...]) -> tuple[bool, bool]:
+def exact_sides(release: "Release", asked: CrossedTable) -> tuple[bool, bool]:
     """Whether the totals of rows and of columns are exact, within strata."""
-    public = release.scope.dataspace
-    return public.publishes(Margin(rows, *strata)), public.publishes(Margin(columns, *strata))
+    public = public_about(release, asked.measured)
+    rows, columns = (Margin(side, *asked.strata) for side in (asked.rows, asked.columns))
+    return public.publishes(rows), public.publishes(columns)

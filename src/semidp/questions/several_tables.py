@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.mechanisms.shared_noise import SharedNoise
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.questions.independence import blocks
 from semidp.questions.measured import CombinedMeasured, Floats, Measured, MeasuredTable
@@ -41,7 +41,7 @@ def _with_common_noise(weights: TableWeights) -> Iterator[dict[Measured, Floats]
         key: object = id(measured)
         if isinstance(measured, CombinedMeasured):
             key = id(measured.combination)
-        elif isinstance(measured, MeasuredTable) and isinstance(measured.mechanism, ResidualMechanism):
+        elif isinstance(measured, MeasuredTable) and isinstance(measured.mechanism, SharedNoise):
             key = id(measured.mechanism)
         groups.setdefault(key, {})[measured] = stacked
     yield from groups.values()
@@ -58,7 +58,7 @@ def _errors(group: dict[Measured, Floats]) -> Floats:
             errors.append(first.combination.estimate(_by_view(one))[1])
         else:
             assert isinstance(first, MeasuredTable)
-            assert isinstance(first.mechanism, ResidualMechanism)
+            assert isinstance(first.mechanism, SharedNoise)
             errors.append(first.mechanism.combination_error(_by_number(one)))
     return np.array(errors)
 
@@ -74,7 +74,7 @@ def _drawn(group: dict[Measured, Floats], count: int, source: Randomness) -> Flo
         return np.concatenate([first.combination.drawn(influences, part, source) for part in parts])
     assert isinstance(first, MeasuredTable)
     mechanism = first.mechanism
-    assert isinstance(mechanism, ResidualMechanism)
+    assert isinstance(mechanism, SharedNoise)
     pulled = []
     for number in range(len(group[first])):
         one = {measured: stacked[number] for measured, stacked in group.items()}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.mechanisms.mechanism import CellByCell, NoNoise
-from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.mechanisms.shared_noise import SharedNoise
 from semidp.questions.convex_bounds import (
     GridLaw,
     NoiseTerms,
@@ -253,8 +253,8 @@ def noise_terms(asked: CrossedTable, weights: Floats) -> NoiseTerms:
         mechanism = measured.mechanism
         if isinstance(mechanism, NoNoise):
             return NoiseTerms(())
-        if isinstance(mechanism, ResidualMechanism):
-            laws, which = mechanism.samplers
+        if isinstance(mechanism, SharedNoise):
+            laws, which = mechanism.entry_laws
             entries = mechanism.combination({measured.number: pulled})
             return NoiseTerms.of(laws, which.ravel(), entries.ravel())
         if isinstance(mechanism, CellByCell):

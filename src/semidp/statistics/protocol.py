@@ -31,6 +31,7 @@ from semidp.mechanisms.mechanism import CLAIMS, Measurement, Mechanism, NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import AUTO, FOR_RELEASES, NAMES, mechanism_for
+from semidp.mechanisms.shared_noise import SharedNoise
 from semidp.noise.randomness import Randomness
 from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles
 from semidp.output.published_table import PublishedTable
@@ -125,7 +126,7 @@ class Published:
         """Return the tables whose cells are in its own files: every one, or those at the cut of a release by parts."""
         return self.every_table()
 
-    def residual_noise(self) -> ResidualMechanism | None:
+    def residual_noise(self) -> SharedNoise | None:
         """Return the noise on the residuals of its tables; None where something else was measured."""
         return None
 

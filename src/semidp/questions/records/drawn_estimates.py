@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from semidp.errors import Refused
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.mechanisms.residual_noise import ResidualMechanism
+from semidp.mechanisms.shared_noise import SharedNoise
 from semidp.noise.randomness import Randomness
 from semidp.questions.records.record_cells import Floats
 
@@ -50,7 +50,7 @@ class MeasuredResult:
             fresh = self.mechanism.measure_many(zeros, 1, randomness)[0]
             vector = self.mechanism.publish(self.noisy + fresh)
             tables = [vector]
-            if isinstance(self.mechanism, ResidualMechanism):
+            if isinstance(self.mechanism, SharedNoise):
                 tables = self.mechanism.estimates(vector)
         drawn = {}
         for (name, shape), table in zip(self.shapes.items(), tables, strict=True):

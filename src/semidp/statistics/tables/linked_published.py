@@ -12,6 +12,7 @@ from semidp.core.margins import Floats, View, named
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
+from semidp.mechanisms.linked_intervals import LinkedIntervals
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
@@ -69,6 +70,24 @@ class PublishedLinked(Published):
     def tables(self) -> tuple[PublishedTable, ...]:
         """The tables of both kinds."""
         return (*self.members, *self.units)
+
+    def every_table(self) -> tuple[PublishedTable, ...]:
+        """Return the tables of members, then those of units."""
+        return self.tables
+
+    def residual_noise(self) -> LinkedMechanism:
+        """Return the noise of both kinds; their tables are numbered members first."""
+        return self.mechanism
+
+    def weighted_sum(self, weights: Mapping[str, NDArray[np.float64]], scope: Scope) -> tuple[float, float]:
+        """Return a weighted sum of cells, across tables of both kinds by their names, and its exact standard error."""
+        value = 0.0
+        by_number = {}
+        for number, table in enumerate(self.tables):
+            if table.name in weights:
+                value += float((table.estimate * weights[table.name]).sum())
+                by_number[number] = weights[table.name]
+        return value, self.mechanism.combination_error(by_number)
 
     @property
     def agreeing(self) -> tuple[int, int]:
@@ -161,7 +180,7 @@ class PublishedLinked(Published):
             of_kind = []
             for one, table in zip(stated["tables"], requested, strict=True):
                 schema = kind.schema.restrict(table.features)
-                of_kind.append(PublishedTable.read(files, table.name, schema, Fitted(**one["fit"])))
+                of_kind.append(PublishedTable.read(files, table.name, schema, Fitted(**one["fit"]), kind.counted))
             tables.append(tuple(of_kind))
         noisy = files.numbers(LINKED_MEASUREMENTS, 2)["noisy"]
         if noisy.shape != space.shape or noisy.dtype != np.int64:
@@ -193,7 +212,8 @@ def published_linked(
         (agreement.member_variances, agreement.unit_variances),
         strict=True,
     ):
-        tables.append(_tables(mechanism, kind, [table.name for table in asked], of_kind, fitted, variances))
+        names = [table.name for table in asked]
+        tables.append(_tables(mechanism, kind, names, of_kind, fitted, variances))
     return PublishedLinked(
         request=request,
         mechanism=mechanism,
@@ -215,11 +235,16 @@ def _tables(
     """Put the tables of one kind together: estimates, their errors, whole numbers."""
     tables = []
     estimates = of_views(residuals, kind)
+    before = 0 if kind is mechanism.space.members else len(mechanism.space.members.views)
     for number, (name, estimate, (counts, how)) in enumerate(zip(names, estimates, fitted, strict=True)):
         schema = kind.schema.restrict(kind.schema.named(kind.views[number]))
         variance = variances(number)
-        half = mechanism.agreement.half_widths(variance) if schema.size < INTERVALS_BELOW else None
-        tables.append(PublishedTable(name, schema, counts, estimate, np.sqrt(variance), how, half))
+        half = None
+        if schema.size < INTERVALS_BELOW:
+            half = LinkedIntervals(mechanism).of_table(before + number, variance)
+        tables.append(
+            PublishedTable(name, schema, counts, estimate, np.sqrt(variance), how, half, counted=kind.counted)
+        )
     return tuple(tables)
 
 
