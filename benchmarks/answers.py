@@ -1,7 +1,9 @@
-"""Sizes, powers and coverages of the questions to a release, beside what they replace and beside other packages.
+"""Sizes, powers and coverages of the questions to a release, beside what they replace and beside
+other packages.
 
-``run`` is the short version that ``make bench`` runs. ``python benchmarks/answers.py 2000 pooled`` prints a table of
-docs/inference.md again; without a name it prints them all. statsmodels stands beside it where it is installed.
+``run`` is the short version that ``make bench`` runs. ``python benchmarks/answers.py 2000 pooled``
+prints a table of docs/inference.md again; without a name it prints them all. statsmodels stands
+beside it where it is installed.
 """
 
 import csv
@@ -65,13 +67,15 @@ def share_of(held: Any) -> str:
     return f"{share:.3f} ± {math.sqrt(share * (1 - share) / flags.size):.3f}"
 
 
-# --- pooled and ordered tests ---------------------------------------------------------------------------------------
+# --- pooled and ordered tests ---------------------------------------------------------------------
 
 
 class Tests:
     """A table with exact margins in every stratum, its mechanism, and the statistics to compare."""
 
-    def __init__(self, rows: Counts, columns: Counts, budget: Budget, scores: tuple[Floats, Floats]) -> None:
+    def __init__(
+        self, rows: Counts, columns: Counts, budget: Budget, scores: tuple[Floats, Floats]
+    ) -> None:
         self.rows, self.columns = rows, columns
         self.source = np.random.default_rng(7)
         self.shape = (len(rows), len(columns), rows.shape[1])
@@ -81,7 +85,10 @@ class Tests:
             for name, size in zip(names, self.shape, strict=True)
         ]
         example = random_tables(rows, columns, 1, self.source)[0]
-        public = Dataspace.of(Table(Schema(features), example), [Margin("row", "stratum"), Margin("column", "stratum")])
+        public = Dataspace.of(
+            Table(Schema(features), example),
+            [Margin("row", "stratum"), Margin("column", "stratum")],
+        )
         space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
         self.mechanism: Mechanism = calibrated("gaussian", space, budget)
         self.scores = scores
@@ -109,14 +116,19 @@ class Tests:
         """The statistic with one degree of freedom."""
         test = ScoreTest(*self.scores, pooled=True)
         weights = np.einsum("dij,kl->kdijl", test.weights, np.eye(self.shape[2]))[:, 0]
-        noise = [self.mechanism.standard_error(each.reshape(self.mechanism.space.shape)) ** 2 for each in weights]
+        noise = [
+            self.mechanism.standard_error(each.reshape(self.mechanism.space.shape)) ** 2
+            for each in weights
+        ]
         covariance = np.array(noise)[:, None, None] * (1.0 if noisy else 0.0)
         transforms, _ = test.transforms(test.covariances(self.rows, self.columns), covariance)
         cells = np.einsum("pkd,dij->pijk", transforms, test.weights)
         return np.asarray(np.einsum("pijk,nijk->n", cells, tables - self.mean) ** 2)
 
     def rejections(self, tables: Counts) -> dict[str, Any]:
-        """For each test whether it rejects: ours, what it replaces, the noise forgotten, and without privacy."""
+        """For each test whether it rejects: ours, what it replaces, the noise forgotten, and
+        without privacy.
+        """
         reference = self.noisy(random_tables(self.rows, self.columns, DRAWS, self.source))
         published = self.noisy(tables)
         rejected = {}
@@ -125,7 +137,9 @@ class Tests:
             larger = len(ordered) - np.searchsorted(ordered, statistic(published) * (1 - 1e-9))
             rejected[name] = (1 + larger) / (1 + len(ordered)) <= ALPHA
         rejected["noise forgotten"] = self.directed(published, noisy=False) > chi2.isf(ALPHA, 1)
-        rejected["true table"] = np.array([outside_p(table, self.scores) <= ALPHA for table in tables])
+        rejected["true table"] = np.array(
+            [outside_p(table, self.scores) <= ALPHA for table in tables]
+        )
         return rejected
 
 
@@ -141,8 +155,12 @@ def outside_p(table: Counts, scores: tuple[Floats, Floats]) -> float:
     return float(one.test_ordinal_association(scores[0][:, 0], scores[1][:, 0]).pvalue)
 
 
-def two_levels(strata: int, each: int, odds: float, count: int, source: np.random.Generator) -> tuple[Any, ...]:
-    """Margins of 2 × 2 strata with half of each level, and tables with a common odds ratio given these."""
+def two_levels(
+    strata: int, each: int, odds: float, count: int, source: np.random.Generator
+) -> tuple[Any, ...]:
+    """Margins of 2 × 2 strata with half of each level, and tables with a common odds ratio given
+    these.
+    """
     half = each // 2
     rows = columns = np.full((2, strata), half)
     law = nchypergeom_fisher(each, half, half, odds)
@@ -153,8 +171,11 @@ def two_levels(strata: int, each: int, odds: float, count: int, source: np.rando
     return rows, columns, tables
 
 
-def ordinal(r: int, c: int, n: int, slope: float, count: int, source: np.random.Generator) -> tuple[Any, ...]:
-    """Margins of an r × c table and tables with log-linear association ``slope · i · j`` given these.
+def ordinal(
+    r: int, c: int, n: int, slope: float, count: int, source: np.random.Generator
+) -> tuple[Any, ...]:
+    """Margins of an r × c table and tables with log-linear association ``slope · i · j`` given
+    these.
 
     By Metropolis from tables of independent features: two records swap columns.
     """
@@ -169,7 +190,8 @@ def ordinal(r: int, c: int, n: int, slope: float, count: int, source: np.random.
         i, k = source.integers(0, r, count), source.integers(0, r, count)
         j, m = source.integers(0, c, count), source.integers(0, c, count)
         gain = slope * (u[i] - u[k]) * (v[j] - v[m])
-        # Two records of cells (i, m) and (k, j) swap columns: the ratio of the laws of the two tables.
+        # Two records of cells (i, m) and (k, j) swap columns: the ratio of the laws of the two
+        # tables.
         below = (tables[every, i, j] + 1) * (tables[every, k, m] + 1)
         ratio = tables[every, i, m] * tables[every, k, j] / below
         moved = np.flatnonzero((source.random(count) < ratio * np.exp(gain)) & (i != k) & (j != m))
@@ -210,13 +232,17 @@ def ordered_rows(runs: int) -> Iterator[tuple[object, ...]]:
             yield f"{r} × {c}, {n} records", f"μ = {mu}", f"{slope:g}", *shares
 
 
-# --- two rates ------------------------------------------------------------------------------------------------------
+# --- two rates ------------------------------------------------------------------------------------
 
 RATES = [((30, 300), (0.05, 0.05)), ((20, 20), (0.1, 0.3)), ((50, 50), (0.02, 0.02))]
 
 
-def compared_rates(records: Any, p: Any, mu: str | None, runs: int, seed: int) -> dict[str, dict[str, Any]]:
-    """For each measure whether the true value is kept by ours, the normal interval, and statsmodels' score interval."""
+def compared_rates(
+    records: Any, p: Any, mu: str | None, runs: int, seed: int
+) -> dict[str, dict[str, Any]]:
+    """For each measure whether the true value is kept by ours, the normal interval, and
+    statsmodels' score interval.
+    """
     from statsmodels.stats.proportion import test_proportions_2indep
 
     source = np.random.default_rng(seed)
@@ -243,10 +269,13 @@ def compared_rates(records: Any, p: Any, mu: str | None, runs: int, seed: int) -
             kept[measure]["normal"] = np.abs(raw[:, 0] - raw[:, 1] - value) <= 1.959964 * error
         for label, seen in (("noise forgotten", clipped), ("true counts", counts)):
             values = [
-                test_proportions_2indep(a, m, b, n, value, method="score", compare=name, correction=False).pvalue
+                test_proportions_2indep(
+                    a, m, b, n, value, method="score", compare=name, correction=False
+                ).pvalue
                 for (a, b), (m, n) in zip(seen, sizes, strict=True)
             ]
-            answered = np.array(values)[~np.isnan(values)]  # it has no answer where a group has no case
+            # it has no answer where a group has no case
+            answered = np.array(values)[~np.isnan(values)]
             kept[measure][label] = answered > ALPHA
     return kept
 
@@ -267,7 +296,7 @@ def ratio_rows(runs: int) -> Iterator[tuple[object, ...]]:
 SHOWN = ("score", "normal", "noise forgotten", "true counts")
 
 
-# --- every pair -----------------------------------------------------------------------------------------------------
+# --- every pair -----------------------------------------------------------------------------------
 
 
 def five_features(n: int, source: np.random.Generator) -> dict[str, list[str]]:
@@ -283,7 +312,9 @@ Shares = dict[str, list[float]]
 
 
 def pair_shares(mu: str, runs: int, source: np.random.Generator) -> tuple[Shares, Shares]:
-    """For each rule the share of false discoveries, and of true pairs that are found, in every run."""
+    """For each rule the share of false discoveries, and of true pairs that are found, in every
+    run.
+    """
     tables = [TableRequest(list(pair)) for pair in itertools.combinations("abcde", 2)]
     plan = Plan([TablesRequest(tables, Budget.gdp(mu))], [*"abcde"])
     false: Shares = {}
@@ -299,13 +330,17 @@ def pair_shares(mu: str, runs: int, source: np.random.Generator) -> tuple[Shares
             ("forgotten", naive_p(release)),
         ):
             rejected = values <= ALPHA
-            false.setdefault(name, []).append(float((rejected & ~true).sum() / max(rejected.sum(), 1)))
+            false.setdefault(name, []).append(
+                float((rejected & ~true).sum() / max(rejected.sum(), 1))
+            )
             power.setdefault(name, []).append(float((rejected & true).sum() / true.sum()))
     return false, power
 
 
 def pair_rows(runs: int) -> Iterator[tuple[object, ...]]:
-    """Yield budget, and for each rule the share of false discoveries and of true pairs that are found."""
+    """Yield budget, and for each rule the share of false discoveries and of true pairs that are
+    found.
+    """
     source = np.random.default_rng(3)
     for mu in ("1", "0.5"):
         false, power = pair_shares(mu, runs, source)
@@ -313,7 +348,9 @@ def pair_rows(runs: int) -> Iterator[tuple[object, ...]]:
 
 
 def naive_p(release: Any) -> Floats:
-    """p-values of scipy's χ² on the fitted whole numbers, adjusted by scipy, as if they were the truth."""
+    """p-values of scipy's χ² on the fitted whole numbers, adjusted by scipy, as if they were the
+    truth.
+    """
     p = []
     for table in release.tables:
         counts = np.maximum(np.rint(table.estimate), 0)
@@ -326,7 +363,7 @@ def mean_of(values: list[float]) -> str:
     return f"{np.mean(values):.3f} ± {np.std(values) / math.sqrt(len(values)):.3f}"
 
 
-# --- models ---------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 
 FORMULA = "survived ~ class + sex"
 
@@ -337,14 +374,20 @@ class Population:
     def __init__(self, mu: str, exact_groups: bool, share: float) -> None:
         path = files("semidp") / "data" / "titanic.csv"
         rows = list(csv.DictReader(path.read_text().splitlines()))
-        levels = {"class": ["1st", "2nd", "3rd", "Crew"], "sex": ["Female", "Male"], "survived": ["No", "Yes"]}
+        levels = {
+            "class": ["1st", "2nd", "3rd", "Crew"],
+            "sex": ["Female", "Male"],
+            "survived": ["No", "Yes"],
+        }
         counts = np.zeros((4, 2, 2))
         for line in rows:
             place = tuple(levels[name].index(line[name]) for name in levels)
             counts[place] += int(line["count"])
         self.records = np.rint(counts.sum(axis=2) * share).ravel()
         self.design = DesignMatrix.of(Formula.parse(FORMULA), levels).matrix
-        self.truth = logistic_fit(self.design, counts[..., 1].ravel(), counts.sum(axis=2).ravel(), np.zeros((16, 16)))
+        self.truth = logistic_fit(
+            self.design, counts[..., 1].ravel(), counts.sum(axis=2).ravel(), np.zeros((16, 16))
+        )
         features = [Feature(name, values) for name, values in levels.items()]
         example = np.stack([self.records, np.zeros(8)], axis=1).reshape(4, 2, 2).astype(np.int64)
         margins = [Margin("class", "sex")] if exact_groups else [Margin("class"), Margin("sex")]
@@ -380,16 +423,23 @@ class Population:
             half = 1.959964 * np.sqrt(np.diag(fit.covariance))
             held["ours"].append(np.abs(fit.coefficients - self.truth.coefficients) <= half)
             noisy = np.maximum(np.stack([sums[:8], sums[8:] - sums[:8]], axis=1), 0.0)
-            for name, table in (("noise forgotten", noisy), ("true table", np.stack([x, self.records - x], axis=1))):
+            for name, table in (
+                ("noise forgotten", noisy),
+                ("true table", np.stack([x, self.records - x], axis=1)),
+            ):
                 filled = table.sum(axis=1) > 0  # it takes no group that noise has emptied
-                result = sm.GLM(table[filled], self.design[filled], family=sm.families.Binomial()).fit()
+                result = sm.GLM(
+                    table[filled], self.design[filled], family=sm.families.Binomial()
+                ).fit()
                 half = 1.959964 * result.bse
                 held[name].append(np.abs(result.params - self.truth.coefficients) <= half)
         return held
 
 
 def model_rows(runs: int) -> Iterator[tuple[object, ...]]:
-    """Yield what is exact, records and budget, and the coverage of the coefficients (not the intercept) by each fit."""
+    """Yield what is exact, records and budget, and the coverage of the coefficients (not the
+    intercept) by each fit.
+    """
     import warnings
 
     warnings.simplefilter("ignore")  # statsmodels warns where a noisy group has no case
@@ -407,17 +457,21 @@ def model_rows(runs: int) -> Iterator[tuple[object, ...]]:
 
 
 def clustered_share(held: Any) -> str:
-    """A share over runs and coefficients, with the Monte Carlo error of the runs' means, and the least coefficient."""
+    """A share over runs and coefficients, with the Monte Carlo error of the runs' means, and the
+    least coefficient.
+    """
     flags = np.asarray(held, dtype=float)
     error = flags.mean(axis=1).std() / math.sqrt(len(flags))
     return f"{flags.mean():.3f} ± {error:.3f} ({flags.mean(axis=0).min():.3f})"
 
 
-# --- noisy totals ---------------------------------------------------------------------------------------------------
+# --- noisy totals ---------------------------------------------------------------------------------
 
 
 def totals_rejections(sigma: float, odds: float, runs: int) -> dict[str, list[bool]]:
-    """Whether each run rejects: with noisy totals, with exact totals, and with the noise forgotten."""
+    """Whether each run rejects: with noisy totals, with exact totals, and with the noise
+    forgotten.
+    """
     rows, n, draws = np.array([120, 80]), 200, 499
     source = np.random.default_rng(5)
     rejected: dict[str, list[bool]] = {"noisy": [], "exact": [], "forgotten": []}
@@ -441,14 +495,18 @@ def totals_rejections(sigma: float, odds: float, runs: int) -> dict[str, list[bo
 
 
 def totals_rows(runs: int) -> Iterator[tuple[object, ...]]:
-    """Yield noise and odds ratio, and the share of rejections: noisy totals, exact totals, and the noise forgotten."""
+    """Yield noise and odds ratio, and the share of rejections: noisy totals, exact totals, and the
+    noise forgotten.
+    """
     for sigma, odds in ((2.0, 1.0), (2.0, 2.5), (6.0, 1.0), (6.0, 2.5)):
         rejected = totals_rejections(sigma, odds, runs)
         yield f"{sigma:g}", f"{odds:g}", *(share_of(flags) for flags in rejected.values())
 
 
 class BoundedTotals:
-    """Groups of exact size by ordered levels with noisy totals, in strata: all plausible totals are bounded at once."""
+    """Groups of exact size by ordered levels with noisy totals, in strata: all plausible totals are
+    bounded at once.
+    """
 
     def __init__(self, groups: int, levels: int, strata: int, each: int, sigma: int) -> None:
         self.sizes = np.full((groups, strata), each // groups)
@@ -470,7 +528,9 @@ class BoundedTotals:
         return np.asarray(drawn - drawn.mean(axis=2, keepdims=True))
 
     def drawn(self, slope: float) -> Counts:
-        """A table whose levels go with the groups: log-odds rise by ``slope`` a group and a level."""
+        """A table whose levels go with the groups: log-odds rise by ``slope`` a group and a
+        level.
+        """
         u, v = self.scores
         rates = np.exp(slope * np.outer(u - u.mean(), v - v.mean()))
         rates /= rates.sum(axis=1, keepdims=True)
@@ -478,7 +538,9 @@ class BoundedTotals:
         return np.stack([self.source.multinomial(self.sizes[:, k], rates) for k in strata], axis=2)
 
     def rejections(self, slope: float, runs: int) -> dict[str, list[bool]]:
-        """Whether each run rejects: totals bounded, totals exact, and statsmodels with the noise forgotten."""
+        """Whether each run rejects: totals bounded, totals exact, and statsmodels with the noise
+        forgotten.
+        """
         rejected: dict[str, list[bool]] = {"bounded": [], "exact": [], "forgotten": []}
         for _ in range(runs):
             true = self.drawn(slope)
@@ -487,7 +549,9 @@ class BoundedTotals:
             p, _ = test.p_value(Alternative.TWO_SIDED)
             rejected["bounded"].append(p <= ALPHA)
             weights = test.weights(self.question)
-            reference = random_tables(self.sizes, true.sum(axis=0), 499, self.source) + self.noise(499)
+            reference = random_tables(self.sizes, true.sum(axis=0), 499, self.source) + self.noise(
+                499
+            )
             sizes = np.abs(np.einsum("nijk,ijk->n", reference, weights))
             larger = int(np.count_nonzero(sizes >= abs(float((weights * seen).sum()))))
             rejected["exact"].append((1 + larger) / 500 <= ALPHA)
@@ -501,7 +565,9 @@ BOUNDED = [(2, 2, 20, 50, 0.5), (2, 2, 50, 30, 0.5), (6, 4, 1, 240, 0.15), (3, 2
 
 
 def bounded_rows(runs: int) -> Iterator[tuple[object, ...]]:
-    """Yield shape, noise and slope, and the share of rejections: bounded totals, exact ones, the noise forgotten."""
+    """Yield shape, noise and slope, and the share of rejections: bounded totals, exact ones, the
+    noise forgotten.
+    """
     for groups, count, strata, each, slope in BOUNDED:
         for effect in (0.0, slope):
             world = BoundedTotals(groups, count, strata, each, 3)
@@ -510,7 +576,7 @@ def bounded_rows(runs: int) -> Iterator[tuple[object, ...]]:
             yield f"{groups} × {count}, {counted}", "3", f"{effect:g}", *shares
 
 
-# --- the posterior --------------------------------------------------------------------------------------------------
+# --- the posterior --------------------------------------------------------------------------------
 
 
 def titanic_people() -> dict[str, list[str]]:
@@ -525,9 +591,13 @@ def titanic_people() -> dict[str, list[str]]:
 
 
 def posterior_ends(mu: str, runs: int) -> tuple[dict[str, list[Any]], Floats]:
-    """Ends of the posterior's and of the noise's intervals in every run, runs that were refused, and the truth."""
+    """Ends of the posterior's and of the noise's intervals in every run, runs that were refused,
+    and the truth.
+    """
     people = titanic_people()
-    plan = Plan([TableRequest(["class", "sex", "survived"], Budget.gdp(mu))], ["class", "sex", "survived"])
+    plan = Plan(
+        [TableRequest(["class", "sex", "survived"], Budget.gdp(mu))], ["class", "sex", "survived"]
+    )
     kept: dict[str, list[Any]] = {"posterior": [], "noise": [], "refused": []}
     for seed in range(runs):
         release = semidp.run(plan, people, SeededRandomness(seed))
@@ -552,7 +622,9 @@ def posterior_ends(mu: str, runs: int) -> tuple[dict[str, list[Any]], Floats]:
 
 
 def posterior_rows(runs: int) -> Iterator[tuple[object, ...]]:
-    """Yield budget and size of cells, and coverage and mean width of posterior and noise intervals over releases."""
+    """Yield budget and size of cells, and coverage and mean width of posterior and noise intervals
+    over releases.
+    """
     for mu in ("0.1", "1"):
         kept, truth = posterior_ends(mu, runs)
         for label, chosen in (("below 100", truth < 100), ("100 and more", truth >= 100)):
@@ -561,12 +633,17 @@ def posterior_rows(runs: int) -> Iterator[tuple[object, ...]]:
                 ends = np.array(kept[name])[..., chosen]
                 held = (ends[:, 0] <= truth[chosen]) & (truth[chosen] <= ends[:, 1])
                 error = held.mean(axis=1).std() / math.sqrt(len(held))
-                cells += [f"{held.mean():.3f} ± {error:.3f}", f"{(ends[:, 1] - ends[:, 0]).mean():.1f}"]
+                cells += [
+                    f"{held.mean():.3f} ± {error:.3f}",
+                    f"{(ends[:, 1] - ends[:, 0]).mean():.1f}",
+                ]
             yield f"μ = {mu}", label, *cells, f"{len(kept['refused'])} of {runs}"
 
 
 def run() -> list[dict[str, Any]]:
-    """Short versions: size, power and coverage of every kind of question, beside what it replaces."""
+    """Short versions: size, power and coverage of every kind of question, beside what it
+    replaces.
+    """
     source = np.random.default_rng(1)
     rows, columns, tables = two_levels(20, 50, 1.6, 300, source)
     world = Tests(rows, columns, Budget.gdp(1), (levels(2), levels(2)))
@@ -581,14 +658,26 @@ def run() -> list[dict[str, Any]]:
         *_short_models(200),
         *_short_totals(60),
         *_short_posterior(2),
-        row("coverage of a difference, 30 against 300 at 0.05, over normal", better, "≥ 1.1", better >= 1.1),
-        row("power of the pooled test over that of the omnibus test, 20 strata", gain, "≥ 1.5", gain >= 1.5),
+        row(
+            "coverage of a difference, 30 against 300 at 0.05, over normal",
+            better,
+            "≥ 1.1",
+            better >= 1.1,
+        ),
+        row(
+            "power of the pooled test over that of the omnibus test, 20 strata",
+            gain,
+            "≥ 1.5",
+            gain >= 1.5,
+        ),
         row("size of the pooled test at 0.05, times 20", 20 * size, "≤ 1.5", size <= 0.075),
     ]
 
 
 def _most(share: float, runs: int) -> float:
-    """A share that runs of the stated probability exceed once in a thousand: 3.1 standard deviations above it."""
+    """A share that runs of the stated probability exceed once in a thousand: 3.1 standard
+    deviations above it.
+    """
     return share + 3.1 * math.sqrt(share * (1 - share) / runs)
 
 
@@ -596,16 +685,24 @@ def _short_pairs(runs: int) -> list[dict[str, Any]]:
     false, power = pair_shares("1", runs, np.random.default_rng(3))
     wrong = float(np.mean(false["ours"]))
     found = float(np.mean(power["ours"]))
-    # A share of false discoveries lies between 0 and 1, so that its deviation is at most that of a coin.
+    # A share of false discoveries lies between 0 and 1, so that its deviation is at most that of a
+    # coin.
     most = _most(ALPHA, runs)
     return [
-        row("false discoveries of every pair at 0.05, times 20", 20 * wrong, f"≤ {20 * most:.1f}", wrong <= most),
+        row(
+            "false discoveries of every pair at 0.05, times 20",
+            20 * wrong,
+            f"≤ {20 * most:.1f}",
+            wrong <= most,
+        ),
         row("true pairs that are found, of all", found, "> 0", found > 0),
     ]
 
 
 def _short_models(runs: int) -> list[dict[str, Any]]:
-    """Coverage of Titanic's coefficients; statsmodels stands beside it, and is left out where it is missing."""
+    """Coverage of Titanic's coefficients; statsmodels stands beside it, and is left out where it is
+    missing.
+    """
     try:
         held = Population("0.3", exact_groups=True, share=1.0).coverage(runs, 1)
     except ModuleNotFoundError:
@@ -615,14 +712,26 @@ def _short_models(runs: int) -> list[dict[str, Any]]:
     least = 1 - _most(ALPHA, runs)
     return [
         row("coverage of a model's coefficients at 0.95", ours, f"≥ {least:.2f}", ours >= least),
-        row("the same over that of a fit that forgets the noise", ours / forgotten, "> 1", ours > forgotten),
+        row(
+            "the same over that of a fit that forgets the noise",
+            ours / forgotten,
+            "> 1",
+            ours > forgotten,
+        ),
     ]
 
 
 def _short_totals(runs: int) -> list[dict[str, Any]]:
     rejected = totals_rejections(6.0, 1.0, runs)
     size, most = float(np.mean(rejected["noisy"])), _most(ALPHA, runs)
-    rows = [row("size of the test with noisy totals at 0.05, times 20", 20 * size, f"≤ {20 * most:.1f}", size <= most)]
+    rows = [
+        row(
+            "size of the test with noisy totals at 0.05, times 20",
+            20 * size,
+            f"≤ {20 * most:.1f}",
+            size <= most,
+        )
+    ]
     try:
         strata = BoundedTotals(2, 2, 20, 50, 3).rejections(0.0, runs // 3)["bounded"]
     except ModuleNotFoundError:
@@ -639,7 +748,14 @@ def _short_posterior(runs: int) -> list[dict[str, Any]]:
         ends = np.array(kept[name])[..., truth < 100]
         widths[name] = float((ends[:, 1] - ends[:, 0]).mean())
     narrower = widths["posterior"] / widths["noise"]
-    return [row("width of the posterior's intervals over the noise's, small cells", narrower, "≤ 1", narrower <= 1)]
+    return [
+        row(
+            "width of the posterior's intervals over the noise's, small cells",
+            narrower,
+            "≤ 1",
+            narrower <= 1,
+        )
+    ]
 
 
 def row(name: str, ratio: float, target: str, ok: bool) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""The Census's noisy measurement files: a state's time and memory, ten times its blocks, and coverage.
+"""The Census's noisy measurement files: a state's time and memory, ten times its blocks, and
+coverage.
 
-The files are simulated from the real blocks of Hawaii (benchmarks/data), as `simulated/noisy_measurements.py` says.
-Each estimate runs in a process of its own, which reports its processor time and its peak memory. Districts follow no
-boundary: blocks are dealt to 100 districts at random, and every district takes half of one block of another.
+The files are simulated from the real blocks of Hawaii (benchmarks/data), as
+`simulated/noisy_measurements.py` says. Each estimate runs in a process of its own, which reports
+its processor time and its peak memory. Districts follow no boundary: blocks are dealt to 100
+districts at random, and every district takes half of one block of another.
 """
 
 import argparse
@@ -17,7 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from simulated.noisy_measurements import SHAPES, people_of, query_values, read_blocks, variance_of, write_files
+from simulated.noisy_measurements import (
+    SHAPES,
+    people_of,
+    query_values,
+    read_blocks,
+    variance_of,
+    write_files,
+)
 
 HERE = Path(__file__).parent
 BLOCKS = HERE / "data" / "hawaii_blocks_2020.csv"
@@ -28,7 +37,11 @@ DISTRICTS, COPIES = 100, 10
 SEEDS = (15, 16, 17, 18)
 DEPTHS = {"blocks": 5, "block groups": 4, "tracts": 3}
 LEVELS = {"county": 2, "tract": 3, "block group": 4, "block": 5}
-PEOPLE = {"all": "everybody", "adults, all": "adults", "adults, asian": "adults, Asian, not Hispanic"}
+PEOPLE = {
+    "all": "everybody",
+    "adults, all": "adults",
+    "adults, asian": "adults, Asian, not Hispanic",
+}
 
 
 def run() -> Iterator[dict[str, Any]]:
@@ -44,7 +57,11 @@ def run() -> Iterator[dict[str, Any]]:
             for place, share in coverage(folder, cells, codes).items():
                 held.setdefault(place, []).append(share)
         once = _child(root / str(SEEDS[0]), root / "districts.csv")
-        yield _most("Hawaii, 14,732 blocks × 2,016 cells: processor seconds / 30", once["seconds"] / SECONDS, 1)
+        yield _most(
+            "Hawaii, 14,732 blocks × 2,016 cells: processor seconds / 30",
+            once["seconds"] / SECONDS,
+            1,
+        )
         yield _most("Hawaii: peak memory / 3 GB", once["bytes"] / BYTES, 1)
         multiply(root / str(SEEDS[0]), root / "more", COPIES)
         more = _child(root / "more", None)
@@ -54,7 +71,9 @@ def run() -> Iterator[dict[str, Any]]:
         for place, shares in held.items():
             share = float(np.mean(shares))
             print(f"             {place}: 95% intervals hold {share:.4f} of the time", flush=True)
-            yield _most(f"coverage of {place}: distance from 0.95 / 0.01", abs(share - 0.95) / 0.01, 1)
+            yield _most(
+                f"coverage of {place}: distance from 0.95 / 0.01", abs(share - 0.95) / 0.01, 1
+            )
 
 
 def hawaii() -> tuple[np.ndarray, list[str], np.ndarray]:
@@ -65,10 +84,14 @@ def hawaii() -> tuple[np.ndarray, list[str], np.ndarray]:
 
 
 def districts_of(codes: list[str]) -> list[tuple[str, str, float]]:
-    """Rows of a file of districts: blocks dealt at random, and half a block of the next district."""
+    """Rows of a file of districts: blocks dealt at random, and half a block of the next
+    district.
+    """
     generator = np.random.default_rng(100)
     dealt = generator.permutation(len(codes)) % DISTRICTS
-    rows = [(f"district {district:03}", code, 1.0) for code, district in zip(codes, dealt, strict=True)]
+    rows = [
+        (f"district {district:03}", code, 1.0) for code, district in zip(codes, dealt, strict=True)
+    ]
     for district in range(DISTRICTS):
         first = int(np.flatnonzero(dealt == (district + 1) % DISTRICTS)[0])
         rows.append((f"district {district:03}", codes[first], 0.5))
@@ -82,7 +105,9 @@ def write_districts(path: Path, codes: list[str]) -> None:
 
 
 def coverage(folder: Path, cells: np.ndarray, codes: list[str]) -> dict[str, float]:
-    """Share of 95% intervals that hold the truth, at every level and for districts, over all groups of people."""
+    """Share of 95% intervals that hold the truth, at every level and for districts, over all groups
+    of people.
+    """
     from semidp.census import Areas, estimate_state, groups
     from semidp.combining import Share
 
@@ -112,7 +137,8 @@ def _held(sums: Any, truth: np.ndarray) -> float:
 
 
 def errors(folder: Path, cells: np.ndarray) -> list[tuple[str, str, float, float, float]]:
-    """Standard errors before and after, and errors made, by level and group of people: root mean squares over places.
+    """Standard errors before and after, and errors made, by level and group of people: root mean
+    squares over places.
 
     Before: of the one query at that level that says most of the group.
     """
@@ -142,7 +168,9 @@ def before(level: str, weights: np.ndarray) -> float:
         variance = variance_of(level.replace(" ", "_").title(), query)
         values = query_values(np.stack([weights, np.ones_like(weights)]), shape)
         # A query says what a group has if it adds up cells that are all in it, or all outside.
-        whole = np.isin(values[0], (0.0, *np.unique(values[1]))) & ((values[0] == 0) | (values[0] == values[1]))
+        whole = np.isin(values[0], (0.0, *np.unique(values[1]))) & (
+            (values[0] == 0) | (values[0] == values[1])
+        )
         if variance is not None and whole.all():
             variances.append(float(variance) * (values[0] > 0).sum())
     return float(np.sqrt(min(variances)))
@@ -159,12 +187,28 @@ def draw(rows: list[tuple[str, str, float, float, float]], path: Path) -> None:
             lines = np.arange(len(levels))
             for place, (_, _, old, new, _) in enumerate(chosen):
                 panel.plot([old, new], [place, place], color=GREY, linewidth=1, zorder=1)
-                panel.annotate(f"{old:.1f}", (old, place), (0, 7), textcoords="offset points", ha="center", fontsize=8)
                 panel.annotate(
-                    f"{new:.1f}", (new, place), (0, -13), textcoords="offset points", ha="center", fontsize=8
+                    f"{old:.1f}",
+                    (old, place),
+                    (0, 7),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=8,
                 )
-            panel.scatter([row[2] for row in chosen], lines, color=GREY, label="one query alone", zorder=2)
-            panel.scatter([row[3] for row in chosen], lines, color=BLUE, label="everything together", zorder=2)
+                panel.annotate(
+                    f"{new:.1f}",
+                    (new, place),
+                    (0, -13),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=8,
+                )
+            panel.scatter(
+                [row[2] for row in chosen], lines, color=GREY, label="one query alone", zorder=2
+            )
+            panel.scatter(
+                [row[3] for row in chosen], lines, color=BLUE, label="everything together", zorder=2
+            )
             panel.set(xscale="log", xlim=(0.8, 150), title=label, xlabel="standard error, persons")
             panel.set_yticks(lines, levels if panel is axes[0] else [""] * len(levels))
             panel.set_ylim(len(levels) - 0.4, -0.6)
@@ -191,7 +235,9 @@ def multiply(folder: Path, target: Path, copies: int) -> None:
 
 
 def _child(folder: Path, districts: Path | None) -> dict[str, float]:
-    """Estimate in a process of its own: districts through the command's own function, or the state alone."""
+    """Estimate in a process of its own: districts through the command's own function, or the state
+    alone.
+    """
     words = [sys.executable, str(HERE / "census.py"), "--folder", str(folder)]
     words += ["--districts", str(districts)] if districts is not None else []
     done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -215,7 +261,9 @@ def _most(name: str, ratio: float, target: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Estimate one folder and print what it took; --simulate writes files to a folder; --figure draws errors."""
+    """Estimate one folder and print what it took; --simulate writes files to a folder; --figure
+    draws errors.
+    """
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--districts", type=Path)

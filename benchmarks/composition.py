@@ -1,7 +1,8 @@
 """Composing many mechanisms: semidp next to dp-accounting alone, at the same discretisation.
 
-Both sides take the same 1000 different Gaussian and Laplace mechanisms to an epsilon at delta = 1e-6. A ratio below 1
-means that semidp is faster; the answers must agree, and semidp's must not be the smaller one.
+Both sides take the same 1000 different Gaussian and Laplace mechanisms to an epsilon at delta =
+1e-6. A ratio below 1 means that semidp is faster; the answers must agree, and semidp's must not be
+the smaller one.
 """
 
 import time
@@ -26,7 +27,9 @@ def mechanisms(count: int = COUNT) -> list[Tradeoff]:
 
 
 def dp_accounting_alone(parts: list[Tradeoff], step: float) -> float:
-    """Return the epsilon that dp-accounting finds when it composes one privacy-loss distribution after another."""
+    """Return the epsilon that dp-accounting finds when it composes one privacy-loss distribution
+    after another.
+    """
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     total = None
@@ -60,7 +63,12 @@ def run() -> list[dict[str, Any]]:
     all_gaussian = [part for part in parts if part.implied_mu_squared() is not None] * 2
     _, closed_time = timed(lambda: compose(*all_gaussian).epsilon(DELTA))
     return [
-        {"name": "1000 Gaussian and Laplace mechanisms, time", "ratio": ratio, "target": "≤ 1.1", "ok": ratio <= 1.1},
+        {
+            "name": "1000 Gaussian and Laplace mechanisms, time",
+            "ratio": ratio,
+            "target": "≤ 1.1",
+            "ok": ratio <= 1.1,
+        },
         {
             "name": "the same, epsilon at delta 1e-6 (never the smaller one)",
             "ratio": ours / peer,

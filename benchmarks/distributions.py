@@ -1,8 +1,10 @@
-"""Quantiles by exact group: from a distribution, beside choosing them, at the same guarantee and from the same data.
+"""Quantiles by exact group: from a distribution, beside choosing them, at the same guarantee and
+from the same data.
 
-Any two records change at once, μ = 1, 400 records a group, values on 128 steps. With intervals at 95% a ratio is the
-mean width of the chosen ones over that of the distribution's. Without intervals it is the mean error of the chosen
-quantiles over that of the distribution's: below 1 for few quantiles, above for many.
+Any two records change at once, μ = 1, 400 records a group, values on 128 steps. With intervals at
+95% a ratio is the mean width of the chosen ones over that of the distribution's. Without intervals
+it is the mean error of the chosen quantiles over that of the distribution's: below 1 for few
+quantiles, above for many.
 """
 
 import math
@@ -29,13 +31,17 @@ from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles
 from semidp.statistics.quantiles.ranks import rank_space
 
 GROUPS, SIZE, STEPS = 150, 400, 127
-LEVELS = ((40, 1), (400, 1), (2_000, 1), (400, "1/4"), (400, 4))  # records a group and μ, of which levels are counted
-LEAST = 0.95 - 4 * math.sqrt(0.95 * 0.05 / 1_000)  # four standard errors of a thousand groups below the level
+# records a group and μ, of which levels are counted
+LEVELS = ((40, 1), (400, 1), (2_000, 1), (400, "1/4"), (400, 4))
+# four standard errors of a thousand groups below the level
+LEAST = 0.95 - 4 * math.sqrt(0.95 * 0.05 / 1_000)
 BUDGET = Budget.gdp(1)
 KINDS = ("normal", "skewed", "multiples of ten")
-WIDTHS = {1: 2.0, 3: 3.0, 9: 5.0}  # quantiles with intervals, and how many times as wide chosen ones must be
+# quantiles with intervals, and how many times as wide chosen ones must be
+WIDTHS = {1: 2.0, 3: 3.0, 9: 5.0}
 TENTH_AND_HALF = [Fraction(1, 10), Fraction(1, 2)]
-POINTS = {1: "≤ 1", 9: "≥ 1.3", 25: "≥ 2"}  # quantiles without, and what the ratio of errors must be
+# quantiles without, and what the ratio of errors must be
+POINTS = {1: "≤ 1", 9: "≥ 1.3", 25: "≥ 2"}
 
 
 def values_of(kind: str) -> NDArray[np.int64]:
@@ -57,7 +63,9 @@ class World:
         self.rows = np.stack([np.bincount(row, minlength=STEPS + 1) for row in self.values])
         names = [str(group) for group in range(GROUPS)]
         self.by = [Margin("group")]
-        self.public = Dataspace.of(Table(Schema([Feature("group", names)]), np.full(GROUPS, SIZE)), self.by)
+        self.public = Dataspace.of(
+            Table(Schema([Feature("group", names)]), np.full(GROUPS, SIZE)), self.by
+        )
         self.outcome = Outcome("value", 0, STEPS, STEPS)
 
     def from_distribution(self, probabilities: list[Fraction]) -> list[Intervals]:
@@ -71,7 +79,9 @@ class World:
         """Return quantiles with intervals, all chosen."""
         space = rank_space(self.public, Ball(2), self.outcome, self.by, probabilities, level=LEVEL)
         mechanism = exponential_mechanism(space, BUDGET)
-        return list(GroupQuantiles(mechanism, mechanism.measure(self.rows, SeededRandomness(2))).intervals())
+        return list(
+            GroupQuantiles(mechanism, mechanism.measure(self.rows, SeededRandomness(2))).intervals()
+        )
 
     def chosen_alone(self, probabilities: list[Fraction]) -> NDArray[np.float64]:
         """Return quantiles without intervals, a column each."""
@@ -124,7 +134,9 @@ def points(kind: str, world: World) -> list[dict[str, Any]]:
         errors = []
         for place, probability in enumerate(probabilities):
             truth = world.truth(probability)
-            errors.append([np.abs(values - truth).mean() for values in (ours[place].values, others[:, place])])
+            errors.append(
+                [np.abs(values - truth).mean() for values in (ours[place].values, others[:, place])]
+            )
         error, other = np.mean(errors, axis=0).tolist()
         # Where nearly all records share a value, both hit it.
         ratio = max(other, 0.01) / max(error, 0.01)
@@ -136,16 +148,25 @@ def points(kind: str, world: World) -> list[dict[str, Any]]:
 
 
 def levels() -> list[dict[str, Any]]:
-    """Count how often the intervals of shares, bands, and intervals of a tenth and a median hold, in 1,000 groups."""
+    """Count how often the intervals of shares, bands, and intervals of a tenth and a median hold,
+    in 1,000 groups.
+    """
     rows = []
     for size, mu in LEVELS:
-        values = np.clip(np.rint(np.random.default_rng(30).normal(51, 16, (1_000, size))), 0, STEPS).astype(np.int64)
+        values = np.clip(
+            np.rint(np.random.default_rng(30).normal(51, 16, (1_000, size))), 0, STEPS
+        ).astype(np.int64)
         histograms = np.stack([np.bincount(row, minlength=STEPS + 1) for row in values])
-        schema, by = Schema([Feature("group", [str(group) for group in range(1_000)])]), [Margin("group")]
+        schema, by = (
+            Schema([Feature("group", [str(group) for group in range(1_000)])]),
+            [Margin("group")],
+        )
         public = Dataspace.of(Table(schema, np.full(1_000, size)), by)
         space = distribution_space(public, Ball(2), Outcome("value", 0, STEPS, STEPS), by)
         mechanism = mechanism_for(space, Budget.gdp(mu))
-        found = GroupDistributions(mechanism, mechanism.measure(space.measured(histograms), SeededRandomness(4)))
+        found = GroupDistributions(
+            mechanism, mechanism.measure(space.measured(histograms), SeededRandomness(4))
+        )
         truth = np.cumsum(histograms, axis=1)[:, :-1]
         lower, upper = found.bounds()
         low, high = found.band()
@@ -158,11 +179,14 @@ def levels() -> list[dict[str, Any]]:
             wide.append(float((part.upper - part.lower).mean()))
         points = 100 * found.half_widths.mean() / size, 100 * found.band_widths.max() / size
         name = (
-            f"{size:,}, μ = {mu}: shares {share:.3f} (±{points[0]:.1f}), bands {band:.3f} (±{points[1]:.1f}), "
-            f"a tenth {held[0]:.3f} ({wide[0]:.1f}), half {held[1]:.3f} ({wide[1]:.1f})"
+            f"{size:,}, μ = {mu}: shares {share:.3f} (±{points[0]:.1f}), bands {band:.3f}"
+            f" (±{points[1]:.1f}), a tenth {held[0]:.3f} ({wide[0]:.1f}), half {held[1]:.3f}"
+            f" ({wide[1]:.1f})"
         )
         least = min(share, band, *held)
-        rows.append({"name": name, "ratio": least, "target": f"≥ {LEAST:.3f}", "ok": least >= LEAST})
+        rows.append(
+            {"name": name, "ratio": least, "target": f"≥ {LEAST:.3f}", "ok": least >= LEAST}
+        )
     return rows
 
 

@@ -1,7 +1,8 @@
-"""The page of ``semidp explore``: seconds from a slider's move to the answer, for tables of 10^5 cells.
+"""The page of ``semidp explore``: seconds from a slider's move to the answer, for tables of 10^5
+cells.
 
-A request goes through the whole application (guard, form, plan, calibration, forecast, page). The totals are known when
-the slider moves: choosing other totals takes longer and is not timed here.
+A request goes through the whole application (guard, form, plan, calibration, forecast, page). The
+totals are known when the slider moves: choosing other totals takes longer and is not timed here.
 """
 
 import json
@@ -41,10 +42,17 @@ def answers(tables: list[tuple[str, ...]], kind: str) -> Iterator[float]:
 
     port, token = 8000, "benchmark"
     own = f"http://127.0.0.1:{port}"
-    with TestClient(application(PlanForecasts(tuple(SHAPE), survey, first), token, port), base_url=own) as client:
+    with TestClient(
+        application(PlanForecasts(tuple(SHAPE), survey, first), token, port), base_url=own
+    ) as client:
         sets = [(f"table-{i}", name) for i, names in enumerate(tables) for name in names]
         sets += [(f"total-{i}", name) for i, names in enumerate(TOTALS) for name in names]
-        fixed = [("base", json.dumps(first.to_json())), ("kind", kind), ("adjacency", "worst-case"), *sets]
+        fixed = [
+            ("base", json.dumps(first.to_json())),
+            ("kind", kind),
+            ("adjacency", "worst-case"),
+            *sets,
+        ]
         for step in range(LADDER.index(1), LADDER.index(1) + 8):
             start = time.perf_counter()
             answer = client.post(
@@ -66,5 +74,7 @@ def run() -> list[dict[str, Any]]:
         for kind in ("mu", "rho", "epsilon"):
             seconds = statistics.median(answers(tables, kind))
             name = f"{what}, 10^5 cells, {kind}: seconds"
-            rows.append({"name": name, "ratio": seconds, "target": f"≤ {TARGET}", "ok": seconds <= TARGET})
+            rows.append(
+                {"name": name, "ratio": seconds, "target": f"≤ {TARGET}", "ok": seconds <= TARGET}
+            )
     return rows

@@ -1,7 +1,8 @@
-"""Integer fits: time over the seconds allowed, loss over the real-valued bound, and time over an integer program's.
+"""Integer fits: time over the seconds allowed, loss over the real-valued bound, and time over an
+integer program's.
 
-The tables are sparse counts with the noise of a realistic budget: Δ2² = 8 at rho = 1/2, a variance of 8 in each cell.
-At most the target is good.
+The tables are sparse counts with the noise of a realistic budget: Δ2² = 8 at rho = 1/2, a variance
+of 8 in each cell. At most the target is good.
 """
 
 import time
@@ -33,10 +34,16 @@ HIGHEST_GAP = 0.05
 def problem(shape: Sequence[int], axes: Sequence[Sequence[int]]) -> tuple[np.ndarray, Dataspace]:
     """Return noisy values and the dataspace of the table they were drawn from."""
     rng = np.random.default_rng(2024)
-    schema = Schema(tuple(Feature("abcdef"[axis], tuple(map(str, range(size)))) for axis, size in enumerate(shape)))
+    schema = Schema(
+        tuple(
+            Feature("abcdef"[axis], tuple(map(str, range(size)))) for axis, size in enumerate(shape)
+        )
+    )
     hidden = Table(schema, rng.poisson(rng.gamma(1.0, 1.0, shape)))
     noisy = hidden.counts + np.rint(rng.normal(0.0, np.sqrt(8.0), shape))
-    return noisy, Dataspace.of(hidden, [Margin(*(schema.names[axis] for axis in part)) for part in axes])
+    return noisy, Dataspace.of(
+        hidden, [Margin(*(schema.names[axis] for axis in part)) for part in axes]
+    )
 
 
 def run() -> list[dict[str, Any]]:
@@ -56,7 +63,11 @@ def flow_against_program() -> dict[str, Any]:
     noisy, space = problem((60, 60), [(0,), (1,)])
     fit, ours = timed(lambda: fit_table(noisy, space))
     rows, columns = (total.counts for total in space.totals)
-    posed = pose(Grid.flat(noisy.shape), noisy, [Totals((1, 0), rows[:, None]), Totals((0, 1), columns[None, :])])
+    posed = pose(
+        Grid.flat(noisy.shape),
+        noisy,
+        [Totals((1, 0), rows[:, None]), Totals((0, 1), columns[None, :])],
+    )
     (counts, _), theirs = timed(lambda: prove(posed, project(posed), None, time.monotonic() + 60))
     assert counts is not None
     assert posed.loss(counts) == fit.loss
@@ -75,4 +86,7 @@ def _row(name: str, ratio: float, target: float) -> dict[str, Any]:
 
 if __name__ == "__main__":
     for row in run():
-        print(f"{row['name']:<70} {row['ratio']:8.4f} ({row['target']}) {'ok' if row['ok'] else 'MISSED'}")
+        print(
+            f"{row['name']:<70} {row['ratio']:8.4f} ({row['target']})"
+            f" {'ok' if row['ok'] else 'MISSED'}"
+        )

@@ -1,7 +1,8 @@
-"""The odds-ratio test for a million records: time against the targets, and against a direct sum with scipy.
+"""The odds-ratio test for a million records: time against the targets, and against a direct sum
+with scipy.
 
-Ratios above 1 are better than the target (or faster than the peer). The peer is what one would write first:
-`scipy.stats.hypergeom.pmf` over the whole support, times the noise cdf.
+Ratios above 1 are better than the target (or faster than the peer). The peer is what one would
+write first: `scipy.stats.hypergeom.pmf` over the whole support, times the noise cdf.
 """
 
 import time
@@ -35,10 +36,17 @@ def run() -> list[dict[str, Any]]:
     rows = []
     for name, noise in NOISES.items():
         test = UmpuTest(MARGINS, noise)
-        rows.append(_row(f"one p-value, n = 10^6, {name} (50 ms / time)", 0.05 / _best(lambda t=test: t.p_value(U))))
+        rows.append(
+            _row(
+                f"one p-value, n = 10^6, {name} (50 ms / time)",
+                0.05 / _best(lambda t=test: t.p_value(U)),
+            )
+        )
     test = UmpuTest(MARGINS, NOISES["Tulap"])
     many = 200_000 + 300 * np.linspace(-4, 4, 1_000_000)
-    rows.append(_row("a million p-values, delta = 0 (1 s / time)", 1.0 / _best(lambda: test.p_value(many))))
+    rows.append(
+        _row("a million p-values, delta = 0 (1 s / time)", 1.0 / _best(lambda: test.p_value(many)))
+    )
     ours, theirs = _best(lambda: _fresh(NOISES["Tulap"])), _best(lambda: _direct(NOISES["Tulap"]))
     rows.append(_row("one p-value with its setup, times faster than scipy's pmf", theirs / ours))
     for name, noise in NOISES.items():
@@ -46,7 +54,10 @@ def run() -> list[dict[str, Any]]:
         rows.append(_row(f"one 95% interval, n = 10^6, {name} (0.5 s / time)", 0.5 / taken))
     source = SeededRandomness(1)
     rows += [
-        _row(f"one exact draw of U, {name} (50 ms / time)", 0.05 / _best(lambda n=noise: n.grid_steps(32, source)))
+        _row(
+            f"one exact draw of U, {name} (50 ms / time)",
+            0.05 / _best(lambda n=noise: n.grid_steps(32, source)),
+        )
         for name, noise in NOISES.items()
     ]
     return rows

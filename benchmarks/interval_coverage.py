@@ -1,8 +1,10 @@
-"""How often intervals and tests beside exact groups hold what they state: the tables in docs/groups.md.
+"""How often intervals and tests beside exact groups hold what they state: the tables in
+docs/groups.md.
 
-``python benchmarks/interval_coverage.py [REPLICATES] [TABLE…]`` prints them. Groups are unequal, in size and in spread,
-and no interval is told a spread. Nothing here is timed; a row is a simulation of fresh records and fresh noise (rates
-are computed), and its shares have a standard error of ``sqrt(p (1 - p) / replicates)``.
+``python benchmarks/interval_coverage.py [REPLICATES] [TABLE…]`` prints them. Groups are unequal, in
+size and in spread, and no interval is told a spread. Nothing here is timed; a row is a simulation
+of fresh records and fresh noise (rates are computed), and its shares have a standard error of
+``sqrt(p (1 - p) / replicates)``.
 """
 
 import itertools
@@ -44,7 +46,9 @@ Counts = NDArray[np.int64]
 LEVELS = (0.05, 0.01)
 RATES = np.unique(np.concatenate([np.geomspace(1e-3, 0.5, 40), 1 - np.geomspace(1e-3, 0.5, 40)]))
 RATE_CASES = tuple(
-    itertools.product((5, 20, 100, 1000), (Budget.gdp(1), Budget.gdp(4), Budget.gdp("1/4"), Budget.pure(1)))
+    itertools.product(
+        (5, 20, 100, 1000), (Budget.gdp(1), Budget.gdp(4), Budget.gdp("1/4"), Budget.pure(1))
+    )
 )
 
 
@@ -166,19 +170,27 @@ def run() -> list[dict[str, Any]]:
     found = [("rates of 20 records, the least over all rates", least)]
     for setting in (MEANS[1], MEANS[5]):
         means, differences, *_ = sampled(setting, 100)
-        found += [(f"means, {setting}", float(means.mean())), (f"differences, {setting}", float(differences.mean()))]
+        found += [
+            (f"means, {setting}", float(means.mean())),
+            (f"differences, {setting}", float(differences.mean())),
+        ]
     found.append(("logistic, 13 columns", float(logistic(wide(13, 2_000), Budget.gdp(1), 20)[1])))
     for name, share in found:
-        said = {"name": f"{name}: 95% intervals of the population, share over level", "ratio": share / 0.95}
+        said = {
+            "name": f"{name}: 95% intervals of the population, share over level",
+            "ratio": share / 0.95,
+        }
         rows.append({**said, "target": "≥ 0.97", "ok": bool(share / 0.95 >= 0.97)})
     return rows
 
 
-# --- rates: computed, not simulated -----------------------------------------------------------------------------------
+# --- rates: computed, not simulated ---------------------------------------------------------------
 
 
 def rate_coverage(n: int, budget: Budget) -> tuple[float, float, float, float]:
-    """Return the least and mean coverage of inverted intervals over rates, their mean width, and Wilson's least."""
+    """Return the least and mean coverage of inverted intervals over rates, their mean width, and
+    Wilson's least.
+    """
     from scipy.stats import binom
 
     mechanism = _mechanism((n, n), 1, budget)
@@ -199,13 +211,22 @@ def rate_coverage(n: int, budget: Budget) -> tuple[float, float, float, float]:
 
 
 def rate_rows(replicates: int) -> Iterator[tuple[object, ...]]:
-    """Yield records, budget, least and mean coverage, mean width; the least coverage of the score interval."""
+    """Yield records, budget, least and mean coverage, mean width; the least coverage of the score
+    interval.
+    """
     for n, budget in RATE_CASES:
         least, mean, width, wilson = rate_coverage(n, budget)
-        yield f"{n:,}", short(budget), f"{least:.3f}", f"{mean:.3f}", f"{width:.3f}", f"{wilson:.3f}"
+        yield (
+            f"{n:,}",
+            short(budget),
+            f"{least:.3f}",
+            f"{mean:.3f}",
+            f"{width:.3f}",
+            f"{wilson:.3f}",
+        )
 
 
-# --- means, differences, comparisons ----------------------------------------------------------------------------------
+# --- means, differences, comparisons --------------------------------------------------------------
 
 
 def measured(setting: Setting, replicates: int) -> Iterator[GroupSums]:
@@ -226,21 +247,39 @@ def measured(setting: Setting, replicates: int) -> Iterator[GroupSums]:
         if spread is not None:
             totals = np.array([((2 * part - setting.steps) ** 2).sum() for part in values])
             squares = SquareSums(grid, spread, _noisy(spread, totals, source))
-        yield GroupSums(mechanism, _noisy(mechanism, np.array([part.sum() for part in values]), source), squares)
+        yield GroupSums(
+            mechanism, _noisy(mechanism, np.array([part.sum() for part in values]), source), squares
+        )
 
 
 def sampled(setting: Setting, replicates: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return how often intervals for the population hold means and differences, and their mean widths."""
+    """Return how often intervals for the population hold means and differences, and their mean
+    widths.
+    """
     truth = np.array([population.mean(setting.steps) for population in setting.populations])
     pairs = np.array([one - other for one, other in itertools.combinations(truth, 2)])
-    shares, widths = [np.zeros(len(truth)), np.zeros(len(pairs))], [np.zeros(len(truth)), np.zeros(len(pairs))]
+    shares, widths = (
+        [np.zeros(len(truth)), np.zeros(len(pairs))],
+        [
+            np.zeros(len(truth)),
+            np.zeros(len(pairs)),
+        ],
+    )
     for found in measured(setting, replicates):
         for place, (intervals, values) in enumerate(
-            ((found.mean_intervals(sampling=True), truth), (found.difference_intervals(sampling=True), pairs))
+            (
+                (found.mean_intervals(sampling=True), truth),
+                (found.difference_intervals(sampling=True), pairs),
+            )
         ):
             shares[place] += _held(intervals, values)
             widths[place] += intervals.upper - intervals.lower
-    return shares[0] / replicates, shares[1] / replicates, widths[0] / replicates, widths[1] / replicates
+    return (
+        shares[0] / replicates,
+        shares[1] / replicates,
+        widths[0] / replicates,
+        widths[1] / replicates,
+    )
 
 
 def mean_rows(replicates: int) -> Iterator[tuple[object, ...]]:
@@ -253,12 +292,16 @@ def mean_rows(replicates: int) -> Iterator[tuple[object, ...]]:
 def size_rows(replicates: int) -> Iterator[tuple[object, ...]]:
     """Yield the setting and how often equal means are rejected, at 5% and at 1%."""
     for setting in COMPARED:
-        p = np.array([found.compare(sampling=True).p_value for found in measured(setting, replicates)])
+        p = np.array(
+            [found.compare(sampling=True).p_value for found in measured(setting, replicates)]
+        )
         yield (setting, *(f"{np.mean(p <= level):.3f}" for level in LEVELS))
 
 
 def record_rows(replicates: int) -> Iterator[tuple[object, ...]]:
-    """Yield how often intervals of the noise alone hold means and differences of records; the size of `compare`."""
+    """Yield how often intervals of the noise alone hold means and differences of records; the size
+    of `compare`.
+    """
     counts = (8, 40, 400)
     for budget, steps in RECORDS:
         source, mechanism = np.random.default_rng(27), _mechanism(counts, steps, budget)
@@ -276,19 +319,27 @@ def record_rows(replicates: int) -> Iterator[tuple[object, ...]]:
 
 
 def record_sizes(counts: tuple[int, ...], mechanism: Mechanism) -> Iterator[tuple[float, float]]:
-    """Yield how often simulated comparisons of records reject equal means, and how often χ² does: 10⁶ draws."""
+    """Yield how often simulated comparisons of records reject equal means, and how often χ² does:
+    10⁶ draws.
+    """
     from scipy.special import chdtri
 
     n, zero = np.array(counts, dtype=np.float64), np.zeros(len(counts))
     means = NoisyMeans(mechanism, 0, n, zero)
-    seen = np.sort(means.statistic(means.noise_draws(np.random.default_rng(SEED), DRAWS), zero)[0])[::-1]
+    seen = np.sort(means.statistic(means.noise_draws(np.random.default_rng(SEED), DRAWS), zero)[0])[
+        ::-1
+    ]
     drawn = means.statistic(means.noise_draws(np.random.default_rng(999), 10**6), zero)[0]
     for level in (0.05, 0.01, 0.001):
-        last = seen[round(level * (DRAWS + 1)) - 1]  # p <= level needs fewer simulated ones that are as large
-        yield float(np.mean(drawn * (1 - 1e-9) > last)), float(np.mean(drawn > chdtri(len(counts) - 1, level)))
+        # p <= level needs fewer simulated ones that are as large
+        last = seen[round(level * (DRAWS + 1)) - 1]
+        yield (
+            float(np.mean(drawn * (1 - 1e-9) > last)),
+            float(np.mean(drawn > chdtri(len(counts) - 1, level))),
+        )
 
 
-# --- regressions ------------------------------------------------------------------------------------------------------
+# --- regressions ----------------------------------------------------------------------------------
 
 
 def linear(counts: Counts, budget: Budget, replicates: int) -> Floats:
@@ -306,7 +357,8 @@ def linear(counts: Counts, budget: Budget, replicates: int) -> Floats:
 
 
 def logistic(counts: Counts, budget: Budget, replicates: int, *, normal: bool = False) -> Floats:
-    """Zeros and ones with logistic rates: two main effects, or one factor of many levels with a rare baseline.
+    """Zeros and ones with logistic rates: two main effects, or one factor of many levels with a
+    rare baseline.
 
     With `normal` the ends are β ± 1.96 s, for comparison.
     """
@@ -322,16 +374,26 @@ def logistic(counts: Counts, budget: Budget, replicates: int, *, normal: bool = 
             return found.intervals(), found.intervals(sampling=True)
         names = tuple((name,) for name in found.names)
         both = (
-            Intervals.around(names, found.coefficients, 1.96 * found.standard_errors(sampling=sampling), LEVEL, False)
+            Intervals.around(
+                names,
+                found.coefficients,
+                1.96 * found.standard_errors(sampling=sampling),
+                LEVEL,
+                False,
+            )
             for sampling in (False, True)
         )
         return next(both), next(both)
 
     def own(rows: Floats, ones_: Floats, n: Floats) -> Floats:
         values = route_values(clear.space, design, ones_.astype(np.int64))  # type: ignore[arg-type]
-        return LogisticFit(Moments(clear, clear.measure(values, SeededRandomness(1)), design)).coefficients
+        return LogisticFit(
+            Moments(clear, clear.measure(values, SeededRandomness(1)), design)
+        ).coefficients
 
-    return _regression(counts, budget, replicates, beta, lambda rows: 1 / (1 + np.exp(-rows @ beta)), fit, own)
+    return _regression(
+        counts, budget, replicates, beta, lambda rows: 1 / (1 + np.exp(-rows @ beta)), fit, own
+    )
 
 
 def _regression(
@@ -343,10 +405,11 @@ def _regression(
     fit: Callable[[Moments], tuple[Intervals, Intervals]],
     own: Callable[[Floats, Floats, Floats], Floats],
 ) -> Floats:
-    """Return the shares of coefficients that are held, of the records and of the population; open ends; the least.
+    """Return the shares of coefficients that are held, of the records and of the population; open
+    ends; the least.
 
-    Last come the standard errors of the first two: coefficients of one fit are held together, so that these are those
-    of the shares by fit.
+    Last come the standard errors of the first two: coefficients of one fit are held together, so
+    that these are those of the shares by fit.
     """
     public, design, outcome = _public(counts), _design(counts), Outcome("y", 0, 1, 1)
     mechanism = regression_mechanism(public, Ball(2), outcome, design, budget)
@@ -377,12 +440,18 @@ def regression_rows(replicates: int) -> Iterator[tuple[object, ...]]:
 
 
 def wide_rows(replicates: int) -> Iterator[tuple[object, ...]]:
-    """Yield the columns of a logistic regression with a rare baseline, the shares that are held, and by β ± 1.96 s."""
+    """Yield the columns of a logistic regression with a rare baseline, the shares that are held,
+    and by β ± 1.96 s.
+    """
     for columns, (records, budget) in itertools.product(WIDE, WIDE_CASES):
         cells = wide(columns, records)
         held, population, open_, least, *errors = logistic(cells, budget, replicates)
         by_normal = logistic(cells, budget, replicates, normal=True)[1]
-        shares = f"{held:.3f} ± {errors[0]:.3f}", f"{population:.3f} ± {errors[1]:.3f}", f"{least:.3f}"
+        shares = (
+            f"{held:.3f} ± {errors[0]:.3f}",
+            f"{population:.3f} ± {errors[1]:.3f}",
+            f"{least:.3f}",
+        )
         yield columns, f"{records:,}", short(budget), *shares, f"{open_:.1%}", f"{by_normal:.3f}"
 
 
@@ -392,7 +461,7 @@ def wide(columns: int, records: int) -> Counts:
     return source.multinomial(records, source.dirichlet(np.full(WIDE[columns], 8.0)))
 
 
-# --- medians ----------------------------------------------------------------------------------------------------------
+# --- medians --------------------------------------------------------------------------------------
 
 
 def drawn(kind: str, count: int, steps: int, source: np.random.Generator) -> Counts:
@@ -407,7 +476,9 @@ def drawn(kind: str, count: int, steps: int, source: np.random.Generator) -> Cou
 
 
 def population_median(kind: str, steps: int) -> float:
-    """Return the median of what `drawn` returns, in steps: 0.6 of all are at zero, or it is rounded."""
+    """Return the median of what `drawn` returns, in steps: 0.6 of all are at zero, or it is
+    rounded.
+    """
     median = {SPREAD: 50.0, SKEWED: 12.0 * np.log(2), TIED: 0.0}[kind]
     return float(np.rint(median * steps / 100))
 
@@ -415,7 +486,9 @@ def population_median(kind: str, steps: int) -> float:
 def medians(
     sizes: tuple[int, ...], kind: str, steps: int, budget: Budget, sampling: bool, replicates: int
 ) -> tuple[Floats, Floats]:
-    """Return how often intervals of medians hold those of the records or the population, and their mean widths."""
+    """Return how often intervals of medians hold those of the records or the population, and their
+    mean widths.
+    """
     feature = Feature("ward", [f"{level:02}" for level in range(len(sizes))])
     public = Dataspace.of(Table(Schema((feature,)), np.array(sizes)), [Margin("ward")])
     outcome = Outcome("y", 0, 100, steps)
@@ -426,7 +499,9 @@ def medians(
     for seed in range(replicates):
         values = [np.sort(drawn(kind, size, steps, source)) for size in sizes]
         histograms = np.stack([np.bincount(part, minlength=steps + 1) for part in values])
-        (found,) = GroupQuantiles(mechanism, mechanism.measure(histograms, SeededRandomness(seed))).intervals()
+        (found,) = GroupQuantiles(
+            mechanism, mechanism.measure(histograms, SeededRandomness(seed))
+        ).intervals()
         truth = np.array([part[(len(part) + 1) // 2 - 1] for part in values], dtype=np.float64)
         if sampling:
             truth[:] = population_median(kind, steps)
@@ -436,11 +511,17 @@ def medians(
 
 
 def median_rows(replicates: int) -> Iterator[tuple[object, ...]]:
-    """Yield records, what they are drawn from, budget, and the shares and mean widths: the records, the population."""
+    """Yield records, what they are drawn from, budget, and the shares and mean widths: the records,
+    the population.
+    """
     for sizes, kind, steps, budget in MEDIANS:
-        found = [medians(sizes, kind, steps, budget, sampling, replicates) for sampling in (False, True)]
+        found = [
+            medians(sizes, kind, steps, budget, sampling, replicates) for sampling in (False, True)
+        ]
         records = ", ".join(f"{size:,}" for size in sizes)
-        shares = (f"{_list(held)} | {', '.join(f'{each:.1f}' for each in width)}" for held, width in found)
+        shares = (
+            f"{_list(held)} | {', '.join(f'{each:.1f}' for each in width)}" for held, width in found
+        )
         yield records, f"{kind}, {steps} steps", short(budget), *shares
 
 
@@ -467,7 +548,9 @@ def _list(values: Floats) -> str:
 
 
 def _held(intervals: Intervals, truth: Floats) -> Floats:
-    return ((intervals.lower <= truth + 1e-12) & (truth - 1e-12 <= intervals.upper)).astype(np.float64)
+    return ((intervals.lower <= truth + 1e-12) & (truth - 1e-12 <= intervals.upper)).astype(
+        np.float64
+    )
 
 
 def _noisy(mechanism: Mechanism, values: Counts, source: np.random.Generator) -> Measurement:

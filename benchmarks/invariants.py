@@ -1,7 +1,8 @@
-"""Exact group sizes beside noisy sums: what OpenDP states, what holds, and what semidp needs for the same guarantee.
+"""Exact group sizes beside noisy sums: what OpenDP states, what holds, and what semidp needs for
+the same guarantee.
 
-Scores between 0 and 10, summed by ward; the sizes of the wards are exact. All numbers are losses and noise scales,
-which no machine changes: they must be met exactly.
+Scores between 0 and 10, summed by ward; the sizes of the wards are exact. All numbers are losses
+and noise scales, which no machine changes: they must be met exactly.
 """
 
 from importlib.metadata import version
@@ -18,7 +19,9 @@ SCALE = 10
 
 
 def opendp_sums(scale: float | None) -> Any:
-    """Return sums by ward as OpenDP measures them: with a scale that is given, or that it finds for epsilon = 1."""
+    """Return sums by ward as OpenDP measures them: with a scale that is given, or that it finds for
+    epsilon = 1.
+    """
     import opendp.prelude as dp
     import polars as pl
 
@@ -33,18 +36,27 @@ def opendp_sums(scale: float | None) -> Any:
             margins=[sizes],
         )
         return context.query().group_by("ward").agg(pl.col("score").fill_null(0).dp.sum((0, 10)))
-    columns = [dp.series_domain(name, dp.atom_domain(T=kind)) for name, kind in (("ward", "String"), ("score", "i64"))]
+    columns = [
+        dp.series_domain(name, dp.atom_domain(T=kind))
+        for name, kind in (("ward", "String"), ("score", "i64"))
+    ]
     plan = pl.LazyFrame(schema={"ward": pl.String, "score": pl.Int64}).group_by("ward")
     plan = plan.agg(pl.col("score").fill_null(0).dp.sum((0, 10), scale=scale))
     domain = dp.with_margin(dp.lazyframe_domain(columns), sizes)
-    return dp.m.make_private_lazyframe(domain, dp.symmetric_distance(), dp.max_divergence(), plan, 1.0)
+    return dp.m.make_private_lazyframe(
+        domain, dp.symmetric_distance(), dp.max_divergence(), plan, 1.0
+    )
 
 
 def semidp_scale(epsilon: str) -> float:
-    """Return the scale of semidp's Laplace noise on the same sums, in units of the score, for any two people."""
+    """Return the scale of semidp's Laplace noise on the same sums, in units of the score, for any
+    two people.
+    """
     wards = Table(Schema([Feature("ward", "ab")]), [30, 20])
     public = Dataspace.of(wards, [Margin("ward")])
-    space = sum_space(public, outcome_adjacency(public), Outcome("score", 0, 10, steps=10), [Margin("ward")])
+    space = sum_space(
+        public, outcome_adjacency(public), Outcome("score", 0, 10, steps=10), [Margin("ward")]
+    )
     return LaplaceMechanism.calibrate(space, Budget.pure(epsilon)).scale
 
 
@@ -53,13 +65,32 @@ def run() -> list[dict[str, Any]]:
     name = f"OpenDP {version('opendp')}, sums in [0, 10] beside exact sizes"
     known, chosen = bridge.guarantee(opendp_sums(float(SCALE))), opendp_sums(None)
     rows = [
-        (f"{name}, Laplace scale {SCALE}: epsilon announced", float(known.announced.implied_epsilon() or 0), 0.0),
-        (f"{name}, Laplace scale {SCALE}: epsilon found", float(known.guarantee.tradeoff.implied_epsilon() or 0), 2.0),
+        (
+            f"{name}, Laplace scale {SCALE}: epsilon announced",
+            float(known.announced.implied_epsilon() or 0),
+            0.0,
+        ),
+        (
+            f"{name}, Laplace scale {SCALE}: epsilon found",
+            float(known.guarantee.tradeoff.implied_epsilon() or 0),
+            2.0,
+        ),
         (f"{name}, epsilon 1: scale that it chooses", float(chosen.summarize()["scale"][0]), 0.0),
-        (f"{name}, epsilon 1: published exactly (1 = yes)", float(bridge.guarantee(chosen).published_exactly), 1.0),
-        (f"semidp's Laplace scale for epsilon 2, any two people, over {SCALE}", semidp_scale("2") / SCALE, 1.0),
+        (
+            f"{name}, epsilon 1: published exactly (1 = yes)",
+            float(bridge.guarantee(chosen).published_exactly),
+            1.0,
+        ),
+        (
+            f"semidp's Laplace scale for epsilon 2, any two people, over {SCALE}",
+            semidp_scale("2") / SCALE,
+            1.0,
+        ),
     ]
-    return [{"name": what, "ratio": value, "target": f"= {goal:g}", "ok": value == goal} for what, value, goal in rows]
+    return [
+        {"name": what, "ratio": value, "target": f"= {goal:g}", "ok": value == goal}
+        for what, value, goal in rows
+    ]
 
 
 if __name__ == "__main__":

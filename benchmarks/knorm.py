@@ -1,7 +1,9 @@
-"""Uniform points of K = hull(S_a): the published sampler against this one, and the rates that tables of real sizes get.
+"""Uniform points of K = hull(S_a): the published sampler against this one, and the rates that
+tables of real sizes get.
 
-The published method (Cho and Awan, Algorithm 3) draws from a cube around K and solves a linear program for each
-proposal. Run as a program, this file prints the second moments behind `semidp.mechanisms.knorm.table`.
+The published method (Cho and Awan, Algorithm 3) draws from a cube around K and solves a linear
+program for each proposal. Run as a program, this file prints the second moments behind
+`semidp.mechanisms.knorm.table`.
 """
 
 import time
@@ -30,12 +32,26 @@ def run() -> list[dict[str, object]]:
     """Return the ratio of times per sample at 3 x 3, and the rates per required rate."""
     rows = []
     for a in (2, 3):
-        ours = _seconds_per_point(lambda size, a=a: TableBall(3, 3, a).uniform(size, np.random.default_rng(1)), 100_000)
-        theirs = _seconds_per_point(lambda size, a=a: _published(3, 3, a, size, np.random.default_rng(2)), 30)
-        rows.append(_row(f"uniform point, 3x3, a={a}: cube with an LP per proposal / semidp", theirs / ours, 100))
+        ours = _seconds_per_point(
+            lambda size, a=a: TableBall(3, 3, a).uniform(size, np.random.default_rng(1)), 100_000
+        )
+        theirs = _seconds_per_point(
+            lambda size, a=a: _published(3, 3, a, size, np.random.default_rng(2)), 30
+        )
+        rows.append(
+            _row(
+                f"uniform point, 3x3, a={a}: cube with an LP per proposal / semidp",
+                theirs / ours,
+                100,
+            )
+        )
     for ball, size, required in RATES:
-        seconds = _seconds_per_point(lambda size, ball=ball: ball.uniform(size, np.random.default_rng(3)), size)
-        rows.append(_row(f"uniform points a second, {ball}, over {required}", 1 / seconds / required, 1))
+        seconds = _seconds_per_point(
+            lambda size, ball=ball: ball.uniform(size, np.random.default_rng(3)), size
+        )
+        rows.append(
+            _row(f"uniform points a second, {ball}, over {required}", 1 / seconds / required, 1)
+        )
     return rows
 
 
@@ -49,10 +65,16 @@ def _seconds_per_point(draw: Callable[[int], object], size: int) -> float:
     return (time.process_time() - start) / size
 
 
-def _published(rows: int, columns: int, a: int, size: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw as the paper does: an orthonormal basis, a cube, and a program ``Σλ_m m = v, Σλ = 1`` for each proposal."""
+def _published(
+    rows: int, columns: int, a: int, size: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Draw as the paper does: an orthonormal basis, a cube, and a program ``Σλ_m m = v, Σλ = 1``
+    for each proposal.
+    """
     margins = [Totals((1, 0), np.full((rows, 1), a)), Totals((0, 1), np.full((1, columns), a))]
-    vertices = np.array(list(moves(Grid.flat((rows, columns)), margins, None, a))).reshape(-1, rows * columns)
+    vertices = np.array(list(moves(Grid.flat((rows, columns)), margins, None, a))).reshape(
+        -1, rows * columns
+    )
     basis = np.linalg.svd(vertices, full_matrices=False)[2][: (rows - 1) * (columns - 1)]
     inner = vertices @ basis.T
     sides = np.abs(inner).max(axis=0)
@@ -60,7 +82,12 @@ def _published(rows: int, columns: int, a: int, size: int, generator: np.random.
     kept: list[np.ndarray] = []
     while len(kept) < size:
         point = generator.uniform(-sides, sides)
-        if linprog(np.zeros(len(inner)), A_eq=equations, b_eq=np.append(point, 1.0), method="highs").status == 0:
+        if (
+            linprog(
+                np.zeros(len(inner)), A_eq=equations, b_eq=np.append(point, 1.0), method="highs"
+            ).status
+            == 0
+        ):
             kept.append(point @ basis)
     return np.array(kept)
 

@@ -1,9 +1,11 @@
-"""Persons and households of San Diego, linked from one budget: how many zones agree, beside two separate releases.
+"""Persons and households of San Diego, linked from one budget: how many zones agree, beside two
+separate releases.
 
-48,769 synthetic households in 87 zones and their 136,477 persons. The separate releases have the same promise, exact
-totals and noise; nothing makes them agree. `run` compares seconds, memory and the share of zones that agree with
-targets. ``python benchmarks/linked.py 1 20`` prints shares and errors at rho = 1 over twenty draws, and
-``python benchmarks/linked.py figure FILE`` draws the picture of docs/linked.md.
+48,769 synthetic households in 87 zones and their 136,477 persons. The separate releases have the
+same promise, exact totals and noise; nothing makes them agree. `run` compares seconds, memory and
+the share of zones that agree with targets. ``python benchmarks/linked.py 1 20`` prints shares and
+errors at rho = 1 over twenty draws, and ``python benchmarks/linked.py figure FILE`` draws the
+picture of docs/linked.md.
 """
 
 import json
@@ -30,7 +32,9 @@ SECONDS, MEGABYTES = 60, 2000
 
 
 def linked(rho: str, seed: int) -> sd.Release:
-    """Persons by zone, sex and age, and households by zone, size, type and building; one promise for both."""
+    """Persons by zone, sex and age, and households by zone, size, type and building; one promise
+    for both.
+    """
     return sd.release(
         PERSONS,
         sd.table("zone", "sex", "age"),
@@ -60,7 +64,9 @@ def apart(release: sd.Release, truth: sd.Release, seed: int) -> tuple[Any, Any]:
 
 
 def _residuals(truth: sd.Release) -> tuple[np.ndarray, np.ndarray]:
-    """The residuals of the data, which are synthetic and public, from a release with hardly any noise."""
+    """The residuals of the data, which are synthetic and public, from a release with hardly any
+    noise.
+    """
     result = truth.results[0]
     spaces = result.mechanism.space.kinds
     tables = (result.members, result.units)
@@ -88,12 +94,21 @@ def shares(rho: str, draws: int) -> dict[str, Any]:
         for way, tables in ways.items():
             agree[way] += float((gap(*tables) == 0).mean()) / draws
             for kind, table, counts in zip(("persons", "households"), tables, exact, strict=True):
-                squares.setdefault(f"{kind}, {way}", []).append(float(((table.estimate - counts) ** 2).mean()))
+                squares.setdefault(f"{kind}, {way}", []).append(
+                    float(((table.estimate - counts) ** 2).mean())
+                )
                 by_zone = (table.estimate - counts).reshape(len(counts), -1).sum(axis=1)
-                squares.setdefault(f"{kind} of a zone, {way}", []).append(float((by_zone**2).mean()))
+                squares.setdefault(f"{kind} of a zone, {way}", []).append(
+                    float((by_zone**2).mean())
+                )
                 whole = (table.counts - counts).reshape(len(counts), -1).sum(axis=1)
-                squares.setdefault(f"whole {kind} of a zone, {way}", []).append(float((whole**2).mean()))
-    return {"agree": agree, "errors": {name: float(np.sqrt(np.mean(some))) for name, some in squares.items()}}
+                squares.setdefault(f"whole {kind} of a zone, {way}", []).append(
+                    float((whole**2).mean())
+                )
+    return {
+        "agree": agree,
+        "errors": {name: float(np.sqrt(np.mean(some))) for name, some in squares.items()},
+    }
 
 
 def draw(path: str) -> None:
@@ -102,7 +117,12 @@ def draw(path: str) -> None:
 
     truth, release = linked("1e9", 0), linked("1", 1)
     figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
-    axes.bar(np.arange(87), gap(*apart(release, truth, 1)), color="#999999", label="two releases, same noise")
+    axes.bar(
+        np.arange(87),
+        gap(*apart(release, truth, 1)),
+        color="#999999",
+        label="two releases, same noise",
+    )
     both = gap(release["zone-sex-age"], release["units:zone-size-type-building"])
     axes.plot(np.arange(87), both, color="#0b5394", linewidth=2, label="linked")
     axes.set_xlabel("zone")
@@ -129,9 +149,23 @@ def run() -> list[dict[str, Any]]:
     rows = []
     for name, target in (("seconds", SECONDS), ("megabytes", MEGABYTES)):
         ok = found[name] <= target
-        rows.append({"name": f"87 zones linked: {name}", "ratio": found[name], "target": f"≤ {target}", "ok": ok})
+        rows.append(
+            {
+                "name": f"87 zones linked: {name}",
+                "ratio": found[name],
+                "target": f"≤ {target}",
+                "ok": ok,
+            }
+        )
     ok = found["agree"] >= 1
-    rows.append({"name": "87 zones linked: share that agrees", "ratio": found["agree"], "target": "≥ 1", "ok": ok})
+    rows.append(
+        {
+            "name": "87 zones linked: share that agrees",
+            "ratio": found["agree"],
+            "target": "≥ 1",
+            "ok": ok,
+        }
+    )
     return rows
 
 

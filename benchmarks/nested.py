@@ -1,7 +1,8 @@
-"""Nested features against a flat feature with as many cells: seconds and memory of a release, and their ratios.
+"""Nested features against a flat feature with as many cells: seconds and memory of a release, and
+their ratios.
 
-Each case runs in a process of its own, so that peak memory is its own; the flat table has the same counts and the
-finest names alone. A ratio of 1 means that depth costs nothing.
+Each case runs in a process of its own, so that peak memory is its own; the flat table has the same
+counts and the finest names alone. A ratio of 1 means that depth costs nothing.
 """
 
 import json
@@ -30,7 +31,9 @@ def paths(sizes: tuple[int, ...], leaves: int) -> list[tuple[str, ...]]:
 
 
 def measured(case: str, nested: bool) -> dict[str, float]:
-    """Release places x sex x age with exact totals of the coarsest depth (flat: of sex) and of age."""
+    """Release places x sex x age with exact totals of the coarsest depth (flat: of sex) and of
+    age.
+    """
     places = paths(*CASES[case])
     names = ["state", "county", "tract"][: len(places[0])]
     cells = len(places) * len(SEX) * len(AGE)
@@ -43,7 +46,12 @@ def measured(case: str, nested: bool) -> dict[str, float]:
         place, exact = Feature.nested(names, places), ["state", "age"]
     else:
         place, exact = Feature(names[-1], [path[-1] for path in places]), ["sex", "age"]
-    plan = Plan([TableRequest([names[-1], "sex", "age"], Budget.zcdp(1))], exact, [place, *others], count="people")
+    plan = Plan(
+        [TableRequest([names[-1], "sex", "age"], Budget.zcdp(1))],
+        exact,
+        [place, *others],
+        count="people",
+    )
     before = _peak()
     start = time.perf_counter()
     done = release(plan, data)
@@ -53,17 +61,23 @@ def measured(case: str, nested: bool) -> dict[str, float]:
 
 
 def _peak() -> int:
-    """The most memory that this process has held, in kilobytes; what getrusage says may be its parent's."""
+    """The most memory that this process has held, in kilobytes; what getrusage says may be its
+    parent's.
+    """
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
 
 
 def zeros() -> float:
-    """Return the seconds of the former workaround: a structural zero for each county outside its state."""
+    """Return the seconds of the former workaround: a structural zero for each county outside its
+    state.
+    """
     counties = [f"c{i}" for i in range(3_100)]
     states = [f"s{i}" for i in range(50)]
     declared = [
-        StructuralZero.of({"county": county, "state": [s for j, s in enumerate(states) if j != i % 50]})
+        StructuralZero.of(
+            {"county": county, "state": [s for j, s in enumerate(states) if j != i % 50]}
+        )
         for i, county in enumerate(counties)
     ]
     start = time.perf_counter()
@@ -90,13 +104,22 @@ def run() -> list[dict[str, Any]]:
                 }
             )
     seconds = zeros()
-    rows.append({"name": "3,100 x 50 structural zeros: seconds", "ratio": seconds, "target": "≤ 1", "ok": seconds <= 1})
+    rows.append(
+        {
+            "name": "3,100 x 50 structural zeros: seconds",
+            "ratio": seconds,
+            "target": "≤ 1",
+            "ok": seconds <= 1,
+        }
+    )
     return rows
 
 
 def _alone(case: str, kind: str) -> dict[str, float]:
     command = [sys.executable, __file__, case, kind]
-    return dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return dict(
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    )
 
 
 if __name__ == "__main__":

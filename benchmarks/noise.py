@@ -1,8 +1,10 @@
-"""Exact noise side by side with OpenDP and PyDP, on the same machine in the same run; and whether time grows linearly.
+"""Exact noise side by side with OpenDP and PyDP, on the same machine in the same run; and whether
+time grows linearly.
 
-OpenDP runs in the interpreter named by SEMIDP_PEERS_PYTHON, at its vectorised interface: one discrete Gaussian (or
-Laplace) measurement on a vector of integers. Both sides use the operating system's randomness, and both are exact.
-PyDP adds noise to one integer at a time (it has no call for many), and its noise is a rounded approximation.
+OpenDP runs in the interpreter named by SEMIDP_PEERS_PYTHON, at its vectorised interface: one
+discrete Gaussian (or Laplace) measurement on a vector of integers. Both sides use the operating
+system's randomness, and both are exact. PyDP adds noise to one integer at a time (it has no call
+for many), and its noise is a rounded approximation.
 """
 
 import json
@@ -80,7 +82,11 @@ def peer_version(peer: str) -> str:
     """Return a peer with its version, as it is installed in the peers' environment."""
     code = f"from importlib.metadata import version; print(version({DISTRIBUTIONS[peer]!r}))"
     python = os.environ.get("SEMIDP_PEERS_PYTHON")
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False) if python else None
+    done = (
+        subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+        if python
+        else None
+    )
     return f"{peer} {done.stdout.strip()}".strip() if done is not None else peer
 
 
@@ -95,12 +101,25 @@ def seconds(work: Callable[[], object], repeats: int = 5) -> float:
     return sorted(times)[repeats // 2]
 
 
-def against(peer: str, name: str, target: float, make: str, scale: int, cells: int, work: Callable[[], object]) -> dict:
+def against(
+    peer: str,
+    name: str,
+    target: float,
+    make: str,
+    scale: int,
+    cells: int,
+    work: Callable[[], object],
+) -> dict:
     """Compare rates per cell."""
     try:
         ratio = cells / seconds(work) / peer_rate(peer, make, scale, COUNTS)
     except PeerMissing as missing:
-        return {"name": f"{name}: not measured, {missing}", "ratio": 0.0, "target": f"≥ {target:g}", "ok": False}
+        return {
+            "name": f"{name}: not measured, {missing}",
+            "ratio": 0.0,
+            "target": f"≥ {target:g}",
+            "ok": False,
+        }
     return {"name": name, "ratio": ratio, "target": f"≥ {target:g}", "ok": ratio >= target}
 
 
@@ -124,11 +143,41 @@ def run() -> list[dict]:
         gaussian, laplace = DiscreteGaussian(Fraction(sigma) ** 2), DiscreteLaplace(Fraction(sigma))
         lattice = LatticeGaussian(SIDE, SIDE, Fraction(sigma) ** 2)
         cases = [
-            ("OpenDP", "discrete Gaussian on 10^6 counts", 100, "gaussian", partial(gaussian.sample, COUNTS, system)),
-            ("OpenDP", "discrete Laplace on 10^6 counts", 100, "laplace", partial(laplace.sample, COUNTS, system)),
-            ("OpenDP", "lattice Gaussian on 1000 x 1000, per cell", 5, "gaussian", partial(lattice.sample, system)),
-            ("PyDP", "discrete Gaussian on 10^6 counts", 10, "gaussian", partial(gaussian.sample, COUNTS, system)),
-            ("PyDP", "discrete Laplace on 10^6 counts", 10, "laplace", partial(laplace.sample, COUNTS, system)),
+            (
+                "OpenDP",
+                "discrete Gaussian on 10^6 counts",
+                100,
+                "gaussian",
+                partial(gaussian.sample, COUNTS, system),
+            ),
+            (
+                "OpenDP",
+                "discrete Laplace on 10^6 counts",
+                100,
+                "laplace",
+                partial(laplace.sample, COUNTS, system),
+            ),
+            (
+                "OpenDP",
+                "lattice Gaussian on 1000 x 1000, per cell",
+                5,
+                "gaussian",
+                partial(lattice.sample, system),
+            ),
+            (
+                "PyDP",
+                "discrete Gaussian on 10^6 counts",
+                10,
+                "gaussian",
+                partial(gaussian.sample, COUNTS, system),
+            ),
+            (
+                "PyDP",
+                "discrete Laplace on 10^6 counts",
+                10,
+                "laplace",
+                partial(laplace.sample, COUNTS, system),
+            ),
         ]
         for peer, name, target, make, work in cases:
             label = f"{name}, scale {sigma}, vs {named[peer]}"
@@ -148,4 +197,7 @@ def lattice_of(size: int) -> Callable[[], object]:
 
 if __name__ == "__main__":
     for row in run():
-        print(f"{row['name']:80} {row['ratio']:10.4g}  target {row['target']}  {'ok' if row['ok'] else 'MISSED'}")
+        print(
+            f"{row['name']:80} {row['ratio']:10.4g}  target {row['target']} "
+            f" {'ok' if row['ok'] else 'MISSED'}"
+        )

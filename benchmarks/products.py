@@ -1,8 +1,10 @@
-"""Products of many tables: a hundred features by all pairs, a census down a ragged geography, records against mbi.
+"""Products of many tables: a hundred features by all pairs, a census down a ragged geography,
+records against mbi.
 
-Each case runs in a process of its own, so that peak memory is its own. Times of the wide case are shares of what they
-may take (10 s to plan, 10 s of one core to read, 120 s for the whole release, 4 GB); the census compares the time of
-the processor a cell at two sizes; mbi, in the interpreter named by SEMIDP_PEERS_PYTHON, gets the measurements of ours.
+Each case runs in a process of its own, so that peak memory is its own. Times of the wide case are
+shares of what they may take (10 s to plan, 10 s of one core to read, 120 s for the whole release, 4
+GB); the census compares the time of the processor a cell at two sizes; mbi, in the interpreter
+named by SEMIDP_PEERS_PYTHON, gets the measurements of ours.
 """
 
 import itertools
@@ -63,25 +65,46 @@ def run() -> list[dict[str, Any]]:
         wide = _alone("wide", folder)
         small, large = (_alone("census", folder, str(tracts)) for tracts in TRACTS)
         rows = [
-            _share(f"all pairs of {FEATURES} features: seconds to plan", wide["plan"], PLAN_SECONDS),
-            _share("all pairs of 10^6 records: seconds of one core to read", wide["read"], READ_SECONDS),
-            _share("all pairs of 10^6 records: seconds of the whole release", wide["release"], RELEASE_SECONDS),
-            _share("all pairs of 10^6 records: gigabytes at the peak", wide["gigabytes"], GIGABYTES),
+            _share(
+                f"all pairs of {FEATURES} features: seconds to plan", wide["plan"], PLAN_SECONDS
+            ),
+            _share(
+                "all pairs of 10^6 records: seconds of one core to read", wide["read"], READ_SECONDS
+            ),
+            _share(
+                "all pairs of 10^6 records: seconds of the whole release",
+                wide["release"],
+                RELEASE_SECONDS,
+            ),
+            _share(
+                "all pairs of 10^6 records: gigabytes at the peak", wide["gigabytes"], GIGABYTES
+            ),
         ]
         growth = (large["seconds"] / large["cells"]) / (small["seconds"] / small["cells"])
-        name = f"census, {int(large['cells']):,} cells: time a cell over that of {int(small['cells']):,}"
-        rows.append({"name": name, "ratio": growth, "target": f"≤ {GROWTH}", "ok": growth <= GROWTH})
+        name = (
+            f"census, {int(large['cells']):,} cells: time a cell over that of"
+            f" {int(small['cells']):,}"
+        )
+        rows.append(
+            {"name": name, "ratio": growth, "target": f"≤ {GROWTH}", "ok": growth <= GROWTH}
+        )
         return [*rows, *records_against_mbi()]
 
 
 def wide(folder: Path) -> dict[str, float]:
-    """Release all pairs of many features from a Parquet file, ten one-way totals exact, report and files included."""
+    """Release all pairs of many features from a Parquet file, ten one-way totals exact, report and
+    files included.
+    """
     names = [f"q{number}" for number in range(FEATURES)]
     file = folder / "wide.parquet"
-    columns = [f"CAST(CAST(floor(random() * {LEVELS}) AS INTEGER) AS VARCHAR) AS {name}" for name in names]
+    columns = [
+        f"CAST(CAST(floor(random() * {LEVELS}) AS INTEGER) AS VARCHAR) AS {name}" for name in names
+    ]
     with duckdb.connect() as connection:
         connection.execute("SELECT setseed(0.5)")
-        connection.execute(f"COPY (SELECT {', '.join(columns)} FROM range({RECORDS})) TO '{file}' (FORMAT parquet)")
+        connection.execute(
+            f"COPY (SELECT {', '.join(columns)} FROM range({RECORDS})) TO '{file}' (FORMAT parquet)"
+        )
     features = [Feature(name, [str(level) for level in range(LEVELS)]) for name in names]
     product = TablesRequest(all_of(names), Budget.gdp(1))
     plan = Plan([product], invariants=names[:EXACT], features=features)
@@ -98,14 +121,21 @@ def wide(folder: Path) -> dict[str, float]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     started = time.perf_counter()
     calibrate(plan, done.scope)
-    return {"plan": time.perf_counter() - started, "read": read, "release": seconds, "gigabytes": peak}
+    return {
+        "plan": time.perf_counter() - started,
+        "read": read,
+        "release": seconds,
+        "gigabytes": peak,
+    }
 
 
 def places(tracts: int) -> list[tuple[str, str, str]]:
     """A ragged geography: states of very different size, counties of one tract to many."""
     rng = np.random.default_rng(0)
     state = np.sort(rng.choice(51, size=tracts, p=rng.dirichlet(np.ones(51) * 0.7)))
-    county = np.concatenate([np.sort(rng.zipf(1.6, size=int(count)) % 97) for count in np.bincount(state) if count])
+    county = np.concatenate(
+        [np.sort(rng.zipf(1.6, size=int(count)) % 97) for count in np.bincount(state) if count]
+    )
     return [
         (f"{s:02d}", f"{s:02d}{c:03d}", f"{s:02d}{c:03d}{t:06d}")
         for t, (s, c) in enumerate(zip(state, county, strict=True))
@@ -113,15 +143,28 @@ def places(tracts: int) -> list[tuple[str, str, str]]:
 
 
 def census(tracts: int) -> dict[str, float]:
-    """Release a product like the 2020 Census's: nation to tract by sex, age and race, the states' totals exact."""
+    """Release a product like the 2020 Census's: nation to tract by sex, age and race, the states'
+    totals exact.
+    """
     rng = np.random.default_rng(1)
     geography = places(tracts)
     n = 40 * tracts
     home = rng.choice(tracts, size=n, p=rng.dirichlet(np.ones(tracts)))
-    columns = {name: np.array([path[i] for path in geography]) for i, name in enumerate(("state", "county", "tract"))}
-    sexes, ages, races = ["f", "m"], [str(age) for age in range(0, 90, 10)], ["a", "b", "c", "d", "e", "f"]
+    columns = {
+        name: np.array([path[i] for path in geography])
+        for i, name in enumerate(("state", "county", "tract"))
+    }
+    sexes, ages, races = (
+        ["f", "m"],
+        [str(age) for age in range(0, 90, 10)],
+        ["a", "b", "c", "d", "e", "f"],
+    )
     data = {name: values[home] for name, values in columns.items()}
-    data |= {"sex": rng.choice(sexes, size=n), "age": rng.choice(ages, size=n), "race": rng.choice(races, size=n)}
+    data |= {
+        "sex": rng.choice(sexes, size=n),
+        "age": rng.choice(ages, size=n),
+        "race": rng.choice(races, size=n),
+    }
     tables = [
         ["sex", "age", "race"],
         ["state", "sex", "age", "race"],
@@ -143,22 +186,34 @@ def census(tracts: int) -> dict[str, float]:
 
 
 def records_against_mbi(n: int = 2_000) -> list[dict[str, Any]]:
-    """Give mbi our noisy tables, and the exact totals as measurements without noise: how many records miss them."""
+    """Give mbi our noisy tables, and the exact totals as measurements without noise: how many
+    records miss them.
+    """
     python = os.environ.get("SEMIDP_PEERS_PYTHON")
     shape = {"sex": 2, "age": 5, "region": 7, "job": 4}
     rng = np.random.default_rng(4)
-    data = {name: [str(level) for level in rng.choice(size, size=n)] for name, size in shape.items()}
-    features = [Feature(name, [str(level) for level in range(size)]) for name, size in shape.items()]
+    data = {
+        name: [str(level) for level in rng.choice(size, size=n)] for name, size in shape.items()
+    }
+    features = [
+        Feature(name, [str(level) for level in range(size)]) for name, size in shape.items()
+    ]
     names = list(shape)
     plan = Plan(
-        [TablesRequest([TableRequest(names[place : place + 2]) for place in range(3)], Budget.gdp(1))],
+        [
+            TablesRequest(
+                [TableRequest(names[place : place + 2]) for place in range(3)], Budget.gdp(1)
+            )
+        ],
         invariants=["sex", "age"],
         features=features,
     )
     done = release(plan, data, SeededRandomness(1))
     exact = [
         {"features": list(margin.names), "values": total.counts.tolist()}
-        for margin, total in zip(done.scope.dataspace.margins, done.scope.dataspace.totals, strict=True)
+        for margin, total in zip(
+            done.scope.dataspace.margins, done.scope.dataspace.totals, strict=True
+        )
     ]
     measurements = [
         {
@@ -169,9 +224,22 @@ def records_against_mbi(n: int = 2_000) -> list[dict[str, Any]]:
         for table in done.tables
     ]
     sure = [{**part, "stddev": 1e-3} for part in exact]
-    given = {"names": names, "shape": list(shape.values()), "n": n, "iterations": 500, "exact": exact}
+    given = {
+        "names": names,
+        "shape": list(shape.values()),
+        "n": n,
+        "iterations": 500,
+        "exact": exact,
+    }
     ours = _missed(done, exact)
-    rows = [{"name": "our records that miss the exact totals", "ratio": ours, "target": "≤ 0", "ok": ours == 0}]
+    rows = [
+        {
+            "name": "our records that miss the exact totals",
+            "ratio": ours,
+            "target": "≤ 0",
+            "ok": ours == 0,
+        }
+    ]
     name = "mbi: records that miss the exact totals"
     done_peer = python and subprocess.run(
         [python, "-c", MBI],
@@ -181,7 +249,15 @@ def records_against_mbi(n: int = 2_000) -> list[dict[str, Any]]:
         check=False,
     )
     if not done_peer or done_peer.returncode:
-        return [*rows, {"name": f"{name}: not measured, mbi did not run", "ratio": 0.0, "target": "> 0", "ok": False}]
+        return [
+            *rows,
+            {
+                "name": f"{name}: not measured, mbi did not run",
+                "ratio": 0.0,
+                "target": "> 0",
+                "ok": False,
+            },
+        ]
     missed = float(json.loads(done_peer.stdout)) / 2
     return [*rows, {"name": name, "ratio": missed, "target": "> 0", "ok": missed > 0}]
 
@@ -192,9 +268,14 @@ def _missed(done: Release, exact: list[dict[str, Any]]) -> float:
         file = Path(folder) / "people.csv"
         done.save_records(file, randomness=SeededRandomness(2))
         with open_source(file) as source:
-            found = source.tables([done.scope.dataspace.schema.restrict(part["features"]) for part in exact])
+            found = source.tables(
+                [done.scope.dataspace.schema.restrict(part["features"]) for part in exact]
+            )
     pairs = zip(found, exact, strict=True)
-    return float(sum(np.abs(table.counts - np.array(part["values"])).sum() for table, part in pairs)) / 2
+    return (
+        float(sum(np.abs(table.counts - np.array(part["values"])).sum() for table, part in pairs))
+        / 2
+    )
 
 
 def _share(name: str, value: float, most: float) -> dict[str, Any]:
@@ -203,7 +284,9 @@ def _share(name: str, value: float, most: float) -> dict[str, Any]:
 
 def _alone(case: str, folder: str, *words: str) -> dict[str, float]:
     command = [sys.executable, __file__, case, folder, *words]
-    return dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return dict(
+        json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    )
 
 
 if __name__ == "__main__":

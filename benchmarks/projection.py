@@ -1,6 +1,7 @@
 """Projecting a table of ten million cells, against summing it once per margin: time and memory.
 
-The sums are the least that any projection must read; a matrix of cells by cells would be 800 terabytes.
+The sums are the least that any projection must read; a matrix of cells by cells would be 800
+terabytes.
 """
 
 import time
@@ -23,19 +24,41 @@ TIMES_THE_TABLE = 4
 
 
 def run() -> list[dict[str, Any]]:
-    """Return rows of time and memory, for one-way margins and for a chain of joint ones; at most the target is good."""
+    """Return rows of time and memory, for one-way margins and for a chain of joint ones; at most
+    the target is good.
+    """
     counts = np.random.default_rng(1).poisson(5, size=SHAPE).astype(np.int64)
     rows = []
-    for name, margins in (("one-way margins", ["A", "B", "C", "D"]), ("a chain of joint margins", ["AB", "BC", "CD"])):
+    for name, margins in (
+        ("one-way margins", ["A", "B", "C", "D"]),
+        ("a chain of joint margins", ["AB", "BC", "CD"]),
+    ):
         space = _space(counts, margins)
         kept = [tuple("ABCD".index(feature) for feature in margin) for margin in margins]
-        rows.append(_row(f"{name}: time of a projection / of the sums", _time(counts, space, kept), TIMES_A_SUM))
-        rows.append(_row(f"{name}: memory of a projection / of the table", _memory(counts, space), TIMES_THE_TABLE))
+        rows.append(
+            _row(
+                f"{name}: time of a projection / of the sums",
+                _time(counts, space, kept),
+                TIMES_A_SUM,
+            )
+        )
+        rows.append(
+            _row(
+                f"{name}: memory of a projection / of the table",
+                _memory(counts, space),
+                TIMES_THE_TABLE,
+            )
+        )
     return rows
 
 
 def _space(counts: np.ndarray, margins: list[str]) -> TableSpace:
-    schema = Schema([Feature(name, [str(i) for i in range(size)]) for name, size in zip("ABCD", SHAPE, strict=True)])
+    schema = Schema(
+        [
+            Feature(name, [str(i) for i in range(size)])
+            for name, size in zip("ABCD", SHAPE, strict=True)
+        ]
+    )
     public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
     return sensitivity_space(public, Ball(3))
 

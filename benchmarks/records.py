@@ -1,9 +1,11 @@
-"""Records of 136,477 persons from tables of all pairs: beside the estimates, mbi, independent features and the truth.
+"""Records of 136,477 persons from tables of all pairs: beside the estimates, mbi, independent
+features and the truth.
 
-The persons of San Diego are joined with their households: nine features, all 36 pairs, every one-way total exact,
-rho = 1. Errors are of all one-, two- and three-way tables of the records against the truth, as the share of persons in
-a wrong cell (half the sum of absolute differences over n). mbi, in the interpreter named by SEMIDP_PEERS_PYTHON, gets
-the measurements of ours, on features whose joint table it can hold. Each case runs in a process of its own.
+The persons of San Diego are joined with their households: nine features, all 36 pairs, every
+one-way total exact, rho = 1. Errors are of all one-, two- and three-way tables of the records
+against the truth, as the share of persons in a wrong cell (half the sum of absolute differences
+over n). mbi, in the interpreter named by SEMIDP_PEERS_PYTHON, gets the measurements of ours, on
+features whose joint table it can hold. Each case runs in a process of its own.
 
 ``python benchmarks/records.py table`` prints what docs/records.md shows.
 """
@@ -74,12 +76,28 @@ def run() -> list[dict[str, Any]]:
     ours = _alone("sandag")
     learnt = ours["accuracy records"] / ours["accuracy truth"]
     rows = [
-        _most("136,477 × 9 × 36 pairs: processor seconds / 60", ours["seconds"] / PROCESSOR_SECONDS, 1),
+        _most(
+            "136,477 × 9 × 36 pairs: processor seconds / 60", ours["seconds"] / PROCESSOR_SECONDS, 1
+        ),
         _most("136,477 × 9 × 36 pairs: records that miss an exact total", ours["missed"], 0),
-        _most("136,477 × 9 × 36 pairs: distance from the estimates over the noise's", ours["near"], 1),
-        _most("36 pairs: error of records over that of the estimates", ours["pairs"] / ours["estimates"], 1),
-        _most("36 pairs: error over that of independent features", ours["pairs"] / ours["independent pairs"], 0.5),
-        _most("84 three-way tables: error over that of independent features", ours["threes"] / ours["floor threes"], 1),
+        _most(
+            "136,477 × 9 × 36 pairs: distance from the estimates over the noise's", ours["near"], 1
+        ),
+        _most(
+            "36 pairs: error of records over that of the estimates",
+            ours["pairs"] / ours["estimates"],
+            1,
+        ),
+        _most(
+            "36 pairs: error over that of independent features",
+            ours["pairs"] / ours["independent pairs"],
+            0.5,
+        ),
+        _most(
+            "84 three-way tables: error over that of independent features",
+            ours["threes"] / ours["floor threes"],
+            1,
+        ),
         _least("classifier from records: accuracy over that from the truth", learnt, 0.97),
     ]
     held = _alone("held")
@@ -88,18 +106,33 @@ def run() -> list[dict[str, Any]]:
     missed = held["mbi missed"]
     return [
         *rows,
-        _most("all pairs of five features: error over that of mbi", held["pairs"] / held["mbi pairs"], 1.1),
-        _most("their ten three-way tables: error over that of mbi", held["threes"] / held["mbi threes"], 1.1),
-        {"name": "mbi: records that miss an exact total", "ratio": missed, "target": "> 0", "ok": missed > 0},
+        _most(
+            "all pairs of five features: error over that of mbi",
+            held["pairs"] / held["mbi pairs"],
+            1.1,
+        ),
+        _most(
+            "their ten three-way tables: error over that of mbi",
+            held["threes"] / held["mbi threes"],
+            1.1,
+        ),
+        {
+            "name": "mbi: records that miss an exact total",
+            "ratio": missed,
+            "target": "> 0",
+            "ok": missed > 0,
+        },
     ]
 
 
-# --- persons --------------------------------------------------------------------------------------------------------
+# --- persons --------------------------------------------------------------------------------------
 
 
 @cache
 def persons() -> tuple[Codes, dict[str, list[str]]]:
-    """Persons joined with their households: the numbers of their levels, and the levels of each feature."""
+    """Persons joined with their households: the numbers of their levels, and the levels of each
+    feature.
+    """
     with (DATA / "sandag_households.csv").open(newline="") as file:
         households = {row["household"]: row for row in csv.DictReader(file)}
     lines = []
@@ -108,8 +141,16 @@ def persons() -> tuple[Codes, dict[str, list[str]]]:
             home = households[person["household"]]
             age = int(np.searchsorted(AGES, int(person["age"]), side="right"))
             size = min(int(home["persons"]), 7)
-            of_person = (age, int(person["sex"]), int(person["work"]), int(person["study"]), int(person["education"]))
-            lines.append((*of_person, size, int(home["type"]), int(home["building"]), int(home["zone"])))
+            of_person = (
+                age,
+                int(person["sex"]),
+                int(person["work"]),
+                int(person["study"]),
+                int(person["education"]),
+            )
+            lines.append(
+                (*of_person, size, int(home["type"]), int(home["building"]), int(home["zone"]))
+            )
     values = np.array(lines)
     codes = np.zeros_like(values)
     levels = {}
@@ -124,7 +165,9 @@ def released(names: Sequence[str]) -> Release:
     codes, levels = persons()
     features = [Feature(name, levels[name]) for name in names]
     data = {name: np.array(levels[name])[codes[:, NAMES.index(name)]] for name in names}
-    plan = Plan([TablesRequest(all_of(names), Budget.zcdp(1))], invariants=list(names), features=features)
+    plan = Plan(
+        [TablesRequest(all_of(names), Budget.zcdp(1))], invariants=list(names), features=features
+    )
     return release(plan, data, SeededRandomness(1))
 
 
@@ -133,7 +176,7 @@ def chosen(names: Sequence[str]) -> Codes:
     return persons()[0][:, [NAMES.index(name) for name in names]]
 
 
-# --- errors ---------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 def wrong_share(one: NDArray[Any], other: NDArray[Any], count: int) -> float:
@@ -188,7 +231,7 @@ def accuracy(train: Codes, test: Codes) -> float:
     return float((np.argmax(coded(test) @ weights, axis=1) == test[:, place]).mean())
 
 
-# --- cases ----------------------------------------------------------------------------------------------------------
+# --- cases ----------------------------------------------------------------------------------------
 
 
 def sandag() -> dict[str, float]:
@@ -196,8 +239,11 @@ def sandag() -> dict[str, float]:
     truth = chosen(NAMES)
     done = released(NAMES)
     started = time.process_time()
-    # A machine that is busy with other work must not end the search early: the limit is the processor's time.
-    records = records_of(done, SeededRandomness(2), 3600, stop=lambda: time.process_time() - started > SWAP_SECONDS)
+    # A machine that is busy with other work must not end the search early: the limit is the
+    # processor's time.
+    records = records_of(
+        done, SeededRandomness(2), 3600, stop=lambda: time.process_time() - started > SWAP_SECONDS
+    )
     seconds = time.process_time() - started
     codes = np.stack(records.places, axis=1).astype(np.int64)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
@@ -228,10 +274,17 @@ def held() -> dict[str, float]:
     truth = chosen(HELD)
     done = released(HELD)
     started = time.process_time()
-    records = records_of(done, SeededRandomness(2), 3600, stop=lambda: time.process_time() - started > SWAP_SECONDS)
+    records = records_of(
+        done, SeededRandomness(2), 3600, stop=lambda: time.process_time() - started > SWAP_SECONDS
+    )
     seconds = time.process_time() - started
     ours = errors_by_order(np.stack(records.places, axis=1).astype(np.int64), truth)
-    found = {"pairs": ours[2], "threes": ours[3], "missed": ours[1] * len(truth), "seconds": seconds}
+    found = {
+        "pairs": ours[2],
+        "threes": ours[3],
+        "missed": ours[1] * len(truth),
+        "seconds": seconds,
+    }
     found["estimates"] = estimate_error(done, truth)
     return found | _mbi(done, truth)
 
@@ -244,16 +297,23 @@ def _mbi(done: Release, truth: Codes) -> dict[str, float]:
     measurements = []
     for table in done.tables:
         error = float(max(table.standard_errors.mean(), 1e-3))
-        entry = {"features": list(table.schema.names), "values": table.estimate.ravel().tolist(), "stddev": error}
+        entry = {
+            "features": list(table.schema.names),
+            "values": table.estimate.ravel().tolist(),
+            "stddev": error,
+        }
         measurements.append(entry)
-    # The pairs have the exact totals already. Stated once more as measurements of little noise they slow mbi down so
-    # much that its pairs are 200 times worse after as many steps; of six settings this one was the best for it.
+    # The pairs have the exact totals already. Stated once more as measurements of little noise they
+    # slow mbi down so much that its pairs are 200 times worse after as many steps; of six settings
+    # this one was the best for it.
     given = {"names": list(HELD), "shape": sizes, "n": len(truth), "iterations": 5000}
     given |= {"measurements": measurements, "asked": asked}
     if not python:
         return {}
     command = [python, "-c", MBI]
-    answer = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        command, input=json.dumps(given), capture_output=True, text=True, check=False
+    )
     if answer.returncode:
         return {}
     peer = json.loads(answer.stdout)

@@ -1,8 +1,10 @@
-"""Intervals combined from several files of records: how often they hold the truth, for four kinds of answers.
+"""Intervals combined from several files of records: how often they hold the truth, for four kinds
+of answers.
 
-People are drawn, released by all pairs, and written as five files; a count, a rate, a mean and a coefficient of a
-logistic regression are computed from each file and combined. An interval for these people allows for the noise alone;
-one for the population allows for sampling as well. 95% of them should hold.
+People are drawn, released by all pairs, and written as five files; a count, a rate, a mean and a
+coefficient of a logistic regression are computed from each file and combined. An interval for these
+people allows for the noise alone; one for the population allows for sampling as well. 95% of them
+should hold.
 """
 
 import math
@@ -35,14 +37,17 @@ def run() -> list[dict[str, Any]]:
     for kind, shares in coverage(REPEATS).items():
         for answer, share in zip(ANSWERS, shares, strict=True):
             name = f"{FILES} files combined: 95% intervals of a {answer} that hold for {kind}"
-            rows.append({"name": name, "ratio": share, "target": f"≥ {LEAST}", "ok": share >= LEAST})
+            rows.append(
+                {"name": name, "ratio": share, "target": f"≥ {LEAST}", "ok": share >= LEAST}
+            )
     return rows
 
 
 def coverage(repeats: int, seed: int = 0) -> dict[str, list[float]]:
     """Return the share of intervals that hold, by whom they are for, for each kind of answer."""
     held = {"these people": np.zeros(len(ANSWERS)), "the population": np.zeros(len(ANSWERS))}
-    # The count of these people and the true coefficient are known; rate and mean come from a large population.
+    # The count of these people and the true coefficient are known; rate and mean come from a large
+    # population.
     aim = answers(people(np.random.default_rng(99), 2_000_000))[0]
     aim[0] = POPULATION_SHARE * PEOPLE
     aim[3] = COEFFICIENTS[1]
@@ -78,7 +83,9 @@ def design(sex: Codes, age: Codes) -> Floats:
 
 
 def answers(codes: Codes) -> tuple[Floats, Floats]:
-    """Return the four answers from records, and their variances by sampling as any software computes them."""
+    """Return the four answers from records, and their variances by sampling as any software
+    computes them.
+    """
     sex, age, region, ill = codes.T
     count = len(codes)
     old_and_ill = ((age == 3) & (ill == 1)).sum()
@@ -88,8 +95,14 @@ def answers(codes: Codes) -> tuple[Floats, Floats]:
     years = np.array(AGES)[age[sex == 1]]
     coefficient, variance = logistic(design(sex, age), ill)
     values = [old_and_ill, rate, years.mean(), coefficient[1]]
-    variances = [count * share * (1 - share), rate * (1 - rate) / inside.sum(), years.var(ddof=1) / len(years)]
-    return np.array(values, dtype=np.float64), np.array([*variances, variance[1, 1]], dtype=np.float64)
+    variances = [
+        count * share * (1 - share),
+        rate * (1 - rate) / inside.sum(),
+        years.var(ddof=1) / len(years),
+    ]
+    return np.array(values, dtype=np.float64), np.array(
+        [*variances, variance[1, 1]], dtype=np.float64
+    )
 
 
 def logistic(columns: Floats, outcome: Codes) -> tuple[Floats, Floats]:
@@ -109,7 +122,10 @@ def _expected_share() -> float:
     """The chance to be old and ill in the population, by all combinations."""
     tilt = np.array([[4, 3, 2, 1], [3, 3, 2, 2], [2, 3, 3, 2], [2, 2, 3, 3], [1, 2, 3, 4]]) / 10
     old = float(np.array([0.3, 0.25, 0.2, 0.15, 0.1]) @ tilt[:, 3])
-    chances = [1 / (1 + math.exp(-(COEFFICIENTS[0] + COEFFICIENTS[4] + COEFFICIENTS[1] * sex))) for sex in (0, 1)]
+    chances = [
+        1 / (1 + math.exp(-(COEFFICIENTS[0] + COEFFICIENTS[4] + COEFFICIENTS[1] * sex)))
+        for sex in (0, 1)
+    ]
     return old * sum(chances) / 2
 
 
@@ -120,8 +136,14 @@ def files_of(codes: Codes, seed: int) -> list[SyntheticRecords]:
     """Release people by all pairs and put several files of records together."""
     names = list(LEVELS)
     data = {name: [str(level) for level in codes[:, place]] for place, name in enumerate(names)}
-    features = [Feature(name, [str(level) for level in range(size)]) for name, size in LEVELS.items()]
-    plan = Plan([TablesRequest(all_of(names), Budget.gdp(1))], invariants=["sex", "region"], features=features)
+    features = [
+        Feature(name, [str(level) for level in range(size)]) for name, size in LEVELS.items()
+    ]
+    plan = Plan(
+        [TablesRequest(all_of(names), Budget.gdp(1))],
+        invariants=["sex", "region"],
+        features=features,
+    )
     done = release(plan, data, SeededRandomness(seed))
     return done.several_records(FILES, SeededRandomness(seed + 1_000_000))
 

@@ -1,7 +1,8 @@
 """A whole release of ten million Parquet records, against DuckDB's bare group-by in the same run.
 
-Everything counts as ours: reading, a(t), calibration, exact noise, the fit, the report and the files. It may take three
-times the group-by and three seconds on top; the ratio is our time over that.
+Everything counts as ours: reading, a(t), calibration, exact noise, the fit, the report and the
+files. It may take three times the group-by and three seconds on top; the ratio is our time over
+that.
 """
 
 import tempfile
@@ -27,16 +28,22 @@ def run(records: int = 10_000_000) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix=".semidp-bench-") as folder:
         file = Path(folder) / "people.parquet"
         _write(file, records)
-        return [_compare(name, file, invariants, Path(folder)) for name, invariants in CASES.items()]
+        return [
+            _compare(name, file, invariants, Path(folder)) for name, invariants in CASES.items()
+        ]
 
 
 def _compare(name: str, file: Path, invariants: list[list[str]], folder: Path) -> dict[str, Any]:
     by = ", ".join(LEVELS)
     started = time.perf_counter()
     with duckdb.connect() as connection:
-        connection.execute(f"SELECT {by}, count(*) FROM read_parquet('{file}') GROUP BY {by}").fetchall()
+        connection.execute(
+            f"SELECT {by}, count(*) FROM read_parquet('{file}') GROUP BY {by}"
+        ).fetchall()
     theirs = time.perf_counter() - started
-    plan = Plan([TableRequest(tuple(LEVELS), Budget.zcdp("1/2"))], [Margin(*names) for names in invariants])
+    plan = Plan(
+        [TableRequest(tuple(LEVELS), Budget.zcdp("1/2"))], [Margin(*names) for names in invariants]
+    )
     out = folder / name
     started = time.perf_counter()
     done = release(plan, file)
@@ -52,12 +59,20 @@ def _compare(name: str, file: Path, invariants: list[list[str]], folder: Path) -
 
 
 def _write(file: Path, records: int) -> None:
-    columns = [f"'{name} ' || CAST(floor(random() * {n}) AS INTEGER) AS {name}" for name, n in LEVELS.items()]
+    columns = [
+        f"'{name} ' || CAST(floor(random() * {n}) AS INTEGER) AS {name}"
+        for name, n in LEVELS.items()
+    ]
     with duckdb.connect() as connection:
         connection.execute("SELECT setseed(0.5)")
-        connection.execute(f"COPY (SELECT {', '.join(columns)} FROM range({records})) TO '{file}' (FORMAT parquet)")
+        connection.execute(
+            f"COPY (SELECT {', '.join(columns)} FROM range({records})) TO '{file}' (FORMAT parquet)"
+        )
 
 
 if __name__ == "__main__":
     for row in run():
-        print(f"{row['name']:<70} {row['ratio']:.3f} ({row['target']}) {'ok' if row['ok'] else 'MISSED'}")
+        print(
+            f"{row['name']:<70} {row['ratio']:.3f} ({row['target']})"
+            f" {'ok' if row['ok'] else 'MISSED'}"
+        )

@@ -1,8 +1,10 @@
-"""Whole releases of many cells from Parquet records, against what DuckDB and numpy need to read and write as much.
+"""Whole releases of many cells from Parquet records, against what DuckDB and numpy need to read and
+write as much.
 
-The other side groups the records, writes a Parquet file with the same columns and sums the margins once. Ours counts
-everything: reading, a(t), calibration, exact noise, the fit, the report, every file. Memory is the peak of a process of
-its own. SEMIDP_SCALE_CELLS says which numbers of cells are measured, 10^7 unless given.
+The other side groups the records, writes a Parquet file with the same columns and sums the margins
+once. Ours counts everything: reading, a(t), calibration, exact noise, the fit, the report, every
+file. Memory is the peak of a process of its own. SEMIDP_SCALE_CELLS says which numbers of cells are
+measured, 10^7 unless given.
 """
 
 import json
@@ -32,7 +34,9 @@ def run() -> list[dict[str, Any]]:
             theirs = _child("theirs", file, side, Path(folder))
             ours = _child("ours", file, side, Path(folder))
             seconds[cells] = ours["seconds"] / side**3
-            rows.append(_row(f"release of {side**3:,} cells / group-by, write and sums", ours, theirs))
+            rows.append(
+                _row(f"release of {side**3:,} cells / group-by, write and sums", ours, theirs)
+            )
             rows.append(
                 {
                     "name": f"peak memory of {side**3:,} cells / {MEMORY // 10**9} GB",
@@ -56,7 +60,9 @@ def _row(name: str, ours: dict[str, float], theirs: dict[str, float]) -> dict[st
 def _child(what: str, file: Path, side: int, folder: Path) -> dict[str, float]:
     """Measure one side in a process of its own."""
     words = [sys.executable, __file__, what, str(file), str(side), str(folder / f"{what}-{side}")]
-    found: dict[str, float] = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    found: dict[str, float] = json.loads(
+        subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    )
     return found
 
 
@@ -73,14 +79,21 @@ def ours(file: str, side: str, out: str) -> float:
 
 
 def theirs(file: str, side: str, out: str) -> float:
-    """Group the records, write a table of as many cells with the same columns, and sum its margins once."""
+    """Group the records, write a table of as many cells with the same columns, and sum its margins
+    once.
+    """
     import duckdb
     import numpy as np
 
     n = int(side)
     generator = np.random.default_rng(1)
     counts, estimates = generator.integers(0, 5, n**3), generator.normal(size=n**3)
-    cells = {"number": np.arange(n**3), "count": counts, "estimate": estimates, "error": np.ones(n**3)}
+    cells = {
+        "number": np.arange(n**3),
+        "count": counts,
+        "estimate": estimates,
+        "error": np.ones(n**3),
+    }
     started = time.perf_counter()
     with duckdb.connect() as connection:
         grouped = f"SELECT a, b, c, count(*) AS n FROM read_parquet('{file}') GROUP BY ALL"
@@ -90,7 +103,9 @@ def theirs(file: str, side: str, out: str) -> float:
             f"'{name}' || CAST(number // {n**power} % {n} AS VARCHAR) AS {name}"
             for name, power in zip("abc", (2, 1, 0), strict=True)
         )
-        connection.execute(f"COPY (SELECT {labels}, count, estimate, error FROM cells) TO '{out}' (FORMAT parquet)")
+        connection.execute(
+            f"COPY (SELECT {labels}, count, estimate, error FROM cells) TO '{out}' (FORMAT parquet)"
+        )
     cube = counts.reshape(n, n, n)
     for axes in ((1, 2), (0, 2), (0, 1)):
         cube.sum(axis=axes)
@@ -103,7 +118,9 @@ def _write(file: Path, side: int) -> None:
     columns = [f"'{name}' || CAST(floor(random() * {side}) AS INTEGER) AS {name}" for name in "abc"]
     with duckdb.connect() as connection:
         connection.execute("SELECT setseed(0.5)")
-        connection.execute(f"COPY (SELECT {', '.join(columns)} FROM range({ROWS})) TO '{file}' (FORMAT parquet)")
+        connection.execute(
+            f"COPY (SELECT {', '.join(columns)} FROM range({ROWS})) TO '{file}' (FORMAT parquet)"
+        )
 
 
 if __name__ == "__main__":

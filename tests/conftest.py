@@ -1,10 +1,12 @@
-"""What all tests share: laws have no deadline, since a busy machine breaks none, and draw the same cases every time.
+"""What all tests share: laws have no deadline, since a busy machine breaks none, and draw the same
+cases every time.
 
 ``pytest --hypothesis-profile explore`` draws new ones.
 
-The operating system's words are replaced by words that follow from the name of the test. A test that fails once in
-a hundred runs would otherwise fail for somebody who changed nothing. Tests of the generator itself are marked
-``system_randomness`` and keep the true one; so does every process that a test starts.
+The operating system's words are replaced by words that follow from the name of the test. A test
+that fails once in a hundred runs would otherwise fail for somebody who changed nothing. Tests of
+the generator itself are marked ``system_randomness`` and keep the true one; so does every process
+that a test starts.
 """
 
 import hashlib
@@ -24,7 +26,9 @@ TRUE_WORDS = SystemRandomness.words
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Seed the words of the operating system by the name of the test, before its fixtures draw any."""
+    """Seed the words of the operating system by the name of the test, before its fixtures draw
+    any.
+    """
     if item.get_closest_marker("system_randomness") is not None:
         SystemRandomness.words = TRUE_WORDS  # type: ignore[method-assign]
         return
@@ -44,7 +48,9 @@ def pytest_runtest_teardown() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the cases of a test marked ``few(n)`` but for n, spread evenly, to ``make test-long``."""
+    """Leave the cases of a test marked ``few(n)`` but for n, spread evenly, to
+    ``make test-long``.
+    """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("few") is not None:

@@ -1,4 +1,6 @@
-"""Conversions against 50-digit references: never more private than the truth, and within 1e-6 of it."""
+"""Conversions against 50-digit references: never more private than the truth, and within 1e-6 of
+it.
+"""
 
 import math
 from collections.abc import Callable
@@ -43,14 +45,19 @@ def big(x: Fraction) -> mpmath.mpf:
 
 
 def safe(claim: float, truth: mpmath.mpf) -> None:
-    """A claim is at least the truth and at most 1e-6 more; the smallest float stands for anything smaller."""
+    """A claim is at least the truth and at most 1e-6 more; the smallest float stands for anything
+    smaller.
+    """
     assert claim >= truth
     assert claim <= truth * (1 + CLOSE) or claim <= math.ulp(0.0)
 
 
 def reference_gdp_delta(mu: mpmath.mpf, epsilon: mpmath.mpf) -> mpmath.mpf:
     with mpmath.workdps(120):
-        return +(mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu))
+        return +(
+            mpmath.ncdf(mu / 2 - epsilon / mu)
+            - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+        )
 
 
 def reference_zcdp(rho: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
@@ -97,7 +104,10 @@ def test_zcdp_to_approximate(rho: Fraction, delta: Fraction) -> None:
 @given(strengths, deltas)
 @few
 def test_the_formula_of_the_paper(rho: Fraction, delta: Fraction) -> None:
-    safe(zcdp_epsilon_paper(rho, delta), big(rho) + 2 * mpmath.sqrt(big(rho) * mpmath.log(1 / big(delta))))
+    safe(
+        zcdp_epsilon_paper(rho, delta),
+        big(rho) + 2 * mpmath.sqrt(big(rho) * mpmath.log(1 / big(delta))),
+    )
 
 
 @given(strengths, epsilons)
@@ -138,7 +148,8 @@ def test_pure_to_gdp(epsilon: Fraction) -> None:
 def test_what_pure_implies_is_implied() -> None:
     for epsilon in ("0.1", "1", "4"):
         assert approximate(epsilon).compare(gaussian(pure_to_gdp(epsilon))) is Order.STRONGER
-        tight = Fraction(epsilon) * Fraction(math.tanh(float(epsilon) / 2))  # Bun and Steinke's exact constant
+        # Bun and Steinke's exact constant
+        tight = Fraction(epsilon) * Fraction(math.tanh(float(epsilon) / 2))
         assert pure_to_zcdp(epsilon) >= tight
     assert gdp_to_zcdp("1/3") == Fraction(1, 18)
 
@@ -149,7 +160,9 @@ def test_renyi_of_zcdp_is_never_tighter_than_zcdp(rho: Fraction, epsilon: Fracti
     curve = Renyi.zcdp(rho, orders=["1.5", 2, 4, 16])
     assert curve.delta(epsilon) >= zcdp_delta(rho, epsilon)
     for order, value in zip(curve.orders, curve.values, strict=True):
-        bound = mpmath.exp((big(order) - 1) * (big(value - epsilon) + mpmath.log(1 - 1 / big(order)))) / big(order)
+        bound = mpmath.exp(
+            (big(order) - 1) * (big(value - epsilon) + mpmath.log(1 - 1 / big(order)))
+        ) / big(order)
         single = Renyi((order,), (value,)).delta(epsilon)
         safe(single, min(bound, mpmath.mpf(1)))
 
@@ -168,7 +181,9 @@ def test_renyi_of_pure(epsilon: Fraction) -> None:
     curve = Renyi.pure(epsilon, orders=["1.1", 2, 8])
     for order, value in zip(curve.orders, curve.values, strict=True):
         e, o = big(epsilon), big(order)
-        truth = mpmath.log((mpmath.exp(o * e) + mpmath.exp((1 - o) * e)) / (1 + mpmath.exp(e))) / (o - 1)
+        truth = mpmath.log((mpmath.exp(o * e) + mpmath.exp((1 - o) * e)) / (1 + mpmath.exp(e))) / (
+            o - 1
+        )
         assert truth <= big(value) <= truth * (1 + CLOSE)
         assert value <= epsilon
 
@@ -188,7 +203,11 @@ def test_renyi_groups_and_sums() -> None:
 def test_groups() -> None:
     assert gdp_group("1/2", 3) == Fraction(3, 2)
     epsilon, delta = approximate_group("1/2", "1e-6", 3)
-    truth = mpmath.mpf(10) ** -6 * (mpmath.exp(mpmath.mpf("1.5")) - 1) / (mpmath.exp(mpmath.mpf("0.5")) - 1)
+    truth = (
+        mpmath.mpf(10) ** -6
+        * (mpmath.exp(mpmath.mpf("1.5")) - 1)
+        / (mpmath.exp(mpmath.mpf("0.5")) - 1)
+    )
     assert epsilon == Fraction(3, 2)
     safe(delta, truth)
     assert approximate_group(0, "1/4", 3) == (0, 0.75)

@@ -1,4 +1,6 @@
-"""Training runs for groups of records: against dp-accounting, against functional composition, against brute force."""
+"""Training runs for groups of records: against dp-accounting, against functional composition,
+against brute force.
+"""
 
 import functools
 import math
@@ -44,7 +46,9 @@ def test_one_record_matches_dp_accounting(relation):
 @pytest.mark.parametrize("a", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_groups_match_dp_accountings_own_group_accounting(a):
     weights = [math.comb(a, k) * 0.05**k * 0.95 ** (a - k) for k in range(a + 1)]
-    group = dp_event.SelfComposedDpEvent(dp_event.MixtureOfGaussiansDpEvent(1.0, list(range(a + 1)), weights), 40)
+    group = dp_event.SelfComposedDpEvent(
+        dp_event.MixtureOfGaussiansDpEvent(1.0, list(range(a + 1)), weights), 40
+    )
     expected = theirs(group, REMOVE, 2e-3)
     assert ours(a, REMOVE).epsilon(DELTA) == pytest.approx(expected, rel=5e-3)
     assert event_tradeoff(group, 1, REMOVE).epsilon(DELTA) == pytest.approx(expected, rel=5e-3)
@@ -60,13 +64,17 @@ def test_group_accounting_is_never_above_functional_composition(relation, a):
 
 
 def test_replacing_is_harder_to_hide_than_removing_and_two_than_one():
-    epsilons = [[ours(a, relation).epsilon(DELTA) for a in (1, 2)] for relation in (REMOVE, REPLACE)]
+    epsilons = [
+        [ours(a, relation).epsilon(DELTA) for a in (1, 2)] for relation in (REMOVE, REPLACE)
+    ]
     assert epsilons[0][0] < epsilons[0][1] < epsilons[1][1]
     assert epsilons[0][0] < epsilons[1][0] < epsilons[1][1]
 
 
 def test_without_sampling_everything_is_gaussian_and_exact():
-    """Replacing one of n clipped gradients moves their sum by two clipping norms: mu = 2a √T / σ."""
+    """Replacing one of n clipped gradients moves their sum by two clipping norms: mu = 2a √T /
+    σ.
+    """
     assert event_tradeoff(dp_sgd(3.0, 1.0, 9), 2) == gaussian(4)
     assert event_tradeoff(dp_sgd(3.0, 1.0, 9), 2, REMOVE) == gaussian(2)
     mixed = dp_event.ComposedDpEvent(
@@ -83,17 +91,23 @@ def test_a_sampled_and_a_plain_gaussian_compose():
 
 
 def test_several_gaussians_on_one_sample_count_as_one():
-    twice = dp_event.PoissonSampledDpEvent(0.1, dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(2.0), 4))
+    twice = dp_event.PoissonSampledDpEvent(
+        0.1, dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(2.0), 4)
+    )
     once = dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(1.0))
     assert event_tradeoff(twice, 2).epsilon(DELTA) == event_tradeoff(once, 2).epsilon(DELTA)
 
 
 def test_zcdp_parts_keep_their_square_law():
-    assert event_tradeoff(dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.25), 2), 3) == zcdp("4.5")
+    assert event_tradeoff(dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.25), 2), 3) == zcdp(
+        "4.5"
+    )
 
 
 def test_laplace_noise_moves_by_two_norms_where_a_record_is_replaced():
-    """A value of l1 norm 1 becomes its negative: the sum moves by 2, and adding or removing one moves it by 1."""
+    """A value of l1 norm 1 becomes its negative: the sum moves by 2, and adding or removing one
+    moves it by 1.
+    """
     assert event_tradeoff(dp_event.LaplaceDpEvent(2.0), 3) == laplace(3)
     assert event_tradeoff(dp_event.LaplaceDpEvent(2.0), 3, REMOVE) == laplace("1.5")
     twice = dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(2.0), 2)
@@ -114,7 +128,9 @@ def test_one_coordinate_is_the_worst_for_laplace_noise(split):
 
 
 def whole_number_delta(rate: float, moves: tuple[int, ...], epsilon: float) -> float:
-    """The divergence of whole-number Laplace noise around 0 from that around `moves`, by enumeration of a box."""
+    """The divergence of whole-number Laplace noise around 0 from that around `moves`, by
+    enumeration of a box.
+    """
     axis = np.arange(-60, 61)
     law = np.tanh(rate / 2) * np.exp(-rate * np.abs(axis))
     moved = [np.tanh(rate / 2) * np.exp(-rate * np.abs(axis - move)) for move in moves]
@@ -127,17 +143,21 @@ def test_whole_number_laplace_noise_by_enumeration(moved):
     rate = 0.7
     event = dp_event.DiscreteLaplaceDpEvent(rate, moved)
     curve = event_tradeoff(event, 1, REMOVE)
-    assert event_tradeoff(dp_event.DiscreteLaplaceDpEvent(rate, 1), 2 * moved, REMOVE) == event_tradeoff(
-        event, 1 + 1, REMOVE
-    )
+    assert event_tradeoff(
+        dp_event.DiscreteLaplaceDpEvent(rate, 1), 2 * moved, REMOVE
+    ) == event_tradeoff(event, 1 + 1, REMOVE)
     for epsilon in np.linspace(0, rate * moved, 9):
         truth = whole_number_delta(rate, (moved,), epsilon)
         assert truth - 1e-12 <= curve.delta(float(epsilon)) <= truth + 1e-9
         for part in range(1, moved // 2 + 1):
-            assert whole_number_delta(rate, (part, moved - part), epsilon) <= curve.delta(float(epsilon)) + 1e-12
+            assert (
+                whole_number_delta(rate, (part, moved - part), epsilon)
+                <= curve.delta(float(epsilon)) + 1e-12
+            )
     replaced = event_tradeoff(event, 1)
     assert whole_number_delta(rate, (2 * moved,), 0.0) == pytest.approx(replaced.delta(0), abs=1e-9)
-    assert whole_number_delta(rate, (1,), 0.0) > laplace(str(rate)).delta(0) + 1e-3  # real-valued noise would hide more
+    # real-valued noise would hide more
+    assert whole_number_delta(rate, (1,), 0.0) > laplace(str(rate)).delta(0) + 1e-3
 
 
 @pytest.mark.parametrize("a", [1, 2])
@@ -148,7 +168,10 @@ def test_sampled_laplace_noise_by_quadrature(a):
     weights = [math.comb(a, k) * rate**k * (1 - rate) ** (a - k) for k in range(a + 1)]
 
     def density(sign: int) -> np.ndarray:
-        return sum(w * np.exp(-np.abs(fine - sign * k) / noise) / (2 * noise) for k, w in enumerate(weights))
+        return sum(
+            w * np.exp(-np.abs(fine - sign * k) / noise) / (2 * noise)
+            for k, w in enumerate(weights)
+        )
 
     plus, minus = density(1), density(-1)
     for epsilon in (0.0, 0.1, 0.3, 0.6):
@@ -156,14 +179,18 @@ def test_sampled_laplace_noise_by_quadrature(a):
         assert truth <= curve.delta(epsilon) + 1e-6
         assert curve.delta(epsilon) <= 1.5 * truth + 0.03
     assert curve.epsilon(0) == pytest.approx(float(np.log(plus / minus).max()), rel=1e-6)
-    removed = event_tradeoff(dp_event.PoissonSampledDpEvent(rate, dp_event.LaplaceDpEvent(noise)), a, REMOVE)
+    removed = event_tradeoff(
+        dp_event.PoissonSampledDpEvent(rate, dp_event.LaplaceDpEvent(noise)), a, REMOVE
+    )
     truth = float(np.maximum(plus - minus, 0).sum() * (fine[1] - fine[0]))
     assert removed.delta(0) < truth  # what adding or removing says would be too little
 
 
 @pytest.mark.parametrize("a", [1, 2])
 def test_training_and_laplace_noise_compose_under_replacement(a):
-    """One sampled Gaussian step and one Laplace count: the pair of worst outputs in the plane, by quadrature."""
+    """One sampled Gaussian step and one Laplace count: the pair of worst outputs in the plane, by
+    quadrature.
+    """
     rate, sigma, noise = 0.3, 1.5, 4.0
     step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(sigma))
     both = event_tradeoff(dp_event.ComposedDpEvent([step, dp_event.LaplaceDpEvent(noise)]), a)
@@ -171,7 +198,9 @@ def test_training_and_laplace_noise_compose_under_replacement(a):
     weights = [math.comb(a, k) * rate**k * (1 - rate) ** (a - k) for k in range(a + 1)]
 
     def density(sign: int) -> np.ndarray:
-        gaussian_part = sum(w * np.exp(-((x - sign * k / sigma) ** 2) / 2) for k, w in enumerate(weights))
+        gaussian_part = sum(
+            w * np.exp(-((x - sign * k / sigma) ** 2) / 2) for k, w in enumerate(weights)
+        )
         laplace_part = np.exp(-np.abs(y - sign * a) / noise) / (2 * noise)
         return np.multiply.outer(gaussian_part / math.sqrt(2 * math.pi), laplace_part)
 
@@ -183,7 +212,9 @@ def test_training_and_laplace_noise_compose_under_replacement(a):
 
 
 def test_a_long_training_and_laplace_noise():
-    run = dp_event.ComposedDpEvent([RUN, dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(10.0), 3)])
+    run = dp_event.ComposedDpEvent(
+        [RUN, dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(10.0), 3)]
+    )
     both = event_tradeoff(run, 2).epsilon(DELTA)
     assert ours(2, REPLACE).epsilon(DELTA) < both < ours(2, REPLACE).epsilon(DELTA) + 3 * 0.4
 
@@ -203,10 +234,14 @@ def test_a_repeated_randomised_response_counts_each_time():
 
 
 def test_upstream_deltas_below_zero_are_rounded_up():
-    """dp-accounting gives -2e-17 in the far tail of this run; a claim needs a number above the true one."""
+    """dp-accounting gives -2e-17 in the far tail of this run; a claim needs a number above the true
+    one.
+    """
     for a in (1, 2):
         found = functional_tradeoff(dp_sgd(1.1, 0.01, 500), a)
-        assert found.epsilon(DELTA) >= event_tradeoff(dp_sgd(1.1, 0.01, 500), a).epsilon(DELTA) * (1 - 2e-3)
+        assert found.epsilon(DELTA) >= event_tradeoff(dp_sgd(1.1, 0.01, 500), a).epsilon(DELTA) * (
+            1 - 2e-3
+        )
         assert 0 < found.delta(20) < 1e-9
 
 
@@ -240,7 +275,9 @@ def test_a_guarantee_names_its_dataspace():
 
 @pytest.mark.parametrize("replaced", [True, False])
 def test_no_choice_of_contributions_is_worse_than_the_mixture(replaced):
-    """Kahane's inequality, held against random contributions of two records in the plane, by quadrature."""
+    """Kahane's inequality, held against random contributions of two records in the plane, by
+    quadrature.
+    """
     source = np.random.default_rng(11)
     rate, norm = 0.3, 1.2
     event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / norm))
@@ -253,13 +290,18 @@ def test_no_choice_of_contributions_is_worse_than_the_mixture(replaced):
 
     def density(vectors: np.ndarray) -> np.ndarray:
         centres = [np.array(s, dtype=float) @ vectors for s in chosen]
-        return sum(w * multivariate_normal(c).pdf(points) for w, c in zip(weights, centres, strict=True))
+        return sum(
+            w * multivariate_normal(c).pdf(points) for w, c in zip(weights, centres, strict=True)
+        )
 
     epsilons = np.array([0.0, 0.2, 0.7, 1.5])
     bounds = [mixture.deltas(epsilons, back=False), mixture.deltas(epsilons, back=True)]
     attained = 0.0
     for trial in range(25):
-        one, other = (v / np.linalg.norm(v, axis=1, keepdims=True) * norm for v in source.normal(size=(2, 2, 2)))
+        one, other = (
+            v / np.linalg.norm(v, axis=1, keepdims=True) * norm
+            for v in source.normal(size=(2, 2, 2))
+        )
         if trial == 0:
             one = np.array([[norm, 0.0], [norm, 0.0]])
             other = -one

@@ -40,8 +40,12 @@ PUBLIC = {
 
 
 def room(path: Path) -> str:
-    """Return the room of a file: its folder below the package, or the folder within a room that is cut."""
-    return room_of(".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"))
+    """Return the room of a file: its folder below the package, or the folder within a room that is
+    cut.
+    """
+    return room_of(
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+    )
 
 
 def room_of(module: str) -> str:
@@ -59,7 +63,11 @@ def imported_rooms(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"semidp.{alias.name}" for alias in node.names] if node.module == "semidp" else [node.module]
+            names = (
+                [f"semidp.{alias.name}" for alias in node.names]
+                if node.module == "semidp"
+                else [node.module]
+            )
             found |= set(names)
             assert node.level == 0, f"{path.name}: write imports in full"
     return {room_of(name.removeprefix("semidp.")) for name in found if name.startswith("semidp.")}
@@ -86,11 +94,20 @@ def test_a_module_imports_only_from_rows_below_its_own(path: Path) -> None:
             assert row(other) < row(mine), f"{path.name} ({mine}) imports {other}"
 
 
-KNOW_NO_KIND = ("accounting", "audit", "publishing/parts", "publishing/rechecking", "cli/audit.py", "cli/ledger.py")
+KNOW_NO_KIND = (
+    "accounting",
+    "audit",
+    "publishing/parts",
+    "publishing/rechecking",
+    "cli/audit.py",
+    "cli/ledger.py",
+)
 """What goes through the protocol and the registry, and never by the classes of one statistic."""
 
 
-@pytest.mark.parametrize("place", [*KNOW_NO_KIND, "statistics/protocol.py", "statistics/registry.py"])
+@pytest.mark.parametrize(
+    "place", [*KNOW_NO_KIND, "statistics/protocol.py", "statistics/registry.py"]
+)
 def test_what_serves_every_statistic_imports_none(place: str) -> None:
     folders = {path.parent.name for path in (PACKAGE / "statistics").glob("*/kind.py")}
     assert len(folders) >= 5
@@ -107,18 +124,25 @@ def test_a_statistic_imports_no_other() -> None:
     for folder in folders:
         for path in (PACKAGE / "statistics" / folder).glob("*.py"):
             others = {f"statistics.{other}" for other in folders - {folder}}
-            assert not imported_rooms(path) & others, f"{folder}/{path.name} imports another statistic"
+            assert not imported_rooms(path) & others, (
+                f"{folder}/{path.name} imports another statistic"
+            )
             checked += 1
     assert checked > 25
 
 
 def test_where_a_docstring_says_something_is_there_is_a_module() -> None:
-    rooms = {part.removesuffix(".py") for path in MODULES for part in path.relative_to(PACKAGE).parts}
+    rooms = {
+        part.removesuffix(".py") for path in MODULES for part in path.relative_to(PACKAGE).parts
+    }
     checked = 0
     for path in MODULES:
         said = ast.get_docstring(ast.parse(path.read_text())) or ""
         for place in re.findall(r"\bin `([a-z_][\w.]*)`", said):
-            assert set(place.removeprefix("semidp").split(".")) <= {"", *rooms}, f"{path.name} points at {place}"
+            assert set(place.removeprefix("semidp").split(".")) <= {
+                "",
+                *rooms,
+            }, f"{path.name} points at {place}"
             checked += 1
     assert checked > 60
 
@@ -128,20 +152,35 @@ def test_what_is_allowed_above_is_imported_inside_functions_alone(file: str, oth
     tree = ast.parse((PACKAGE / file).read_text())
 
     def imports(nodes: Iterable[ast.AST]) -> int:
-        found = (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.ImportFrom))
+        found = (
+            part for node in nodes for part in ast.walk(node) if isinstance(part, ast.ImportFrom)
+        )
         return sum((part.module or "").startswith(f"semidp.{other}") for part in found)
 
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    for_types = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    for_types = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ]
     assert 0 < imports(functions) == imports([tree]) - imports(for_types)
 
 
 KNOW_NO_STATISTIC = [
     *(PACKAGE / "report").glob("*.py"),
     *(PACKAGE / "output").rglob("*.py"),
-    *(PACKAGE / "explore" / name for name in ("cards.py", "controls.py", "desk.py", "explorer_page.py", "server.py")),
-    *(PACKAGE / "cli" / name for name in ("release.py", "compare.py", "_output.py", "analyze.py", "ledger.py")),
-    *(PACKAGE / "cli" / name for name in ("_command.py", "_options.py", "_program.py", "_rehearsal.py", "_running.py")),
+    *(
+        PACKAGE / "explore" / name
+        for name in ("cards.py", "controls.py", "desk.py", "explorer_page.py", "server.py")
+    ),
+    *(
+        PACKAGE / "cli" / name
+        for name in ("release.py", "compare.py", "_output.py", "analyze.py", "ledger.py")
+    ),
+    *(
+        PACKAGE / "cli" / name
+        for name in ("_command.py", "_options.py", "_program.py", "_rehearsal.py", "_running.py")
+    ),
     *(PACKAGE / "publishing" / name for name in ("pipeline.py", "budgets.py")),
 ]
 """What goes through requests, forecasts and results, and knows no kind of them."""
@@ -149,29 +188,43 @@ KNOW_NO_STATISTIC = [
 
 @pytest.mark.parametrize("path", KNOW_NO_STATISTIC, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_pages_and_commands_know_no_statistic(path: Path) -> None:
-    folders = {kind.parent.name for kind in PACKAGE.glob("statistics/*/kind.py")} | {"odds_ratio", "outcomes"}
+    folders = {kind.parent.name for kind in PACKAGE.glob("statistics/*/kind.py")} | {
+        "odds_ratio",
+        "outcomes",
+    }
     assert len(folders) == 8
     assert not imported_rooms(path) & {f"statistics.{folder}" for folder in folders}
 
 
 NARROWED = {
-    ("publishing/missing_outcomes.py", "GroupRequest"): "a mean becomes another statistic where who answered is private"
+    (
+        "publishing/missing_outcomes.py",
+        "GroupRequest",
+    ): "a mean becomes another statistic where who answered is private"
 }
 """Where a statistic is told by its class outside its folder, and why it may."""
 
 
 def imported_from_statistics(tree: ast.AST) -> set[str]:
     """Return the names that a module imports from folders of statistics."""
-    folders = {f"semidp.statistics.{path.parent.name}" for path in PACKAGE.glob("statistics/*/kind.py")}
+    folders = {
+        f"semidp.statistics.{path.parent.name}" for path in PACKAGE.glob("statistics/*/kind.py")
+    }
     names = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.rpartition(".")[0] in folders:
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.rpartition(".")[0] in folders
+        ):
             names |= {alias.asname or alias.name for alias in node.names}
     return names
 
 
 def tells_classes(tree: ast.AST) -> set[str]:
-    """Return the names in the second argument of every `isinstance`, apart from those that only narrow a type."""
+    """Return the names in the second argument of every `isinstance`, apart from those that only
+    narrow a type.
+    """
     narrowing = {id(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)}
     names = set()
     for node in ast.walk(tree):
@@ -197,7 +250,10 @@ def test_nothing_outside_a_statistic_tells_it_by_its_classes() -> None:
 
 
 def test_a_module_that_told_classes_would_be_seen() -> None:
-    source = "from semidp.statistics.sums.published import PublishedGroups as P\nassert isinstance(a, P)\n"
+    source = (
+        "from semidp.statistics.sums.published import PublishedGroups as P\nassert isinstance(a,"
+        " P)\n"
+    )
     tree = ast.parse(source)
     assert imported_from_statistics(tree) == {"P"}
     assert tells_classes(tree) == set()
@@ -209,9 +265,15 @@ def test_studies_use_public_names_and_draw_with_the_plots() -> None:
     own = {"naive.py", "registry.py"}  # what studies compare with is defined here
     for path in (PACKAGE / "studies").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())) if path.name not in own else ():
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("semidp."):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module
+                and node.module.startswith("semidp.")
+            ):
                 module = node.module.removeprefix("semidp.")
-                assert any(f"{module}.".startswith(f"{name}.") for name in allowed), f"{path.name} imports {module}"
+                assert any(f"{module}.".startswith(f"{name}.") for name in allowed), (
+                    f"{path.name} imports {module}"
+                )
 
 
 def test_the_picture_has_every_room_once() -> None:
@@ -244,7 +306,9 @@ NOUNS = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| `([\w.]+)` \|$", PAGE, flags
 def test_every_noun_is_in_its_room(names: str, home: str) -> None:
     source = "".join(path.read_text() for path in MODULES if room(path) == home)
     for name in re.findall(r"\w+", names):
-        assert re.search(rf"^(class )?{name}\b", source, flags=re.MULTILINE), f"{name} is not defined in {home}"
+        assert re.search(rf"^(class )?{name}\b", source, flags=re.MULTILINE), (
+            f"{name} is not defined in {home}"
+        )
 
 
 WALK = re.findall(r"^\d+\. `([\w.]+)`", PAGE, flags=re.MULTILINE)

@@ -1,4 +1,6 @@
-"""The ledger: sums in both orders, refusals, two processes at once, a kill in the middle, hashes and what they show."""
+"""The ledger: sums in both orders, refusals, two processes at once, a kill in the middle, hashes
+and what they show.
+"""
 
 import itertools
 import json
@@ -32,7 +34,11 @@ from semidp.core.tradeoff.composition import compose
 from semidp.core.tradeoff.curves import approximate, gaussian, laplace, zcdp
 from semidp.core.tradeoff.function import Order, Tradeoff
 from semidp.errors import BudgetExceeded, InputError, Refused
-from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.gaussian import (
+    DiscreteGaussianMechanism,
+    LatticeGaussianMechanism,
+    RoundedGaussianMechanism,
+)
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.output.files import locked
 from semidp.queries.table_spaces import sensitivity_space
@@ -92,7 +98,10 @@ def test_another_dataspace_or_adjacency_is_refused(path: Path) -> None:
     book = Ledger.create(path, Budget.zcdp(1))
     book.charge(semi(zcdp("0.1")), "first")
     for other, sentence in (
-        (Guarantee(STATES, Ball(3), zcdp("0.1")), "other records, levels or values: use another ledger"),
+        (
+            Guarantee(STATES, Ball(3), zcdp("0.1")),
+            "other records, levels or values: use another ledger",
+        ),
         (semi(zcdp("0.1"), a=2), "the new guarantee does not add up .* its query was not recorded"),
     ):
         with pytest.raises(Refused, match=sentence):
@@ -104,7 +113,9 @@ def test_what_protects_more_pairs_is_accepted_as_it_is(path: Path) -> None:
     book = Ledger.create(path, Budget.zcdp(1))
     book.charge(semi(zcdp("0.1")), "first")
     book.charge(semi(zcdp("0.1"), a=5), "a larger a")
-    book.charge(Guarantee(Dataspace.of(TABLE, [Margin("sex")]), Ball(3), zcdp("0.1")), "a larger space")
+    book.charge(
+        Guarantee(Dataspace.of(TABLE, [Margin("sex")]), Ball(3), zcdp("0.1")), "a larger space"
+    )
     total = book.total()
     assert total is not None
     assert total.tradeoff == zcdp("0.3")
@@ -118,7 +129,9 @@ def test_ordinary_guarantees_are_grouped_semi_dp_first(path: Path) -> None:
     used, shown = book.total(), book.composition_first()
     assert used is not None
     assert shown is not None
-    assert used.tradeoff == compose(approximate("0.5").group(3), approximate("0.25").group(3), approximate("0.5"))
+    assert used.tradeoff == compose(
+        approximate("0.5").group(3), approximate("0.25").group(3), approximate("0.5")
+    )
     assert used.tradeoff.implied_epsilon() == shown.tradeoff.implied_epsilon() == Fraction("2.75")
     assert shown.tradeoff.compare(used.tradeoff) in (Order.WEAKER, Order.EQUAL)
     assert shown.tradeoff.delta(1) > used.tradeoff.delta(1)
@@ -130,7 +143,10 @@ def test_each_kind_of_budget(path: Path) -> None:
     assert fits(compose(gaussian("0.6"), approximate("0.5")), Budget.gdp(1))
     assert not fits(compose(gaussian("0.6"), approximate(2)), Budget.gdp(1))
     assert fits(approximate(1, "1e-6"), Budget.approximate(1, "1e-6"))
-    assert fits(compose(approximate("0.5", "5e-7"), approximate("0.5", "5e-7")), Budget.approximate(1, "1e-6"))
+    assert fits(
+        compose(approximate("0.5", "5e-7"), approximate("0.5", "5e-7")),
+        Budget.approximate(1, "1e-6"),
+    )
     assert not fits(approximate(1, "1.1e-6"), Budget.approximate(1, "1e-6"))
     assert fits(zcdp("0.02"), Budget.approximate(1, "1e-6"))
     assert not fits(zcdp("0.1"), Budget.approximate(1, "1e-6"))
@@ -203,7 +219,10 @@ except BudgetExceeded:
 
 def charger(path: Path, name: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", CHARGER, str(path), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CHARGER, str(path), name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -254,7 +273,9 @@ def test_a_kill_in_the_middle_leaves_a_whole_ledger_and_no_lock(path: Path) -> N
         os.kill(process.pid, signal.SIGKILL)
         reported += counted(process)
         recorded = len(book.account().charges) - seen
-        assert reported <= recorded <= reported + 1, "what was acknowledged is on disk, and at most one more"
+        assert reported <= recorded <= reported + 1, (
+            "what was acknowledged is on disk, and at most one more"
+        )
         seen += recorded
     assert seen > 0
     for scrap in path.parent.glob(".semidp-*"):
@@ -265,7 +286,9 @@ def test_a_kill_in_the_middle_leaves_a_whole_ledger_and_no_lock(path: Path) -> N
 
 
 def test_other_features_of_the_same_records_are_joined(path: Path) -> None:
-    """Two tables with the same public totals add up in one ledger; another total, or other levels, do not."""
+    """Two tables with the same public totals add up in one ledger; another total, or other levels,
+    do not.
+    """
 
     def public(name: str, levels: str = "ab", totals: tuple[int, int] = (6, 15)) -> Dataspace:
         schema = Schema((Feature("sex", ("f", "m")), Feature(name, tuple(levels))))
@@ -284,7 +307,9 @@ def test_other_features_of_the_same_records_are_joined(path: Path) -> None:
 
 
 def test_exchange_guarantees_about_other_features_are_joined(path: Path) -> None:
-    """Proved and listed in tests/laws/test_exchange.py; structural zeros, and any number of records, are refused."""
+    """Proved and listed in tests/laws/test_exchange.py; structural zeros, and any number of
+    records, are refused.
+    """
 
     def public(name: str, *zeros: StructuralZero) -> Dataspace:
         schema = Schema((Feature("sex", ("f", "m")), Feature(name, ("a", "b"))), zeros)
@@ -305,8 +330,12 @@ def test_exchange_guarantees_about_other_features_are_joined(path: Path) -> None
 
 
 def test_joining_is_sound_on_every_pair_of_a_small_space() -> None:
-    """Records of the joined space lose features: the rest agrees with the totals, and is no further apart."""
-    both = Schema((Feature("sex", ("f", "m")), Feature("region", ("a", "b")), Feature("age", ("c", "d"))))
+    """Records of the joined space lose features: the rest agrees with the totals, and is no further
+    apart.
+    """
+    both = Schema(
+        (Feature("sex", ("f", "m")), Feature("region", ("a", "b")), Feature("age", ("c", "d")))
+    )
     part = both.restrict(["sex", "region"])
     space = Dataspace.known(both, {Margin("sex"): Table(both.restrict(["sex"]), [1, 1])})
     alone = Dataspace.known(part, {Margin("sex"): Table(part.restrict(["sex"]), [1, 1])})
@@ -319,7 +348,7 @@ def test_joining_is_sound_on_every_pair_of_a_small_space() -> None:
         )
 
 
-# --- format 2: hashes, records, the lock and permissions ------------------------------------------------------------
+# --- format 2: hashes, records, the lock and permissions ------------------------------------------
 
 ALL_LAWS = {
     "rounded gaussian": (RoundedGaussianMechanism, Budget.gdp("1/2")),
@@ -334,7 +363,9 @@ ALL_LAWS = {
 def test_a_charge_is_recomputed_from_what_it_records(path: Path, law: str) -> None:
     kind, budget = ALL_LAWS[law]
     mechanism = kind.calibrate(sensitivity_space(FIXED, Ball(3)), budget)
-    Ledger.create(path, Budget.approximate(50, "1e-6")).charge(mechanism.guarantee, law, [mechanism.record()])
+    Ledger.create(path, Budget.approximate(50, "1e-6")).charge(
+        mechanism.guarantee, law, [mechanism.record()]
+    )
     charge = Ledger(path).account().charges[0]
     assert charge.fixed is None
     assert charge.dataspace is not None
@@ -349,14 +380,20 @@ def test_a_charge_is_recomputed_from_what_it_records(path: Path, law: str) -> No
 
 
 def test_a_charge_is_recomputed_under_more_exact_statistics(path: Path) -> None:
-    """By hand: with sex exact, two records can move between four cells of the table, Δ2² = 8, so σ² = 8 at ρ = 1/2.
+    """By hand: with sex exact, two records can move between four cells of the table, Δ2² = 8, so σ²
+    = 8 at ρ = 1/2.
 
     With region exact too, the moves that are left have Δ2² = 4: the same noise gives ρ = 1/4.
     """
     schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
     table = Table(schema, [[5, 3], [4, 9]])
-    first, union = Dataspace.of(table, [Margin("sex")]), Dataspace.of(table, [Margin("sex"), Margin("region")])
-    mechanism = DiscreteGaussianMechanism.calibrate(sensitivity_space(first, Ball(2)), Budget.zcdp("1/2"))
+    first, union = (
+        Dataspace.of(table, [Margin("sex")]),
+        Dataspace.of(table, [Margin("sex"), Margin("region")]),
+    )
+    mechanism = DiscreteGaussianMechanism.calibrate(
+        sensitivity_space(first, Ball(2)), Budget.zcdp("1/2")
+    )
     assert mechanism.sigma2 == 8
     Ledger.create(path, Budget.zcdp(1)).charge(mechanism.guarantee, "first", [mechanism.record()])
     charge = Ledger(path).account().charges[0]
@@ -387,11 +424,17 @@ def test_what_cannot_be_recomputed_says_so(path: Path) -> None:
     charge = book.account().charges[0]
     assert charge.fixed == "its query was not recorded"
     ball = KNormMechanism.calibrate(sensitivity_space(FIXED, Ball(3)), Budget.pure(1))
-    for record in (ball.record(), {"query": None, "noise": {"law": "laplace", "b": "1"}}, {"query": {}, "noise": {}}):
+    for record in (
+        ball.record(),
+        {"query": None, "noise": {"law": "laplace", "b": "1"}},
+        {"query": {}, "noise": {}},
+    ):
         with pytest.raises(Refused):
             recorded(record, FIXED, Ball(3))
     with pytest.raises(InputError):
-        recorded({"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}, FIXED, Ball(3))
+        recorded(
+            {"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}, FIXED, Ball(3)
+        )
 
 
 @pytest.fixture
@@ -448,25 +491,40 @@ def test_removed_charges_show_in_the_releases(path: Path, three: list[dict[str, 
         rechained(path, lambda document, number=number: document["charges"].pop(number))
         found = [Ledger(path).account().disagreement(entry) for entry in three]
         assert found[:number] == [None] * number
-        assert all(found[number:]), "every release from the removed charge on notices, the last one too"
+        assert all(found[number:]), (
+            "every release from the removed charge on notices, the last one too"
+        )
     path.write_text(whole)
     rewritten(path, lambda document: document["charges"].pop())  # needs no new hash
-    assert Ledger(path).account().disagreement(three[2]) == "its charge is number 3, and the ledger holds 2"
+    assert (
+        Ledger(path).account().disagreement(three[2])
+        == "its charge is number 3, and the ledger holds 2"
+    )
     Ledger(path).charge(semi(zcdp("0.1")), "three")
     assert "is not the one that was made" in (Ledger(path).account().disagreement(three[2]) or "")
 
 
-def test_a_release_of_another_ledger_or_of_none_shows(path: Path, three: list[dict[str, Any]]) -> None:
+def test_a_release_of_another_ledger_or_of_none_shows(
+    path: Path, three: list[dict[str, Any]]
+) -> None:
     other = Ledger.create(path.with_name("other.json"), Budget.zcdp(1))
     account = Ledger(path).account()
-    assert account.disagreement(other.charge(semi(zcdp("0.1")), "one")) == "it was charged to another ledger"
+    assert (
+        account.disagreement(other.charge(semi(zcdp("0.1")), "one"))
+        == "it was charged to another ledger"
+    )
     assert account.disagreement(None) == "it was charged to no ledger"
     for number in (0, -1, "1", True, None, 1.0):
         assert account.disagreement({**three[0], "number": number})
 
 
 def version_1(path: Path) -> None:
-    charge = {"label": "old", "time": "2025-01-01T00:00:00+00:00", "tradeoff": zcdp("0.1").to_json(), "group": 1}
+    charge = {
+        "label": "old",
+        "time": "2025-01-01T00:00:00+00:00",
+        "tradeoff": zcdp("0.1").to_json(),
+        "group": 1,
+    }
     document = {
         "schema_version": 1,
         "budget": Budget.zcdp(1).to_json(),
@@ -504,12 +562,17 @@ def test_a_ledger_keeps_its_permissions(path: Path, mode: int) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
-def test_who_waits_for_a_ledger_is_told_and_gives_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_a_ledger_is_told_and_gives_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ledger_module, "PATIENCE", 0.2)
     monkeypatch.setattr(ledger_module, "_AT_ONCE", 0.01)
     said: list[str] = []
     book = Ledger(Ledger.create(path, Budget.zcdp(1)).path, waiting=said.append)
-    with locked(path.with_name(f".{path.name}.lock")), pytest.raises(InputError, match=r"for 0\.2 seconds: nothing"):
+    with (
+        locked(path.with_name(f".{path.name}.lock")),
+        pytest.raises(InputError, match=r"for 0\.2 seconds: nothing"),
+    ):
         book.charge(semi(zcdp("0.1")), "first")
     assert len(said) == 1
     assert "waiting for up to 0.2 seconds" in said[0]
@@ -522,12 +585,16 @@ DAMAGE: list[Any] = [None, [], "text", 0, -1, 1e400, True, {}, {"a": []}, "9" * 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_damaged_ledger_is_a_sentence(path: Path, version: int) -> None:
-    """Every value of the file, replaced by others of every type: an InputError, or a ledger that can be read."""
+    """Every value of the file, replaced by others of every type: an InputError, or a ledger that
+    can be read.
+    """
     if version == 1:
         version_1(path)
     else:
         Ledger.create(path, Budget.zcdp(1)).charge(
-            semi(zcdp("0.1")), "one", [{"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}]
+            semi(zcdp("0.1")),
+            "one",
+            [{"query": {"kind": "table"}, "noise": {"law": "laplace", "b": "1"}}],
         )
     whole = json.loads(path.read_text())
     refused = 0
@@ -548,7 +615,13 @@ def test_a_damaged_ledger_is_a_sentence(path: Path, version: int) -> None:
 
 def places(value: Any) -> Iterator[tuple[Any, ...]]:
     """Yield the path to everything inside a JSON value."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in inside:
         yield (key,)
         yield from ((key, *rest) for rest in places(item))

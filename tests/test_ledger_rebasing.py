@@ -1,4 +1,6 @@
-"""A ledger under further exact statistics: charges are computed anew under the union, by appending, in any order."""
+"""A ledger under further exact statistics: charges are computed anew under the union, by appending,
+in any order.
+"""
 
 import itertools
 import json
@@ -42,11 +44,15 @@ for person in PEOPLE:
 TABLE = Table(SCHEMA, COUNTS)
 
 
-def mechanism(table: list[str], margins: list[Any], rho: str, schema: Schema = SCHEMA) -> DiscreteGaussianMechanism:
+def mechanism(
+    table: list[str], margins: list[Any], rho: str, schema: Schema = SCHEMA
+) -> DiscreteGaussianMechanism:
     """Return a mechanism calibrated where the margins are exact, at a(t)."""
     space = Dataspace.of(TABLE.margin(schema.names), [Margin.of(margin) for margin in margins])
     adjacency = Ball(semi_adjacency(space).bound)
-    return DiscreteGaussianMechanism.calibrate(sensitivity_space(space, adjacency, table), Budget.zcdp(rho))
+    return DiscreteGaussianMechanism.calibrate(
+        sensitivity_space(space, adjacency, table), Budget.zcdp(rho)
+    )
 
 
 def charge(book: Ledger, made: Mechanism, label: str = "a table") -> None:
@@ -67,7 +73,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_by_hand(path: Path) -> None:
-    """Δ2² = 8 under {sex} becomes 4 under {sex, ill}: ρ = 1/2 becomes 1/4, and the second release adds its own."""
+    """Δ2² = 8 under {sex} becomes 4 under {sex, ill}: ρ = 1/2 becomes 1/4, and the second release
+    adds its own.
+    """
     book = Ledger.create(path, Budget.zcdp("0.6"))
     charge(book, mechanism(["sex", "ill"], ["sex"], "1/2"), "first")
     before = json.loads(path.read_text())
@@ -114,11 +122,18 @@ def test_the_order_of_releases_does_not_change_the_sum(path: Path, order: tuple[
 def test_a_larger_promise_than_needed_is_kept_where_every_release_makes_it(
     path: Path, numbers: tuple[int, int]
 ) -> None:
-    """Releases for any 5 records stay a promise for 5; where one protects fewer, it is for those, in either order."""
+    """Releases for any 5 records stay a promise for 5; where one protects fewer, it is for those,
+    in either order.
+    """
     book = Ledger.create(path, Budget.zcdp(100))
     for a, margins in zip(numbers, (["sex"], ["sex", "region"]), strict=True):
         space = Dataspace.of(TABLE, [Margin(name) for name in margins])
-        charge(book, DiscreteGaussianMechanism.calibrate(sensitivity_space(space, Ball(a)), Budget.zcdp("1/2")))
+        charge(
+            book,
+            DiscreteGaussianMechanism.calibrate(
+                sensitivity_space(space, Ball(a)), Budget.zcdp("1/2")
+            ),
+        )
     total = book.total()
     assert total is not None
     assert total.adjacency == Ball(max(min(numbers), 3))  # a(t) of the union is 3
@@ -131,7 +146,9 @@ def test_the_same_statistics_and_other_numbers_of_records(path: Path) -> None:
         book = Ledger.create(path.with_name(f"{number}.json"), Budget.zcdp(100))
         space = Dataspace.of(TABLE, [Margin("sex"), Margin("region")])
         for a in order:
-            kind = DiscreteGaussianMechanism.calibrate(sensitivity_space(space, Ball(a)), Budget.zcdp("1/2"))
+            kind = DiscreteGaussianMechanism.calibrate(
+                sensitivity_space(space, Ball(a)), Budget.zcdp("1/2")
+            )
             charge(book, kind)
         total = book.total()
         assert total is not None
@@ -141,7 +158,9 @@ def test_the_same_statistics_and_other_numbers_of_records(path: Path) -> None:
 
 
 def test_features_of_all_releases_are_those_of_the_union(path: Path) -> None:
-    """Two releases that share no feature: the records have both, and further statistics make records move together."""
+    """Two releases that share no feature: the records have both, and further statistics make
+    records move together.
+    """
     sums = []
     for number, order in enumerate(itertools.permutations([("ill", []), ("region", ["region"])])):
         book = Ledger.create(path.with_name(f"{number}.json"), Budget.zcdp(100))
@@ -152,11 +171,14 @@ def test_features_of_all_releases_are_those_of_the_union(path: Path) -> None:
         assert total is not None
         assert total.adjacency == Ball(2)
         sums.append(total_rho(book))
-    assert sums == [Fraction(1, 2) * 4 + Fraction(1, 2)] * 2  # one record alone became two: Δ2² 2 → 8
+    # one record alone became two: Δ2² 2 → 8
+    assert sums == [Fraction(1, 2) * 4 + Fraction(1, 2)] * 2
 
 
 def test_the_sum_covers_the_worst_pair_of_the_union(path: Path) -> None:
-    """Brute force: no two adjacent datasets of the union are further apart, over both measurements, than the sum."""
+    """Brute force: no two adjacent datasets of the union are further apart, over both measurements,
+    than the sum.
+    """
     made = [mechanism(*RELEASES[0]), mechanism(*RELEASES[1])]
     book = Ledger.create(path, Budget.zcdp(100))
     for one in made:
@@ -168,10 +190,15 @@ def test_the_sum_covers_the_worst_pair_of_the_union(path: Path) -> None:
 
     def counts(dataset: Any) -> list[np.ndarray]:
         found = []
-        for axes in ((names.index("sex"), names.index("ill")), (names.index("ill"), names.index("region"))):
+        for axes in (
+            (names.index("sex"), names.index("ill")),
+            (names.index("ill"), names.index("region")),
+        ):
             table = np.zeros((2, 2))
             for record in dataset:
-                table[tuple(union.schema.features[axis].levels.index(record[axis]) for axis in axes)] += 1  # type: ignore[union-attr]
+                table[
+                    tuple(union.schema.features[axis].levels.index(record[axis]) for axis in axes)
+                ] += 1  # type: ignore[union-attr]
             found.append(table)
         return found
 
@@ -181,18 +208,23 @@ def test_the_sum_covers_the_worst_pair_of_the_union(path: Path) -> None:
         here = counts(mine)
         for dataset, there in every:
             squares = [((x - y) ** 2).sum() for x, y in zip(here, there, strict=True)]
-            loss = sum(square / (2 * float(one.sigma2)) for square, one in zip(squares, made, strict=True))
+            loss = sum(
+                square / (2 * float(one.sigma2)) for square, one in zip(squares, made, strict=True)
+            )
             if loss > worst and adjacency.adjacent(mine, dataset):
                 worst = loss
     assert worst <= float(total_rho(book)) + 1e-12
-    assert worst > 0.5 * float(total_rho(book)), "the sum is not far from it: half of it would be wrong"
+    assert worst > 0.5 * float(total_rho(book)), (
+        "the sum is not far from it: half of it would be wrong"
+    )
 
 
 def test_a_union_that_costs_too_much_is_refused_and_changes_nothing(path: Path) -> None:
     book = Ledger.create(path, Budget.zcdp(1))
     charge(book, mechanism(["ill"], [], "1/2"))
     before = path.read_bytes()
-    with pytest.raises(BudgetExceeded, match="nothing was released"):  # 1/2 becomes 2: two records move together
+    # 1/2 becomes 2: two records move together
+    with pytest.raises(BudgetExceeded, match="nothing was released"):
         charge(book, mechanism(["ill", "region"], ["region"], "1/100"))
     assert path.read_bytes() == before
 
@@ -200,7 +232,9 @@ def test_a_union_that_costs_too_much_is_refused_and_changes_nothing(path: Path) 
 def test_what_cannot_be_recomputed_blocks_with_a_sentence(path: Path) -> None:
     sexes = Dataspace.of(TABLE, [Margin("sex")])
     both = mechanism(["sex", "ill"], ["sex", "region"], "1/10")
-    knorm = KNormMechanism.calibrate(sensitivity_space(sexes, Ball(2), ["sex", "ill"]), Budget.pure(1))
+    knorm = KNormMechanism.calibrate(
+        sensitivity_space(sexes, Ball(2), ["sex", "ill"]), Budget.pure(1)
+    )
     for number, (old, why) in enumerate(
         [
             ((Guarantee(sexes, Ball(2), zcdp("1/10")), ()), "its query was not recorded"),
@@ -228,13 +262,19 @@ def test_a_foreign_charge_for_all_of_these_pairs_stays_as_it_is(path: Path) -> N
 
 def test_other_laws_are_recomputed_too(path: Path) -> None:
     sexes = Dataspace.of(TABLE, [Margin("sex")])
-    laplace = LaplaceMechanism.calibrate(sensitivity_space(sexes, Ball(2), ["sex", "ill"]), Budget.pure(1))
+    laplace = LaplaceMechanism.calibrate(
+        sensitivity_space(sexes, Ball(2), ["sex", "ill"]), Budget.pure(1)
+    )
     book = Ledger.create(path, Budget.pure(10))
     charge(book, laplace)
-    book.charge(Guarantee(Dataspace.of(TABLE, [Margin("sex", "ill")]), Ball(2), approximate("1/3")), "foreign")
+    book.charge(
+        Guarantee(Dataspace.of(TABLE, [Margin("sex", "ill")]), Ball(2), approximate("1/3")),
+        "foreign",
+    )
     total = book.total()
     assert total is not None
-    assert total.tradeoff.implied_epsilon() == Fraction(1, 3)  # the joint counts fix the first table
+    # the joint counts fix the first table
+    assert total.tradeoff.implied_epsilon() == Fraction(1, 3)
 
 
 def test_values_that_contradict_are_other_data(path: Path) -> None:
@@ -305,11 +345,16 @@ def go(process: subprocess.Popen[str]) -> None:
 
 
 def by_hand(book: Ledger) -> Fraction:
-    """Return the sum of all charges of a ledger under what it holds exact now, each from its own record."""
+    """Return the sum of all charges of a ledger under what it holds exact now, each from its own
+    record.
+    """
     account = book.account()
     assert account.dataspace is not None
     assert account.adjacency is not None
-    every = [recorded(c.measured[0], account.dataspace, account.adjacency).tradeoff for c in account.charges]
+    every = [
+        recorded(c.measured[0], account.dataspace, account.adjacency).tradeoff
+        for c in account.charges
+    ]
     return sum((curve.implied_rho() or Fraction(0) for curve in every), Fraction(0))
 
 
@@ -358,7 +403,16 @@ def test_releases_through_the_commands(tmp_path: Path, capsys: pytest.CaptureFix
         str(tmp_path / "one"),
     ]
     assert command(one) == 0
-    more = ["--invariant", "sex", "--invariant", "ill", "--rho", "0.25", "--out", str(tmp_path / "two")]
+    more = [
+        "--invariant",
+        "sex",
+        "--invariant",
+        "ill",
+        "--rho",
+        "0.25",
+        "--out",
+        str(tmp_path / "two"),
+    ]
     assert command(["release", *words, "--table", "sex,ill", *more]) == 0
     capsys.readouterr()
     assert command(["ledger", book]) == 0
@@ -369,17 +423,21 @@ def test_releases_through_the_commands(tmp_path: Path, capsys: pytest.CaptureFix
     assert command(["ledger", book, "--check", str(tmp_path / "one"), str(tmp_path / "two")]) == 0
 
 
-# --- exchanges ------------------------------------------------------------------------------------------------------
+# --- exchanges ------------------------------------------------------------------------------------
 
 
 def exchange_mechanism(table: list[str], margins: list[str], rho: str) -> DiscreteGaussianMechanism:
     """Return a mechanism calibrated for exchanges where the margins are exact."""
     space = Dataspace.of(TABLE, [Margin(margin) for margin in margins])
-    return DiscreteGaussianMechanism.calibrate(sensitivity_space(space, Exchange.of(space), table), Budget.zcdp(rho))
+    return DiscreteGaussianMechanism.calibrate(
+        sensitivity_space(space, Exchange.of(space), table), Budget.zcdp(rho)
+    )
 
 
 def test_exchanges_under_further_exact_statistics_are_those_of_the_union(path: Path) -> None:
-    """The first charge is computed anew for exchanges of the union, and these are listed: none of them costs more."""
+    """The first charge is computed anew for exchanges of the union, and these are listed: none of
+    them costs more.
+    """
     book = Ledger.create(path, Budget.zcdp(3))
     first = exchange_mechanism(["sex", "ill", "region"], ["sex"], "1/2")
     charge(book, first, "first")
@@ -401,7 +459,9 @@ def test_exchanges_under_further_exact_statistics_are_those_of_the_union(path: P
     assert first.space.l2_squared < worst, "exchanges of more exact statistics move more records"
 
 
-def test_an_exchange_charge_without_its_query_holds_for_its_own_exact_statistics_only(path: Path) -> None:
+def test_an_exchange_charge_without_its_query_holds_for_its_own_exact_statistics_only(
+    path: Path,
+) -> None:
     book = Ledger.create(path, Budget.zcdp(3))
     first = exchange_mechanism(["sex", "ill"], ["sex"], "1/2")
     book.charge(first.guarantee, "no query")
@@ -411,7 +471,9 @@ def test_an_exchange_charge_without_its_query_holds_for_its_own_exact_statistics
 
 
 def test_a_table_charged_by_too_small_an_exchange_norm_is_counted_anew(tmp_path: Path) -> None:
-    """District × state under exact region × county: earlier versions took Δ2² = 2 for 4, and charged mu = 1 for √2."""
+    """District × state under exact region × county: earlier versions took Δ2² = 2 for 4, and
+    charged mu = 1 for √2.
+    """
     people = {
         "region": ["R"] * 200 + ["Q"] * 100,
         "district": ["R2"] * 100 + ["R1"] * 100 + ["Q1"] * 100,
@@ -437,4 +499,8 @@ def test_a_table_charged_by_too_small_an_exchange_norm_is_counted_anew(tmp_path:
     assert total is not None
     assert total.tradeoff.implied_mu_squared() == 2
     with pytest.raises(BudgetExceeded):
-        run(evolve(plan, requests=[plan.requests[0].with_budget(Budget.gdp("1.5"))]), people, RunOptions(ledger=book))
+        run(
+            evolve(plan, requests=[plan.requests[0].with_budget(Budget.gdp("1.5"))]),
+            people,
+            RunOptions(ledger=book),
+        )

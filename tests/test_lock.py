@@ -1,4 +1,6 @@
-"""The lock file: names and versions of everything that is installed, within the bounds that users get."""
+"""The lock file: names and versions of everything that is installed, within the bounds that users
+get.
+"""
 
 import re
 import tomllib
@@ -9,11 +11,18 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LINES = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
+LINES = [
+    line
+    for line in (ROOT / "requirements.lock").read_text().splitlines()
+    if not line.startswith("#")
+]
 
 
 def pins() -> dict[str, str]:
-    return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in LINES)}
+    return {
+        canonicalize_name(name): version
+        for name, _, version in (line.partition("==") for line in LINES)
+    }
 
 
 def wanted(requirements: list[str]) -> list[Requirement]:
@@ -36,7 +45,9 @@ def test_the_lock_holds_names_and_versions_and_no_address() -> None:
 def test_every_dependency_is_locked_within_its_bounds() -> None:
     locked = pins()
     for needed in wanted([*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]):
-        assert canonicalize_name(needed.name) in locked, f"{needed.name} is not in requirements.lock"
+        assert canonicalize_name(needed.name) in locked, (
+            f"{needed.name} is not in requirements.lock"
+        )
         assert needed.specifier.contains(locked[canonicalize_name(needed.name)]), needed
 
 
@@ -47,5 +58,9 @@ def test_the_makefile_installs_by_the_lock_and_the_demo_without_test_tools() -> 
     demo = re.search(r"^\$\(STAMP\):.*\n\t(.*)\n", text, re.MULTILINE)
     assert demo is not None
     assert "test" not in demo[1]
-    installs = [line for line in text.splitlines() if "pip install" in line and "build/lock" not in line]
-    assert installs == [line for line in installs if line.startswith("PIP")], "every install goes by the lock"
+    installs = [
+        line for line in text.splitlines() if "pip install" in line and "build/lock" not in line
+    ]
+    assert installs == [line for line in installs if line.startswith("PIP")], (
+        "every install goes by the lock"
+    )

@@ -1,4 +1,6 @@
-"""docs/notebook.ipynb, executed: its cells run one after another, and the outputs that it keeps are those of a run."""
+"""docs/notebook.ipynb, executed: its cells run one after another, and the outputs that it keeps are
+those of a run.
+"""
 
 import json
 import os
@@ -7,7 +9,11 @@ import sys
 from pathlib import Path
 
 NOTEBOOK = Path(__file__).parent.parent / "docs" / "notebook.ipynb"
-CELLS = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+CELLS = [
+    cell
+    for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    if cell["cell_type"] == "code"
+]
 
 RUN = """
 import ast, json, sys
@@ -35,7 +41,11 @@ def test_its_cells_run_and_show_what_it_keeps(tmp_path: Path) -> None:
     shown = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(shown) == len(CELLS) >= 7
     for cell, (kind, page, text) in zip(CELLS, shown, strict=True):
-        kept = [output for output in cell["outputs"] if output["output_type"] in ("execute_result", "display_data")]
+        kept = [
+            output
+            for output in cell["outputs"]
+            if output["output_type"] in ("execute_result", "display_data")
+        ]
         assert len(kept) == 1, cell["source"]
         data = kept[0]["data"]
         if kind == "NoneType":
@@ -48,4 +58,6 @@ def test_its_cells_run_and_show_what_it_keeps(tmp_path: Path) -> None:
 
 def test_it_names_no_place_of_the_machine_that_ran_it() -> None:
     text = NOTEBOOK.read_text(encoding="utf-8")
-    assert not [word for word in ("/home/", "/tmp/", "/root/", "site-packages", ".venv") if word in text]
+    assert not [
+        word for word in ("/home/", "/tmp/", "/root/", "site-packages", ".venv") if word in text
+    ]

@@ -22,7 +22,11 @@ HEAVY = (
 
 
 def test_all_is_sorted_complete_and_real() -> None:
-    public = {name for name in vars(semidp) if not name.startswith("_") and not inspect.ismodule(vars(semidp)[name])}
+    public = {
+        name
+        for name in vars(semidp)
+        if not name.startswith("_") and not inspect.ismodule(vars(semidp)[name])
+    }
     assert set(semidp.__all__) == public | {"__version__"}
     assert list(semidp.__all__) == sorted(semidp.__all__)
 
@@ -39,7 +43,9 @@ def test_every_public_name_is_documented(name: str) -> None:
                 assert inspect.getdoc(getattr(value, member)), f"{name}.{member} has no docstring"
 
 
-@pytest.mark.parametrize("name", [name for name in semidp.__all__ if name not in {"__version__", "Randomness"}])
+@pytest.mark.parametrize(
+    "name", [name for name in semidp.__all__ if name not in {"__version__", "Randomness"}]
+)
 def test_every_public_name_has_an_example(name: str) -> None:
     value = getattr(semidp, name)
     if inspect.isfunction(value) or (inspect.isclass(value) and not issubclass(value, Exception)):
@@ -48,53 +54,77 @@ def test_every_public_name_has_an_example(name: str) -> None:
 
 def test_import_touches_nothing_heavy() -> None:
     code = f"import sys, semidp; print([m for m in {HEAVY!r} if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 SUBPACKAGES = {
-    "accounting": """
+    "accounting": (
+        """
         Account Charge Renyi approximate_group dp_sgd event_from_json event_guarantee event_to_json
         event_tradeoff fits functional_tradeoff gdp_delta gdp_epsilon gdp_group gdp_to_zcdp pure_to_gdp
         pure_to_zcdp tradeoff_from_json zcdp_delta zcdp_epsilon zcdp_epsilon_paper zcdp_group
-    """,
-    "audit": """
+    """
+    ),
+    "audit": (
+        """
         Audit Bound Claim Draws Energy Pair Point affordable_samples audit_function audit_mechanism
         audit_samples claims_of_plan claims_of_release draws_of_test given_pairs noise_energy one_by_one
         pair_for with_less_noise worst_pair
-    """,
-    "bridges": """
+    """
+    ),
+    "bridges": (
+        """
         Assessment CellKeyAssessment LossMeasure Metric PerturbationTable PrivacyFunction Stratum StratumLoss Swap
         SwapAssessment SwapRule assess assess_cell_keys assess_swapping
-    """,
-    "census": """
+    """
+    ),
+    "census": (
+        """
         Areas CensusEstimates CensusTask StateFiles estimate_areas estimate_state groups read_areas read_state
         write_estimates
-    """,
-    "combining": """
+    """
+    ),
+    "combining": (
+        """
         Among AreaSums CellSums Estimate Measurements Observed Places Share Within estimate
-    """,
-    "grouped": """
+    """
+    ),
+    "grouped": (
+        """
         distributions linear_regression logistic_regression means proportions quantiles sums
-    """,
-    "mechanisms": """
+    """
+    ),
+    "mechanisms": (
+        """
         AUTO CLAIMS NAMES ClaimKind ContinuousGaussianMechanism DiscreteGaussianMechanism KNormMechanism
         L2Mechanism LaplaceMechanism LatticeGaussianMechanism Measurement Mechanism NoNoise Norms Objective
         ResidualMechanism RoundedGaussianMechanism available calibrated choose knorm_noise mechanism_for
         naive_loss option_name outcome_mechanism residual_plan table_mechanism
-    """,
-    "noise": """
+    """
+    ),
+    "noise": (
+        """
         CanonicalNoise DiscreteGaussian DiscreteLaplace ExponentialChoice FlippedChoice LatticeGaussian Normal
         OneSidedLatticeGaussian Randomness Recursive RoundedGaussian SeededRandomness SystemRandomness Tulap
         generator uniforms
-    """,
-    "questions": """
+    """
+    ),
+    "questions": (
+        """
         AreaRow Association CombinedEstimate Covers Formula Independence IntervalEstimate Mixing NoisyRates
         PairTests Posterior RateMeasure ScoreTest SyntheticRecords TableDistance TableIntervals TableModel TermTest
         adjusted_p_values area_intervals every_pair independence_test logistic_fit loglinear_fit model posterior
         random_tables read_area_rows sampled_comparison sampled_rate score_test simulated_bound
         sum_intervals sum_rows
-    """,
-    "statistics": """
+    """
+    ),
+    "statistics": (
+        """
         LEVEL MEDIAN About Alternative AnsweredEstimates AnsweredRequest AnsweredSums PublishedAnswers
         Coding Column Comparison Confidence Design DistributionRequest Estimates
         GroupDistributions GroupQuantiles GroupSums PublishedDistribution
@@ -102,7 +132,8 @@ SUBPACKAGES = {
         Spread SquareSums Strata
         SumSpace TwoSidedTest moment_space outcome_adjacency planned_test regression_mechanism route_values
         sum_space
-    """,
+    """
+    ),
 }
 
 
@@ -131,4 +162,9 @@ def test_no_name_is_public_twice() -> None:
 def test_it_is_imported_where_nothing_forks() -> None:
     others = "import os, logging, random, secrets, threading, numpy; del os.register_at_fork"
     code = f"{others}; import semidp, semidp.core.ball_arithmetic; print(semidp.Budget.gdp(1).kind)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "gdp\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "gdp\n"
+    )

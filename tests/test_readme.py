@@ -1,4 +1,6 @@
-"""README.md, executed: its Python, its commands on a small file, its links; and the examples that --help prints."""
+"""README.md, executed: its Python, its commands on a small file, its links; and the examples that
+--help prints.
+"""
 
 import re
 import shlex
@@ -30,12 +32,17 @@ def _semidp(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     words = shlex.split(command)
     assert words[0] == "semidp"
     beside_python = Path(sys.executable).parent / "semidp"  # what a shell would find
-    return subprocess.run([beside_python, *words[1:]], cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [beside_python, *words[1:]], cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_first_release_keeps_its_promise(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", _block("python")], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-W", "error", "-c", _block("python")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert "[4 4]" in done.stdout  # as the comment beside it says
@@ -52,9 +59,15 @@ def test_the_commands_run(tmp_path: Path) -> None:
 
 
 def test_links_and_pictures_exist() -> None:
-    targets = re.findall(r"\]\(([^)\s#]+)[^)]*\)", README) + re.findall(r'(?:src|href)="([^"]+)"', README)
+    targets = re.findall(r"\]\(([^)\s#]+)[^)]*\)", README) + re.findall(
+        r'(?:src|href)="([^"]+)"', README
+    )
     assert len(targets) > 5
-    assert not [target for target in targets if not target.startswith("http") and not (ROOT / target).exists()]
+    assert not [
+        target
+        for target in targets
+        if not target.startswith("http") and not (ROOT / target).exists()
+    ]
 
 
 def test_every_command_is_in_the_table() -> None:
@@ -71,20 +84,33 @@ def test_help_prints_its_examples_whole(command: str, capfd: pytest.CaptureFixtu
             assert f"    {example}" in printed
 
 
-def test_the_examples_of_help_run_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_help_run_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _people(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sexes.csv").write_text("sex,count\nf,40\nm,60\n")
     for name, budget in (("plan1", 'mu = "1"'), ("plan2", 'rho = "1/2"')):
-        lines = ['invariants = ["sex", "region"]', "[[table]]", 'features = ["sex", "region"]', budget]
+        lines = [
+            'invariants = ["sex", "region"]',
+            "[[table]]",
+            'features = ["sex", "region"]',
+            budget,
+        ]
         (tmp_path / f"{name}.toml").write_text("\n".join(lines))
     (tmp_path / "regions.csv").write_text("region,count\nn,30\ns,70\n")
     (tmp_path / "ptable.csv").write_text("i;j;p\n0;0;1\n1;0;0.25\n1;1;0.5\n1;2;0.25\n")
     assert (
-        run(shlex.split("release people.csv --table sex,region --invariant sex --levels region=n,s --rho 1 --out june"))
+        run(
+            shlex.split(
+                "release people.csv --table sex,region --invariant sex --levels region=n,s --rho 1"
+                " --out june"
+            )
+        )
         == 0
     )
-    by_need = sorted(EXAMPLES, key=lambda example: not example.startswith("semidp release"))  # others read a release
+    # others read a release
+    by_need = sorted(EXAMPLES, key=lambda example: not example.startswith("semidp release"))
     for example in by_need:
         if example.startswith("semidp explore"):
             continue  # it serves until an interrupt: tests/explore

@@ -1,4 +1,6 @@
-"""The page of result objects lists attributes that exist, and everything that the lists of a release hold."""
+"""The page of result objects lists attributes that exist, and everything that the lists of a
+release hold.
+"""
 
 import importlib
 import re
@@ -9,7 +11,9 @@ from typing import Any
 import pytest
 
 PAGE = (Path(__file__).parent.parent / "docs" / "results.md").read_text(encoding="utf-8")
-SECTIONS = re.findall(r"^##+ `(semidp[\w.]*)`\n(.*?)(?=^##|\Z)", PAGE, flags=re.MULTILINE | re.DOTALL)
+SECTIONS = re.findall(
+    r"^##+ `(semidp[\w.]*)`\n(.*?)(?=^##|\Z)", PAGE, flags=re.MULTILINE | re.DOTALL
+)
 
 
 def found(address: str) -> Any:
@@ -21,7 +25,9 @@ def members(kind: type) -> set[str]:
     """Return the fields, properties and methods of a class."""
     names = {field.name for field in fields(kind)} if is_dataclass(kind) else set()
     for part in kind.__mro__:
-        names |= set(vars(part)) | set(getattr(part, "__attrs_attrs__", ()) and part.__annotations__)
+        names |= set(vars(part)) | set(
+            getattr(part, "__attrs_attrs__", ()) and part.__annotations__
+        )
     return names
 
 
@@ -33,13 +39,20 @@ def test_every_listed_attribute_exists(address: str, text: str) -> None:
     assert len(listed) == len(set(listed))
     for name, called in listed:
         assert name in members(kind), f"{address} has no {name}"
-        assert bool(called) == callable(getattr(kind, name, None)), f"{address}.{name} is called, or is not"
+        assert bool(called) == callable(getattr(kind, name, None)), (
+            f"{address}.{name} is called, or is not"
+        )
 
 
 def test_the_page_is_about_every_result_and_can_fail() -> None:
     addresses = {address for address, _ in SECTIONS}
     assert len(addresses) >= 12
-    assert {"semidp.Release", "semidp.PublishedTable", "semidp.Guarantee", "semidp.Prepared"} <= addresses
+    assert {
+        "semidp.Release",
+        "semidp.PublishedTable",
+        "semidp.Guarantee",
+        "semidp.Prepared",
+    } <= addresses
     assert "no_such_attribute" not in members(found("semidp.Release"))
 
 

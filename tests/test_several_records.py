@@ -1,7 +1,8 @@
-"""One person with up to m records (THEORY, section 15, promise A), by brute force over small worlds.
+"""One person with up to m records (THEORY, section 15, promise A), by brute force over small
+worlds.
 
-Nothing here uses the package's lists of moves: datasets, alternatives and exchanges are enumerated from their
-definitions, and what the package claims is compared with them.
+Nothing here uses the package's lists of moves: datasets, alternatives and exchanges are enumerated
+from their definitions, and what the package claims is compared with them.
 """
 
 import itertools
@@ -36,7 +37,9 @@ Records = tuple[Cell, ...]  # sorted: a multiset
 
 @dataclass(frozen=True)
 class World:
-    """A schema, exact margins by the numbers of their features, and one dataset that says their totals."""
+    """A schema, exact margins by the numbers of their features, and one dataset that says their
+    totals.
+    """
 
     levels: tuple[int, ...]
     margins: tuple[tuple[int, ...], ...]
@@ -78,11 +81,15 @@ class World:
 
     @cached_property
     def space(self) -> Dataspace:
-        schema = Schema([Feature(f"f{i}", [str(k) for k in range(size)]) for i, size in enumerate(self.levels)])
+        schema = Schema(
+            [Feature(f"f{i}", [str(k) for k in range(size)]) for i, size in enumerate(self.levels)]
+        )
         counts = np.zeros(self.levels, dtype=np.int64)
         for record in self.records:
             counts[record] += 1
-        return Dataspace.of(Table(schema, counts), [Margin(*(f"f{i}" for i in margin)) for margin in self.margins])
+        return Dataspace.of(
+            Table(schema, counts), [Margin(*(f"f{i}" for i in margin)) for margin in self.margins]
+        )
 
     @property
     def protection(self) -> Protection:
@@ -90,28 +97,43 @@ class World:
 
     @property
     def values(self) -> list[set[Cell]]:
-        return [{tuple(record[axis] for axis in margin) for record in self.records} for margin in self.margins]
+        return [
+            {tuple(record[axis] for axis in margin) for record in self.records}
+            for margin in self.margins
+        ]
 
     @property
     def blocks(self) -> list[tuple[int, ...]]:
         """The margins with two values that occur."""
-        return [margin for margin, values in zip(self.margins, self.values, strict=True) if len(values) > 1]
+        return [
+            margin
+            for margin, values in zip(self.margins, self.values, strict=True)
+            if len(values) > 1
+        ]
 
     @cached_property
     def possible(self) -> list[Cell]:
         """The cells whose values occur in every margin."""
         pairs = list(zip(self.margins, self.values, strict=True))
-        return [cell for cell in self.cells if all(tuple(cell[a] for a in m) in values for m, values in pairs)]
+        return [
+            cell
+            for cell in self.cells
+            if all(tuple(cell[a] for a in m) in values for m, values in pairs)
+        ]
 
     def exchanges(self, rest: Records, place: int, y: Cell) -> Iterator[Records]:
-        """What the other records can be when the record at one place goes to y: the definition of section 11."""
+        """What the other records can be when the record at one place goes to y: the definition of
+        section 11.
+        """
         x = rest[place]
         others = [list(record) for number, record in enumerate(rest) if number != place]
         differ = [block for block in self.blocks if any(x[axis] != y[axis] for axis in block)]
         carriers = []
         for block in differ:
             wanted = [y[axis] for axis in block]
-            carriers.append([j for j, other in enumerate(others) if [other[axis] for axis in block] == wanted])
+            carriers.append(
+                [j for j, other in enumerate(others) if [other[axis] for axis in block] == wanted]
+            )
         for chosen in itertools.product(*carriers):
             changed = [list(record) for record in others]
             for block, j in zip(differ, chosen, strict=True):
@@ -131,7 +153,9 @@ class World:
 
     @cached_property
     def chains(self) -> set[tuple[Records, Records]]:
-        """Every two datasets that as many exchanges as a person has records join, each in either direction."""
+        """Every two datasets that as many exchanges as a person has records join, each in either
+        direction.
+        """
         both = {(one, other) for one in self.fiber for other in self.stepped(one)}
         both |= {(other, one) for one, other in both}
         after: dict[Records, set[Records]] = {}
@@ -139,7 +163,10 @@ class World:
             after.setdefault(one, set()).add(other)
         reached = {one: {one} for one in self.fiber}
         for _ in range(self.most):
-            reached = {one: set().union(*(after[other] for other in others)) for one, others in reached.items()}
+            reached = {
+                one: set().union(*(after[other] for other in others))
+                for one, others in reached.items()
+            }
         return {(one, other) for one, others in reached.items() for other in others}
 
 
@@ -149,7 +176,9 @@ def moved(world: World, one: Records, other: Records) -> int:
 
 
 def nearest(world: World, records: Records, own: Records, alternative: Records) -> int:
-    """The fewest records that change so that a person with some records has others: those of others by themselves."""
+    """The fewest records that change so that a person with some records has others: those of others
+    by themselves.
+    """
     rest = Counter(records) - Counter(own)
     best = len(records) + 1
     for other in world.fiber:
@@ -163,13 +192,16 @@ def nearest(world: World, records: Records, own: Records, alternative: Records) 
 
 
 def reaches(world: World, records: Records, own: Records, alternative: Records) -> bool:
-    """Whether a person's records are set one after the other, each by one exchange among records that are not set."""
+    """Whether a person's records are set one after the other, each by one exchange among records
+    that are not set.
+    """
 
     def follow(rest: Records, left: Records, target: Records) -> bool:
         if not target:
             return True
         y, further = target[0], target[1:]
-        movers = left or tuple(set(rest))  # somebody else's record, where the person has more than before
+        # somebody else's record, where the person has more than before
+        movers = left or tuple(set(rest))
         for x in dict.fromkeys(movers):
             if x not in rest:
                 continue
@@ -190,12 +222,19 @@ def reaches(world: World, records: Records, own: Records, alternative: Records) 
     )
 
 
-def drawn(seed: int, count: int, shapes: list[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]], n: int = 5):
+def drawn(
+    seed: int,
+    count: int,
+    shapes: list[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]],
+    n: int = 5,
+):
     generator = np.random.default_rng(seed)
     for _ in range(count):
         levels, margins = shapes[generator.integers(len(shapes))]
         size = int(generator.integers(3, n + 1))
-        records = tuple(sorted(tuple(int(generator.integers(level)) for level in levels) for _ in range(size)))
+        records = tuple(
+            sorted(tuple(int(generator.integers(level)) for level in levels) for _ in range(size))
+        )
         most = int(generator.integers(2, 4))
         least = -(-size // most)
         yield World(levels, margins, records, int(generator.integers(least, size + 1)), most)
@@ -212,7 +251,11 @@ DISJOINT = [
     ((2, 2, 2), ((0,), (1,), (2,))),
     ((2, 2, 2), ((0, 1), (2,))),
 ]
-OVERLAPPING = [((2, 2, 2), ((0, 1), (1, 2))), ((2, 2, 2), ((0, 1), (1, 2), (0, 2))), ((2, 3, 2), ((0, 1), (1, 2)))]
+OVERLAPPING = [
+    ((2, 2, 2), ((0, 1), (1, 2))),
+    ((2, 2, 2), ((0, 1), (1, 2), (0, 2))),
+    ((2, 3, 2), ((0, 1), (1, 2))),
+]
 
 
 def test_everybody_with_several_records_reaches_every_alternative_within_the_ball():
@@ -252,11 +295,17 @@ def table_of(world: World, records: Records, axes: tuple[int, ...]) -> np.ndarra
 
 def released(world: World) -> list[tuple[int, ...]]:
     axes = range(len(world.levels))
-    return [chosen for size in range(1, len(world.levels) + 1) for chosen in itertools.combinations(axes, size)]
+    return [
+        chosen
+        for size in range(1, len(world.levels) + 1)
+        for chosen in itertools.combinations(axes, size)
+    ]
 
 
 def test_no_table_of_several_records_moves_by_more_than_its_norms():
-    """Exchanges: all pairs that a person's exchanges join. Ball: all pairs within the stated number of records."""
+    """Exchanges: all pairs that a person's exchanges join. Ball: all pairs within the stated number
+    of records.
+    """
     tables = attained = 0
     for world in drawn(4, 14, DISJOINT, 5):
         exchange = Exchange.of(world.space, world.protection)
@@ -264,7 +313,10 @@ def test_no_table_of_several_records_moves_by_more_than_its_norms():
         assert exchange.times == world.most
         for axes in released(world):
             names = [f"f{axis}" for axis in axes]
-            moves = [table_of(world, other, axes) - table_of(world, one, axes) for one, other in world.chains]
+            moves = [
+                table_of(world, other, axes) - table_of(world, one, axes)
+                for one, other in world.chains
+            ]
             found = Norms.of(np.stack(moves).reshape(len(moves), -1))
             norms = sensitivity_space(world.space, exchange, names).norms
             assert norms.most(found) == norms, (world, axes)
@@ -279,7 +331,9 @@ def test_no_table_of_several_records_moves_by_more_than_its_norms():
 def test_one_exchange_does_not_cover_a_person_with_several_records():
     """The twin: the norms of one record are exceeded."""
     world = World((2, 2), ((0,),), ((0, 0), (0, 0), (0, 1), (1, 0), (1, 1), (1, 1)), 3, 2)
-    moves = [table_of(world, other, (0, 1)) - table_of(world, one, (0, 1)) for one, other in world.chains]
+    moves = [
+        table_of(world, other, (0, 1)) - table_of(world, one, (0, 1)) for one, other in world.chains
+    ]
     found = Norms.of(np.stack(moves).reshape(len(moves), -1))
     once = sensitivity_space(world.space, Exchange.of(world.space)).norms
     several = sensitivity_space(world.space, Exchange.of(world.space, world.protection)).norms
@@ -295,11 +349,17 @@ def test_no_residual_of_several_records_costs_more_than_stated():
         # the same without a list of moves: patterns and closed forms
         margins = tuple(margin.view for margin in world.space.published)
         unlisted = ExchangeCosts(space.residuals, margins, space.adjacency.once, times=world.most)
-        sigma2 = {view: cost * (1 + number) for number, (view, cost) in enumerate(space.cost.items())}
+        sigma2 = {
+            view: cost * (1 + number) for number, (view, cost) in enumerate(space.cost.items())
+        }
         worst, together = dict.fromkeys(space.measured, 0.0), 0.0
         for one, other in world.chains:
-            move = space.trim(table_of(world, other, tuple(range(len(world.levels)))), space.schema.grid.full)
-            move = move - space.trim(table_of(world, one, tuple(range(len(world.levels)))), space.schema.grid.full)
+            move = space.trim(
+                table_of(world, other, tuple(range(len(world.levels)))), space.schema.grid.full
+            )
+            move = move - space.trim(
+                table_of(world, one, tuple(range(len(world.levels)))), space.schema.grid.full
+            )
             total = 0.0
             for view in space.measured:
                 part = space.residuals.table(move, space.schema.grid.full, view)
@@ -322,14 +382,24 @@ def test_no_residual_of_several_records_costs_more_than_stated():
 @pytest.mark.parametrize("kind", ["exchange", "ball"])
 def test_the_ball_of_k_norm_noise_holds_every_move_of_several_records(kind):
     balls = attained = 0
-    shapes = [((3,), ()), ((2, 2), ((0,),)), ((3, 2), ((0,),)), ((3, 3), ((0,), (1,))), ((2, 3), ((0,), (1,)))]
+    shapes = [
+        ((3,), ()),
+        ((2, 2), ((0,),)),
+        ((3, 2), ((0,),)),
+        ((3, 3), ((0,), (1,))),
+        ((2, 3), ((0,), (1,))),
+    ]
     for world in drawn(8, 16, shapes, 6):
         bound = semi_adjacency(world.space, world.protection).bound
         chains = Exchange.of(world.space, world.protection)
-        space = sensitivity_space(world.space, chains if kind == "exchange" else Ball(bound, world.protection))
+        space = sensitivity_space(
+            world.space, chains if kind == "exchange" else Ball(bound, world.protection)
+        )
         axes = tuple(range(len(world.levels)))
         moves = [
-            table_of(world, other, axes) - table_of(world, one, axes) for one, other in world.chains if one != other
+            table_of(world, other, axes) - table_of(world, one, axes)
+            for one, other in world.chains
+            if one != other
         ]
         try:
             placed = place_ball(space) if moves and not space.is_zero else None
@@ -337,7 +407,10 @@ def test_the_ball_of_k_norm_noise_holds_every_move_of_several_records(kind):
             continue
         if placed is None:
             continue
-        norms = placed.ball.norm(np.array([placed.take(move) for move in moves], dtype=float)) / placed.stretch
+        norms = (
+            placed.ball.norm(np.array([placed.take(move) for move in moves], dtype=float))
+            / placed.stretch
+        )
         assert norms.max() <= 1 + 1e-9, world
         balls += 1
         attained += norms.max() > 1 - 1e-9
@@ -346,7 +419,9 @@ def test_the_ball_of_k_norm_noise_holds_every_move_of_several_records(kind):
 
 
 def outcome_moves(world: World, axes: tuple[int, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Records whose last feature is an outcome, by groups and value: what it is in two datasets of a pair."""
+    """Records whose last feature is an outcome, by groups and value: what it is in two datasets of
+    a pair.
+    """
     for one, other in world.chains:
         yield (
             table_of(world, one, (*axes, len(world.levels) - 1)),
@@ -381,7 +456,9 @@ def test_no_sum_and_no_rank_of_several_records_moves_by_more_than_stated(kind):
             change = [(other - one).reshape(-1, steps + 1) for one, other in pairs]
             moved_sums.append(np.concatenate([part @ np.arange(steps + 1) for part in change]))
             # how far the ranks of a group move: the largest change of a cumulative count
-            ranked = np.concatenate([np.abs(np.cumsum(part, axis=1)).max(axis=1) for part in change])
+            ranked = np.concatenate(
+                [np.abs(np.cumsum(part, axis=1)).max(axis=1) for part in change]
+            )
             halves.append(whole.measured(np.concatenate(change)))
             replaced = max(replaced, int(ranked.sum()))
             squares = max(squares, int((ranked**2).sum()))
@@ -406,7 +483,9 @@ def test_no_moment_of_several_records_moves_by_more_than_stated(kind):
         design = Design.of(public.schema, ["f0"])
         if not all(design.inhabited(public)):
             continue
-        space = moment_space(public, related(public, world.protection), Outcome("y", 0, 1, steps=1), design)
+        space = moment_space(
+            public, related(public, world.protection), Outcome("y", 0, 1, steps=1), design
+        )
         moves = []
         for one, other in outcome_moves(world, (0,)):
             moves.append((other - one)[:, 1] @ space.rows_by_cell.astype(np.int64))
@@ -415,12 +494,15 @@ def test_no_moment_of_several_records_moves_by_more_than_stated(kind):
         spaces += 1
         attained += found.l2_squared == space.norms.l2_squared
     assert spaces >= 5
-    assert attained >= (1 if kind == "exchange" else 0)  # the ball has pairs that no person's exchanges join
+    # the ball has pairs that no person's exchanges join
+    assert attained >= (1 if kind == "exchange" else 0)
 
 
 @pytest.mark.long
 def test_many_worlds_of_several_records_keep_what_is_promised():
-    """More worlds than above, and both promises on each: the neighbour within the ball, and one exchange a record."""
+    """More worlds than above, and both promises on each: the neighbour within the ball, and one
+    exchange a record.
+    """
     worlds = tried = chained = attained = 0
     for world in itertools.chain(
         drawn(101, 70, DISJOINT, 5), drawn(102, 70, DISJOINT, 4), drawn(103, 40, OVERLAPPING, 4)
@@ -435,7 +517,12 @@ def test_many_worlds_of_several_records_keep_what_is_promised():
                 worst = max(worst, nearest(world, records, own, alternative))
                 tried += 1
                 if apart and len(records) <= 4:
-                    assert reaches(world, records, own, alternative), (world, records, own, alternative)
+                    assert reaches(world, records, own, alternative), (
+                        world,
+                        records,
+                        own,
+                        alternative,
+                    )
                     chained += 1
         assert worst <= bound, world
         worlds += 1

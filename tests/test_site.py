@@ -1,4 +1,6 @@
-"""The documentation site: an entry for every public name, every key of a plan, every page, and no other host."""
+"""The documentation site: an entry for every public name, every key of a plan, every page, and no
+other host.
+"""
 
 import json
 import re
@@ -20,7 +22,9 @@ SUBPACKAGES = (
     *("accounting", "audit", "bridges", "census", "combining", "grouped"),
     *("mechanisms", "noise", "questions", "statistics"),
 )
-PUBLIC = {"semidp": semidp.__all__} | {f"semidp.{name}": getattr(semidp, name).__all__ for name in SUBPACKAGES}
+PUBLIC = {"semidp": semidp.__all__} | {
+    f"semidp.{name}": getattr(semidp, name).__all__ for name in SUBPACKAGES
+}
 
 
 @pytest.mark.parametrize("package", PUBLIC)
@@ -40,11 +44,15 @@ def test_no_page_needs_another_host() -> None:
     assert "http" not in SITE
     assert "font: false" in SITE
     for page in DOCS.rglob("*.md"):
-        assert not re.search(r"!\[[^]]*\]\(http|<(img|script|link)\b[^>]*http", page.read_text(encoding="utf-8")), page
+        assert not re.search(
+            r"!\[[^]]*\]\(http|<(img|script|link)\b[^>]*http", page.read_text(encoding="utf-8")
+        ), page
 
 
 def test_every_row_of_a_table_is_in_one() -> None:
-    """A row after a blank line starts no table: a table starts with a header and a line of dashes."""
+    """A row after a blank line starts no table: a table starts with a header and a line of
+    dashes.
+    """
     tables = 0
     for page in (*DOCS.rglob("*.md"), ROOT / "README.md"):
         lines = ["", *page.read_text(encoding="utf-8").splitlines(), "", ""]
@@ -56,7 +64,9 @@ def test_every_row_of_a_table_is_in_one() -> None:
 
 
 def test_the_citation_is_of_this_version() -> None:
-    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    cited = re.search(
+        r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     assert cited
     assert semidp.__version__.partition(".dev")[0] == cited[1]
 
@@ -70,7 +80,8 @@ def test_the_docs_extra_has_the_packages_that_its_notebook_uses() -> None:
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     imported = set(re.findall(r"^(?:import|from) (\w+)", code, flags=re.MULTILINE))
     assert imported - set(sys.stdlib_module_names) - {"semidp"} <= brought
-    for used, package in (("to_pandas", "pandas"), ("duckdb.sql", "pyarrow")):  # a relation is read through Arrow
+    # a relation is read through Arrow
+    for used, package in (("to_pandas", "pandas"), ("duckdb.sql", "pyarrow")):
         assert used in code
         assert package in brought
 
@@ -82,7 +93,9 @@ def _example() -> Plan:
 
 
 def _documented(heading: str) -> set[str]:
-    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PLAN, flags=re.MULTILINE | re.DOTALL)
+    section = re.search(
+        rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PLAN, flags=re.MULTILINE | re.DOTALL
+    )
     assert section, heading
     cells = re.findall(r"^\| ([^|]+) \|", section[1], flags=re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
@@ -90,7 +103,12 @@ def _documented(heading: str) -> set[str]:
 
 def test_the_plan_of_the_reference_is_a_plan() -> None:
     plan = _example()
-    assert [request.key for request in plan.requests] == ["table", "group", "regression", "quantile"]
+    assert [request.key for request in plan.requests] == [
+        "table",
+        "group",
+        "regression",
+        "quantile",
+    ]
     assert len(plan.structural_zeros) == 1
     assert Plan.from_toml(plan.to_toml()) == plan
 
@@ -99,14 +117,30 @@ def _known(document: dict[str, Any]) -> set[str]:
     """The keys that the refusal of an unknown key lists."""
     with pytest.raises(semidp.SemidpError) as refused:
         Plan.from_json(document)
-    return set(re.findall(r"\w+", str(refused.value).partition("keys ")[2].removeprefix("are ").partition(", not ")[0]))
+    return set(
+        re.findall(
+            r"\w+",
+            str(refused.value).partition("keys ")[2].removeprefix("are ").partition(", not ")[0],
+        )
+    )
 
 
 def test_every_key_of_a_plan_is_documented_and_every_documented_key_is_one() -> None:
-    lists = {"table", "group", "answered", "regression", "quantile", "distribution", "odds_ratio", "feature"}
+    lists = {
+        "table",
+        "group",
+        "answered",
+        "regression",
+        "quantile",
+        "distribution",
+        "odds_ratio",
+        "feature",
+    }
     unknown = {"surely-unknown": 1}
     assert _documented("The plan") == _known(unknown) - lists - {"structural_zero"}
     budget = _documented("Budgets")
     assert budget == {"rho", "mu", "epsilon", "delta"}
     for key in lists:
-        assert _documented(f"`[[{key}]]`") == _known({**_example().to_json(), key: [unknown]}) - budget, key
+        assert (
+            _documented(f"`[[{key}]]`") == _known({**_example().to_json(), key: [unknown]}) - budget
+        ), key

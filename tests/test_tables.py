@@ -1,4 +1,6 @@
-"""Schemas and tables: what is declared, what is counted, what is refused, and that no count reaches a message."""
+"""Schemas and tables: what is declared, what is counted, what is refused, and that no count reaches
+a message.
+"""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +26,11 @@ def schemas(draw: st.DrawFn) -> Schema:
             edges = draw(st.lists(st.integers(-50, 50), min_size=1, max_size=4, unique=True))
             features.append(Feature(name, bins=sorted(edges), null_level=null))
         else:
-            levels = draw(st.lists(names.filter(lambda text: text != "?"), min_size=1, max_size=4, unique=True))
+            levels = draw(
+                st.lists(
+                    names.filter(lambda text: text != "?"), min_size=1, max_size=4, unique=True
+                )
+            )
             features.append(Feature(name, levels, null_level=null))
     zeros = []
     for feature in features[: draw(st.integers(0, len(features)))]:
@@ -42,7 +48,12 @@ def test_a_schema_survives_toml_and_json(schema: Schema) -> None:
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
     shape = draw(st.tuples(*[st.integers(1, 3)] * 3))
-    schema = Schema([Feature(name, [str(i) for i in range(size)]) for name, size in zip("ABC", shape, strict=True)])
+    schema = Schema(
+        [
+            Feature(name, [str(i) for i in range(size)])
+            for name, size in zip("ABC", shape, strict=True)
+        ]
+    )
     counts = draw(st.lists(st.integers(0, 10**12), min_size=schema.size, max_size=schema.size))
     return Table(schema, np.reshape(counts, shape))
 
@@ -78,20 +89,27 @@ def test_counts_from_a_frame_of_records_or_of_counts() -> None:
     frame = pd.DataFrame({"sex": ["f", "m", "f", "f"], "age": [3, 70.5, None, 18], "other": 1})
     assert Table.from_frame(frame, schema).counts.tolist() == [[1, 1, 0, 1], [0, 0, 1, 0]]
     frame["people"] = [10, 20, 30, 40]
-    assert Table.from_frame(frame, schema, count="people").counts.tolist() == [[10, 40, 0, 30], [0, 0, 20, 0]]
+    assert Table.from_frame(frame, schema, count="people").counts.tolist() == [
+        [10, 40, 0, 30],
+        [0, 0, 20, 0],
+    ]
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("fm"), st.sampled_from("nsw")), max_size=30))
 def test_the_records_of_a_frame_are_all_counted(rows: list[tuple[str, str]]) -> None:
     schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
-    table = Table.from_frame({"sex": [row[0] for row in rows], "region": [row[1] for row in rows]}, schema)
+    table = Table.from_frame(
+        {"sex": [row[0] for row in rows], "region": [row[1] for row in rows]}, schema
+    )
     assert table.n == len(rows)
     for (i, sex), (j, region) in ((x, y) for x in enumerate("fm") for y in enumerate("nsw")):
         assert table.counts[i, j] == rows.count((sex, region))
 
 
-@pytest.mark.parametrize(("value", "text"), [(1.0, "1"), (True, "true"), (np.int64(3), "3"), (2.5, "2.5"), ("x", "x")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(1.0, "1"), (True, "true"), (np.int64(3), "3"), (2.5, "2.5"), ("x", "x")]
+)
 def test_levels_are_text(value: object, text: str) -> None:
     assert level_text(value) == text
 
@@ -105,7 +123,10 @@ def test_levels_are_text(value: object, text: str) -> None:
         (lambda: Feature("a", bins=[3, 1]), "increasing"),
         (lambda: Schema([]), "at least one feature"),
         (lambda: Schema([Feature("a", "x"), Feature("a", "y")]), "listed twice"),
-        (lambda: Schema([Feature("a", "x")], [StructuralZero.of({"b": "x"})]), "the features are a"),
+        (
+            lambda: Schema([Feature("a", "x")], [StructuralZero.of({"b": "x"})]),
+            "the features are a",
+        ),
         (lambda: Schema([Feature("a", "x")], [StructuralZero.of({"a": "y"})]), "does not have"),
         (lambda: StructuralZero.of({}), "at least one feature"),
         (lambda: Schema.from_toml("= 3"), "not valid TOML"),
@@ -142,7 +163,9 @@ def test_a_shape_that_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="shape"):
         Table(SCHEMA, np.zeros(3, dtype=int))
     with pytest.raises(InputError, match="same schema"):
-        Table(SCHEMA, np.zeros((2, 2), dtype=int)) + Table(SCHEMA.restrict("a"), np.zeros(2, dtype=int))
+        Table(SCHEMA, np.zeros((2, 2), dtype=int)) + Table(
+            SCHEMA.restrict("a"), np.zeros(2, dtype=int)
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""The pages that teach, executed: their commands and Python in an empty folder, and what they say is printed.
+"""The pages that teach, executed: their commands and Python in an empty folder, and what they say
+is printed.
 
-They run in this process, which need not import everything anew for each of forty; tests/test_readme.py starts the
-commands of the README as a shell does.
+They run in this process, which need not import everything anew for each of forty;
+tests/test_readme.py starts the commands of the README as a shell does.
 """
 
 import re
@@ -23,8 +24,12 @@ def _blocks(page: str) -> list[tuple[str, str, str]]:
 
 
 def _commands(code: str) -> list[str]:
-    """The commands of a block: a line each, with the lines that continue it or that it reads up to END."""
-    return re.findall(r"^(?:[^\n]*<<'END'\n.*?^END|(?:[^\n]*\\\n)*[^\n]+)$", code, flags=re.MULTILINE | re.DOTALL)
+    """The commands of a block: a line each, with the lines that continue it or that it reads up to
+    END.
+    """
+    return re.findall(
+        r"^(?:[^\n]*<<'END'\n.*?^END|(?:[^\n]*\\\n)*[^\n]+)$", code, flags=re.MULTILINE | re.DOTALL
+    )
 
 
 def _shell(code: str) -> int:
@@ -70,16 +75,35 @@ def _matches(line: str, output: str) -> bool:
         ),
         ("nested.md", {"districts"}),
         ("several_records.md", {"stays", "one-stay"}),
-        ("office.md", {"people.xlsx", "published", "stays", "costs", "better", "map.html", "partial", "answered"}),
+        (
+            "office.md",
+            {
+                "people.xlsx",
+                "published",
+                "stays",
+                "costs",
+                "better",
+                "map.html",
+                "partial",
+                "answered",
+            },
+        ),
         ("scale.md", {"large", "nation"}),
         ("combine.md", {"march", "june", "both"}),
-        ("products.md", {"product", "people.csv", "people.about.json", "pairs", "near.csv", "marriages"}),
+        (
+            "products.md",
+            {"product", "people.csv", "people.about.json", "pairs", "near.csv", "marriages"},
+        ),
         ("records.md", {"release", "people.csv", "people.about.json", "several-5.csv"}),
         ("swapping.md", {"blocks.csv", "ptable.csv", "announced-2.csv", "cells-8-2.csv"}),
     ],
 )
 def test_the_page_runs_and_prints_what_it_says(
-    page: str, made: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    page: str,
+    made: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -93,7 +117,8 @@ def test_the_page_runs_and_prints_what_it_says(
         if language == "sh":
             exit_code = _shell(code)
         else:
-            exec(compile(code, page, "exec"), {"__name__": "__main__"})  # warnings are errors, as everywhere here
+            # warnings are errors, as everywhere here
+            exec(compile(code, page, "exec"), {"__name__": "__main__"})
         output = "".join(capfd.readouterr())
         expected = 2 if "refused" in note else 1 if "convicted" in note else 0
         assert exit_code == expected, output
@@ -103,7 +128,12 @@ def test_the_page_runs_and_prints_what_it_says(
 def test_the_commands_of_a_block_are_its_lines() -> None:
     code = "cat > a <<'END'\nb = \"c\"\n\nd\nEND\nsemidp e \\\n  --f\nls a\n"
     assert _commands(code) == ["cat > a <<'END'\nb = \"c\"\n\nd\nEND", "semidp e \\\n  --f", "ls a"]
-    blocks = [code for page in DOCS.glob("*.md") for language, _, code in _blocks(page.name) if language == "sh"]
+    blocks = [
+        code
+        for page in DOCS.glob("*.md")
+        for language, _, code in _blocks(page.name)
+        if language == "sh"
+    ]
     assert len(blocks) > 20
     for block in blocks:
         assert "\n".join(_commands(block)).split() == block.split()
@@ -129,8 +159,14 @@ def test_links_and_pictures_exist(page: Path) -> None:
 
 
 def test_every_figure_is_used() -> None:
-    text = "".join(page.read_text(encoding="utf-8") for page in [*DOCS.glob("*.md"), DOCS.parent / "README.md"])
-    unused = [figure.name for figure in (DOCS / "figures").glob("*.png") if f"figures/{figure.name}" not in text]
+    text = "".join(
+        page.read_text(encoding="utf-8") for page in [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
+    )
+    unused = [
+        figure.name
+        for figure in (DOCS / "figures").glob("*.png")
+        if f"figures/{figure.name}" not in text
+    ]
     assert not unused
 
 

@@ -1,4 +1,6 @@
-"""Every Python example of the pages that teach passes mypy --strict in a user's file, and so do the short forms."""
+"""Every Python example of the pages that teach passes mypy --strict in a user's file, and so do the
+short forms.
+"""
 
 import re
 import subprocess
@@ -76,7 +78,9 @@ def test_examples_and_short_forms_type_check_and_wrong_types_do_not(tmp_path: Pa
     lines = [line for line in printed.splitlines() if ": error:" in line]
     assert not [line for line in lines if not line.startswith("wrong.py")], printed
     for number, (code, kind) in enumerate(TWINS.items(), start=2):
-        assert any(line.startswith(f"wrong.py:{number}:") and f"[{kind}]" in line for line in lines), code
+        assert any(
+            line.startswith(f"wrong.py:{number}:") and f"[{kind}]" in line for line in lines
+        ), code
 
 
 def test_the_short_forms_run() -> None:

@@ -1,4 +1,6 @@
-"""Every module that a release of one table enters, in order: docs/how_it_works.md, checked by a profiler."""
+"""Every module that a release of one table enters, in order: docs/how_it_works.md, checked by a
+profiler.
+"""
 
 import json
 import re
@@ -9,7 +11,11 @@ from pathlib import Path
 import pytest
 
 PAGE = (Path(__file__).parent.parent / "docs" / "how_it_works.md").read_text(encoding="utf-8")
-HEADINGS = ("### Every module of one table", "### What `release.save` adds", "### What the command adds")
+HEADINGS = (
+    "### Every module of one table",
+    "### What `release.save` adds",
+    "### What the command adds",
+)
 MOST = 45
 
 WALKS = '''
@@ -61,14 +67,17 @@ assert code == 0
 print(json.dumps([first, saved, commanded]))
 '''
 COMMAND = (
-    "release people.csv --table sex,region --exact sex --exact region --mu 1 --ledger privacy.json --seed 1 --out done"
+    "release people.csv --table sex,region --exact sex --exact region --mu 1 --ledger privacy.json"
+    " --seed 1 --out done"
 )
 FIVE = ["fn", "fs", "mn", "ms", "fn"]
 MANY = [f"{'fmm'[n % 3]}{'nswe'[n * n % 4 if n % 5 else n % 4]}" for n in range(400)]
 
 
 def walks(folder: Path, rows: list[str], seed: int) -> list[list[str]]:
-    """Return the modules that the release, its save and the command enter, each after the other, in a fresh process."""
+    """Return the modules that the release, its save and the command enter, each after the other, in
+    a fresh process.
+    """
     command = [sys.executable, "-c", WALKS, json.dumps(rows), str(seed), *COMMAND.split()]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -83,7 +92,9 @@ def listed(heading: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("rows", "seed"), [(FIVE, 1), (MANY, 2)], ids=["five", "many"])
-def test_the_page_lists_every_module_that_one_table_enters(tmp_path: Path, rows: list[str], seed: int) -> None:
+def test_the_page_lists_every_module_that_one_table_enters(
+    tmp_path: Path, rows: list[str], seed: int
+) -> None:
     expected = [listed(heading) for heading in HEADINGS]
     assert walks(tmp_path, rows, seed) == expected
     assert 30 <= len(expected[0]) <= MOST

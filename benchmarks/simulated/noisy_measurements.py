@@ -1,7 +1,8 @@
 """Simulated noisy measurement files, in the layout of the 2020 Census, from a table of blocks.
 
-The blocks and their counts by age, Hispanic origin and seven race groups are real or given; how people are spread over
-the 2,016 cells is invented by the rule of `people_of`, and the noise is drawn from a seed. Nothing here is private.
+The blocks and their counts by age, Hispanic origin and seven race groups are real or given; how
+people are spread over the 2,016 cells is invented by the rule of `people_of`, and the noise is
+drawn from a seed. Nothing here is private.
 """
 
 import csv
@@ -36,7 +37,9 @@ HISPANIC = np.array([0.30, 0.04, 0.05, 0.03, 0.02, 0.30])
 
 
 def read_blocks(path: Path) -> tuple[list[str], np.ndarray]:
-    """Codes of 15 digits of the blocks, and persons by age (minors, adults) and group: (blocks, 2, 8)."""
+    """Codes of 15 digits of the blocks, and persons by age (minors, adults) and group: (blocks, 2,
+    8).
+    """
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     rows.sort(key=lambda row: row["GEOID20"])
@@ -49,9 +52,10 @@ def read_blocks(path: Path) -> tuple[list[str], np.ndarray]:
 def people_of(groups: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """People in 2,016 cells, and which quarters each block has: an invented rule.
 
-    Hispanics are spread over the races by `HISPANIC` and `SEVERAL`, people of two or more races by `SEVERAL`. One block
-    in thirty with at least 30 people has one kind of group quarters, where each resident lives with probability
-    one half (nursing homes: adults alone). Seven in ten blocks without residents have no housing unit.
+    Hispanics are spread over the races by `HISPANIC` and `SEVERAL`, people of two or more races by
+    `SEVERAL`. One block in thirty with at least 30 people has one kind of group quarters, where
+    each resident lives with probability one half (nursing homes: adults alone). Seven in ten blocks
+    without residents have no housing unit.
     """
     blocks = len(groups)
     cells = np.zeros((blocks, *SIZES), dtype=np.int32)
@@ -77,7 +81,9 @@ def people_of(groups: np.ndarray, generator: np.random.Generator) -> tuple[np.nd
 
 
 def geocodes(codes: list[str], part: str) -> list[str]:
-    """Codes of blocks as the files have them: the code of the block group, then the 16 digits of the block."""
+    """Codes of blocks as the files have them: the code of the block group, then the 16 digits of
+    the block.
+    """
     longer = []
     for code in codes:
         tabulation = code[:12] + code[11:]
@@ -98,7 +104,11 @@ def query_values(cells: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         if length == 1:
             values = values.sum(axis=axis, keepdims=True)
         elif length == 3:
-            parts = [values[:, :1], values[:, 1:5].sum(1, keepdims=True), values[:, 5:].sum(1, keepdims=True)]
+            parts = [
+                values[:, :1],
+                values[:, 1:5].sum(1, keepdims=True),
+                values[:, 5:].sum(1, keepdims=True),
+            ]
             values = np.concatenate(parts, axis=1)
     return values.reshape(len(cells), -1)
 
@@ -112,7 +122,9 @@ def variance_of(level: str, query: str) -> Fraction | None:
 
 
 def noise(variance: Fraction, size: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
-    """Discrete Gaussian noise by the inverse of its distribution function, cut where it is below 1e-30."""
+    """Discrete Gaussian noise by the inverse of its distribution function, cut where it is below
+    1e-30.
+    """
     scale = float(variance) ** 0.5
     reach = int(12 * scale) + 2
     support = np.arange(-reach, reach + 1)
@@ -122,35 +134,57 @@ def noise(variance: Fraction, size: tuple[int, ...], generator: np.random.Genera
     return support[np.minimum(drawn, len(support) - 1)].astype(np.int32)
 
 
-def write_rows(folder: Path, rows: list[tuple[list[str], str, tuple[int, ...], np.ndarray, float]]) -> None:
+def write_rows(
+    folder: Path, rows: list[tuple[list[str], str, tuple[int, ...], np.ndarray, float]]
+) -> None:
     """Write one Parquet file of queries: codes, name, shape, values, variance."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True, exist_ok=True)
-    columns = [("geocode", pa.string()), ("query_name", pa.string()), ("query_shape", pa.list_(pa.int32()))]
+    columns = [
+        ("geocode", pa.string()),
+        ("query_name", pa.string()),
+        ("query_shape", pa.list_(pa.int32())),
+    ]
     columns += [("value", pa.list_(pa.int32())), ("variance", pa.float64())]
     schema = pa.schema(columns)
     with pq.ParquetWriter(folder / "part-0.parquet", schema) as writer:
         for codes, name, shape, values, variance in rows:
             width = values.shape[1]
             offsets = np.arange(0, values.size + 1, width, dtype=np.int32)
-            lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.astype(np.int32).reshape(-1)))
+            lists = pa.ListArray.from_arrays(
+                pa.array(offsets), pa.array(values.astype(np.int32).reshape(-1))
+            )
             count = len(codes)
-            arrays: list[Any] = [pa.array(codes), pa.array([name] * count), pa.array([list(shape)] * count)]
+            arrays: list[Any] = [
+                pa.array(codes),
+                pa.array([name] * count),
+                pa.array([list(shape)] * count),
+            ]
             arrays += [lists, pa.array([variance] * count)]
             fitting = [array.cast(kind) for array, (_, kind) in zip(arrays, columns, strict=True)]
             writer.write_table(pa.Table.from_arrays(fitting, schema=schema))
 
 
 def write_files(
-    folder: Path, codes: list[str], cells: np.ndarray, possible: np.ndarray, *, seed: int, part: str = "015"
+    folder: Path,
+    codes: list[str],
+    cells: np.ndarray,
+    possible: np.ndarray,
+    *,
+    seed: int,
+    part: str = "015",
 ) -> None:
-    """Write noisy measurements and constraints of one part of a state, at every level, with the exact total."""
+    """Write noisy measurements and constraints of one part of a state, at every level, with the
+    exact total.
+    """
     generator = np.random.default_rng(seed)
     blocks = geocodes(codes, part)
     for level in LEVELS:
-        places, true = (blocks, cells) if level == "Block" else totals(cells, blocks, LENGTHS[level])
+        places, true = (
+            (blocks, cells) if level == "Block" else totals(cells, blocks, LENGTHS[level])
+        )
         bounds = possible.astype(int)
         if level != "Block":
             bounds = totals(bounds, blocks, LENGTHS[level])[1]

@@ -12,6 +12,10 @@ class Examples(Extension):
     def on_object(self, *, obj: Object, **kwargs: Any) -> None:
         """Change the docstring of one object, before it is parsed."""
         text = obj.docstring.value if obj.docstring else ""
-        if obj.docstring and ">>> " in text and not re.search(r"^Examples\n-+$", text, flags=re.MULTILINE):
+        if (
+            obj.docstring
+            and ">>> " in text
+            and not re.search(r"^Examples\n-+$", text, flags=re.MULTILINE)
+        ):
             before, prompt, after = text.partition(">>> ")
             obj.docstring.value = f"{before.rstrip()}\n\nExamples\n--------\n{prompt}{after}"

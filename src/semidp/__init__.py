@@ -1,8 +1,9 @@
 """Differential privacy with invariants: publish some statistics exactly and the rest with noise.
 
-`run` carries out a `Plan` and returns a `Release` with its `Guarantee`; docs/how_it_works.md says what flows where.
-More is in the subpackages `accounting`, `audit`, `bridges`, `census`, `combining`, `grouped`, `mechanisms`, `noise`,
-`questions` and `statistics`; `studies` has the paper's figures.
+`run` carries out a `Plan` and returns a `Release` with its `Guarantee`; docs/how_it_works.md says
+what flows where. More is in the subpackages `accounting`, `audit`, `bridges`, `census`,
+`combining`, `grouped`, `mechanisms`, `noise`, `questions` and `statistics`; `studies` has the
+paper's figures.
 """
 
 import semidp._startup  # noqa: F401 - before everything else that is imported

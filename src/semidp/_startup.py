@@ -1,7 +1,9 @@
-"""An interrupt while the command line is still being loaded ends it with exit code 130 and one line.
+"""An interrupt while the command line is still being loaded ends it with exit code 130 and one
+line.
 
-Libraries turn an interrupt in the middle of their import into errors of their own, and those end with code 1. This is
-imported before all of them. Where semidp is imported as a library, nothing is changed.
+Libraries turn an interrupt in the middle of their import into errors of their own, and those end
+with code 1. This is imported before all of them. Where semidp is imported as a library, nothing is
+changed.
 """
 
 import contextlib

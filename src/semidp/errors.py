@@ -2,18 +2,18 @@
 
 ::
 
-    SemidpError
-    ├── InputError (also a ValueError)     what the caller gave is not legal
-    │   ├── SchemaError                    an unknown feature, a level listed twice, a margin that does not fit
-    │   ├── DataError                      the data contradict the declared schema
-    │   └── Occupied                       what is at the place to write may not be lost
-    ├── AdjacencyUnknown                   a(t) cannot be computed here: pass `a`
-    ├── Refused                            legal, but not sound or not feasible: the message names what to do instead
-    ├── BudgetExceeded                     a ledger refuses to spend more than it holds
-    └── MissingExtra (also an ImportError) an optional package is not installed
+    SemidpError ├── InputError (also a ValueError)     what the caller gave is not legal │   ├──
+    SchemaError                    an unknown feature, a level listed twice, a margin that does not
+    fit │   ├── DataError                      the data contradict the declared schema │   └──
+    Occupied                       what is at the place to write may not be lost ├──
+    AdjacencyUnknown                   a(t) cannot be computed here: pass `a` ├── Refused
+    legal, but not sound or not feasible: the message names what to do instead ├── BudgetExceeded
+    a ledger refuses to spend more than it holds └── MissingExtra (also an ImportError) an optional
+    package is not installed
 
-A message is one sentence that says what was given, what is legal and what to do next. It never holds a
-confidential count or a data value. The command line prints it, adds the options that mend it, and exits with code 2.
+A message is one sentence that says what was given, what is legal and what to do next. It never
+holds a confidential count or a data value. The command line prints it, adds the options that mend
+it, and exits with code 2.
 """
 
 import difflib
@@ -34,7 +34,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 class SemidpError(Exception):
     """Base of every error raised on purpose by semidp.
 
-    `needs` says in a word what is missing and `names` what it is missing for, so that a front end can name its options.
+    `needs` says in a word what is missing and `names` what it is missing for, so that a front end
+    can name its options.
 
     >>> SemidpError("the levels of sex are not public", needs="levels", names=("sex",)).names
     ('sex',)
@@ -58,7 +59,9 @@ class DataError(InputError):
 
 
 class Occupied(InputError):
-    """What is at the place to write may not be lost; `replaceable` says that the caller may agree to replace it."""
+    """What is at the place to write may not be lost; `replaceable` says that the caller may agree
+    to replace it.
+    """
 
     def __init__(self, message: str, *, replaceable: bool = False) -> None:
         super().__init__(message)
@@ -70,7 +73,9 @@ class AdjacencyUnknown(SemidpError):
 
 
 class Refused(SemidpError):
-    """The request is well formed, but not sound or not feasible; the message names the alternative."""
+    """The request is well formed, but not sound or not feasible; the message names the
+    alternative.
+    """
 
 
 class BudgetExceeded(SemidpError):

@@ -1,4 +1,5 @@
-"""Statistics by groups in one call: sums, means, proportions, quantiles, distributions, regressions of an outcome.
+"""Statistics by groups in one call: sums, means, proportions, quantiles, distributions, regressions
+of an outcome.
 
 Each is a front of a request: the pipeline opens the records, charges the ledger and measures.
 """
@@ -50,11 +51,25 @@ from semidp.statistics.sums.request import GroupRequest
 SQUARE_STEPS = 100
 """The grid on which outcomes are squared has at most this many steps."""
 
-__all__ = ["distributions", "linear_regression", "logistic_regression", "means", "proportions", "quantiles", "sums"]
+__all__ = [
+    "distributions",
+    "linear_regression",
+    "logistic_regression",
+    "means",
+    "proportions",
+    "quantiles",
+    "sums",
+]
 
 
 def sums(
-    data: Any, outcome: Outcome, by: By, budget: Budget, *, spread_budget: Budget | None = None, **options: Any
+    data: Any,
+    outcome: Outcome,
+    by: By,
+    budget: Budget,
+    *,
+    spread_budget: Budget | None = None,
+    **options: Any,
 ) -> GroupSums:
     """Release sums of an outcome by groups whose counts are published exactly.
 
@@ -63,19 +78,21 @@ def sums(
     data
         A file, a data frame, an Ibis table or a `Source`.
     outcome
-        The private column, its declared bounds and its grid: values are clipped and rounded record by record.
+        The private column, its declared bounds and its grid: values are clipped and rounded record
+        by record.
     by
-        The groups: a feature or margin, or several whose sums are released together. Their counts become public.
+        The groups: a feature or margin, or several whose sums are released together. Their counts
+        become public.
     budget
         What may be spent on the sums.
     spread_budget
-        What may be spent on sums of squares by group, for narrower intervals and `GroupSums.within_sd`. A yes or no
-        needs none.
+        What may be spent on sums of squares by group, for narrower intervals and
+        `GroupSums.within_sd`. A yes or no needs none.
     options
-        ``invariants``: what else is published exactly. ``features``: declared features; the levels of others are read,
-        since their counts are public. ``adjacency``: how many records may differ, a(t) of all that is published unless
-        given. ``randomness``: where random words come from, the operating system unless given. ``ledger``: charged
-        before any noise is drawn.
+        ``invariants``: what else is published exactly. ``features``: declared features; the levels
+        of others are read, since their counts are public. ``adjacency``: how many records may
+        differ, a(t) of all that is published unless given. ``randomness``: where random words come
+        from, the operating system unless given. ``ledger``: charged before any noise is drawn.
     """
     return _sums(Statistic.sum, data, outcome, blocks_of(by), budget, spread_budget, **options)
 
@@ -85,7 +102,13 @@ def means(data: Any, outcome: Outcome, by: By, budget: Budget, **options: Any) -
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
-    >>> stay = means(records, Outcome("days", 0, 10, steps=10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+    >>> stay = means(
+    ...     records,
+    ...     Outcome("days", 0, 10, steps=10),
+    ...     ["ward"],
+    ...     Budget.gdp(1),
+    ...     randomness=SeededRandomness(1),
+    ... )
     >>> stay.groups, stay.values.round(1).tolist(), stay.standard_errors.round(2).tolist()
     ((('a',), ('b',)), [2.0, 8.0], [0.04, 0.04])
     >>> stay.guarantee.adjacency.a
@@ -96,15 +119,20 @@ def means(data: Any, outcome: Outcome, by: By, budget: Budget, **options: Any) -
 
 
 def proportions(data: Any, column: str, by: By, budget: Budget, **options: Any) -> Estimates:
-    """Release the proportion of records with a 1 in a column of zeros and ones, by groups; other values are refused.
+    """Release the proportion of records with a 1 in a column of zeros and ones, by groups; other
+    values are refused.
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> records = {"ward": np.repeat(["a", "b"], 500), "cured": np.repeat([0, 1], 500)}
-    >>> proportions(records, "cured", ["ward"], Budget.gdp(1), randomness=SeededRandomness(1)).values.round(1).tolist()
+    >>> proportions(
+    ...     records, "cured", ["ward"], Budget.gdp(1), randomness=SeededRandomness(1)
+    ... ).values.round(1).tolist()
     [0.0, 1.0]
     """
     block = _one(by)
-    shares = _sums(Statistic.proportion, data, proportion_of(column), (block,), budget, **options).means(block)
+    shares = _sums(
+        Statistic.proportion, data, proportion_of(column), (block,), budget, **options
+    ).means(block)
     return replace(shares, rounding=np.zeros(len(shares.groups)))  # ones and zeros lie on the grid
 
 
@@ -119,9 +147,11 @@ def quantiles(
     sampling: bool = False,
     **options: Any,
 ) -> GroupQuantiles:
-    """Release quantiles of an outcome by groups whose counts are published exactly, each chosen by itself.
+    """Release quantiles of an outcome by groups whose counts are published exactly, each chosen by
+    itself.
 
-    Those of a distribution are closer where they are many, and have narrower intervals: see `distributions`.
+    Those of a distribution are closer where they are many, and have narrower intervals: see
+    `distributions`.
 
     Parameters
     ----------
@@ -132,7 +162,8 @@ def quantiles(
     probabilities
         Which quantiles, in growing order; the median if left out.
     level
-        The level of an interval for each quantile, which takes two choices more of the same budget; none if left out.
+        The level of an interval for each quantile, which takes two choices more of the same budget;
+        none if left out.
     sampling
         Whether intervals are about the population that the records were drawn from.
     """
@@ -152,22 +183,30 @@ def distributions(
     data, outcome, by, options
         As for `sums`.
     budget
-        What may be spent on the distributions of all groups; every quantile and every share follows from them.
+        What may be spent on the distributions of all groups; every quantile and every share follows
+        from them.
     level
         The level of intervals, and of the band around each curve.
 
     Examples
     --------
     >>> from semidp.noise.randomness import SeededRandomness
-    >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.r_[np.arange(500) / 100, 5 + np.arange(500) / 100]}
+    >>> records = {
+    ...     "ward": np.repeat(["a", "b"], 500),
+    ...     "days": np.r_[np.arange(500) / 100, 5 + np.arange(500) / 100],
+    ... }
     >>> days = Outcome("days", 0, 10, 20)
-    >>> stays = distributions(records, days, ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+    >>> stays = distributions(
+    ...     records, days, ["ward"], Budget.gdp(1), randomness=SeededRandomness(1)
+    ... )
     >>> [(ward, round(share, 1)) for (ward,), share, _, _ in stays.shares_below("4.25").rows()]
     [('a', 0.8), ('b', 0.0)]
     """
     blocks = blocks_of(by)
     request = _Distributions(outcome, blocks, budget=budget, level=level)
-    ((mechanism, differences),) = _measured(f"distribution of {outcome.column}", data, [request], blocks, **options)
+    ((mechanism, differences),) = _measured(
+        f"distribution of {outcome.column}", data, [request], blocks, **options
+    )
     return GroupDistributions(mechanism, differences, request.level)
 
 
@@ -195,10 +234,11 @@ def linear_regression(
     design
         Any design on the published features.
     invariants
-        What is published exactly: it must fix Σz and X'X. The joint counts of the design's features if left out.
+        What is published exactly: it must fix Σz and X'X. The joint counts of the design's features
+        if left out.
     spread_budget
-        What may be spent on sums of squares by the cells of the design, for narrower intervals for the population. Sums
-        by cell are then measured too, so the joint counts must be published.
+        What may be spent on sums of squares by the cells of the design, for narrower intervals for
+        the population. Sums by cell are then measured too, so the joint counts must be published.
     """
     public = _published(factors, design, invariants)
     asked: dict[str, Any] = {"factors": factors, "given": design, "public": public}
@@ -207,7 +247,9 @@ def linear_regression(
         requests: list[_Designed] = [_Designed(outcome, budget=budget, **asked)]
     else:
         grid = _square_grid(outcome)
-        squares = _SquaresByCell(grid, budget=spread_budget, name=f"squares-{outcome.column}", **asked)
+        squares = _SquaresByCell(
+            grid, budget=spread_budget, name=f"squares-{outcome.column}", **asked
+        )
         requests = [_ByCell(outcome, budget=budget, **asked), squares]
     label = f"regression of {outcome.column}"
     (mechanism, measurement), *spread = _measured(label, data, requests, public, **options)
@@ -226,18 +268,21 @@ def logistic_regression(
     invariants: Sequence[Margin] | None = None,
     **options: Any,
 ) -> LogisticFit:
-    """Fit a logistic regression of a private column of zeros and ones on features whose joint counts are published.
+    """Fit a logistic regression of a private column of zeros and ones on features whose joint
+    counts are published.
 
     The parameters are those of `linear_regression`.
     """
     public = _published(factors, design, invariants)
-    request = _Designed(proportion_of(column), factors, budget, model=Model.logistic, given=design, public=public)
+    request = _Designed(
+        proportion_of(column), factors, budget, model=Model.logistic, given=design, public=public
+    )
     label = f"logistic regression of {column}"
     ((mechanism, measurement),) = _measured(label, data, [request], public, **options)
     return LogisticFit(Moments(mechanism, measurement, request.design_in(mechanism)))
 
 
-# --- what the pipeline is given -------------------------------------------------------------------------------------
+# --- what the pipeline is given -------------------------------------------------------------------
 
 
 def _measured(
@@ -252,10 +297,14 @@ def _measured(
     randomness: Randomness | None = None,
     ledger: Ledger | None = None,
 ) -> list[tuple[Mechanism, Measurement]]:
-    """Let the pipeline prepare, charge and measure requests; return each mechanism with what it measured."""
+    """Let the pipeline prepare, charge and measure requests; return each mechanism with what it
+    measured.
+    """
     margins = (*public, *invariants)
     if not any(margin.names for margin in margins):
-        raise InputError("grouped statistics need exact group counts: name at least one published margin")
+        raise InputError(
+            "grouped statistics need exact group counts: name at least one published margin"
+        )
     plan = Plan(requests, margins, features, adjacency=_reading(adjacency))
     # A source that is open already was opened in its own way, and a plan must say the same.
     if isinstance(data, Source):
@@ -276,7 +325,9 @@ def _reading(adjacency: Adjacency | None) -> AdjacencyChoice | int:
 def _one(by: By) -> Margin:
     blocks = blocks_of(by)
     if len(blocks) != 1:
-        raise InputError("means of several blocks are read from sums(): call its means() with the block")
+        raise InputError(
+            "means of several blocks are read from sums(): call its means() with the block"
+        )
     return blocks[0]
 
 
@@ -293,7 +344,9 @@ def _sums(
     requests: list[Request] = [_Sums(statistic, outcome, blocks, budget)]
     grid = _square_grid(outcome)
     if spread_budget is not None and outcome.steps > 1:
-        requests.append(_Squares(statistic, grid, blocks, spread_budget, name=f"squares-{outcome.column}"))
+        requests.append(
+            _Squares(statistic, grid, blocks, spread_budget, name=f"squares-{outcome.column}")
+        )
     measured = _measured(f"sums of {outcome.column}", data, requests, blocks, **options)
     (mechanism, measurement), *spread = measured
     return GroupSums(mechanism, measurement, SquareSums(grid, *spread[0]) if spread else None)
@@ -316,7 +369,9 @@ def _published(
         return tuple(invariants)
     names = factors if design is None else design.features
     if not names:
-        raise InputError("a regression needs features: name factors, or give a design and what is published")
+        raise InputError(
+            "a regression needs features: name factors, or give a design and what is published"
+        )
     return (Margin(*names),)
 
 
@@ -330,7 +385,9 @@ class _Sums(GroupRequest):
 
 @frozen
 class _Quantiles(QuantileRequest):
-    """Quantiles by groups; one set may be all records. They are chosen: `distributions` measures the other way."""
+    """Quantiles by groups; one set may be all records. They are chosen: `distributions` measures
+    the other way.
+    """
 
     @property
     def answered_by(self) -> str:
@@ -411,7 +468,8 @@ class _Designed(RegressionRequest):
         for name in self.given.features:
             if self.given.schema.feature(name) != schema.feature(name):
                 raise InputError(
-                    f"the design has other levels of {name!r} than the data: declare the feature alike for both"
+                    f"the design has other levels of {name!r} than the data: declare the feature"
+                    " alike for both"
                 )
         return self.given
 
@@ -423,12 +481,13 @@ class _ByCell(_Designed):
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by cell; refuse cells whose counts are not published."""
         model = self.design(scope)
-        model.gram(scope.dataspace)  # refuses moments that are not public, and columns that depend on each other
+        # refuses moments that are not public, and columns that depend on each other
+        model.gram(scope.dataspace)
         cells = Margin(*model.features)
         if not scope.dataspace.publishes(cells):
             raise Refused(
-                f"the spread is measured by {cells}, whose counts are not published: publish them, or give no "
-                "spread_budget",
+                f"the spread is measured by {cells}, whose counts are not published: publish them,"
+                " or give no spread_budget",
                 needs="margin",
                 names=cells.names,
             )

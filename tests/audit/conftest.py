@@ -18,18 +18,27 @@ from semidp.noise.randomness import generator
 from semidp.queries.table_spaces import TableSpace, sensitivity_space
 
 
-def a_space(counts: Sequence[Any], margins: Sequence[str], a: int, released: str | None = None) -> TableSpace:
-    """Return the space of a table with features A, B, C, … of which margins such as "AB" are published."""
+def a_space(
+    counts: Sequence[Any], margins: Sequence[str], a: int, released: str | None = None
+) -> TableSpace:
+    """Return the space of a table with features A, B, C, … of which margins such as "AB" are
+    published.
+    """
     array = np.array(counts)
     schema = Schema(
-        tuple(Feature(name, tuple(map(str, range(k)))) for name, k in zip("ABCD", array.shape, strict=False))
+        tuple(
+            Feature(name, tuple(map(str, range(k))))
+            for name, k in zip("ABCD", array.shape, strict=False)
+        )
     )
     dataspace = Dataspace.of(Table(schema, array), [Margin(*names) for names in margins])
     return sensitivity_space(dataspace, Ball(a), None if released is None else tuple(released))
 
 
 def knorm_draws(ball: NormBall, epsilon: Fraction, law: Any = knorm_noise) -> Draws:
-    """Return K-norm noise of a ball, or another law of its radius, added to a table without rounding."""
+    """Return K-norm noise of a ball, or another law of its radius, added to a table without
+    rounding.
+    """
 
     def draws(values: Any, count: int, randomness: Any) -> Any:
         return values + law(ball, epsilon, count, generator(randomness))

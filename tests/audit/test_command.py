@@ -25,12 +25,16 @@ from semidp.publishing.release import Release
 from semidp.statistics.tables.request import TableRequest
 
 FEATURES = (Feature("age", ("young", "old", "older")), Feature("region", ("n", "s", "w")))
-PLAN = Plan([TableRequest(["age", "region"], Budget.gdp(1))], [Margin("age"), Margin("region")], FEATURES)
+PLAN = Plan(
+    [TableRequest(["age", "region"], Budget.gdp(1))], [Margin("age"), Margin("region")], FEATURES
+)
 
 
 def people() -> dict[str, list[str]]:
     rng = np.random.default_rng(3)
-    return {feature.name: [feature.levels[i] for i in rng.integers(3, size=120)] for feature in FEATURES}
+    return {
+        feature.name: [feature.levels[i] for i in rng.integers(3, size=120)] for feature in FEATURES
+    }
 
 
 def released(plan: Plan, folder: Path) -> Release:
@@ -55,7 +59,13 @@ def called(*words: object) -> Result:
 def test_a_release_survives(folder: Path, tmp_path: Path) -> None:
     found = called(folder, "--samples", 40_000, "--out", tmp_path / "audit.png")
     assert found.exit_code == 0, found.output
-    for word in ("rounded gaussian", "3 records (6 cells)", "mu is at most 1", "less noise", "verdict    survives"):
+    for word in (
+        "rounded gaussian",
+        "3 records (6 cells)",
+        "mu is at most 1",
+        "less noise",
+        "verdict    survives",
+    ):
         assert word in found.output
     assert (tmp_path / "audit.png").read_bytes().startswith(b"\x89PNG")
 
@@ -90,17 +100,23 @@ def test_a_recorded_scale_that_is_too_small_is_convicted(folder: Path) -> None:
     assert "records noise of scale" in json.loads(found.output)["tables"][0]["faults"][0]
 
 
-def test_a_mechanism_that_draws_too_little_is_convicted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mechanism_that_draws_too_little_is_convicted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = RoundedGaussianMechanism.noises
     monkeypatch.setattr(
-        RoundedGaussianMechanism, "noises", lambda self, count, words: whole(replace(self, sigma2=4), count, words)
+        RoundedGaussianMechanism,
+        "noises",
+        lambda self, count, words: whole(replace(self, sigma2=4), count, words),
     )
     found = called(folder, "--samples", 60_000)
     assert found.exit_code == 1
     assert "convicted: an attacker" in found.output
 
 
-def test_a_cell_that_draws_too_little_is_convicted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_draws_too_little_is_convicted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = RoundedGaussianMechanism.noises
 
     def less(self: RoundedGaussianMechanism, count: int, words: Randomness) -> np.ndarray:
@@ -135,7 +151,9 @@ def test_the_help_states_the_exit_codes() -> None:
 def test_a_guarantee_of_the_whole_that_is_too_good_is_a_fault(tmp_path: Path) -> None:
     done = released(PLAN, tmp_path / "release")
     better = replace(done, stated=replace(done.guarantee, tradeoff=Gaussian(0)))
-    assert claims_of_release(better)[0].faults == ("it claims more privacy than its tables give together",)
+    assert claims_of_release(better)[0].faults == (
+        "it claims more privacy than its tables give together",
+    )
     assert claims_of_release(done)[0].faults == ()
 
 
@@ -150,7 +168,10 @@ def test_a_plan_reads_the_public_totals_of_its_data(tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_published_exactly_has_nothing_to_attack(tmp_path: Path) -> None:
-    released(Plan([TableRequest(["age"], Budget.gdp(1))], [Margin("age")], FEATURES[:1]), tmp_path / "release")
+    released(
+        Plan([TableRequest(["age"], Budget.gdp(1))], [Margin("age")], FEATURES[:1]),
+        tmp_path / "release",
+    )
     found = called(tmp_path / "release")
     assert found.exit_code == 0
     assert "published exactly" in found.output
@@ -159,10 +180,22 @@ def test_a_table_that_is_published_exactly_has_nothing_to_attack(tmp_path: Path)
 def test_several_tables_share_the_error(tmp_path: Path) -> None:
     requests = [TableRequest([name], Budget.zcdp("1/4"), name=name) for name in ("age", "region")]
     released(Plan(requests, (), FEATURES), tmp_path / "release")
-    found = called(tmp_path / "release", "--samples", 5_000, "--format", "json", "--out", tmp_path / "audit.png")
+    found = called(
+        tmp_path / "release",
+        "--samples",
+        5_000,
+        "--format",
+        "json",
+        "--out",
+        tmp_path / "audit.png",
+    )
     document = json.loads(found.output)
-    assert [table["audit"]["error"] for table in document["tables"]] == [2.5e-4, 2.5e-4]  # half for the energy
-    assert [Path(picture).name for picture in document["pictures"]] == ["audit-age.png", "audit-region.png"]
+    # half for the energy
+    assert [table["audit"]["error"] for table in document["tables"]] == [2.5e-4, 2.5e-4]
+    assert [Path(picture).name for picture in document["pictures"]] == [
+        "audit-age.png",
+        "audit-region.png",
+    ]
 
 
 def test_a_picture_is_replaced_only_with_force(folder: Path, tmp_path: Path) -> None:
@@ -170,9 +203,12 @@ def test_a_picture_is_replaced_only_with_force(folder: Path, tmp_path: Path) -> 
     picture.write_text("mine")
     refused = called(folder, "--samples", 2_000, "--out", picture)
     assert isinstance(refused.exception, InputError)
-    assert str(refused.exception).endswith("audit.png already exists: choose another --out, or replace it with --force")
+    assert str(refused.exception).endswith(
+        "audit.png already exists: choose another --out, or replace it with --force"
+    )
     assert picture.read_text() == "mine"
-    assert called(folder, "--samples", 2_000, "--out", picture, "--force").exit_code == 3  # too few to decide
+    # too few to decide
+    assert called(folder, "--samples", 2_000, "--out", picture, "--force").exit_code == 3
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -207,7 +243,9 @@ def test_what_cannot_be_audited_is_said(words: list[str], sentence: str, folder:
     assert sentence in str(found.exception)
 
 
-def test_how_many_samples_is_left_to_the_clock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_many_samples_is_left_to_the_clock(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("semidp.audit.attack.MOST_SAMPLES", 3_000)
     found = called(folder, "--format", "json")
     assert json.loads(found.output)["tables"][0]["audit"]["samples"] == 3_000

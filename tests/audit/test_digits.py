@@ -44,7 +44,9 @@ def by_a_value(values: Floats, secret: int) -> NDArray[np.int64]:
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
 @pytest.mark.parametrize("leak", [on_a_grid, in_a_bit, on_another_grid])
 @pytest.mark.parametrize("claim", [gaussian(1), approximate(1)], ids=["mu 1", "epsilon 1"])
-def test_perfect_leaks_are_convicted(leak: Callable[[Floats, int], Floats], scale: float, claim: Tradeoff) -> None:
+def test_perfect_leaks_are_convicted(
+    leak: Callable[[Floats, int], Floats], scale: float, claim: Tradeoff
+) -> None:
     """Issue 26, item 20: the noise is the same, the digits tell all."""
     words = np.random.default_rng(5)
     one, other = (leak(words.normal(0, scale, MANY), secret) for secret in (0, 1))
@@ -61,7 +63,9 @@ def test_values_of_one_dataset_alone_are_found() -> None:
 
 
 def test_honest_outputs_are_not_convicted_by_their_digits() -> None:
-    """30 audits of outputs that have no leak, a false alarm in at most 1 of 1,000 each: any at all in 3%."""
+    """30 audits of outputs that have no leak, a false alarm in at most 1 of 1,000 each: any at all
+    in 3%.
+    """
     words = np.random.default_rng(7)
     audits = 0
     for seed in range(10):
@@ -78,12 +82,16 @@ def test_honest_outputs_are_not_convicted_by_their_digits() -> None:
 def test_scores_that_are_counted_where_they_were_learned_would_convict_honest_outputs() -> None:
     """The twin: without outputs of their own, frequencies of rare values look like a leak."""
     words = np.random.default_rng(8)
-    one, other = (np.rint(words.normal(0, 300, 2 * MANY)).astype(np.int64)[None, :] for _ in range(2))
+    one, other = (
+        np.rint(words.normal(0, 300, 2 * MANY)).astype(np.int64)[None, :] for _ in range(2)
+    )
     pair = Pair([0], [1])
 
     def convicts(learned: slice, counted: slice) -> bool:
         score = digit_scores(one[:, learned], other[:, learned])[0]
-        hits = tuple(int((score(Batch(pair, rows[:, counted].T)) > 0).sum()) for rows in (one, other))
+        hits = tuple(
+            int((score(Batch(pair, rows[:, counted].T)) > 0).sum()) for rows in (one, other)
+        )
         return Point.counted(score.name, (hits[0], hits[1]), MANY, 1e-3, gaussian("0.1")).convicts
 
     first, second = slice(0, MANY), slice(MANY, 2 * MANY)

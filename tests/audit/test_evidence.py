@@ -41,8 +41,15 @@ def test_a_point_on_a_curve_has_the_parameter_of_the_curve(size: float, paramete
 
 
 @given(st.floats(0.001, 0.9), st.floats(0.01, 0.99), st.floats(0.05, 3))
-def test_a_point_convicts_exactly_where_its_bound_exceeds_the_claim(size: float, power: float, claimed: float) -> None:
-    for claim in (gaussian(claimed), zcdp(claimed), approximate(claimed), approximate(claimed, "0.001")):
+def test_a_point_convicts_exactly_where_its_bound_exceeds_the_claim(
+    size: float, power: float, claimed: float
+) -> None:
+    for claim in (
+        gaussian(claimed),
+        zcdp(claimed),
+        approximate(claimed),
+        approximate(claimed, "0.001"),
+    ):
         point = Point("", size, power, size, power, float(allowed_power(claim, size)))
         found = best_bound(claim, (point,))
         if abs(found.measured - claimed) > 1e-6 * claimed:
@@ -58,22 +65,31 @@ def test_any_other_curve_is_measured_by_the_power_it_allows() -> None:
 @pytest.mark.parametrize("samples", [10, -1, 2.5, True])
 def test_too_few_samples_are_refused(samples: int) -> None:
     with pytest.raises(InputError, match="at least 1,000 samples"):
-        audit_mechanism(lambda values, count, words: values, Pair([1], [2]), gaussian(1), samples=samples)
+        audit_mechanism(
+            lambda values, count, words: values, Pair([1], [2]), gaussian(1), samples=samples
+        )
 
 
 @pytest.mark.parametrize("error", [0.0, 1.0, float("nan")])
 def test_an_impossible_error_is_refused(error: float) -> None:
     with pytest.raises(InputError, match="strictly between 0 and 1"):
-        audit_mechanism(lambda values, count, words: values, Pair([1], [2]), gaussian(1), error=error)
+        audit_mechanism(
+            lambda values, count, words: values, Pair([1], [2]), gaussian(1), error=error
+        )
 
 
 def test_outputs_of_another_shape_are_refused() -> None:
     with pytest.raises(InputError, match="must give an array of shape"):
-        audit_mechanism(lambda values, count, words: values, Pair([1], [2]), gaussian(1), samples=1_000)
+        audit_mechanism(
+            lambda values, count, words: values, Pair([1], [2]), gaussian(1), samples=1_000
+        )
 
 
 def test_outputs_that_are_not_numbers_are_refused() -> None:
     with pytest.raises(InputError, match="finite numbers"):
         audit_mechanism(
-            lambda values, count, words: np.full((count, 1), np.nan), Pair([1], [2]), gaussian(1), samples=1_000
+            lambda values, count, words: np.full((count, 1), np.nan),
+            Pair([1], [2]),
+            gaussian(1),
+            samples=1_000,
         )

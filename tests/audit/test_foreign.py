@@ -1,4 +1,6 @@
-"""Audits of what semidp did not make: samples in files, functions, OpenDP's Laplace, odds-ratio tests, regressions."""
+"""Audits of what semidp did not make: samples in files, functions, OpenDP's Laplace, odds-ratio
+tests, regressions.
+"""
 
 import itertools
 import json
@@ -13,7 +15,14 @@ import pytest
 
 from semidp import Budget, Feature, Plan, RegressionRequest, Schema, Table, odds_ratio_test
 from semidp import run as carry_out
-from semidp.audit import audit_function, audit_mechanism, audit_samples, claims_of_release, draws_of_test, pair_for
+from semidp.audit import (
+    audit_function,
+    audit_mechanism,
+    audit_samples,
+    claims_of_release,
+    draws_of_test,
+    pair_for,
+)
 from semidp.cli import run
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
@@ -31,7 +40,8 @@ MANY = 20_000
 
 
 def test_the_laplace_noise_of_opendp() -> None:
-    """A sum of 0 or of 20 with noise of scale 10: convicted at three quarters of its loss, acquitted at all of it.
+    """A sum of 0 or of 20 with noise of scale 10: convicted at three quarters of its loss,
+    acquitted at all of it.
 
     OpenDP takes no seed: a false alarm has the probability 1e-6.
     """
@@ -39,14 +49,18 @@ def test_the_laplace_noise_of_opendp() -> None:
     assert loss == 2.0
     one, other = LAPLACE([0] * MANY), LAPLACE([20] * MANY)  # each entry is an output of its own
     for claimed, verdict in ((0.75 * loss, "convicted"), (loss, "survives")):
-        found = audit_samples(one, other, approximate(claimed), error=1e-6, randomness=SeededRandomness(5))
+        found = audit_samples(
+            one, other, approximate(claimed), error=1e-6, randomness=SeededRandomness(5)
+        )
         assert found.verdict == verdict
     assert 1.5 < found.epsilon <= 2.0
 
 
 def test_a_function_is_called_for_both_datasets() -> None:
     once = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0)
-    found = audit_function(lambda rows: once(sum(rows)), [0, 1], [4, 1], approximate(1), samples=2_000)
+    found = audit_function(
+        lambda rows: once(sum(rows)), [0, 1], [4, 1], approximate(1), samples=2_000
+    )
     assert (found.verdict, found.samples) == ("convicted", 2_000)
 
 
@@ -56,7 +70,9 @@ def test_samples_are_used_once_each_and_the_claim_decides() -> None:
     for claimed, verdict in (("0.75", "convicted"), (1, "survives")):
         found = audit_samples(one, other, gaussian(claimed), randomness=SeededRandomness(1))
         assert (found.verdict, found.samples) == (verdict, 12_000)
-    whole = audit_samples(np.rint(one * 50).astype(int), np.rint(other * 50).astype(int), gaussian("0.75"))
+    whole = audit_samples(
+        np.rint(one * 50).astype(int), np.rint(other * 50).astype(int), gaussian("0.75")
+    )
     assert whole.verdict == "convicted"
 
 
@@ -110,23 +126,37 @@ def test_a_regression_is_audited_on_its_worst_pair() -> None:
     assert int((pair.move.astype(object) ** 2).sum()) == claim.mechanism.space.l2_squared
     draw = claim.mechanism.measure_many
     for curve, verdict in ((gaussian("0.75"), "convicted"), (claim.tradeoff, "survives")):
-        assert audit_mechanism(draw, pair, curve, samples=12_000, randomness=SeededRandomness(3)).verdict == verdict
+        assert (
+            audit_mechanism(
+                draw, pair, curve, samples=12_000, randomness=SeededRandomness(3)
+            ).verdict
+            == verdict
+        )
 
 
 def test_the_worst_move_of_moments_is_a_difference_of_two_datasets() -> None:
-    """By listing: both factors public one by one, three people; the move is attained, or at least possible."""
+    """By listing: both factors public one by one, three people; the move is attained, or at least
+    possible.
+    """
     schema = Schema([Feature("a", "01"), Feature("b", "01")])
     for counts in ([[1, 1], [1, 0]], [[2, 0], [0, 1]], [[1, 0], [1, 1]]):
         public = Dataspace.of(Table(schema, counts), [Margin("a", "b")])
-        space = moment_space(public, Ball(2), Outcome("y", 0, 1, steps=1), Design.of(schema, ["a", "b"]))
+        space = moment_space(
+            public, Ball(2), Outcome("y", 0, 1, steps=1), Design.of(schema, ["a", "b"])
+        )
         move = space.worst_move()
         assert move is not None
-        rows = {cell: space.design.rows()[np.ravel_multi_index(cell, (2, 2))] for cell in np.ndindex(2, 2)}
+        rows = {
+            cell: space.design.rows()[np.ravel_multi_index(cell, (2, 2))]
+            for cell in np.ndindex(2, 2)
+        }
         cells = [cell for cell in np.ndindex(2, 2) for _ in range(counts[cell[0]][cell[1]])]
         differences = set()
         for assigned in {tuple(order) for order in itertools.permutations(cells)}:
             for y, z in itertools.product(itertools.product((0, 1), repeat=3), repeat=2):
-                changed = [(c, u) != (d, v) for c, u, d, v in zip(cells, y, assigned, z, strict=True)]
+                changed = [
+                    (c, u) != (d, v) for c, u, d, v in zip(cells, y, assigned, z, strict=True)
+                ]
                 if sum(changed) <= 2:
                     total = sum(rows[d] * v for d, v in zip(assigned, z, strict=True))
                     total = total - sum(rows[c] * u for c, u in zip(cells, y, strict=True))
@@ -135,7 +165,9 @@ def test_the_worst_move_of_moments_is_a_difference_of_two_datasets() -> None:
 
 
 def written(folder: Path, words: np.random.Generator) -> list[str]:
-    """Write outputs of Gaussian noise with mu = 1 for two datasets, one as CSV and one as Parquet."""
+    """Write outputs of Gaussian noise with mu = 1 for two datasets, one as CSV and one as
+    Parquet.
+    """
     np.savetxt(folder / "one.csv", words.normal(0, 1, 12_000), header="u", comments="")
     pq.write_table(pa.table({"u": words.normal(1, 1, 12_000)}), folder / "two.parquet")
     return ["--outputs", str(folder / "one.csv"), "--outputs", str(folder / "two.parquet")]
@@ -147,7 +179,9 @@ def test_a_file_of_outputs_is_no_pattern_of_names(tmp_path: Path) -> None:
     assert read_numbers(tmp_path / "[1].csv").tolist() == [[1]]
 
 
-def test_files_of_outputs_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_outputs_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     files = written(tmp_path, np.random.default_rng(6))
     assert run(["audit", *files, "--mu", "0.75", "--seed", "1"]) == 1
     assert "convicted" in capsys.readouterr().out
@@ -162,7 +196,8 @@ def test_a_function_and_a_test_from_the_command_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "noisy_sum.py").write_text(
-        "import random\nwords = random.Random(1)\n\ndef total(rows):\n    return sum(rows) + words.gauss(0, 1)\n"
+        "import random\nwords = random.Random(1)\n\ndef total(rows):\n    return sum(rows) +"
+        " words.gauss(0, 1)\n"
     )
     (tmp_path / "pair.json").write_text("[[0, 1], [1, 1]]")
     asked = ["audit", "noisy_sum:total", "--pair", "pair.json", "--samples", "12000", "--seed", "1"]
@@ -170,7 +205,23 @@ def test_a_function_and_a_test_from_the_command_line(
     assert run([*asked, "--mu", "1"]) == 0
     (tmp_path / "people.csv").write_text("sex,ill\n" + "f,n\nf,n\nm,y\nm,n\nf,y\n" * 5)
     capsys.readouterr()
-    assert run(["test", "people.csv", "--rows", "sex", "--columns", "ill", "--epsilon", "1", "--format", "json"]) == 0
+    assert (
+        run(
+            [
+                "test",
+                "people.csv",
+                "--rows",
+                "sex",
+                "--columns",
+                "ill",
+                "--epsilon",
+                "1",
+                "--format",
+                "json",
+            ]
+        )
+        == 0
+    )
     (tmp_path / "test.json").write_text(capsys.readouterr().out)
     assert run(["audit", "test.json", "--samples", "2000", "--seed", "1"]) in (0, 3)
     assert "epsilon is at most 1" in capsys.readouterr().out
@@ -181,8 +232,14 @@ def test_a_function_and_a_test_from_the_command_line(
     [
         ([], "say what to audit"),
         (["--outputs", "one.csv", "--mu", "1"], "--outputs twice"),
-        (["--outputs", "one.csv", "--outputs", "one.csv"], "exactly one of --rho, --mu and --epsilon"),
-        (["--outputs", "one.csv", "--outputs", "nowhere.csv", "--mu", "1"], "not a CSV or Parquet file"),
+        (
+            ["--outputs", "one.csv", "--outputs", "one.csv"],
+            "exactly one of --rho, --mu and --epsilon",
+        ),
+        (
+            ["--outputs", "one.csv", "--outputs", "nowhere.csv", "--mu", "1"],
+            "not a CSV or Parquet file",
+        ),
         (["--outputs", "one.csv", "--outputs", "text.csv", "--mu", "1"], "must hold numbers"),
         (["no_such_module:f", "--pair", "pair.json", "--mu", "1"], "no module 'no_such_module'"),
         (["json:nothing", "--pair", "pair.json", "--mu", "1"], "has no function 'nothing'"),

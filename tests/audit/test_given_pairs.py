@@ -1,4 +1,6 @@
-"""A pair of datasets that somebody gives: which are adjacent by the definition, which are refused, and the verdict."""
+"""A pair of datasets that somebody gives: which are adjacent by the definition, which are refused,
+and the verdict.
+"""
 
 import itertools
 import json
@@ -36,22 +38,31 @@ def test_one_exchange_is_what_the_definition_says(records: int, features: int, s
     blocks = Blocks.of(space_of(records, features, 0, steps).dataspace)
     every = {tuple(sorted(dataset)) for dataset in datasets(records, features, steps)}
     adjacent = {
-        frozenset((tuple(sorted(one)), tuple(sorted(other)))) for one, other in neighbours(records, features, steps)
+        frozenset((tuple(sorted(one)), tuple(sorted(other))))
+        for one, other in neighbours(records, features, steps)
     }
     kinds = Counter(
         (frozenset((one, other)) in adjacent)
-        == (_arises(blocks, Counter(one), Counter(other)) or _arises(blocks, Counter(other), Counter(one)))
+        == (
+            _arises(blocks, Counter(one), Counter(other))
+            or _arises(blocks, Counter(other), Counter(one))
+        )
         for one, other in itertools.combinations(sorted(every), 2)
     )
     assert kinds[True] > 100
     assert not kinds[False]
-    assert any(frozenset((one, other)) not in adjacent for one, other in itertools.combinations(sorted(every), 2))
+    assert any(
+        frozenset((one, other)) not in adjacent
+        for one, other in itertools.combinations(sorted(every), 2)
+    )
 
 
 def pupils() -> Records:
     """Two schools of 40, with scores from 0 to 20."""
     scores = {"x": [0] * 12 + [1] * 28, "y": [0] * 8 + [1] * 14 + [20] * 18}
-    return [{"school": school, "score": score} for school, values in scores.items() for score in values]
+    return [
+        {"school": school, "score": score} for school, values in scores.items() for score in values
+    ]
 
 
 def changed(records: Records, changes: dict[int, dict[str, Any]]) -> Records:
@@ -65,14 +76,17 @@ def release(request: pytest.FixtureRequest) -> Release:
     return run(plan, {name: [record[name] for record in pupils()] for name in ("school", "score")})
 
 
-EXCHANGED = {0: {"school": "y", "score": 20}, 48: {"school": "x"}}  # pupil 48 brings a score of 1 from y to x
+# pupil 48 brings a score of 1 from y to x
+EXCHANGED = {0: {"school": "y", "score": 20}, 48: {"school": "x"}}
 TWO_SCORES = {0: {"score": 20}, 1: {"score": 20}}
 
 
 def test_the_pair_is_audited_where_it_is_adjacent(release: Release) -> None:
     """The right noise is not convicted on it, and a third of the noise is."""
     claims = claims_of_release(release)
-    (pair,) = given_pairs([pupils(), changed(pupils(), EXCHANGED)], claims, release.plan, release.scope)
+    (pair,) = given_pairs(
+        [pupils(), changed(pupils(), EXCHANGED)], claims, release.plan, release.scope
+    )
     assert pair is not None
     assert pair.records == 2
     mechanism = claims[0].mechanism
@@ -80,7 +94,11 @@ def test_the_pair_is_audited_where_it_is_adjacent(release: Release) -> None:
     wrong = replace(mechanism, rate=mechanism.rate * Fraction(3))
     for noise, convicted in ((mechanism, False), (wrong, True)):
         found = audit_mechanism(
-            noise.measure_many, pair, claims[0].tradeoff, samples=20_000, randomness=SeededRandomness(1)
+            noise.measure_many,
+            pair,
+            claims[0].tradeoff,
+            samples=20_000,
+            randomness=SeededRandomness(1),
         )
         assert found.convicted is convicted
 
@@ -101,7 +119,10 @@ def test_two_people_at_once_are_in_the_ball_and_no_exchange(release: Release) ->
     [
         (changed(pupils(), {0: {"school": "y"}}), "other totals of school"),
         (pupils()[1:], "another number of records"),
-        (changed(pupils(), {k: {"score": 7} for k in range(3)}), "not one exchange apart|differ in 3 records"),
+        (
+            changed(pupils(), {k: {"score": 7} for k in range(3)}),
+            "not one exchange apart|differ in 3 records",
+        ),
         (pupils(), "nothing to tell apart"),
         (changed(pupils(), {0: {"score": "many"}}), "not a number"),
         (changed(pupils(), {0: {"school": "z"}}), "school"),
@@ -123,18 +144,34 @@ def test_tables_are_audited_on_a_pair_too() -> None:
         for names, name in ((["school", "ill"], "ill"), (["school", "sex"], "sex"))
     ]
     plan = Plan(requests, ["school"], features, adjacency="exchange")
-    records = [{"school": "xy"[k % 2], "ill": "ny"[k % 3 == 0], "sex": "fm"[k % 5 == 0]} for k in range(60)]
+    records = [
+        {"school": "xy"[k % 2], "ill": "ny"[k % 3 == 0], "sex": "fm"[k % 5 == 0]} for k in range(60)
+    ]
     release = run(plan, {name: [record[name] for record in records] for name in records[0]})
     claims = claims_of_release(release)
-    pairs = given_pairs([records, changed(records, {0: {"ill": "n"}})], claims, release.plan, release.scope)
+    pairs = given_pairs(
+        [records, changed(records, {0: {"ill": "n"}})], claims, release.plan, release.scope
+    )
     changes = [None if pair is None else pair.records for pair in pairs]
     assert changes == [1, None]
 
 
-def test_the_command_takes_a_pair(tmp_path: Path, release: Release, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_takes_a_pair(
+    tmp_path: Path, release: Release, capsys: pytest.CaptureFixture[str]
+) -> None:
     release.save(tmp_path / "release")
     file = tmp_path / "pair.json"
-    words = ["audit", str(tmp_path / "release"), "--pair", str(file), "--samples", "2000", "--seed", "1", "--quiet"]
+    words = [
+        "audit",
+        str(tmp_path / "release"),
+        "--pair",
+        str(file),
+        "--samples",
+        "2000",
+        "--seed",
+        "1",
+        "--quiet",
+    ]
     file.write_text(json.dumps([pupils(), changed(pupils(), EXCHANGED)]))
     assert command(words) == 3
     assert "2 values of 2 groups" in capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""The pair of an audit lies in D_t, is as far apart as may be, and knows nothing but the public totals."""
+"""The pair of an audit lies in D_t, is as far apart as may be, and knows nothing but the public
+totals.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""The pair of datasets on which quantiles are audited: adjacent, with the published sizes, and hard on wrong noise."""
+"""The pair of datasets on which quantiles are audited: adjacent, with the published sizes, and hard
+on wrong noise.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -26,9 +28,13 @@ OUTCOME = Outcome("score", 0, 20, 20)
 ORDERS = (1.0001, 1.5, 2.0, 4.0, 8.0, 32.0)  # of Rényi divergences
 
 
-def by_state(sizes: list[int], exchange: bool, steps: int = 20, level: str | None = None) -> RankSpace:
+def by_state(
+    sizes: list[int], exchange: bool, steps: int = 20, level: str | None = None
+) -> RankSpace:
     """Medians by state and by nation."""
-    schema = Schema([Feature.nested(["nation", "state"], [("z", str(k)) for k in range(len(sizes))])])
+    schema = Schema(
+        [Feature.nested(["nation", "state"], [("z", str(k)) for k in range(len(sizes))])]
+    )
     public = Dataspace.of(Table(schema, sizes), [Margin("state")])
     adjacency = outcome_exchange(public) if exchange else Ball(2)
     blocks = [Margin("state"), Margin("nation")]
@@ -50,13 +56,22 @@ def mechanism_of(space: RankSpace, budget: Budget) -> ExponentialMechanism:
     return found
 
 
-def losses_of(mechanism: ExponentialMechanism, one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """The least ε and ρ of the choices, which are independent: sums of what each group has, from the exact laws."""
+def losses_of(
+    mechanism: ExponentialMechanism, one: np.ndarray, other: np.ndarray
+) -> tuple[float, float]:
+    """The least ε and ρ of the choices, which are independent: sums of what each group has, from
+    the exact laws.
+    """
     epsilons, divergences = np.zeros(2), np.zeros(len(ORDERS))
-    for first, second, ranks in zip(one, other, mechanism.ranked.ranks(mechanism.rate).tolist(), strict=True):
+    for first, second, ranks in zip(
+        one, other, mechanism.ranked.ranks(mechanism.rate).tolist(), strict=True
+    ):
         for rank in ranks:
             law = mechanism.law(mechanism.rate)
-            p, q = (np.log(law.probabilities(rank_scores(histogram, rank))) for histogram in (first, second))
+            p, q = (
+                np.log(law.probabilities(rank_scores(histogram, rank)))
+                for histogram in (first, second)
+            )
             epsilons += (p - q).max(), (q - p).max()
             divergences += [logsumexp(a * p + (1 - a) * q) / (a - 1) / a for a in ORDERS]
     return float(epsilons.max()), float(divergences.max())
@@ -75,10 +90,22 @@ def losses_of(mechanism: ExponentialMechanism, one: np.ndarray, other: np.ndarra
         (by_state([2, 1], exchange=False), 4),
         (two_features(), 5),
     ],
-    ids=["states", "small", "smallest", "two values", "intervals", "one person", "ball", "small ball", "two features"],
+    ids=[
+        "states",
+        "small",
+        "smallest",
+        "two values",
+        "intervals",
+        "one person",
+        "ball",
+        "small ball",
+        "two features",
+    ],
 )
 def test_the_pair_is_adjacent_and_moves_as_much_as_may_be(space: RankSpace, most: int) -> None:
-    """Both have the published sizes, all sets of groups hold the same values, and Σ k_g is that of the norms."""
+    """Both have the published sizes, all sets of groups hold the same values, and Σ k_g is that of
+    the norms.
+    """
     one, other = worst_histograms(mechanism_of(space, Budget.pure(1)))
     for histograms in (one, other):
         np.testing.assert_array_equal(histograms.sum(axis=1), space.sizes)
@@ -104,7 +131,9 @@ def test_the_pair_is_adjacent_and_moves_as_much_as_may_be(space: RankSpace, most
 def test_on_the_pair_the_old_noise_breaks_its_claim_and_the_new_one_keeps_it(
     sizes: list[int], budget: Budget, which: int, factor: Fraction
 ) -> None:
-    """By the exact law of the choices: ε, or ρ. The old rate is that of the norm of sums, 2 instead of 3."""
+    """By the exact law of the choices: ε, or ρ. The old rate is that of the norm of sums, 2 instead
+    of 3.
+    """
     mechanism = mechanism_of(by_state(sizes, exchange=True), budget)
     one, other = worst_histograms(mechanism)
     claimed = float((budget.epsilon, budget.rho)[which] or 0)

@@ -59,16 +59,24 @@ def test_the_curve_is_that_of_all_tests() -> None:
             for size in range(len(outcomes) + 1):
                 for rejected in itertools.combinations(outcomes, size):
                     alarms = sum((null.get(value, Fraction(0)) for value in rejected), Fraction(0))
-                    missed = 1 - sum((other.get(value, Fraction(0)) for value in rejected), Fraction(0))
+                    missed = 1 - sum(
+                        (other.get(value, Fraction(0)) for value in rejected), Fraction(0)
+                    )
                     assert assessment.curve.at(1 - alarms) <= missed
                     tests += 1
     assert tests > 150
-    assert assessment.curve.delta(0) == max(assessment.advantages) == assessment.advantages[assessment.worst]
+    assert (
+        assessment.curve.delta(0)
+        == max(assessment.advantages)
+        == assessment.advantages[assessment.worst]
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_cells_with_a_record_of_their_own_are_independent(count: int) -> None:
-    """Two cells share person 0 and have other records each; with and without the person all keys are gone through."""
+    """Two cells share person 0 and have other records each; with and without the person all keys
+    are gone through.
+    """
     others = [list(range(1, 1 + count)), list(range(1 + count, 1 + 2 * count))]
     records = 1 + 2 * count
     with_person = by_all_keys([[0, *others[0]], [0, *others[1]]], records)
@@ -80,8 +88,12 @@ def test_cells_with_a_record_of_their_own_are_independent(count: int) -> None:
 
 
 def test_a_person_in_another_cell_of_one_table() -> None:
-    """One cell loses the person and another gains it: all keys of all small tables, against the bound."""
-    advantages = [Fraction(gain) for gain in assess_cell_keys(PerturbationTable.from_csv(LOOKUP)).advantages]
+    """One cell loses the person and another gains it: all keys of all small tables, against the
+    bound.
+    """
+    advantages = [
+        Fraction(gain) for gain in assess_cell_keys(PerturbationTable.from_csv(LOOKUP)).advantages
+    ]
     closest = 0.0
     for one, other in itertools.product(range(3), repeat=2):
         records = one + other + 1
@@ -93,21 +105,28 @@ def test_a_person_in_another_cell_of_one_table() -> None:
         assert gain <= bound < 1
         closest = max(closest, gain / float(bound))
     assert closest > 0.9
-    smooth = assess_cell_keys(PerturbationTable.from_csv("i,j,p\n0,0,1\n1,0,0.25\n1,1,0.5\n1,2,0.25\n"))
+    smooth = assess_cell_keys(
+        PerturbationTable.from_csv("i,j,p\n0,0,1\n1,0,0.25\n1,1,0.5\n1,2,0.25\n")
+    )
     assert smooth.replaced == 1 - 0.25**2
 
 
 def test_a_margin_tells_more_than_independent_cells() -> None:
-    """Keys of a union are sums: two cells and their total reveal more than the composition of two cells allows."""
+    """Keys of a union are sums: two cells and their total reveal more than the composition of two
+    cells allows.
+    """
     most_gained = 0.0
     for one, other in itertools.product(range(1, 3), repeat=2):
         records = one + other + 1
         cell, beside = list(range(1, 1 + one)), list(range(1 + one, records))
         total = [*cell, *beside]
         apart = curve_between(
-            by_all_keys([cell, beside, total], records), by_all_keys([[0, *cell], beside, [0, *total]], records)
+            by_all_keys([cell, beside, total], records),
+            by_all_keys([[0, *cell], beside, [0, *total]], records),
         ).delta(0)
-        alone = curve_between(by_all_keys([cell], records), by_all_keys([[0, *cell]], records)).delta(0)
+        alone = curve_between(
+            by_all_keys([cell], records), by_all_keys([[0, *cell]], records)
+        ).delta(0)
         most_gained = max(most_gained, apart - alone)
     assert most_gained > 0.05
 
@@ -166,8 +185,12 @@ def test_empty_cells_are_published_as_they_are() -> None:
 
 def test_a_deterministic_table_hides_nothing_at_its_steps() -> None:
     """Counts below 10 go to 0, others to the nearest 5: the rule of the table that ONS ships."""
-    rule = {count: -count if count < 10 else (count + 2) // 5 * 5 - count for count in range(1, 751)}
-    text = "pcv,ckey,pvalue\n" + "".join(f"{count},{key},{rule[count]}\n" for count in rule for key in (0, 1))
+    rule = {
+        count: -count if count < 10 else (count + 2) // 5 * 5 - count for count in range(1, 751)
+    }
+    text = "pcv,ckey,pvalue\n" + "".join(
+        f"{count},{key},{rule[count]}\n" for count in rule for key in (0, 1)
+    )
     assessment = assess_cell_keys(PerturbationTable.from_csv(text), 40)
     assert assessment.told_apart[:4] == [9, 12, 17, 22]
     assert len(assessment.told_apart) == 149
@@ -180,11 +203,16 @@ def test_a_deterministic_table_hides_nothing_at_its_steps() -> None:
 
 def test_large_counts_use_the_last_rows_again() -> None:
     rule = {count: 1 if count == 501 else 0 for count in range(1, 751)}
-    table = PerturbationTable.from_csv("pcv,ckey,pvalue\n" + "".join(f"{c},0,{v}\n" for c, v in rule.items()))
+    table = PerturbationTable.from_csv(
+        "pcv,ckey,pvalue\n" + "".join(f"{c},0,{v}\n" for c, v in rule.items())
+    )
     for count in (501, 751, 1001, 100_001):
         assert table.law(count) == {count + 1: 1}
     assert table.law(750) == {750: 1}
-    assert PerturbationTable.from_csv("pcv,ckey,pvalue\n1,3,2\n").law(1) == {3: Fraction(1, 4), 1: Fraction(3, 4)}
+    assert PerturbationTable.from_csv("pcv,ckey,pvalue\n1,3,2\n").law(1) == {
+        3: Fraction(1, 4),
+        1: Fraction(3, 4),
+    }
 
 
 @pytest.mark.parametrize(

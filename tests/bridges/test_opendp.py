@@ -1,4 +1,6 @@
-"""Measurements of real OpenDP beside exact statistics: our number against brute force on all conforming pairs."""
+"""Measurements of real OpenDP beside exact statistics: our number against brute force on all
+conforming pairs.
+"""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -30,7 +32,9 @@ def frame(rows: Sequence[tuple[str, str, int]] = ()) -> pl.LazyFrame:
 
 
 def query(measure: Any, aggregate: Any, by: Sequence[str] = ("ward",), **invariants: str) -> Any:
-    """Return a measurement of OpenDP with a noise scale that we choose, and margins with these invariants."""
+    """Return a measurement of OpenDP with a noise scale that we choose, and margins with these
+    invariants.
+    """
     domain = dp.lazyframe_domain(
         [
             dp.series_domain("ward", dp.atom_domain(T="String")),
@@ -39,7 +43,9 @@ def query(measure: Any, aggregate: Any, by: Sequence[str] = ("ward",), **invaria
         ]
     )
     for name, invariant in invariants.items():
-        domain = dp.with_margin(domain, dp.polars.Margin(by=[name], invariant=invariant, max_length=1000))
+        domain = dp.with_margin(
+            domain, dp.polars.Margin(by=[name], invariant=invariant, max_length=1000)
+        )
     plan = frame().group_by(*by).agg(aggregate)
     return dp.m.make_private_lazyframe(domain, dp.symmetric_distance(), measure, plan, 1.0)
 
@@ -86,7 +92,9 @@ def worst(
     scale: Callable[[Any], float],
     square: bool,
 ) -> float:
-    """Return the largest loss of Laplace or Gaussian noise between conforming datasets that differ in `a` people."""
+    """Return the largest loss of Laplace or Gaussian noise between conforming datasets that differ
+    in `a` people.
+    """
     people = list(itertools.product("ab", "fm", (0, TOP)))
     classes: dict[Any, list[tuple[Rows, dict[Any, int]]]] = {}
     for rows in itertools.product(people, repeat=n):
@@ -126,13 +134,54 @@ def ten(scale: int) -> Callable[[Any], float]:
 
 
 LENGTH = dp.len(scale=2.0, signed=True)
-CASES: dict[str, tuple[Any, Callable[[Rows], dict[Any, int]], Callable[[Rows], Any], Callable[[Any], float], bool]] = {
-    "sum, lengths, Laplace": (query(PURE, score_sum(10.0), ward="lengths"), sums(0), wards, ten(10), False),
-    "sum, lengths, Gaussian": (query(ZCDP, score_sum(10.0), ward="lengths"), sums(0), wards, ten(10), True),
-    "sum, keys, Laplace": (query(PURE, score_sum(10.0), ward="keys"), sums(0), ward_keys, ten(10), False),
-    "sum, keys, Gaussian": (query(ZCDP, score_sum(10.0), ward="keys"), sums(0), ward_keys, ten(10), True),
-    "length, keys, Laplace": (query(PURE, LENGTH, ward="keys"), lengths(0), ward_keys, ten(2), False),
-    "length, keys, Gaussian": (query(ZCDP, LENGTH, ward="keys"), lengths(0), ward_keys, ten(2), True),
+CASES: dict[
+    str,
+    tuple[
+        Any, Callable[[Rows], dict[Any, int]], Callable[[Rows], Any], Callable[[Any], float], bool
+    ],
+] = {
+    "sum, lengths, Laplace": (
+        query(PURE, score_sum(10.0), ward="lengths"),
+        sums(0),
+        wards,
+        ten(10),
+        False,
+    ),
+    "sum, lengths, Gaussian": (
+        query(ZCDP, score_sum(10.0), ward="lengths"),
+        sums(0),
+        wards,
+        ten(10),
+        True,
+    ),
+    "sum, keys, Laplace": (
+        query(PURE, score_sum(10.0), ward="keys"),
+        sums(0),
+        ward_keys,
+        ten(10),
+        False,
+    ),
+    "sum, keys, Gaussian": (
+        query(ZCDP, score_sum(10.0), ward="keys"),
+        sums(0),
+        ward_keys,
+        ten(10),
+        True,
+    ),
+    "length, keys, Laplace": (
+        query(PURE, LENGTH, ward="keys"),
+        lengths(0),
+        ward_keys,
+        ten(2),
+        False,
+    ),
+    "length, keys, Gaussian": (
+        query(ZCDP, LENGTH, ward="keys"),
+        lengths(0),
+        ward_keys,
+        ten(2),
+        True,
+    ),
     "mean, lengths, Laplace": (
         query(PURE, pl.col("score").fill_null(0).dp.mean((0, TOP), scale=10.0), ward="lengths"),
         sums(0),
@@ -175,11 +224,15 @@ def test_the_number_is_never_below_the_truth(case: str) -> None:
     assert truth > announced, "OpenDP states less than what a pair of conforming datasets shows"
     assert number(found.guarantee.tradeoff) >= truth - 1e-9
     if "lengths" in case and "Laplace" in case:
-        assert number(found.guarantee.tradeoff) == pytest.approx(truth), "and no more: the pair attains it"
+        assert number(found.guarantee.tradeoff) == pytest.approx(truth), (
+            "and no more: the pair attains it"
+        )
 
 
 def test_the_example_of_the_documentation() -> None:
-    """Scale 10: 0.0 announced, 2.0 found; the scale 0 that OpenDP chooses by itself: published exactly."""
+    """Scale 10: 0.0 announced, 2.0 found; the scale 0 that OpenDP chooses by itself: published
+    exactly.
+    """
     by_us = bridge.guarantee(query(PURE, score_sum(10.0), ward="lengths"))
     assert (by_us.announced.implied_epsilon(), by_us.guarantee.tradeoff.implied_epsilon()) == (0, 2)
     assert by_us.distance == 4
@@ -214,25 +267,33 @@ def test_exact_totals_give_the_exact_number_of_records() -> None:
     assert exact.witness is not None
     assert str(exact.witness) in exact.explain()
     less = Dataspace.of(Table(schema, [[1, 1], [1, 1]]), [Margin("ward")])
-    assert bridge.guarantee(measurement, less).guarantee.adjacency.a == 3, "what the Context holds exact is added"
+    assert bridge.guarantee(measurement, less).guarantee.adjacency.a == 3, (
+        "what the Context holds exact is added"
+    )
     plan = Plan(invariants=["ward", "sex", "region"])
     assert bridge.guarantee(measurement, plan).guarantee.adjacency.a == 4
     assert bridge.guarantee(measurement, ["region"], a=5).distance == 10
 
 
 def test_margins_in_a_circle_need_the_levels_of_their_features() -> None:
-    """The pairs of three features: 5 records suffice for two levels each, 13 for three, and more for more."""
+    """The pairs of three features: 5 records suffice for two levels each, 13 for three, and more
+    for more.
+    """
     pairs = [["ward", "sex"], ["sex", "age"], ["ward", "age"]]
     measurement = query(PURE, score_sum(10.0), ward="lengths")
     with pytest.raises(AdjacencyUnknown, match="depends on the levels of ward, sex, age"):
         bridge.guarantee(measurement, pairs)
-    declared = Plan(invariants=pairs, features=[Feature(name, "ab") for name in ("ward", "sex", "age")])
+    declared = Plan(
+        invariants=pairs, features=[Feature(name, "ab") for name in ("ward", "sex", "age")]
+    )
     assert bridge.guarantee(measurement, declared).guarantee.adjacency.a == 5
     assert bridge.guarantee(measurement, pairs, a=7).guarantee.adjacency.a == 7
 
 
 def test_keys_do_not_mean_that_a_person_changes_alone() -> None:
-    """The only member of a ward must be replaced: conforming pairs of two people, one never conforms."""
+    """The only member of a ward must be replaced: conforming pairs of two people, one never
+    conforms.
+    """
     found = bridge.guarantee(query(PURE, score_sum(10.0), ward="keys"))
     assert found.guarantee.adjacency.a == 2
     assert found.guarantee.dataspace.summary() == "the keys of ward"
@@ -241,11 +302,15 @@ def test_keys_do_not_mean_that_a_person_changes_alone() -> None:
 
 
 def test_several_rows_a_person() -> None:
-    """Two rows each, people who swap wards: map(2ka), and never below the truth over datasets of two people."""
+    """Two rows each, people who swap wards: map(2ka), and never below the truth over datasets of
+    two people.
+    """
     measurement = query(PURE, score_sum(10.0), ward="lengths")
     found = bridge.guarantee(measurement, rows=2)
     assert (found.guarantee.adjacency.a, found.distance) == (2, 8)
-    person = list(itertools.combinations_with_replacement(itertools.product("ab", "f", (0, TOP)), 2))
+    person = list(
+        itertools.combinations_with_replacement(itertools.product("ab", "f", (0, TOP)), 2)
+    )
     most = 0.0
     for one, other in itertools.product(itertools.product(person, repeat=2), repeat=2):
         mine, theirs = tuple(itertools.chain(*one)), tuple(itertools.chain(*other))
@@ -253,20 +318,30 @@ def test_several_rows_a_person() -> None:
             here, there = sums(0)(mine), sums(0)(theirs)
             most = max(most, sum(abs(here.get(key, 0) - there.get(key, 0)) for key in "ab") / 10)
     assert number(found.guarantee.tradeoff) == 4.0 >= most
-    assert most > number(bridge.guarantee(measurement).guarantee.tradeoff), "one row each would state too little"
+    assert most > number(bridge.guarantee(measurement).guarantee.tradeoff), (
+        "one row each would state too little"
+    )
 
 
 @pytest.mark.parametrize("longest", [1, 2, 3])
 def test_a_map_that_was_cut_at_a_group_length_is_refused(longest: int) -> None:
     domain = dp.with_margin(
         dp.lazyframe_domain(
-            [dp.series_domain(n, dp.atom_domain(T=t)) for n, t in (("ward", "String"), ("score", "i64"))]
+            [
+                dp.series_domain(n, dp.atom_domain(T=t))
+                for n, t in (("ward", "String"), ("score", "i64"))
+            ]
         ),
         dp.polars.Margin(by=["ward"], invariant="lengths", max_length=longest),
     )
-    plan = pl.LazyFrame(schema={"ward": pl.String, "score": pl.Int64}).group_by("ward").agg(score_sum(10.0))
+    plan = (
+        pl.LazyFrame(schema={"ward": pl.String, "score": pl.Int64})
+        .group_by("ward")
+        .agg(score_sum(10.0))
+    )
     measurement = dp.m.make_private_lazyframe(domain, dp.symmetric_distance(), ZCDP, plan, 1.0)
-    if longest == 1:  # the one row of a ward is replaced, which costs 10² / (2 · 10²), and OpenDP states nothing
+    # the one row of a ward is replaced, which costs 10² / (2 · 10²), and OpenDP states nothing
+    if longest == 1:
         assert measurement.map(4) == 0
     with pytest.raises(Refused, match=f"declared maximum length {longest} of ward"):
         bridge.guarantee(measurement)
@@ -301,11 +376,15 @@ def test_measures_with_and_without_a_curve() -> None:
     gaussian = classic(dp.symmetric_distance(), dp.m.then_gaussian(10.0))
     smooth = dp.c.make_zCDP_to_approxDP(gaussian)
     fixed = dp.c.make_fix_delta(smooth, 1e-6)
-    profile, point, rho = (bridge.guarantee(m, ["ward"]).guarantee.tradeoff for m in (smooth, fixed, gaussian))
+    profile, point, rho = (
+        bridge.guarantee(m, ["ward"]).guarantee.tradeoff for m in (smooth, fixed, gaussian)
+    )
     assert rho.implied_rho() == Fraction(2)
     loss = fixed.map(4)[0]
     assert point.epsilon("1e-6") == pytest.approx(loss, rel=1e-9)
-    assert loss <= profile.epsilon("1e-6") < loss + 0.2, "read at steps of an eighth, on the safe side"
+    assert loss <= profile.epsilon("1e-6") < loss + 0.2, (
+        "read at steps of an eighth, on the safe side"
+    )
     with pytest.raises(Refused, match="no tradeoff curve"):
         bridge.guarantee(dp.c.make_approximate(gaussian), ["ward"])
     absolute = (dp.atom_domain(T=int), dp.absolute_distance(T=int)) >> dp.m.then_laplace(1.0)

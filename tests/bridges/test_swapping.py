@@ -1,4 +1,6 @@
-"""Swapping: its laws by all choices and all permutations, its curves by all tests, and the real procedure drawn."""
+"""Swapping: its laws by all choices and all permutations, its curves by all tests, and the real
+procedure drawn.
+"""
 
 import itertools
 import math
@@ -11,7 +13,14 @@ from scipy import stats
 
 from semidp.bridges import Stratum, Swap, SwapRule, assess_swapping
 from semidp.bridges.distinguishing import corners_between, curve_between, curve_through
-from semidp.bridges.swap_laws import CellLaw, Grid, choice_weights, leaver_law, swapped_law, tables_of
+from semidp.bridges.swap_laws import (
+    CellLaw,
+    Grid,
+    choice_weights,
+    leaver_law,
+    swapped_law,
+    tables_of,
+)
 from semidp.bridges.swapping import attacked, listed, one_cell
 from semidp.errors import InputError
 
@@ -35,7 +44,9 @@ def records_of(table: Grid) -> list[tuple[int, int]]:
 
 
 def by_all_permutations(table: Grid, swap: Swap) -> dict[Grid, Fraction]:
-    """The law of the published table from the definition: every set of records, every permutation of it."""
+    """The law of the published table from the definition: every set of records, every permutation
+    of it.
+    """
     records = records_of(table)
     n, p = len(records), swap.rate
     law: dict[Grid, Fraction] = defaultdict(Fraction)
@@ -43,7 +54,11 @@ def by_all_permutations(table: Grid, swap: Swap) -> dict[Grid, Fraction]:
         for chosen in itertools.combinations(range(n), size):
             permutations = list(itertools.permutations(chosen))
             if swap.rule is SwapRule.derange:
-                moving = (each for each in permutations if all(a != b for a, b in zip(chosen, each, strict=True)))
+                moving = (
+                    each
+                    for each in permutations
+                    if all(a != b for a, b in zip(chosen, each, strict=True))
+                )
                 permutations = list(moving)
             if not permutations:
                 continue
@@ -67,7 +82,9 @@ def test_the_law_is_that_of_all_choices_and_permutations(rule: SwapRule) -> None
         swap = Swap(rate, rule)
         for table in tables_of(stratum) or ():
             expected = by_all_permutations(table, swap)
-            law = {outcome: chance for outcome, chance in swapped_law(table, swap).items() if chance}
+            law = {
+                outcome: chance for outcome, chance in swapped_law(table, swap).items() if chance
+            }
             assert law == {outcome: chance for outcome, chance in expected.items() if chance}
             compared += 1
     assert compared > 100
@@ -83,13 +100,20 @@ def test_the_curve_is_the_least_over_all_pairs_of_tables(rule: SwapRule) -> None
         loss = listed(stratum, swap)
         corners = []
         for one, other in itertools.permutations(range(len(tables)), 2):
-            apart = sum(abs(a - b) for a, b in zip(sum(tables[one], ()), sum(tables[other], ()), strict=True)) // 2
+            apart = (
+                sum(
+                    abs(a - b)
+                    for a, b in zip(sum(tables[one], ()), sum(tables[other], ()), strict=True)
+                )
+                // 2
+            )
             if apart <= 3:
                 corners += corners_between(laws[one], laws[other])
                 assert loss.curve is not None
                 exact = curve_between(laws[one], laws[other])
                 assert all(
-                    loss.curve.at(alpha) <= value for alpha, value in zip(exact.alphas, exact.values, strict=True)
+                    loss.curve.at(alpha) <= value
+                    for alpha, value in zip(exact.alphas, exact.values, strict=True)
                 )
                 pairs += 1
         assert loss.curve == curve_through(corners)
@@ -99,7 +123,11 @@ def test_the_curve_is_the_least_over_all_pairs_of_tables(rule: SwapRule) -> None
 @pytest.mark.parametrize("rule", RULES)
 def test_the_cell_of_any_stratum_has_the_law_of_the_listed_one(rule: SwapRule) -> None:
     compared = 0
-    for stratum in (Stratum([3, 2, 2], [4, 2, 1]), Stratum([6, 4], [7, 3]), Stratum([3, 3, 3], [3, 3, 3])):
+    for stratum in (
+        Stratum([3, 2, 2], [4, 2, 1]),
+        Stratum([6, 4], [7, 3]),
+        Stratum([3, 3, 3], [3, 3, 3]),
+    ):
         for rate in ("0.05", "0.3", "1"):
             swap = Swap(rate, rule)
             law = CellLaw.of(stratum.n, stratum.hold[0], stratum.over[0], swap)
@@ -121,7 +149,10 @@ def test_the_curve_of_one_cell_is_the_exact_one_and_claims_no_more(rule: SwapRul
     slack = Fraction(1, 10**11)
     for stratum in (Stratum([6, 6], [6, 6]), Stratum([9, 3], [7, 5]), Stratum([10, 6], [12, 4])):
         for rate in ("0.01", "0.25", "0.8"):
-            exact, claimed = listed(stratum, Swap(rate, rule)).curve, one_cell(stratum, Swap(rate, rule)).curve
+            exact, claimed = (
+                listed(stratum, Swap(rate, rule)).curve,
+                one_cell(stratum, Swap(rate, rule)).curve,
+            )
             assert exact is not None
             assert claimed is not None
             for alpha in {*exact.alphas, *claimed.alphas}:
@@ -134,7 +165,9 @@ def test_the_curve_of_one_cell_is_the_exact_one_and_claims_no_more(rule: SwapRul
 
 
 def by_mixture(n: int, r: int, c: int, cell: int, p: Fraction) -> dict[int, Fraction]:
-    """The law of one cell from who is chosen (binomial in each cell) and what comes back (hypergeometric)."""
+    """The law of one cell from who is chosen (binomial in each cell) and what comes back
+    (hypergeometric).
+    """
     cells = (cell, r - cell, c - cell, n - r - c + cell)
     chances = [[math.comb(m, k) * p**k * (1 - p) ** (m - k) for k in range(m + 1)] for m in cells]
     chosen: dict[tuple[int, ...], Fraction] = defaultdict(Fraction)
@@ -151,7 +184,8 @@ def by_mixture(n: int, r: int, c: int, cell: int, p: Fraction) -> dict[int, Frac
 
 
 @pytest.mark.parametrize(
-    ("n", "r", "c", "cell", "rate"), [(20, 10, 10, 5, "0.1"), (24, 9, 12, 3, "0.25"), (20, 7, 9, 0, "0.01")]
+    ("n", "r", "c", "cell", "rate"),
+    [(20, 10, 10, 5, "0.1"), (24, 9, 12, 3, "0.25"), (20, 7, 9, 0, "0.01")],
 )
 def test_round_off_stays_within_its_bound(n: int, r: int, c: int, cell: int, rate: str) -> None:
     law = CellLaw.of(n, r, c, Swap(rate))
@@ -226,7 +260,9 @@ def test_cycles_of_three_are_worse_and_a_lumped_table_only_an_attack() -> None:
     for table in tables:
         apart = int(np.abs(np.array(table) - 1).sum()) // 2
         if apart in gains:
-            gains[apart] = max(gains[apart], curve_between(truth, swapped_law(table, swap)).delta(0))
+            gains[apart] = max(
+                gains[apart], curve_between(truth, swapped_law(table, swap)).delta(0)
+            )
     assert gains == {2: pytest.approx(0.765, abs=5e-4), 3: pytest.approx(0.829, abs=5e-4)}
     first, second = (CellLaw.of(9, 3, 3, swap).row(cell) for cell in (1, 2))
     lumped = one_cell(Stratum([6, 3], [6, 3]), swap)
@@ -252,7 +288,12 @@ def test_an_attack_is_never_better_than_the_truth() -> None:
             (264_331, rate, epsilon)
             for rate, epsilon in (("0.01", 17.08), ("0.05", 15.43), ("0.1", 14.68), ("0.5", 12.48))
         ],
-        *[(13_475_623, "0.05", 19.36), (13_475_623, "0.5", 16.42), (4_549, "0.05", 11.37), (4_549, "0.5", 8.42)],
+        *[
+            (13_475_623, "0.05", 19.36),
+            (13_475_623, "0.5", 16.42),
+            (4_549, "0.05", 11.37),
+            (4_549, "0.5", 8.42),
+        ],
     ],
 )
 def test_the_published_epsilons(largest: int, rate: str, epsilon: float) -> None:
@@ -271,7 +312,11 @@ def test_the_published_epsilon_holds_and_the_exact_one_hardly_moves() -> None:
 
 
 def test_the_published_epsilon_holds_for_cycles_of_three() -> None:
-    for stratum in (Stratum([1, 1, 1], [1, 1, 1]), Stratum([2, 2, 1], [2, 2, 1]), Stratum([2, 1, 1], [2, 2])):
+    for stratum in (
+        Stratum([1, 1, 1], [1, 1, 1]),
+        Stratum([2, 2, 1], [2, 2, 1]),
+        Stratum([2, 1, 1], [2, 2]),
+    ):
         for rate in ("0.1", "0.5", "0.95"):
             swap = Swap(rate, "derange")
             epsilon = listed(stratum, swap).epsilon
@@ -282,7 +327,9 @@ def test_the_published_epsilon_holds_for_cycles_of_three() -> None:
 def test_a_simple_formula_for_epsilon_is_no_bound() -> None:
     """``2 ln((2 - p)/p)`` holds for two records alone, not for larger strata."""
     formula = 2 * math.log((2 - 0.5) / 0.5)
-    epsilons = [listed(Stratum([half, half], [half, half]), Swap("1/2")).epsilon for half in (1, 5, 8)]
+    epsilons = [
+        listed(Stratum([half, half], [half, half]), Swap("1/2")).epsilon for half in (1, 5, 8)
+    ]
     assert epsilons[0] is not None
     assert epsilons[0] < formula
     assert all(epsilon is not None and epsilon > formula for epsilon in epsilons[1:])
@@ -314,7 +361,9 @@ def test_strata_do_not_add_up_and_the_worst_counts() -> None:
 
 
 def test_what_is_too_large_is_only_attacked() -> None:
-    assessment = assess_swapping(Swap("0.1"), [Stratum([40, 30, 30], [50, 50]), Stratum([4, 4], [4, 4])])
+    assessment = assess_swapping(
+        Swap("0.1"), [Stratum([40, 30, 30], [50, 50]), Stratum([4, 4], [4, 4])]
+    )
     assert not assessment.is_proved
     assert assessment.curve is None
     assert assessment.longest_cycle == 2

@@ -1,4 +1,6 @@
-"""A small state in the layout of the noisy measurement files, made by the generator of the benchmarks."""
+"""A small state in the layout of the noisy measurement files, made by the generator of the
+benchmarks.
+"""
 
 import importlib.util
 import sys
@@ -34,14 +36,18 @@ class State:
 
 
 def small_state(folder: Path, state: str, seed: int, parts: tuple[str, ...] = ()) -> State:
-    """Write a state of 2 counties, 4 tracts, 7 block groups and 40 blocks, whole or in two parts."""
+    """Write a state of 2 counties, 4 tracts, 7 block groups and 40 blocks, whole or in two
+    parts.
+    """
     generator = np.random.default_rng(seed)
     codes = []
     for block in range(40):
         county, tract, group = 1 + 2 * (block % 2), 100 + block % 4, 1 + block % 3 % 2
         codes.append(f"{state}{county:03}{tract:06}{group}{block:03}")
     codes.sort()
-    groups = generator.poisson(6, size=(len(codes), 2, 8)) * (generator.random((len(codes), 1, 1)) < 0.8)
+    groups = generator.poisson(6, size=(len(codes), 2, 8)) * (
+        generator.random((len(codes), 1, 1)) < 0.8
+    )
     cells, possible = simulated.people_of(groups, generator)
     chosen = np.zeros(len(codes), dtype=int)
     if parts:
@@ -49,7 +55,9 @@ def small_state(folder: Path, state: str, seed: int, parts: tuple[str, ...] = ()
     for number, part in enumerate(parts or (f"0{state}",)):
         mine = np.flatnonzero(chosen == number)
         mine_codes = [codes[place] for place in mine]
-        simulated.write_files(folder, mine_codes, cells[mine], possible[mine], seed=seed + number, part=part)
+        simulated.write_files(
+            folder, mine_codes, cells[mine], possible[mine], seed=seed + number, part=part
+        )
     return State(folder, codes, cells)
 
 

@@ -29,10 +29,16 @@ def write_areas(folder: Path, *rows: str) -> str:
     return str(path)
 
 
-def test_areas_of_every_kind_of_code(files: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_areas_of_every_kind_of_code(
+    files: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     block = files.codes[0]
     tabulation = block[:12] + block[11:]
-    rows = ["state,15,", f"counties,{block[:5]},1", f"counties,{'15001' if block[:5] == '15003' else '15003'},1"]
+    rows = [
+        "state,15,",
+        f"counties,{block[:5]},1",
+        f"counties,{'15001' if block[:5] == '15003' else '15003'},1",
+    ]
     rows += [f"block,{block},1", f"same,{tabulation},", f"half,{block},0.5", "part,015,1"]
     out = tmp_path / "out"
     areas = write_areas(tmp_path, *rows)
@@ -46,19 +52,37 @@ def test_areas_of_every_kind_of_code(files: State, tmp_path: Path, capsys: pytes
     block_row, half = estimated["block", "hispanic"], estimated["half", "hispanic"]
     assert {**block_row, "name": "same"} == estimated["same", "hispanic"]
     assert float(half["estimate"]) == pytest.approx(float(block_row["estimate"]) / 2, abs=1e-5)
-    assert float(half["standard_error"]) == pytest.approx(float(block_row["standard_error"]) / 2, abs=1e-5)
+    assert float(half["standard_error"]) == pytest.approx(
+        float(block_row["standard_error"]) / 2, abs=1e-5
+    )
     assert all(float(row["low"]) >= 0 for row in estimated.values())
     capsys.readouterr()
 
 
-def test_on_a_terminal_and_for_machines(files: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_a_terminal_and_for_machines(
+    files: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     areas = write_areas(tmp_path, "north,15001,", "south,15003,")
     assert run(["census", "estimate", str(files.folder), "--areas", areas]) == 0
     printed = capsys.readouterr()
     assert "north" in printed.out
     assert "standard error" in printed.out
     assert "the nation as a whole is not used" in printed.err
-    assert run(["census", "estimate", str(files.folder), "--areas", areas, "--format", "json", "--quiet"]) == 0
+    assert (
+        run(
+            [
+                "census",
+                "estimate",
+                str(files.folder),
+                "--areas",
+                areas,
+                "--format",
+                "json",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr()
     document = json.loads(printed.out)
     assert document["schema_version"] == 1
@@ -74,25 +98,61 @@ def test_census_alone_is_what_it_was(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_every_place_of_a_level(two_states: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert run(["census", "estimate", str(two_states), "--each", "tract", "--out", str(out), "--jobs", "2"]) == 0
+    assert (
+        run(
+            [
+                "census",
+                "estimate",
+                str(two_states),
+                "--each",
+                "tract",
+                "--out",
+                str(out),
+                "--jobs",
+                "2",
+            ]
+        )
+        == 0
+    )
     rows = rows_of(out / "tract.csv")
     assert {row["geocode"][:3] for row in rows} == {"015", "016"}
     assert len(rows) == 21 * len({row["geocode"] for row in rows}) > 21 * 4
     assert sorted(path.name for path in out.iterdir()) == ["estimates.json", "tract.csv"]
     assert run(["census", "estimate", str(two_states), "--each", "county", "--out", str(out)]) == 2
-    assert run(["census", "estimate", str(two_states), "--each", "county", "--out", str(out), "--force"]) == 0
+    assert (
+        run(
+            [
+                "census",
+                "estimate",
+                str(two_states),
+                "--each",
+                "county",
+                "--out",
+                str(out),
+                "--force",
+            ]
+        )
+        == 0
+    )
     assert sorted(path.name for path in out.iterdir()) == ["county.csv", "estimates.json"]
 
 
 def test_an_area_in_two_states_adds_them_up(two_states: Path) -> None:
-    both = estimate_areas(CensusTask(two_states, Areas([("both", "15001", 1.0), ("both", "16001", 1.0)])))
-    apart = estimate_areas(CensusTask(two_states, Areas([("a", "15001", 1.0), ("b", "16001", 1.0)])))
+    both = estimate_areas(
+        CensusTask(two_states, Areas([("both", "15001", 1.0), ("both", "16001", 1.0)]))
+    )
+    apart = estimate_areas(
+        CensusTask(two_states, Areas([("a", "15001", 1.0), ("b", "16001", 1.0)]))
+    )
     assert both.sums.values[0] == pytest.approx(apart.sums.values.sum(axis=0))
     assert both.sums.variances[0] == pytest.approx(apart.sums.variances.sum(axis=0))
 
 
 def test_a_run_that_ended_early_is_resumed(
-    two_states: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    two_states: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     areas = Areas([("both", "15001", 1.0), ("both", "16001", 1.0)])
     task, out = CensusTask(two_states, areas), tmp_path / "out"
@@ -110,7 +170,13 @@ def test_a_run_that_ended_early_is_resumed(
     with pytest.raises(MemoryError):
         write_estimates(task, out)
     assert not out.exists()
-    words = ["census", "estimate", str(two_states), "--areas", write_areas(tmp_path, "other,15001,")]
+    words = [
+        "census",
+        "estimate",
+        str(two_states),
+        "--areas",
+        write_areas(tmp_path, "other,15001,"),
+    ]
     assert run([*words, "--out", str(out), "--resume"]) == 2
     assert "of other files, areas or levels" in capsys.readouterr().err
     resumed = write_estimates(task, out, resume=True)
@@ -125,7 +191,16 @@ def test_a_run_that_ended_early_is_resumed(
 def test_exact_totals_of_states_may_come_in_a_file(files: State, tmp_path: Path) -> None:
     totals = tmp_path / "totals.csv"
     areas = write_areas(tmp_path, "state,15,")
-    words = ["census", "estimate", str(files.folder), "--areas", areas, "--totals", str(totals), "--quiet"]
+    words = [
+        "census",
+        "estimate",
+        str(files.folder),
+        "--areas",
+        areas,
+        "--totals",
+        str(totals),
+        "--quiet",
+    ]
     totals.write_text(f"geocode,total\n15,{int(files.cells.sum())}\n")
     assert run(words) == 0
     totals.write_text(f"geocode,total\n15,{int(files.cells.sum()) + 5}\n")
@@ -153,22 +228,44 @@ def test_a_mistake_in_the_areas_is_one_sentence(
 
     out = tmp_path / "out"
     areas = write_areas(tmp_path, *rows)
-    assert run(["census", "estimate", str(files.folder), "--areas", areas, "--out", str(out), "--quiet"]) == 2
+    assert (
+        run(
+            [
+                "census",
+                "estimate",
+                str(files.folder),
+                "--areas",
+                areas,
+                "--out",
+                str(out),
+                "--quiet",
+            ]
+        )
+        == 2
+    )
     printed = capsys.readouterr().err
     assert re.search(sentence, printed)
     assert printed.count("\n") == 1
     assert not out.exists()
 
 
-def test_options_that_do_not_go_together(files: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_do_not_go_together(
+    files: State, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = str(files.folder)
     for words, sentence in (
         (["--out", "x", "estimate", folder], "options follow the word estimate"),
         (["estimate", folder], "name what to estimate"),
         (["estimate", folder, "--each", "tract"], "need a folder to write to"),
-        (["estimate", folder, "--each", "zone", "--out", str(tmp_path / "x")], "there is no level 'zone'"),
+        (
+            ["estimate", folder, "--each", "zone", "--out", str(tmp_path / "x")],
+            "there is no level 'zone'",
+        ),
         (["estimate", folder, "--areas", str(tmp_path / "none.csv")], "there is no file"),
-        (["estimate", str(tmp_path), "--each", "tract", "--out", str(tmp_path / "x")], "holds no noisy measurement"),
+        (
+            ["estimate", str(tmp_path), "--each", "tract", "--out", str(tmp_path / "x")],
+            "holds no noisy measurement",
+        ),
     ):
         assert run(["census", *words]) == 2
         assert sentence in capsys.readouterr().err

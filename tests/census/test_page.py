@@ -1,4 +1,6 @@
-"""docs/noisy_measurements.md, executed on the simulated Hawaii: its commands, its Python, and what it prints."""
+"""docs/noisy_measurements.md, executed on the simulated Hawaii: its commands, its Python, and what
+it prints.
+"""
 
 import shlex
 import subprocess
@@ -15,7 +17,9 @@ BLOCKS = ROOT / "benchmarks" / "data" / "hawaii_blocks_2020.csv"
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not BLOCKS.exists(), reason="the blocks of Hawaii are in the repository, not in the sdist")
+@pytest.mark.skipif(
+    not BLOCKS.exists(), reason="the blocks of Hawaii are in the repository, not in the sdist"
+)
 def test_the_page_runs_and_prints_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,6 @@
-"""Reading the files as a stranger would: the right numbers in the right places, and a sentence for what is wrong."""
+"""Reading the files as a stranger would: the right numbers in the right places, and a sentence for
+what is wrong.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,10 @@ def test_a_state_is_read_whole(files: State) -> None:
     assert places.counts[:3] == (1, 1, 2)
     assert places.counts[-1] == len(files.codes)
     assert sorted(state.blocks()) == files.codes
-    queries = {(one.depth, one.query.shape(state.measurements.sizes)) for one in state.measurements.observed}
+    queries = {
+        (one.depth, one.query.shape(state.measurements.sizes))
+        for one in state.measurements.observed
+    }
     assert len(queries) == 5 * len(simulated.SHAPES)
     assert len(RACES) == 63
 
@@ -30,9 +35,14 @@ def test_values_stand_at_their_places(files: State) -> None:
     state = read_state(files.folder, "15")
     path = f"{files.folder}/Block.parquet/DPQuery/State=015/*.parquet"
     code = state.codes[-1][11]
-    text = "SELECT value, variance FROM read_parquet(?) WHERE geocode = ? AND query_name = 'hispanic * cenrace_dpq'"
+    text = (
+        "SELECT value, variance FROM read_parquet(?) WHERE geocode = ? AND query_name = 'hispanic *"
+        " cenrace_dpq'"
+    )
     [(values, variance)] = duckdb.execute(text, [path, str(code)]).fetchall()
-    chosen = [one for one in state.measurements.at(5) if one.query.shape((8, 2, 2, 63)) == (1, 1, 2, 63)]
+    chosen = [
+        one for one in state.measurements.at(5) if one.query.shape((8, 2, 2, 63)) == (1, 1, 2, 63)
+    ]
     assert len(chosen) == 1
     assert chosen[0].values[11].tolist() == values
     assert chosen[0].variances(40)[11] == variance
@@ -66,7 +76,9 @@ def test_estimates_add_up_and_have_the_zeros_and_the_exact_total(files: State) -
 
 
 def test_intervals_hold_as_often_as_they_say_and_too_narrow_ones_do_not(tmp_path: Path) -> None:
-    """40 states; a true rate of 0.95 leaves (0.93, 0.97) with probability below 1e-6 (counts of one cell a block)."""
+    """40 states; a true rate of 0.95 leaves (0.93, 0.97) with probability below 1e-6 (counts of one
+    cell a block).
+    """
     weights = np.stack(list(groups().values()))[[0, 1, 4]]
     held = narrow = count = 0
     for seed in range(6):
@@ -108,7 +120,9 @@ def test_a_query_that_some_places_lack_is_left_out_there(files: State, tmp_path:
             keep = "query_name != 'detailed_dpq' OR right(geocode, 1) != '3'"
         duckdb.sql(f"SELECT * FROM read_parquet('{source}') WHERE {keep}").write_parquet(str(place))
     state = read_state(tmp_path, "15")
-    detailed = [one for one in state.measurements.at(5) if one.query.shape((8, 2, 2, 63)) == (8, 2, 2, 63)]
+    detailed = [
+        one for one in state.measurements.at(5) if one.query.shape((8, 2, 2, 63)) == (8, 2, 2, 63)
+    ]
     missing = np.isinf(detailed[0].variances(40))
     assert missing.sum() == sum(code.endswith("3") for code in files.codes) > 0
     assert np.isfinite(estimate_state(tmp_path, "15")[1].cells(0)).all()
@@ -125,18 +139,35 @@ def damaged(files: State, tmp_path: Path, query: str) -> Path:
 
 
 CASES: list[tuple[str, str]] = [
-    ("SELECT * EXCLUDE (variance) FROM rows", "cannot be read: it is Parquet with the columns geocode"),
-    ("SELECT * REPLACE (value[2:] AS value) FROM rows WHERE len(value) > 1", "not as many values as its shape"),
-    ("SELECT * REPLACE ([7, 1, 1, 1] AS query_shape) FROM rows", "which is none of the persons file"),
+    (
+        "SELECT * EXCLUDE (variance) FROM rows",
+        "cannot be read: it is Parquet with the columns geocode",
+    ),
+    (
+        "SELECT * REPLACE (value[2:] AS value) FROM rows WHERE len(value) > 1",
+        "not as many values as its shape",
+    ),
+    (
+        "SELECT * REPLACE ([7, 1, 1, 1] AS query_shape) FROM rows",
+        "which is none of the persons file",
+    ),
     ("SELECT * FROM rows UNION ALL SELECT * FROM rows", "twice"),
-    ("SELECT * REPLACE (NULL::DOUBLE AS variance) FROM rows", "lacks a geocode, a name, a value or a variance"),
-    ("SELECT * REPLACE ('9' || geocode AS geocode) FROM rows", "lies in no place of the depth above"),
+    (
+        "SELECT * REPLACE (NULL::DOUBLE AS variance) FROM rows",
+        "lacks a geocode, a name, a value or a variance",
+    ),
+    (
+        "SELECT * REPLACE ('9' || geocode AS geocode) FROM rows",
+        "lies in no place of the depth above",
+    ),
     ("SELECT * REPLACE (-variance AS variance) FROM rows", "a variance is zero"),
 ]
 
 
 @pytest.mark.parametrize(("query", "sentence"), CASES)
-def test_what_is_wrong_is_said_in_a_sentence(files: State, tmp_path: Path, query: str, sentence: str) -> None:
+def test_what_is_wrong_is_said_in_a_sentence(
+    files: State, tmp_path: Path, query: str, sentence: str
+) -> None:
     with pytest.raises((DataError, InputError), match=sentence):
         read_state(damaged(files, tmp_path, query), "15")
 

@@ -1,4 +1,6 @@
-"""Run a command: `semidp` as a user does, in another process; `here` in this one, which takes no second to start."""
+"""Run a command: `semidp` as a user does, in another process; `here` in this one, which takes no
+second to start.
+"""
 
 import json
 import os
@@ -32,14 +34,18 @@ Semidp = Callable[..., Done]
 
 @pytest.fixture
 def semidp(tmp_path: Path) -> Semidp:
-    def run(*words: str | Path, file_limit: int | None = None, env: dict[str, str] | None = None) -> Done:
+    def run(
+        *words: str | Path, file_limit: int | None = None, env: dict[str, str] | None = None
+    ) -> Done:
         def limit() -> None:
             if file_limit is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
 
         more = dict(env or {})
         if "PYTHONPATH" in more:  # before what is tested, not instead of it
-            more["PYTHONPATH"] = os.pathsep.join([more["PYTHONPATH"], *filter(None, [os.environ.get("PYTHONPATH")])])
+            more["PYTHONPATH"] = os.pathsep.join(
+                [more["PYTHONPATH"], *filter(None, [os.environ.get("PYTHONPATH")])]
+            )
         done = subprocess.run(
             [sys.executable, "-m", "semidp", *map(str, words)],
             cwd=tmp_path,
@@ -55,7 +61,9 @@ def semidp(tmp_path: Path) -> Semidp:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Semidp:
+def here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Semidp:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
 
@@ -75,7 +83,9 @@ def settle(folder: Path) -> None:
 
 
 def one_sentence(done: Done) -> str:
-    """Check that a command failed as it should: code 2, one line on stderr, nothing on stdout; return the line."""
+    """Check that a command failed as it should: code 2, one line on stderr, nothing on stdout;
+    return the line.
+    """
     assert done.code == 2, (done.code, done.err)
     assert done.out == ""
     lines = done.err.strip().splitlines()

@@ -11,7 +11,16 @@ from semidp.cli import run
 
 OCCUPATIONS = str(files("semidp") / "data" / "occupational_status.csv")
 ADMISSIONS = str(files("semidp") / "data" / "ucb_admissions.csv")
-BOTH = ["--table", "origin,destination", "--invariant", "origin", "--invariant", "destination", "--count", "count"]
+BOTH = [
+    "--table",
+    "origin,destination",
+    "--invariant",
+    "origin",
+    "--invariant",
+    "destination",
+    "--count",
+    "count",
+]
 THREE = ["--table", "admit,gender,dept", "--count", "count"]
 PAIRS = ["--invariant", "admit,gender", "--invariant", "gender,dept", "--invariant", "admit,dept"]
 
@@ -58,7 +67,9 @@ def test_admissions(capsys: pytest.CaptureFixture[str], invariants: list[str], a
     assert document(capsys, ADMISSIONS, *THREE, *invariants)["a"]["worst_case"] == a
 
 
-def test_all_pairs_with_a_feature_of_two_levels_have_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_pairs_with_a_feature_of_two_levels_have_a_bound(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert document(capsys, ADMISSIONS, *THREE, *PAIRS)["a"]["bound"] == 5
     found = document(capsys, ADMISSIONS, *THREE, *PAIRS, "--a", "4", "--quiet")
     assert found["sensitivity"]["l2"] == pytest.approx(math.sqrt(8))
@@ -70,8 +81,12 @@ def test_an_a_too_small_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "give a larger a" in capsys.readouterr().err
 
 
-def test_an_a_below_the_worst_case_is_allowed_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["analyze", OCCUPATIONS, *BOTH, "--adjacency", "definition", "--format", "json"]) == 0
+def test_an_a_below_the_worst_case_is_allowed_with_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        run(["analyze", OCCUPATIONS, *BOTH, "--adjacency", "definition", "--format", "json"]) == 0
+    )
     said = capsys.readouterr()
     assert "below the worst case" in said.err
     assert json.loads(said.out)["sensitivity"]["l2"] == 2
@@ -89,13 +104,17 @@ def test_a_table_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--table" in capsys.readouterr().err
 
 
-def test_mechanisms_go_by_the_names_that_a_release_takes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mechanisms_go_by_the_names_that_a_release_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     found = document(capsys, OCCUPATIONS, *BOTH)["mechanisms"]
     assert {entry["name"] for entry in found} == {"gaussian", "laplace", "l2", "knorm", "lattice"}
     assert {"scale", "expected_l2", "claim", "law"} <= set(found[0])
     assert found[0]["budget"] == {"kind": "pure", "epsilon": 1, "delta": 0}
     given = document(capsys, OCCUPATIONS, *BOTH, "--epsilon", "1", "--delta", "1e-6")["mechanisms"]
-    assert all(entry["budget"] == {"kind": "approximate", "epsilon": 1, "delta": 1e-6} for entry in given)
+    assert all(
+        entry["budget"] == {"kind": "approximate", "epsilon": 1, "delta": 1e-6} for entry in given
+    )
 
 
 def test_without_data_it_answers_from_public_totals(
@@ -110,18 +129,35 @@ def test_without_data_it_answers_from_public_totals(
     public = document(capsys, *words, "--totals", "sexes.csv", "--totals", "regions.csv")
     assert public == document(capsys, "people.csv", *words, *both)
     Path("schema.toml").write_text(
-        '[[feature]]\nname = "sex"\nlevels = ["f", "m"]\n[[feature]]\nname = "region"\nlevels = ["n", "s"]\n'
+        '[[feature]]\nname = "sex"\nlevels = ["f", "m"]\n[[feature]]\nname = "region"\nlevels ='
+        ' ["n", "s"]\n'
     )
     bound = document(capsys, "--schema", "schema.toml", *words, *both)
-    assert (bound["n"], bound["totals"], bound["adjacency"]) == (None, "any", {"kind": "ball", "a": 3})
-    assert bound["mechanisms"][0]["errors"]["standard_error"] >= public["mechanisms"][0]["errors"]["standard_error"]
+    assert (bound["n"], bound["totals"], bound["adjacency"]) == (
+        None,
+        "any",
+        {"kind": "ball", "a": 3},
+    )
+    assert (
+        bound["mechanisms"][0]["errors"]["standard_error"]
+        >= public["mechanisms"][0]["errors"]["standard_error"]
+    )
     assert bound["sensitivities"]["exchange"]["a"] == 3
     assert run(["analyze", "--schema", "schema.toml", *words, *both]) == 0
     assert "upper bounds for all of them" in capsys.readouterr().out
 
 
 def test_its_document_feeds_guarantee(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ["--levels", "sex=f,m", "--levels", "region=n,s,w", "--invariant", "sex", "--invariant", "region"]
+    words = [
+        "--levels",
+        "sex=f,m",
+        "--levels",
+        "region=n,s,w",
+        "--invariant",
+        "sex",
+        "--invariant",
+        "region",
+    ]
     assert run(["analyze", "--table", "sex,region", *words, "--format", "json"]) == 0
     file = tmp_path / "analysis.json"
     file.write_text(capsys.readouterr().out)
@@ -143,16 +179,23 @@ def test_its_document_feeds_guarantee(capsys: pytest.CaptureFixture[str], tmp_pa
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--table", "sex,region", "--levels", "sex=f,m"], "the levels of 'region' must be declared"),
+        (
+            ["--table", "sex,region", "--levels", "sex=f,m"],
+            "the levels of 'region' must be declared",
+        ),
         ([OCCUPATIONS, *BOTH, "--totals", "x.csv"], "give DATA or --totals, not both"),
     ],
 )
-def test_what_is_missing_without_data(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+def test_what_is_missing_without_data(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
     assert run(["analyze", *words]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_the_error_of_a_cell_comes_before_the_distance_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_of_a_cell_comes_before_the_distance_of_the_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     found = document(capsys, OCCUPATIONS, *BOTH, "--mu", "1")["mechanisms"][0]
     errors = found["errors"]
     assert errors["standard_error"] * 8 == pytest.approx(found["expected_l2"])  # 64 cells

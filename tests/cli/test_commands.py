@@ -18,7 +18,16 @@ from tests.release.conftest import Example, assert_same_margins, strict_json, wh
 
 OCCUPATIONS = Example.named("occupational_status")
 TITANIC = Example.named("titanic")
-BOTH = ("--table", "origin,destination", "--invariant", "origin", "--invariant", "destination", "--count", "count")
+BOTH = (
+    "--table",
+    "origin,destination",
+    "--invariant",
+    "origin",
+    "--invariant",
+    "destination",
+    "--count",
+    "count",
+)
 FILES = {"csv-metadata.json", "table.csv", "measurements.csv", "release.json", "report.html"}
 
 
@@ -33,7 +42,13 @@ def test_release_writes_a_folder_and_says_where(here: Semidp, tmp_path: Path) ->
     assert {path.name for path in folder.iterdir()} == FILES
     assert_same_margins(OCCUPATIONS, folder, OCCUPATIONS.features, [["origin"], ["destination"]])
     assert done.err == ""
-    for expected in ("counts of origin", "0.5-zCDP", "a = 3", "out/release/report.html", "this or that in at most"):
+    for expected in (
+        "counts of origin",
+        "0.5-zCDP",
+        "a = 3",
+        "out/release/report.html",
+        "this or that in at most",
+    ):
         assert expected in done.out
     page = (folder / "report.html").read_text()
     assert page.startswith("<!doctype html>")
@@ -41,7 +56,17 @@ def test_release_writes_a_folder_and_says_where(here: Semidp, tmp_path: Path) ->
 
 
 def test_release_for_machines(here: Semidp, tmp_path: Path) -> None:
-    words = ("release", OCCUPATIONS.path, *BOTH, "--epsilon", "1", "--delta", "1e-6", "--out", "release")
+    words = (
+        "release",
+        OCCUPATIONS.path,
+        *BOTH,
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--out",
+        "release",
+    )
     done = good(here(*words, "--format", "json"))
     document = strict_json(done.out)
     assert document["schema_version"] == 1
@@ -60,7 +85,17 @@ def test_release_for_machines(here: Semidp, tmp_path: Path) -> None:
 
 
 def test_delta_beside_rho_is_for_reporting(here: Semidp) -> None:
-    words = ("release", OCCUPATIONS.path, *BOTH, "--rho", "1/2", "--delta", "1e-5", "--out", "release")
+    words = (
+        "release",
+        OCCUPATIONS.path,
+        *BOTH,
+        "--rho",
+        "1/2",
+        "--delta",
+        "1e-5",
+        "--out",
+        "release",
+    )
     document = good(here(*words, "--format", "json")).json
     assert document["report_delta"] == 1e-5
     assert document["budget"] == {"kind": "zcdp", "rho": 0.5}
@@ -68,16 +103,23 @@ def test_delta_beside_rho_is_for_reporting(here: Semidp) -> None:
 
 def test_the_reporting_target_has_one_name_in_every_command(here: Semidp, tmp_path: Path) -> None:
     budget = ("--epsilon", "1", "--delta", "1e-6", "--report-delta", "1e-4")
-    released = good(here("release", OCCUPATIONS.path, *BOTH, *budget, "--out", "r", "--format", "json")).json
+    released = good(
+        here("release", OCCUPATIONS.path, *BOTH, *budget, "--out", "r", "--format", "json")
+    ).json
     assert (released["budget"]["delta"], released["report_delta"]) == (1e-6, 1e-4)
-    mechanism = good(here("analyze", OCCUPATIONS.path, *BOTH, *budget, "--format", "json")).json["mechanisms"][0]
+    mechanism = good(here("analyze", OCCUPATIONS.path, *BOTH, *budget, "--format", "json")).json[
+        "mechanisms"
+    ][0]
     assert (mechanism["budget"]["delta"], mechanism["report_delta"]) == (1e-6, 1e-4)
     assert mechanism["epsilon"] < 1
     assert (
-        "at delta 0.0001" in good(here("analyze", OCCUPATIONS.path, *BOTH, "--mu", "1", "--report-delta", "1e-4")).out
+        "at delta 0.0001"
+        in good(here("analyze", OCCUPATIONS.path, *BOTH, "--mu", "1", "--report-delta", "1e-4")).out
     )
     good(here("ledger", "book.json", "--mu", "2"))
-    good(here("release", OCCUPATIONS.path, *BOTH, "--mu", "1", "--ledger", "book.json", "--out", "s"))
+    good(
+        here("release", OCCUPATIONS.path, *BOTH, "--mu", "1", "--ledger", "book.json", "--out", "s")
+    )
     assert "(3.80" in good(here("ledger", "book.json", "--report-delta", "1e-4")).out
     both = ("--rho", "1", "--delta", "1e-5", "--report-delta", "1e-4")
     for words in (
@@ -87,12 +129,33 @@ def test_the_reporting_target_has_one_name_in_every_command(here: Semidp, tmp_pa
     ):
         assert "disagree" in one_sentence(here(*words, *both))
     (tmp_path / "plan.json").write_text(json.dumps(released["plan"]))
-    words = ("release", OCCUPATIONS.path, "--plan", "plan.json", "--report-delta", "1e-3", "--out", "u")
+    words = (
+        "release",
+        OCCUPATIONS.path,
+        "--plan",
+        "plan.json",
+        "--report-delta",
+        "1e-3",
+        "--out",
+        "u",
+    )
     assert good(here(*words, "--format", "json")).json["report_delta"] == 1e-3
 
 
 def test_show_says_it_again(here: Semidp, tmp_path: Path) -> None:
-    released = good(here("release", OCCUPATIONS.path, *BOTH, "--mu", "1", "--adjacency", "definition", "--out", "r"))
+    released = good(
+        here(
+            "release",
+            OCCUPATIONS.path,
+            *BOTH,
+            "--mu",
+            "1",
+            "--adjacency",
+            "definition",
+            "--out",
+            "r",
+        )
+    )
     shown = good(here("show", "r"))
     again, trusted = shown.out.split("on trust ")
     assert again == released.out
@@ -113,16 +176,23 @@ def test_demo_is_a_full_release(here: Semidp, tmp_path: Path) -> None:
     folder = tmp_path / "build" / "demo"
     assert {path.name for path in folder.iterdir()} == FILES
     assert Release.load(folder).private
-    assert "$ semidp release california_schools.csv --nest county,district --table district,meals" in done.out
+    assert (
+        "$ semidp release california_schools.csv --nest county,district --table district,meals"
+        in done.out
+    )
     report = (folder / "report.html").read_text()
     assert report.count('<details class="branch">') == 45  # counties
     assert "<summary>Alameda <span" in report
     assert "Open build/demo/report.html" in done.out
     good(here("demo", "--out", "build/demo"))
-    assert good(here("demo", "--format", "json", "--quiet")).json["report"] == "build/demo/report.html"
+    assert (
+        good(here("demo", "--format", "json", "--quiet")).json["report"] == "build/demo/report.html"
+    )
 
 
-@pytest.mark.parametrize("command", ["analyze", "release", "test", "guarantee", "audit", "ledger", "show", "census"])
+@pytest.mark.parametrize(
+    "command", ["analyze", "release", "test", "guarantee", "audit", "ledger", "show", "census"]
+)
 def test_every_command_takes_format_and_quiet(here: Semidp, command: str) -> None:
     text = good(here(command, "--help")).out
     assert "--format" in text
@@ -137,23 +207,37 @@ def sameness(folder: Path) -> dict[str, Any]:
 
 def test_a_plan_file_says_the_same_as_options(here: Semidp, tmp_path: Path) -> None:
     words = (
-        *("--table", "class,survived", "--invariant", "class,sex", "--invariant", "survived", "--count", "count"),
+        *(
+            "--table",
+            "class,survived",
+            "--invariant",
+            "class,sex",
+            "--invariant",
+            "survived",
+            "--count",
+            "count",
+        ),
         *("--levels", "class=1st,2nd,3rd,Crew", "--where", "age = 'Adult'", "--a", "4"),
         *("--mechanism", "laplace", "--fit", "real", "--epsilon", "1/3"),
     )
     good(here("release", TITANIC.path, *words, "--seed", "3", "--out", "options"))
-    (tmp_path / "plan.toml").write_text(Plan.from_json(sameness(tmp_path / "options")["plan"]).to_toml())
+    (tmp_path / "plan.toml").write_text(
+        Plan.from_json(sameness(tmp_path / "options")["plan"]).to_toml()
+    )
     (tmp_path / "plan.json").write_text(json.dumps(sameness(tmp_path / "options")["plan"]))
     good(here("release", TITANIC.path, "--plan", "plan.json", "--seed", "3", "--out", "json"))
     assert sameness(tmp_path / "json") == sameness(tmp_path / "options")
     (tmp_path / "plan.json").write_text("[1")
-    assert "not valid JSON" in one_sentence(here("release", TITANIC.path, "--plan", "plan.json", "--out", "no"))
+    assert "not valid JSON" in one_sentence(
+        here("release", TITANIC.path, "--plan", "plan.json", "--out", "no")
+    )
     (tmp_path / "plan.json").write_text("[1]")
-    assert "form" in one_sentence(here("release", TITANIC.path, "--plan", "plan.json", "--out", "no"))
+    assert "form" in one_sentence(
+        here("release", TITANIC.path, "--plan", "plan.json", "--out", "no")
+    )
     good(here("release", TITANIC.path, "--plan", "plan.toml", "--seed", "3", "--out", "plan"))
     assert sameness(tmp_path / "plan") == sameness(tmp_path / "options")
-    (tmp_path / "plan.toml").write_text(
-        """
+    (tmp_path / "plan.toml").write_text("""
         invariants = [["class", "sex"], ["survived"]]
         adjacency = 4
         count = "count"
@@ -167,9 +251,21 @@ def test_a_plan_file_says_the_same_as_options(here: Semidp, tmp_path: Path) -> N
         [[feature]]
         name = "class"
         levels = ["1st", "2nd", "3rd", "Crew"]
-        """
+        """)
+    good(
+        here(
+            "release",
+            TITANIC.path,
+            "--plan",
+            "plan.toml",
+            "--epsilon",
+            "1/3",
+            "--seed",
+            "3",
+            "--out",
+            "by hand",
+        )
     )
-    good(here("release", TITANIC.path, "--plan", "plan.toml", "--epsilon", "1/3", "--seed", "3", "--out", "by hand"))
     assert sameness(tmp_path / "by hand") == sameness(tmp_path / "options")
 
 
@@ -191,16 +287,19 @@ def test_a_plan_file_says_the_same_as_options(here: Semidp, tmp_path: Path) -> N
     ],
     ids=lambda words: words[0],
 )
-def test_a_plan_file_and_options_do_not_mix(here: Semidp, tmp_path: Path, words: tuple[str, ...]) -> None:
-    (tmp_path / "plan.toml").write_text("count = 'count'\n[[table]]\nfeatures = ['class']\nrho = '1'\n")
+def test_a_plan_file_and_options_do_not_mix(
+    here: Semidp, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "plan.toml").write_text(
+        "count = 'count'\n[[table]]\nfeatures = ['class']\nrho = '1'\n"
+    )
     done = here("release", TITANIC.path, "--plan", "plan.toml", *words, "--out", "release")
     assert "plan" in one_sentence(done)
     assert not (tmp_path / "release").exists()
 
 
 def test_several_tables_from_a_plan_file(here: Semidp, tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text(
-        """
+    (tmp_path / "plan.toml").write_text("""
         invariants = [["class"], ["sex"], ["survived"]]
         count = "count"
         [[table]]
@@ -210,19 +309,24 @@ def test_several_tables_from_a_plan_file(here: Semidp, tmp_path: Path) -> None:
         [[table]]
         name = "by sex"
         features = ["sex", "survived"]
-        """
-    )
+        """)
     words = ("release", TITANIC.path, "--plan", "plan.toml", "--rho", "1/8", "--out", "release")
     assert "create it once" in one_sentence(here(*words, "--ledger", "ledger.json"))
     good(here("ledger", "ledger.json", "--rho", "1"))
     good(here(*words, "--ledger", "ledger.json"))
-    assert sum(whole_counts(tmp_path / "release", "by class.csv").values()) == sum(TITANIC.counts.values())
-    assert sum(whole_counts(tmp_path / "release", "by sex.csv").values()) == sum(TITANIC.counts.values())
+    assert sum(whole_counts(tmp_path / "release", "by class.csv").values()) == sum(
+        TITANIC.counts.values()
+    )
+    assert sum(whole_counts(tmp_path / "release", "by sex.csv").values()) == sum(
+        TITANIC.counts.values()
+    )
     assert "0.375-zCDP" in good(here("show", "release")).out
     assert "spent      0.375-zCDP" in good(here("ledger", "ledger.json")).out
 
 
-def test_a_dry_run_draws_and_writes_nothing(here: Semidp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_draws_and_writes_nothing(
+    here: Semidp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def never(*words: object) -> None:
         raise AssertionError("noise was drawn")
 
@@ -273,8 +377,19 @@ def test_a_ledger_is_charged_and_refuses(here: Semidp, tmp_path: Path) -> None:
     assert document["budget"] == {"kind": "zcdp", "rho": 1}
     assert len(document["charges"]) == 2
     assert document["spent"] == "0.8-zCDP"
-    other = ("release", TITANIC.path, "--table", "class,sex", "--invariant", "class", "--invariant", "sex")
-    done = here(*other, "--count", "count", "--rho", "0.1", "--ledger", "ledger.json", "--out", "three")
+    other = (
+        "release",
+        TITANIC.path,
+        "--table",
+        "class,sex",
+        "--invariant",
+        "class",
+        "--invariant",
+        "sex",
+    )
+    done = here(
+        *other, "--count", "count", "--rho", "0.1", "--ledger", "ledger.json", "--out", "three"
+    )
     assert "another ledger" in one_sentence(done)
 
 
@@ -283,7 +398,17 @@ def test_a_ledger_that_is_not_there_is_refused(here: Semidp, tmp_path: Path) -> 
     words = ("--epsilon", "1", "--ledger", "leger.json")
     for done in (
         here("release", OCCUPATIONS.path, *BOTH, *words, "--out", "one"),
-        here("test", TITANIC.path, "--count", "count", "--rows", "sex", "--columns", "survived", *words),
+        here(
+            "test",
+            TITANIC.path,
+            "--count",
+            "count",
+            "--rows",
+            "sex",
+            "--columns",
+            "survived",
+            *words,
+        ),
     ):
         assert "there is no ledger at leger.json" in one_sentence(done)
         assert "semidp ledger FILE --rho 1" in done.err
@@ -292,7 +417,12 @@ def test_a_ledger_that_is_not_there_is_refused(here: Semidp, tmp_path: Path) -> 
 
 def test_schema_file_bins_null_level_where_and_id(here: Semidp, tmp_path: Path) -> None:
     rows = [
-        (n, "" if n % 7 == 0 else n, "single" if n < 18 or n % 7 == 0 or n % 3 else "married", '"south, west"')
+        (
+            n,
+            "" if n % 7 == 0 else n,
+            "single" if n < 18 or n % 7 == 0 or n % 3 else "married",
+            '"south, west"',
+        )
         for n in range(1, 80)
     ]
     lines = ["person,age,status,region", *(",".join(map(str, row)) for row in rows)]
@@ -313,22 +443,52 @@ def test_schema_file_bins_null_level_where_and_id(here: Semidp, tmp_path: Path) 
         status = "married"
         """
     (tmp_path / "schema.toml").write_text(schema)
-    words = ("--table", "age,status,region", "--invariant", "age", "--schema", "schema.toml", "--id", "person")
+    words = (
+        "--table",
+        "age,status,region",
+        "--invariant",
+        "age",
+        "--schema",
+        "schema.toml",
+        "--id",
+        "person",
+    )
     words += ("--where", "person <> 77", "--rho", "0.01", "--out", "release")
-    assert "0 to <18" in one_sentence(here("release", "people.csv", *words))  # a wrong level lists the right ones
+    # a wrong level lists the right ones
+    assert "0 to <18" in one_sentence(here("release", "people.csv", *words))
     (tmp_path / "schema.toml").write_text(schema.replace("CHILD", "0 to <18"))
     good(here("release", "people.csv", *words))
     counts = whole_counts(tmp_path / "release")
     assert {cell[0] for cell in counts} == {"0 to <18", "18 to <65", "65 and over", "unknown"}
     assert {counts["0 to <18", "married", region] for region in ("north", "south, west")} == {0}
     assert sum(counts.values()) == 78
-    options = ("--table", "age,status", "--invariant", "status", "--bins", "age=0,18,65", "--null-level", "age=unknown")
+    options = (
+        "--table",
+        "age,status",
+        "--invariant",
+        "status",
+        "--bins",
+        "age=0,18,65",
+        "--null-level",
+        "age=unknown",
+    )
     good(here("release", "people.csv", *options, "--epsilon", "1", "--out", "options"))
     assert {cell[0] for cell in whole_counts(tmp_path / "options")} == {cell[0] for cell in counts}
 
 
 def test_warnings_go_to_stderr_and_can_be_silenced(here: Semidp) -> None:
-    words = ("release", OCCUPATIONS.path, *BOTH, "--rho", "1", "--a", "2", "--force", "--out", "release")
+    words = (
+        "release",
+        OCCUPATIONS.path,
+        *BOTH,
+        "--rho",
+        "1",
+        "--a",
+        "2",
+        "--force",
+        "--out",
+        "release",
+    )
     loud, quiet = good(here(*words)), good(here(*words, "--quiet"))
     assert loud.err.startswith("warning: The adjacency a = 2 lies below the worst case")
     assert "below the worst case" not in loud.out
@@ -337,7 +497,11 @@ def test_warnings_go_to_stderr_and_can_be_silenced(here: Semidp) -> None:
 
 
 def test_colour_is_never_forced(here: Semidp, semidp: Semidp) -> None:
-    for words in (("analyze", OCCUPATIONS.path, *BOTH), ("guarantee", "--rho", "1", "--a", "2"), ("release", "--help")):
+    for words in (
+        ("analyze", OCCUPATIONS.path, *BOTH),
+        ("guarantee", "--rho", "1", "--a", "2"),
+        ("release", "--help"),
+    ):
         done = good(here(*words))
         assert "\x1b" not in done.out + done.err
 
@@ -346,7 +510,9 @@ def test_no_colour_on_a_terminal_that_asks_for_none(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     words = [sys.executable, "-m", "semidp", "guarantee", "--rho", "1", "--a", "2"]
     environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm-256color"}
-    done = subprocess.run(words, stdout=slave, stderr=slave, env=environment, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        words, stdout=slave, stderr=slave, env=environment, cwd=tmp_path, check=False
+    )
     os.close(slave)
     text = os.read(master, 1 << 16).decode()
     os.close(master)
@@ -370,6 +536,8 @@ def test_every_document_has_a_version(here: Semidp) -> None:
 
 
 def test_results_only_on_stdout(here: Semidp) -> None:
-    done = good(here("analyze", OCCUPATIONS.path, *BOTH, "--adjacency", "definition", "--format", "json"))
+    done = good(
+        here("analyze", OCCUPATIONS.path, *BOTH, "--adjacency", "definition", "--format", "json")
+    )
     json.loads(done.out)
     assert done.err.startswith("warning: ")

@@ -36,10 +36,22 @@ def plans(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("plans")
 def test_half_the_budget_doubles_the_error_and_forgotten_totals_flatter(here: Semidp) -> None:
-    words = ("base.toml", "half.toml", "more.toml", "exchange.toml", "--data", "people.csv", "--format", "json")
+    words = (
+        "base.toml",
+        "half.toml",
+        "more.toml",
+        "exchange.toml",
+        "--data",
+        "people.csv",
+        "--format",
+        "json",
+    )
     base, half, more, exchange = here("compare", *words).json["plans"]
-    errors = [plan["tables"][0]["errors"]["standard_error"] for plan in (base, half, more, exchange)]
-    assert errors[1] == pytest.approx(2 * errors[0], rel=0.02)  # rounding adds a twelfth to each variance
+    errors = [
+        plan["tables"][0]["errors"]["standard_error"] for plan in (base, half, more, exchange)
+    ]
+    # rounding adds a twelfth to each variance
+    assert errors[1] == pytest.approx(2 * errors[0], rel=0.02)
     assert errors[3] < errors[0]
     assert base["adjacency"]["used"] == 2
     assert more["adjacency"]["used"] == 3
@@ -53,20 +65,33 @@ def test_half_the_budget_doubles_the_error_and_forgotten_totals_flatter(here: Se
 def test_it_prints_what_a_dry_run_prints(here: Semidp) -> None:
     words = ("--plan", "base.toml", "--dry-run", "--format", "json")
     rehearsed = here("release", "people.csv", *words).json
-    compared = here("compare", "base.toml", "more.toml", "--data", "people.csv", "--format", "json").json["plans"][0]
+    compared = here(
+        "compare", "base.toml", "more.toml", "--data", "people.csv", "--format", "json"
+    ).json["plans"][0]
     for key, value in compared["tables"][0].items():
         assert rehearsed["tables"][0][key] == value
     assert rehearsed["announced"] == compared["announced"]
     text = here("compare", "base.toml", "more.toml", "--data", "people.csv").out
-    for expected in ("exact", "sex by region", "attacker", "guarantee", "announced", "μ = 1 (Gaussian DP)"):
+    for expected in (
+        "exact",
+        "sex by region",
+        "attacker",
+        "guarantee",
+        "announced",
+        "μ = 1 (Gaussian DP)",
+    ):
         assert expected in text
 
 
 @pytest.mark.usefixtures("plans")
 def test_without_data_it_compares_for_public_or_any_totals(here: Semidp, tmp_path: Path) -> None:
     (tmp_path / "sexes.csv").write_text("sex,count\nf,30\nm,30\n")
-    known, _ = here("compare", "base.toml", "half.toml", "--totals", "sexes.csv", "--format", "json").json["plans"]
-    read, _ = here("compare", "base.toml", "half.toml", "--data", "people.csv", "--format", "json").json["plans"]
+    known, _ = here(
+        "compare", "base.toml", "half.toml", "--totals", "sexes.csv", "--format", "json"
+    ).json["plans"]
+    read, _ = here(
+        "compare", "base.toml", "half.toml", "--data", "people.csv", "--format", "json"
+    ).json["plans"]
     assert known == read
     any_totals, _ = here("compare", "base.toml", "more.toml", "--format", "json").json["plans"]
     assert (any_totals["n"], any_totals["totals"]) == (None, "any")
@@ -75,7 +100,9 @@ def test_without_data_it_compares_for_public_or_any_totals(here: Semidp, tmp_pat
 @pytest.mark.usefixtures("plans")
 def test_a_budget_is_for_plans_that_have_none(here: Semidp) -> None:
     assert "no privacy budget" in one_sentence(here("compare", "base.toml", "open.toml"))
-    base, given = here("compare", "base.toml", "open.toml", "--mu", "1", "--format", "json").json["plans"]
+    base, given = here("compare", "base.toml", "open.toml", "--mu", "1", "--format", "json").json[
+        "plans"
+    ]
     assert {**base, "plan": ""} == {**given, "plan": ""}
 
 

@@ -1,4 +1,6 @@
-"""``--exact`` is the plain name of ``--invariant``: both mean the same in every command that takes one."""
+"""``--exact`` is the plain name of ``--invariant``: both mean the same in every command that takes
+one.
+"""
 
 import json
 from pathlib import Path
@@ -17,7 +19,10 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_both_names_give_the_same(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("people.csv").write_text("sex,region\n" + "f,n\nm,s\nm,n\nf,s\nf,s\n" * 4)
@@ -28,9 +33,14 @@ def test_both_names_give_the_same(
     assert found[0] == found[1]
 
 
-def test_both_may_be_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_may_be_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("people.csv").write_text("sex,region\n" + "f,n\nm,s\nm,n\nf,s\nf,s\n" * 4)
-    words = "release people.csv --table sex,region --exact sex --invariant region --mu 1 --dry-run --format json"
+    words = (
+        "release people.csv --table sex,region --exact sex --invariant region --mu 1 --dry-run"
+        " --format json"
+    )
     assert run(words.split()) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["invariants"] == [["sex"], ["region"]]

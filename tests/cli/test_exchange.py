@@ -29,7 +29,8 @@ def people(tmp_path: Path) -> Path:
         rows = csv.writer(file)
         rows.writerow(["a", "b", "c", "u", "score"])
         rows.writerows(
-            [*(rng.choice("xyz") for _ in range(3)), rng.choice("yn"), rng.randrange(11)] for _ in range(400)
+            [*(rng.choice("xyz") for _ in range(3)), rng.choice("yn"), rng.randrange(11)]
+            for _ in range(400)
         )
     return path
 
@@ -50,7 +51,9 @@ def options(q: int) -> list[str]:
         (2, "a,b", 6, 6),
     ],
 )
-def test_analyze_shows_both(here: Semidp, people: Path, q: int, table: str, exchange: int, ball: int) -> None:
+def test_analyze_shows_both(
+    here: Semidp, people: Path, q: int, table: str, exchange: int, ball: int
+) -> None:
     """The table of what the two adjacencies cost (docs/exchange.md), line by line."""
     words = ["analyze", people, "--table", table, *options(q), "--mu", "1"]
     words += ["--levels", "u=y,n"] if "u" in table else []
@@ -78,10 +81,15 @@ def test_without_data_exchanges_are_bounded_for_any_totals(here: Semidp) -> None
     assert chosen["totals"] == "any"
     assert chosen["adjacency"] == {"kind": "exchange", "a": 3}
     both = chosen["sensitivities"]
-    assert [both[kind]["l2"] ** 2 for kind in ("exchange", "ball")] == [pytest.approx(4), pytest.approx(18)]
+    assert [both[kind]["l2"] ** 2 for kind in ("exchange", "ball")] == [
+        pytest.approx(4),
+        pytest.approx(18),
+    ]
     assert here(*words, "--format", "json").json["sensitivities"] == both
     few = here(*words, "--a", "2", "--format", "json").json["sensitivities"]
-    assert few["exchange"] is None, "two records in each cell do not stand for all totals of exchanges of three"
+    assert few["exchange"] is None, (
+        "two records in each cell do not stand for all totals of exchanges of three"
+    )
 
 
 def test_margins_without_exchanges_show_null_or_are_refused(here: Semidp, people: Path) -> None:
@@ -97,16 +105,29 @@ def test_a_number_beside_exchange_is_refused(here: Semidp, people: Path, command
     assert "leave --a out" in one_sentence(here(*words, "--adjacency", "exchange", "--a", "3"))
 
 
-def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here: Semidp, people: Path) -> None:
+def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(
+    here: Semidp, people: Path
+) -> None:
     words = ["release", people, "--table", "a,b,u", *options(2), "--levels", "u=y,n", "--mu", "1"]
     done = here(*words, "--adjacency", "exchange", "--out", "out")
     assert done.code == 0
     assert "(not any 3 records)" in done.out
-    assert "μ = 1 (Gaussian DP), which is (6.17394, 1e-9)-DP, for exchanges of one person" in done.out
-    assert "For any 3 records that change at once the same noise gives: μ = 1.64567 (Gaussian DP)" in done.out
+    assert (
+        "μ = 1 (Gaussian DP), which is (6.17394, 1e-9)-DP, for exchanges of one person" in done.out
+    )
+    assert (
+        "For any 3 records that change at once the same noise gives: μ = 1.64567 (Gaussian DP)"
+        in done.out
+    )
     rehearsed = here(*words, "--adjacency", "exchange", "--dry-run").out
-    assert [line for line in rehearsed.splitlines() if line.startswith(("adjacency", "strength", "otherwise"))] == [
-        line for line in done.out.splitlines() if line.startswith(("adjacency", "strength", "otherwise"))
+    assert [
+        line
+        for line in rehearsed.splitlines()
+        if line.startswith(("adjacency", "strength", "otherwise"))
+    ] == [
+        line
+        for line in done.out.splitlines()
+        if line.startswith(("adjacency", "strength", "otherwise"))
     ]
     page = (people.parent / "out" / "report.html").read_text()
     assert "not a guarantee for any 3 records" in page
@@ -120,38 +141,92 @@ def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(here
     found = here("audit", "out", "--samples", "20000", "--format", "json").json
     assert found["tables"][0]["adjacency"] == {"kind": "exchange", "a": 3}
     other = here("audit", "out", "--samples", "20000", "--adjacency", "worst-case")
-    assert other.code == 1, "what the release does not claim of any 3 records does not hold for them"
+    assert other.code == 1, (
+        "what the release does not claim of any 3 records does not hold for them"
+    )
     assert "any 3 records, where the claim is about exchange (up to 3 records)" in other.out
-    assert page.count("for exchanges of one person") >= 2, "the guarantee and the details for specialists"
+    assert page.count("for exchanges of one person") >= 2, (
+        "the guarantee and the details for specialists"
+    )
     ball = here(*words, "--out", "ball")
     assert "exchange" not in ball.out
-    assert "For exchanges of one person alone" in (people.parent / "ball" / "report.html").read_text()
-    assert "kind" not in (people.parent / "ball" / "release.json").read_text().split('"guarantee"')[0].split('"a":')[1]
+    assert (
+        "For exchanges of one person alone" in (people.parent / "ball" / "report.html").read_text()
+    )
+    assert (
+        "kind"
+        not in (people.parent / "ball" / "release.json")
+        .read_text()
+        .split('"guarantee"')[0]
+        .split('"a":')[1]
+    )
 
 
 def test_a_ledger_holds_one_kind(here: Semidp, people: Path) -> None:
-    words = ["release", people, "--table", "a,u", "--invariant", "a", "--levels", "u=y,n", "--mu", "1"]
+    words = [
+        "release",
+        people,
+        "--table",
+        "a,u",
+        "--invariant",
+        "a",
+        "--levels",
+        "u=y,n",
+        "--mu",
+        "1",
+    ]
     assert here("ledger", "book.json", "--mu", "9").code == 0
-    assert here(*words, "--adjacency", "exchange", "--ledger", "book.json", "--out", "one").code == 0
+    assert (
+        here(*words, "--adjacency", "exchange", "--ledger", "book.json", "--out", "one").code == 0
+    )
     refused = one_sentence(here(*words, "--ledger", "book.json", "--out", "two"))
     assert "two promises" in refused
-    assert here("ledger", "book.json", "--format", "json").json["adjacency"] == {"kind": "exchange", "a": 2}
+    assert here("ledger", "book.json", "--format", "json").json["adjacency"] == {
+        "kind": "exchange",
+        "a": 2,
+    }
     assert "exchange (up to 2 records), not for any records" in here("ledger", "book.json").out
-    assert here(*words, "--adjacency", "exchange", "--ledger", "book.json", "--out", "three").code == 0
+    assert (
+        here(*words, "--adjacency", "exchange", "--ledger", "book.json", "--out", "three").code == 0
+    )
 
 
 def test_a_plan_means_and_tests_take_it(here: Semidp, people: Path) -> None:
-    plan = Plan([TableRequest(["a", "u"], Budget.gdp(1))], ["a"], [Feature("u", "yn")], adjacency="exchange")
+    plan = Plan(
+        [TableRequest(["a", "u"], Budget.gdp(1))], ["a"], [Feature("u", "yn")], adjacency="exchange"
+    )
     assert Plan.from_toml(plan.to_toml()) == plan
-    means = ["release", people, "--mean", "score", "--group", "a", "--bounds", "score=0,10", "--grid", "score=10"]
+    means = [
+        "release",
+        people,
+        "--mean",
+        "score",
+        "--group",
+        "a",
+        "--bounds",
+        "score=0,10",
+        "--grid",
+        "score=10",
+    ]
     both = [
-        here(*means, "--mu", "1", "--adjacency", kind, "--dry-run", "--format", "json").json["groups"][0]["noise"][
-            "scale"
-        ]
+        here(*means, "--mu", "1", "--adjacency", kind, "--dry-run", "--format", "json").json[
+            "groups"
+        ][0]["noise"]["scale"]
         for kind in ("worst-case", "exchange")
     ]
     assert both == [pytest.approx(20), pytest.approx(10 * math.sqrt(2))]
-    tested = ["test", people, "--rows", "a", "--columns", "u", "--where", "a <> 'z'", "--epsilon", "1"]
+    tested = [
+        "test",
+        people,
+        "--rows",
+        "a",
+        "--columns",
+        "u",
+        "--where",
+        "a <> 'z'",
+        "--epsilon",
+        "1",
+    ]
     said = here(*tested, "--adjacency", "exchange").out
     assert "adjacency exchange (up to 3 records)" in said
     assert "not a guarantee for any 3 records" in said
@@ -170,16 +245,30 @@ def test_an_existing_guarantee_under_exchange(here: Semidp, tmp_path: Path) -> N
 
 
 def test_an_existing_guarantee_under_exchange_for_any_totals(here: Semidp, tmp_path: Path) -> None:
-    words = ["guarantee", "--rho", "1", "--adjacency", "exchange", "--levels", "sex=f,m", "--levels", "region=n,s,w"]
+    words = [
+        "guarantee",
+        "--rho",
+        "1",
+        "--adjacency",
+        "exchange",
+        "--levels",
+        "sex=f,m",
+        "--levels",
+        "region=n,s,w",
+    ]
     found = here(*words, "--invariant", "sex", "--invariant", "region", "--format", "json").json
     assert found["adjacency"] == {"kind": "exchange", "a": 3}
     assert (float(found["rho"]), found["also_for"]) == (9, {"kind": "ball", "a": 3})
     assert "a bound for any published totals" in found["a_from"]
     (tmp_path / "sexes.csv").write_text("sex,count\nf,50\nm,60\n")
-    partly = here(*words[:5], "--totals", "sexes.csv", "--levels", "region=n,s", "--invariant", "region")
+    partly = here(
+        *words[:5], "--totals", "sexes.csv", "--levels", "region=n,s", "--invariant", "region"
+    )
     assert "a = 3" in partly.out
     assert "any published totals" in " ".join(partly.out.split())
-    overlapping = here(*words, "--invariant", "sex,region", "--invariant", "region", "--format", "json").json
+    overlapping = here(
+        *words, "--invariant", "sex,region", "--invariant", "region", "--format", "json"
+    ).json
     assert overlapping["adjacency"]["a"] == 2, "a nested margin is no block of its own"
     assert "not declared" in one_sentence(here(*words, "--invariant", "age"))
 
@@ -196,8 +285,14 @@ def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
     names: str, exact: str, budget: Budget, kind: type
 ) -> None:
     rng = random.Random(2)
-    data = {name: [rng.choice("xy" if name == "u" else "xyyyy") for _ in range(200)] for name in "abu"}
-    name = {LaplaceMechanism: "laplace", KNormMechanism: "knorm", RoundedGaussianMechanism: "gaussian"}[kind]
+    data = {
+        name: [rng.choice("xy" if name == "u" else "xyyyy") for _ in range(200)] for name in "abu"
+    }
+    name = {
+        LaplaceMechanism: "laplace",
+        KNormMechanism: "knorm",
+        RoundedGaussianMechanism: "gaussian",
+    }[kind]
     request = TableRequest(list(names), budget, name)
     plan = Plan([request], list(exact), [Feature("u", "xy")], adjacency="exchange")
     prepared = prepare(plan, data)
@@ -207,7 +302,9 @@ def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
     convicted = {}
     for adjacency in (prepared.scope.adjacency, Ball(len(exact) + 1)):
         pair = worst_pair(mechanism.space.under(adjacency))
-        found = audit_mechanism(mechanism.measure_many, pair, claim, samples=8_000, randomness=SeededRandomness(3))
+        found = audit_mechanism(
+            mechanism.measure_many, pair, claim, samples=8_000, randomness=SeededRandomness(3)
+        )
         convicted[str(adjacency.kind)] = found.convicted
     assert convicted == {"exchange": False, "ball": True}
     assert run(plan, data).guarantee.tradeoff == claim
@@ -216,9 +313,11 @@ def test_noise_for_exchanges_survives_there_and_is_convicted_under_the_ball(
 def test_a_joint_block_seen_finer_in_one_feature_and_coarser_in_another(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Found by attack: mu = 1 was claimed for noise of scale 1.414 where an exchange moves the table by 2.
+    """Found by attack: mu = 1 was claimed for noise of scale 1.414 where an exchange moves the
+    table by 2.
 
-    The release, what a ledger makes of an earlier charge under the joint totals, and the audit use the same norms.
+    The release, what a ledger makes of an earlier charge under the joint totals, and the audit use
+    the same norms.
     """
     kinds = [("R", "R2", "T", "T1"), ("R", "R1", "S", "S2"), ("Q", "Q1", "S", "S1")]
     rows = [",".join(record) for record in kinds for _ in range(100)]
@@ -226,8 +325,25 @@ def test_a_joint_block_seen_finer_in_one_feature_and_coarser_in_another(
     data.write_text("\n".join(["region,district,state,county", *rows]) + "\n")
     ledger = str(tmp_path / "ledger.json")
     assert command(["ledger", ledger, "--mu", "10"]) == 0
-    words = ["release", str(data), "--nest", "region,district", "--nest", "state,county", "--table", "district,state"]
-    words += ["--levels-from-data", "--adjacency", "exchange", "--mu", "1", "--mechanism", "gaussian"]
+    words = [
+        "release",
+        str(data),
+        "--nest",
+        "region,district",
+        "--nest",
+        "state,county",
+        "--table",
+        "district,state",
+    ]
+    words += [
+        "--levels-from-data",
+        "--adjacency",
+        "exchange",
+        "--mu",
+        "1",
+        "--mechanism",
+        "gaussian",
+    ]
     words += ["--ledger", ledger]
     assert command([*words, "--invariant", "region", "--out", str(tmp_path / "coarse")]) == 0
     assert command([*words, "--invariant", "region,county", "--out", str(tmp_path / "joint")]) == 0

@@ -1,7 +1,9 @@
-"""What goes wrong gets one sentence and exit code 2, leaves nothing half-written, and quotes no data.
+"""What goes wrong gets one sentence and exit code 2, leaves nothing half-written, and quotes no
+data.
 
-The cells hold seven-digit primes. Both margins are published, so their sums are public; a prime that shows up anywhere
-is a leak. The one release that succeeds is drawn with a large scale and a fixed seed, so that it hits none by chance.
+The cells hold seven-digit primes. Both margins are published, so their sums are public; a prime
+that shows up anywhere is a leak. The one release that succeeds is drawn with a large scale and a
+fixed seed, so that it hits none by chance.
 """
 
 import os
@@ -20,17 +22,29 @@ from semidp.publishing import pipeline
 from tests.cli.conftest import Done, Semidp, one_sentence, settle
 
 PRIMES = (1000003, 1299709, 1500007, 2000003, 3000017, 5000011)
-ROWS = [("f", "north"), ("f", "south"), ("f", "west"), ("m", "north"), ("m", "south"), ("m", "west")]
+ROWS = [
+    ("f", "north"),
+    ("f", "south"),
+    ("f", "west"),
+    ("m", "north"),
+    ("m", "south"),
+    ("m", "west"),
+]
 BOTH = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--count", "people")
 SPEND = ("--rho", "1e-7", "--seed", "5")
 
 
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
-    return write(tmp_path / "people.csv", [(*row, str(prime)) for row, prime in zip(ROWS, PRIMES, strict=True)])
+    return write(
+        tmp_path / "people.csv",
+        [(*row, str(prime)) for row, prime in zip(ROWS, PRIMES, strict=True)],
+    )
 
 
-def write(path: Path, rows: list[tuple[str, ...]], header: tuple[str, ...] = ("sex", "region", "people")) -> Path:
+def write(
+    path: Path, rows: list[tuple[str, ...]], header: tuple[str, ...] = ("sex", "region", "people")
+) -> Path:
     path.write_text("\n".join(",".join(row) for row in (header, *rows)) + "\n")
     return path
 
@@ -53,9 +67,13 @@ def leaves_nothing(folder: Path) -> None:
 
 def test_the_release_itself_leaks_nothing(semidp: Semidp, people: Path, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
-    places = {name: str(tmp_path / "tmp") for name in ("TMPDIR", "HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME")}
+    places = {
+        name: str(tmp_path / "tmp") for name in ("TMPDIR", "HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME")
+    }
     assert semidp("ledger", "ledger.json", "--rho", "1").code == 0
-    done = semidp("release", people, *BOTH, *SPEND, "--ledger", "ledger.json", "--out", "release", env=places)
+    done = semidp(
+        "release", people, *BOTH, *SPEND, "--ledger", "ledger.json", "--out", "release", env=places
+    )
     assert done.code == 0, done.err
     check_no_leak(tmp_path, done.out, done.err)
 
@@ -67,7 +85,11 @@ def test_the_check_would_catch_a_leak(tmp_path: Path) -> None:
 
 ODD = {
     "a missing value": ([("f", "", "1000003"), ("f", "north", "1299709")], (), "missing"),
-    "an unknown level": ([("f", "north", "1000003"), ("x", "north", "1299709")], ("--levels", "sex=f,m"), "level"),
+    "an unknown level": (
+        [("f", "north", "1000003"), ("x", "north", "1299709")],
+        ("--levels", "sex=f,m"),
+        "level",
+    ),
     "a count that is text": ([("f", "north", "1000003x")], (), "whole numbers"),
     "a negative count": ([("f", "north", "-1000003")], (), "whole numbers"),
     "a fractional count": ([("f", "north", "1000003.5")], (), "whole numbers"),
@@ -79,25 +101,51 @@ ODD = {
 @pytest.mark.parametrize("case", ODD, ids=str)
 def test_odd_data(here: Semidp, tmp_path: Path, case: str) -> None:
     rows, extra, expected = ODD[case]
-    done = here("release", write(tmp_path / "odd.csv", rows), *BOTH, *SPEND, *extra, "--out", "release")
+    done = here(
+        "release", write(tmp_path / "odd.csv", rows), *BOTH, *SPEND, *extra, "--out", "release"
+    )
     assert expected in one_sentence(done)
     check_no_leak(tmp_path, done.err)
     leaves_nothing(tmp_path)
 
 
 def test_a_missing_file(here: Semidp, tmp_path: Path) -> None:
-    assert "nowhere.csv" in one_sentence(here("release", "nowhere.csv", *BOTH, *SPEND, "--out", "release"))
+    assert "nowhere.csv" in one_sentence(
+        here("release", "nowhere.csv", *BOTH, *SPEND, "--out", "release")
+    )
     leaves_nothing(tmp_path)
 
 
-def test_a_wrong_column_lists_the_ones_there_are(here: Semidp, people: Path, tmp_path: Path) -> None:
-    done = here("release", people, "--table", "sex,town", "--invariant", "sex,town", *SPEND, "--out", "release")
+def test_a_wrong_column_lists_the_ones_there_are(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
+    done = here(
+        "release",
+        people,
+        "--table",
+        "sex,town",
+        "--invariant",
+        "sex,town",
+        *SPEND,
+        "--out",
+        "release",
+    )
     assert "sex, region, people" in one_sentence(done)
     check_no_leak(tmp_path, done.err)
 
 
 def test_levels_that_are_not_public_are_refused(here: Semidp, people: Path, tmp_path: Path) -> None:
-    words = ("release", people, "--table", "sex,region", "--invariant", "sex", "--count", "people", *SPEND)
+    words = (
+        "release",
+        people,
+        "--table",
+        "sex,region",
+        "--invariant",
+        "sex",
+        "--count",
+        "people",
+        *SPEND,
+    )
     assert "--levels region=" in one_sentence(here(*words, "--out", "release"))
     leaves_nothing(tmp_path)
     done = here(*words, "--levels-from-data", "--out", "release")
@@ -118,25 +166,35 @@ def test_an_output_that_exists_is_kept(here: Semidp, people: Path, tmp_path: Pat
     (tmp_path / "release" / "precious.txt").write_text("mine")
     for force in ((), ("--force",)):
         said = one_sentence(here("release", people, *BOTH, *SPEND, "--out", "release", *force))
-        assert said.endswith("release holds precious.txt, which would be lost: choose another --out")
+        assert said.endswith(
+            "release holds precious.txt, which would be lost: choose another --out"
+        )
         assert (tmp_path / "release" / "precious.txt").read_text() == "mine"
 
 
-def test_an_empty_folder_is_filled_and_a_folder_needs_a_name(here: Semidp, people: Path, tmp_path: Path) -> None:
+def test_an_empty_folder_is_filled_and_a_folder_needs_a_name(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
     (tmp_path / "release").mkdir()
     assert here("release", people, *BOTH, *SPEND, "--out", "release").code == 0
     assert (tmp_path / "release" / "table.csv").exists()
-    assert "not a name" in one_sentence(here("release", people, *BOTH, *SPEND, "--out", ".", "--force"))
+    assert "not a name" in one_sentence(
+        here("release", people, *BOTH, *SPEND, "--out", ".", "--force")
+    )
     assert (tmp_path / "release" / "table.csv").exists()
 
 
-def test_force_never_removes_what_the_release_is_made_from(here: Semidp, people: Path, tmp_path: Path) -> None:
+def test_force_never_removes_what_the_release_is_made_from(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     for name in ("people.csv", "part-1.csv"):
         shutil.copy(people, folder / name)
     assert here("ledger", folder / "ledger.json", "--rho", "1").code == 0
-    before = {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
+    before = {
+        path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")
+    }
     for data, more in (
         ("mine/people.csv", ()),
         ("mine/part-*.csv", ()),
@@ -144,7 +202,11 @@ def test_force_never_removes_what_the_release_is_made_from(here: Semidp, people:
     ):
         done = here("release", data, *BOTH, *SPEND, *more, "--out", "mine", "--force")
         assert "which this run needs: choose another --out" in one_sentence(done)
-        assert {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")} == before
+        assert {
+            path.name: path.read_bytes()
+            for path in folder.iterdir()
+            if not path.name.startswith(".")
+        } == before
 
 
 def test_a_full_disk(semidp: Semidp, people: Path, tmp_path: Path) -> None:
@@ -158,7 +220,12 @@ def test_a_full_disk(semidp: Semidp, people: Path, tmp_path: Path) -> None:
 def test_a_full_disk_keeps_the_old_release(semidp: Semidp, people: Path, tmp_path: Path) -> None:
     assert semidp("release", people, *BOTH, *SPEND, "--out", "release").code == 0
     before = (tmp_path / "release" / "table.csv").read_bytes()
-    assert semidp("release", people, *BOTH, *SPEND, "--out", "release", "--force", file_limit=4000).code == 2
+    assert (
+        semidp(
+            "release", people, *BOTH, *SPEND, "--out", "release", "--force", file_limit=4000
+        ).code
+        == 2
+    )
     assert (tmp_path / "release" / "table.csv").read_bytes() == before
 
 
@@ -170,7 +237,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"mounting a tmpfs is not permitted, so only RLIMIT_FSIZE fills a disk: {done.stderr.strip()}")
+        pytest.skip(
+            "mounting a tmpfs is not permitted, so only RLIMIT_FSIZE fills a disk:"
+            f" {done.stderr.strip()}"
+        )
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
 
@@ -206,11 +276,15 @@ def test_a_ledger_on_a_full_disk_stops_the_release(
     assert not (tmp_path / "release").exists()
 
 
-def test_a_full_disk_is_found_before_the_charge(here: Semidp, people: Path, small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_found_before_the_charge(
+    here: Semidp, people: Path, small_disk: Path, tmp_path: Path
+) -> None:
     fill(small_disk, 12 * 1024)
     ledger = tmp_path / "ledger.json"
     assert here("ledger", ledger, "--rho", "1").code == 0
-    done = here("release", people, *BOTH, *SPEND, "--ledger", ledger, "--out", small_disk / "release")
+    done = here(
+        "release", people, *BOTH, *SPEND, "--ledger", ledger, "--out", small_disk / "release"
+    )
     assert "of disk" in one_sentence(done)
     assert not here("ledger", ledger, "--format", "json").json["charges"]
 
@@ -218,11 +292,14 @@ def test_a_full_disk_is_found_before_the_charge(here: Semidp, people: Path, smal
 def test_a_failure_after_the_charge_is_said(
     here: Semidp, people: Path, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "refuse_files", lambda *_: None)  # as if the disk had been filled meanwhile
+    # as if the disk had been filled meanwhile
+    monkeypatch.setattr(pipeline, "refuse_files", lambda *_: None)
     fill(small_disk, 12 * 1024)
     ledger = tmp_path / "ledger.json"
     assert here("ledger", ledger, "--rho", "1").code == 0
-    done = here("release", people, *BOTH, *SPEND, "--ledger", ledger, "--out", small_disk / "release")
+    done = here(
+        "release", people, *BOTH, *SPEND, "--ledger", ledger, "--out", small_disk / "release"
+    )
     assert "the ledger was charged all the same" in one_sentence(done)
     assert len(here("ledger", ledger, "--format", "json").json["charges"]) == 1
     check_no_leak(tmp_path, done.err)
@@ -231,7 +308,9 @@ def test_a_failure_after_the_charge_is_said(
 def test_a_full_disk_behind_stdout(people: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "semidp", "analyze", str(people), *BOTH]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(words, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            words, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert done.returncode == 2
     assert "no space left" in done.stderr
     assert "Traceback" not in done.stderr
@@ -240,7 +319,9 @@ def test_a_full_disk_behind_stdout(people: Path, tmp_path: Path) -> None:
 DEATHS = {
     "before any noise": "pipeline.survey = die",
     "in the fit": "published.fit_table = die",
-    "in the middle of a file": "cells.Columns.write = lambda own, path, progress: half(path, b''.join(own.csv()))",
+    "in the middle of a file": (
+        "cells.Columns.write = lambda own, path, progress: half(path, b''.join(own.csv()))"
+    ),
     "before the report": "report.html = die",
     "before the folder is moved": "os.rename = die",
 }
@@ -248,20 +329,18 @@ DEATHS = {
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("moment", DEATHS)
-def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_path: Path, moment: str) -> None:
+def test_a_kill_in_the_middle(
+    semidp: Semidp, here: Semidp, people: Path, tmp_path: Path, moment: str
+) -> None:
     """The process kills itself, as kill -9 would, at a moment of our choice."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(
-        "import os, signal, sys\n"
-        "from pathlib import Path\n"
-        "import semidp.cli\n"
-        "names = 'publishing.pipeline', 'statistics.tables.published', 'report.report_page', 'output.cells'\n"
-        "pipeline, published, report, cells = (sys.modules[f'semidp.{name}'] for name in names)\n"
-        "def die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "def half(path, data):\n"
-        "    with open(path, 'wb') as file: file.write(data[: len(data) // 2])\n"
-        "    die()\n"
-        f"{DEATHS[moment]}\n"
+        "import os, signal, sys\nfrom pathlib import Path\nimport semidp.cli\nnames ="
+        " 'publishing.pipeline', 'statistics.tables.published', 'report.report_page',"
+        " 'output.cells'\npipeline, published, report, cells = (sys.modules[f'semidp.{name}']"
+        " for name in names)\ndef die(*words, **named): os.kill(os.getpid(), signal.SIGKILL)\ndef"
+        " half(path, data):\n    with open(path, 'wb') as file: file.write(data[: len(data) //"
+        f" 2])\n    die()\n{DEATHS[moment]}\n"
     )
     assert here("ledger", "ledger.json", "--rho", "1").code == 0
     words = ("release", people, *BOTH, *SPEND, "--ledger", "ledger.json", "--out", "release")
@@ -279,13 +358,27 @@ def test_a_kill_in_the_middle(semidp: Semidp, here: Semidp, people: Path, tmp_pa
     assert left == {"people.csv", "release", "ledger.json", ".ledger.json.lock"}
 
 
-def test_a_kill_keeps_the_old_release(semidp: Semidp, here: Semidp, people: Path, tmp_path: Path) -> None:
+def test_a_kill_keeps_the_old_release(
+    semidp: Semidp, here: Semidp, people: Path, tmp_path: Path
+) -> None:
     assert here("release", people, *BOTH, *SPEND, "--out", "release").code == 0
     before = (tmp_path / "release" / "table.csv").read_bytes()
     (tmp_path / "sitecustomize.py").write_text(
-        "import os, signal\ndef die(*words): os.kill(os.getpid(), signal.SIGKILL)\nos.rename = die\n"
+        "import os, signal\ndef die(*words): os.kill(os.getpid(), signal.SIGKILL)\nos.rename ="
+        " die\n"
     )
-    words = ("release", people, *BOTH, "--rho", "1e-7", "--seed", "6", "--out", "release", "--force")
+    words = (
+        "release",
+        people,
+        *BOTH,
+        "--rho",
+        "1e-7",
+        "--seed",
+        "6",
+        "--out",
+        "release",
+        "--force",
+    )
     assert semidp(*words, env={"PYTHONPATH": str(tmp_path)}).code == -signal.SIGKILL
     assert (tmp_path / "release" / "table.csv").read_bytes() == before
     check_no_leak(tmp_path)
@@ -316,8 +409,12 @@ BAD_WORDS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "expected"), BAD_WORDS, ids=lambda value: " ".join(value) if value else "none")
-def test_bad_options(here: Semidp, people: Path, tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "expected"), BAD_WORDS, ids=lambda value: " ".join(value) if value else "none"
+)
+def test_bad_options(
+    here: Semidp, people: Path, tmp_path: Path, words: tuple[str, ...], expected: str
+) -> None:
     done = here("release", people, *BOTH, *words, "--out", "release")
     assert expected.lower() in one_sentence(done).lower()
     check_no_leak(tmp_path, done.err)
@@ -327,20 +424,34 @@ def test_bad_options(here: Semidp, people: Path, tmp_path: Path, words: tuple[st
 def test_a_repeated_person_is_refused_without_a_name(here: Semidp, tmp_path: Path) -> None:
     rows = [("f", "north", "1000003"), ("m", "south", "1000003"), ("m", "north", "7")]
     data = write(tmp_path / "odd.csv", rows, ("sex", "region", "person"))
-    words = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--id", "person", *SPEND)
+    words = (
+        "--table",
+        "sex,region",
+        "--invariant",
+        "sex",
+        "--invariant",
+        "region",
+        "--id",
+        "person",
+        *SPEND,
+    )
     done = here("release", data, *words, "--out", "release")
     assert "twice" in one_sentence(done)
     check_no_leak(tmp_path, done.err)
 
 
-def test_an_internal_error_shows_its_place_and_not_its_words(semidp: Semidp, people: Path, tmp_path: Path) -> None:
+def test_an_internal_error_shows_its_place_and_not_its_words(
+    semidp: Semidp, people: Path, tmp_path: Path
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, semidp\n"
         "r = sys.modules['semidp.publishing.pipeline']\n"
         "def broken(*a, **k): raise RuntimeError('the count is 1000003')\n"
         "r.survey = broken\n"
     )
-    done: Done = semidp("release", people, *BOTH, *SPEND, "--out", "release", env={"PYTHONPATH": str(tmp_path)})
+    done: Done = semidp(
+        "release", people, *BOTH, *SPEND, "--out", "release", env={"PYTHONPATH": str(tmp_path)}
+    )
     assert done.code == 70
     assert "1000003" not in done.err
     assert "RuntimeError" in done.err
@@ -353,16 +464,21 @@ def test_an_interrupted_release_says_so(
     def interrupt(*words: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["semidp.cli.release"], "run", interrupt)  # the package's `release` is the command
+    # the package's `release` is the command
+    monkeypatch.setattr(sys.modules["semidp.cli.release"], "run", interrupt)
     done = here("release", people, *BOTH, *SPEND, "--out", "release")
     assert (done.code, done.out) == (130, "")
     assert done.err == "semidp: interrupted; no release was written\n"
     leaves_nothing(tmp_path)
 
 
-def test_names_with_commas_are_quoted_where_columns_are_listed(here: Semidp, tmp_path: Path) -> None:
+def test_names_with_commas_are_quoted_where_columns_are_listed(
+    here: Semidp, tmp_path: Path
+) -> None:
     (tmp_path / "odd.csv").write_text('sex,"town, land"\nf,a\nm,b\n', encoding="utf-8")
-    said = one_sentence(here("release", "odd.csv", "--table", "sex,town, land", "--mu", "1", "--out", "release"))
+    said = one_sentence(
+        here("release", "odd.csv", "--table", "sex,town, land", "--mu", "1", "--out", "release")
+    )
     assert said.endswith("the columns are sex, 'town, land'")
 
 

@@ -1,4 +1,6 @@
-"""``semidp test`` with strata and on a release, ``semidp intervals``: what they print, and what they refuse."""
+"""``semidp test`` with strata and on a release, ``semidp intervals``: what they print, and what
+they refuse.
+"""
 
 import json
 from pathlib import Path
@@ -21,23 +23,77 @@ def good(done: Done) -> Done:
 @pytest.fixture
 def released(here: Semidp) -> str:
     """A three-way table with gender and admission exact in every department."""
-    words = ("--table", "gender,admit,dept", "--invariant", "gender,dept", "--invariant", "admit,dept")
-    good(here("release", UCB.path, *words, "--count", "count", "--mu", "1", "--out", "release", "--seed", "1"))
+    words = (
+        "--table",
+        "gender,admit,dept",
+        "--invariant",
+        "gender,dept",
+        "--invariant",
+        "admit,dept",
+    )
+    good(
+        here(
+            "release",
+            UCB.path,
+            *words,
+            "--count",
+            "count",
+            "--mu",
+            "1",
+            "--out",
+            "release",
+            "--seed",
+            "1",
+        )
+    )
     return "release"
 
 
 def test_data_with_strata_spend_a_budget(here: Semidp) -> None:
     done = good(here("test", UCB.path, *GIVEN, "--count", "count", "--epsilon", "1", "--seed", "1"))
-    for expected in ("summed over the strata of dept", "6 strata with 4,526 records", "common odds ratio", "a = 3"):
+    for expected in (
+        "summed over the strata of dept",
+        "6 strata with 4,526 records",
+        "common odds ratio",
+        "a = 3",
+    ):
         assert expected in done.out
     document = strict_json(
-        good(here("test", UCB.path, *GIVEN, "--count", "count", "--mu", "1", "--seed", "1", "--format", "json")).out
+        good(
+            here(
+                "test",
+                UCB.path,
+                *GIVEN,
+                "--count",
+                "count",
+                "--mu",
+                "1",
+                "--seed",
+                "1",
+                "--format",
+                "json",
+            )
+        ).out
     )
     assert document["strata"] == ["dept"]
     assert document["unbiased"] is True
     assert document["p_value"] > 0.05
     assert document["interval"]["low"] < 1 < document["interval"]["high"]
-    alone = good(here("test", UCB.path, *ADMIT, "--count", "count", "--mu", "1", "--seed", "1", "--format", "json"))
+    alone = good(
+        here(
+            "test",
+            UCB.path,
+            *ADMIT,
+            "--count",
+            "count",
+            "--mu",
+            "1",
+            "--seed",
+            "1",
+            "--format",
+            "json",
+        )
+    )
     assert alone.json["p_value"] < 1e-9
     assert "strata" not in alone.json
 
@@ -46,12 +102,17 @@ def test_a_release_is_tested_for_nothing(here: Semidp, released: str) -> None:
     done = good(here("test", released, *GIVEN, "--seed", "2"))
     assert "are gender and admit independent given dept?" in done.out
     assert "none: everything here was published already" in done.out
-    document = strict_json(good(here("test", released, *GIVEN, "--seed", "2", "--format", "json")).out)
+    document = strict_json(
+        good(here("test", released, *GIVEN, "--seed", "2", "--format", "json")).out
+    )
     assert document["schema_version"] == 1
     assert document["strata"] == ["dept"]
-    assert document["p_value"] < 0.01  # department A: the associations differ in sign, and are there
+    # department A: the associations differ in sign, and are there
+    assert document["p_value"] < 0.01
     assert document["draws"] == 9999
-    fewer = good(here("test", released, *ADMIT, "--draws", "99", "--name", "table", "--format", "json")).json
+    fewer = good(
+        here("test", released, *ADMIT, "--draws", "99", "--name", "table", "--format", "json")
+    ).json
     assert fewer["draws"] == 99
     assert fewer["p_value"] == 0.01
     assert any("further exact totals" in note for note in fewer["notes"])
@@ -59,13 +120,21 @@ def test_a_release_is_tested_for_nothing(here: Semidp, released: str) -> None:
 
 def test_strata_are_pooled_and_features_ordered(here: Semidp, released: str) -> None:
     done = good(here("test", released, *GIVEN, "--pooled", "--seed", "2"))
-    assert "common to the strata of dept (Cochran-Mantel-Haenszel): one degree of freedom" in done.out
+    assert (
+        "common to the strata of dept (Cochran-Mantel-Haenszel): one degree of freedom" in done.out
+    )
     assert "goes with admit" in done.out
-    document = strict_json(good(here("test", released, *GIVEN, "--pooled", "--seed", "2", "--format", "json")).out)
+    document = strict_json(
+        good(here("test", released, *GIVEN, "--pooled", "--seed", "2", "--format", "json")).out
+    )
     assert document["degrees"] == 1
     assert document["p_value"] > 0.05  # Simpson: no common association given the department
-    below = good(here("test", released, *GIVEN, "--pooled", "--alternative", "less", "--format", "json")).json
-    above = good(here("test", released, *GIVEN, "--pooled", "--alternative", "greater", "--format", "json")).json
+    below = good(
+        here("test", released, *GIVEN, "--pooled", "--alternative", "less", "--format", "json")
+    ).json
+    above = good(
+        here("test", released, *GIVEN, "--pooled", "--alternative", "greater", "--format", "json")
+    ).json
     assert below["p_value"] + above["p_value"] > 0.99
     unpooled = here("test", released, *ADMIT, "--pooled")
     assert (unpooled.code, "pooled over strata" in one_sentence(unpooled)) == (2, True)
@@ -73,15 +142,32 @@ def test_strata_are_pooled_and_features_ordered(here: Semidp, released: str) -> 
 
 def test_a_release_is_modelled(here: Semidp) -> None:
     titanic = Example.named("titanic")
-    words = ("--table", "class,sex,survived", "--exact", "sex,class", "--exact", "survived", "--count", "count")
+    words = (
+        "--table",
+        "class,sex,survived",
+        "--exact",
+        "sex,class",
+        "--exact",
+        "survived",
+        "--count",
+        "count",
+    )
     good(here("release", titanic.path, *words, "--mu", "1", "--out", "ship", "--seed", "1"))
-    done = good(here("model", "ship", "survived ~ class * sex", "--against", "survived ~ class + sex"))
+    done = good(
+        here("model", "ship", "survived ~ class * sex", "--against", "survived ~ class + sex")
+    )
     assert "logistic: survived ~ class + sex + class:sex (survived = Yes)" in done.out
     assert "against survived ~ class + sex: χ² = " in done.out
-    document = strict_json(good(here("model", "ship", "survived ~ class + sex", "--format", "json")).out)
+    document = strict_json(
+        good(here("model", "ship", "survived ~ class + sex", "--format", "json")).out
+    )
     assert document["coefficients"][-1]["name"] == "sex[Male]"
     assert -3 < document["coefficients"][-1]["estimate"] < -2  # the true table has -2.42
-    for formula, why in (("survived", "is no model"), ("class ~ sex", "two levels"), ("town ~ sex", "no table with")):
+    for formula, why in (
+        ("survived", "is no model"),
+        ("class ~ sex", "two levels"),
+        ("town ~ sex", "no table with"),
+    ):
         refused = here("model", "ship", formula)
         assert refused.code == 2
         assert why in one_sentence(refused)
@@ -89,9 +175,34 @@ def test_a_release_is_modelled(here: Semidp) -> None:
 
 def test_every_pair_of_a_release(here: Semidp) -> None:
     titanic = Example.named("titanic")
-    words = ("--table", "class,sex,survived", "--exact", "sex", "--exact", "survived", "--exact", "class")
-    good(here("release", titanic.path, *words, "--count", "count", "--mu", "1", "--out", "ship", "--seed", "1"))
-    done = good(here("test", "ship", "--every-pair", "--fdr", "0.1", "--plot", "pairs.png", "--seed", "1"))
+    words = (
+        "--table",
+        "class,sex,survived",
+        "--exact",
+        "sex",
+        "--exact",
+        "survived",
+        "--exact",
+        "class",
+    )
+    good(
+        here(
+            "release",
+            titanic.path,
+            *words,
+            "--count",
+            "count",
+            "--mu",
+            "1",
+            "--out",
+            "ship",
+            "--seed",
+            "1",
+        )
+    )
+    done = good(
+        here("test", "ship", "--every-pair", "--fdr", "0.1", "--plot", "pairs.png", "--seed", "1")
+    )
     assert "sex × survived" in done.out
     assert "3 of 3 pairs are associated, at a false discovery rate of at most 0.1" in done.out
     assert Path("pairs.png").read_bytes().startswith(b"\x89PNG")
@@ -111,10 +222,29 @@ def test_every_pair_of_a_release(here: Semidp) -> None:
 
 def test_ordered_features_of_a_release(here: Semidp) -> None:
     status = Example.named("occupational_status")
-    words = ("--table", "origin,destination", "--exact", "origin", "--exact", "destination", "--count", "count")
+    words = (
+        "--table",
+        "origin,destination",
+        "--exact",
+        "origin",
+        "--exact",
+        "destination",
+        "--count",
+        "count",
+    )
     good(here("release", status.path, *words, "--mu", "0.2", "--out", "status", "--seed", "1"))
     sides = ("--rows", "origin", "--columns", "destination")
-    done = good(here("test", "status", *sides, "--ordered", "origin", "--scores", "destination=1,2,3,4,5,6,7,9"))
+    done = good(
+        here(
+            "test",
+            "status",
+            *sides,
+            "--ordered",
+            "origin",
+            "--scores",
+            "destination=1,2,3,4,5,6,7,9",
+        )
+    )
     assert "linear-by-linear association of two ordered features: one degree of freedom" in done.out
     assert "destination: 1, 2, 3, 4, 5, 6, 7, 9" in done.out
     assert "high origin goes with high destination" in done.out
@@ -154,13 +284,22 @@ def test_what_data_have_no_use_for_is_refused(here: Semidp) -> None:
 
 
 def test_exchange_is_refused_where_both_margins_hold_the_strata(here: Semidp) -> None:
-    done = here("test", UCB.path, *GIVEN, "--count", "count", "--mu", "1", "--adjacency", "exchange")
+    done = here(
+        "test", UCB.path, *GIVEN, "--count", "count", "--mu", "1", "--adjacency", "exchange"
+    )
     assert done.code == 2
     assert "dept" in one_sentence(done)
 
 
 def test_noisy_totals_have_a_test_of_their_own(here: Semidp) -> None:
-    words = ("--table", "gender,admit", "--invariant", "gender", "--levels", "admit=Admitted,Rejected")
+    words = (
+        "--table",
+        "gender,admit",
+        "--invariant",
+        "gender",
+        "--levels",
+        "admit=Admitted,Rejected",
+    )
     good(here("release", UCB.path, *words, "--count", "count", "--mu", "1", "--out", "half"))
     done = good(here("test", "half", *ADMIT))
     assert "The totals of admit are noisy: p is the largest over" in done.out
@@ -172,12 +311,24 @@ def test_noisy_totals_have_a_test_of_their_own(here: Semidp) -> None:
 
 def test_intervals_hold_at_once_for_a_table(here: Semidp, released: str) -> None:
     done = good(here("intervals", released, "--level", "0.9"))
-    assert done.out.splitlines()[0].split() == ["gender", "admit", "dept", "estimate", "low", "high"]
-    assert "All intervals hold at once, at level 0.9; they cover noise, exact by simulation." in done.out
+    assert done.out.splitlines()[0].split() == [
+        "gender",
+        "admit",
+        "dept",
+        "estimate",
+        "low",
+        "high",
+    ]
+    assert (
+        "All intervals hold at once, at level 0.9; they cover noise, exact by simulation."
+        in done.out
+    )
     document = strict_json(good(here("intervals", released, "--format", "json", "--seed", "1")).out)
     assert len(document["cells"]) == 24
     assert document["covers"] == "noise"
-    assert all(cell["low"] <= cell["estimate"] + 1e-9 for cell in document["cells"] if cell["estimate"] > 0)
+    assert all(
+        cell["low"] <= cell["estimate"] + 1e-9 for cell in document["cells"] if cell["estimate"] > 0
+    )
 
 
 def test_intervals_for_counts_rates_and_differences(here: Semidp, released: str) -> None:
@@ -200,7 +351,9 @@ def test_the_posterior_of_a_release(here: Semidp, released: str) -> None:
     done = good(here("intervals", released, "--posterior", "--seed", "1"))
     assert done.out.splitlines()[0].split() == ["gender", "admit", "dept", "mean", "low", "high"]
     assert "64 chains agree after" in done.out
-    document = strict_json(good(here("intervals", released, "--posterior", "--seed", "1", "--format", "json")).out)
+    document = strict_json(
+        good(here("intervals", released, "--posterior", "--seed", "1", "--format", "json")).out
+    )
     assert len(document["cells"]) == 24
     assert document["mixing"]["reduction"] < 1.01
     refused = here("intervals", released, "--posterior", "--sampling")

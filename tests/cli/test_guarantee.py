@@ -1,4 +1,6 @@
-"""`semidp guarantee`: the numbers of the Census example, every way of stating a guarantee, and bad input."""
+"""`semidp guarantee`: the numbers of the Census example, every way of stating a guarantee, and bad
+input.
+"""
 
 import json
 import math
@@ -20,9 +22,12 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, o
 
 
 @pytest.mark.parametrize(
-    ("a", "rho", "paper", "tight"), [("1", 2.56, 17.91528, 17.1583), ("2", 10.24, 40.95057, 39.8226)]
+    ("a", "rho", "paper", "tight"),
+    [("1", 2.56, 17.91528, 17.1583), ("2", 10.24, 40.95057, 39.8226)],
 )
-def test_the_census_example(capsys: pytest.CaptureFixture[str], a: str, rho: float, paper: float, tight: float) -> None:
+def test_the_census_example(
+    capsys: pytest.CaptureFixture[str], a: str, rho: float, paper: float, tight: float
+) -> None:
     found = document(capsys, "--rho", "2.56", "--a", a, "--delta", "1e-10")
     assert found["schema_version"] == 1
     assert found["a"] == int(a)
@@ -43,13 +48,19 @@ def test_mu_and_epsilon(capsys: pytest.CaptureFixture[str]) -> None:
     assert pure["epsilon_tight"] == pytest.approx(1, abs=1e-9)
 
 
-def test_delta_beside_epsilon_is_what_the_release_states(capsys: pytest.CaptureFixture[str]) -> None:
-    """Three records lose 1e-6 (1 + e + e²) at epsilon 3, which is where it is reported; at 1e-6 there is no epsilon."""
+def test_delta_beside_epsilon_is_what_the_release_states(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Three records lose 1e-6 (1 + e + e²) at epsilon 3, which is where it is reported; at 1e-6
+    there is no epsilon.
+    """
     found = document(capsys, "--epsilon", "1", "--delta", "1e-6", "--a", "3")
     assert found["stated"]["tradeoff"]["delta"] == "1e-6"  # type: ignore[index]
     assert 1e-6 * (1 + math.e + math.e**2) <= found["report_delta"] <= 1.12e-5  # type: ignore[operator]
     assert found["epsilon_tight"] == pytest.approx(3, abs=1e-2)
-    lost = document(capsys, "--epsilon", "1", "--delta", "1e-6", "--a", "3", "--report-delta", "1e-6")
+    lost = document(
+        capsys, "--epsilon", "1", "--delta", "1e-6", "--a", "3", "--report-delta", "1e-6"
+    )
     assert lost["epsilon_tight"] is None
     one = document(capsys, "--epsilon", "1", "--delta", "1e-6", "--a", "1")
     assert (one["report_delta"], one["epsilon_tight"]) == (1e-6, 1)
@@ -80,15 +91,36 @@ def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_is_computed_from_public_totals_without_data(capsys: pytest.CaptureFixture[str], public: Path) -> None:
-    """(2, 2) and (2, 2) need 2 records, not the 3 of other totals; the joint margin is one block."""
-    found = document(capsys, "--rho", "1", "--totals", "sexes.csv", "--totals", "ages.csv", "--schema", "schema.toml")
+def test_a_is_computed_from_public_totals_without_data(
+    capsys: pytest.CaptureFixture[str], public: Path
+) -> None:
+    """(2, 2) and (2, 2) need 2 records, not the 3 of other totals; the joint margin is one
+    block.
+    """
+    found = document(
+        capsys,
+        "--rho",
+        "1",
+        "--totals",
+        "sexes.csv",
+        "--totals",
+        "ages.csv",
+        "--schema",
+        "schema.toml",
+    )
     assert (found["a"], found["rho"]) == (2, 4)
     assert str(found["a_from"]).startswith("the published totals")
-    assert document(capsys, "--rho", "1", "--totals", "sexes.csv", "--totals", "regions.csv")["a"] == 3
-    assert document(capsys, "--rho", "1", "--totals", "joint.csv", "--totals", "sexes.csv")["a"] == 2
+    assert (
+        document(capsys, "--rho", "1", "--totals", "sexes.csv", "--totals", "regions.csv")["a"] == 3
+    )
+    assert (
+        document(capsys, "--rho", "1", "--totals", "joint.csv", "--totals", "sexes.csv")["a"] == 2
+    )
     same = ("--invariant", "sex", "--invariant", "age", "--schema", "schema.toml")
-    assert document(capsys, "--rho", "1", *same, "--totals", "sexes.csv", "--totals", "ages.csv")["a"] == 2
+    assert (
+        document(capsys, "--rho", "1", *same, "--totals", "sexes.csv", "--totals", "ages.csv")["a"]
+        == 2
+    )
     literal = ("--adjacency", "definition", "--totals", "sexes.csv", "--totals", "regions.csv")
     assert document(capsys, "--rho", "1", *literal)["a"] == 2
 
@@ -100,7 +132,8 @@ def test_without_totals_a_is_the_bound_over_all_of_them_and_says_so(
     found = document(capsys, "--rho", "1", *margins)
     assert found["a"] == 3
     assert str(found["a_from"]).startswith("a bound for any published totals")
-    assert document(capsys, "--rho", "1", *margins, "--totals", "sexes.csv")["a"] == 3  # the ages are not known
+    # the ages are not known
+    assert document(capsys, "--rho", "1", *margins, "--totals", "sexes.csv")["a"] == 3
     assert run(["guarantee", "--rho", "1", *margins]) == 0
     assert "a = 3: a bound for any published totals" in capsys.readouterr().out
 
@@ -150,7 +183,15 @@ def test_totals_that_cannot_be_used(
 def test_the_text_names_the_invariant_and_its_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["guarantee", "--rho", "2.56", "--a", "2", "--invariant-text", "state totals"]) == 0
     text = capsys.readouterr().out
-    for word in ("17.91528", "40.95057", "17.15831", "39.82258", "10.24", "state totals", "side information"):
+    for word in (
+        "17.91528",
+        "40.95057",
+        "17.15831",
+        "39.82258",
+        "10.24",
+        "state totals",
+        "side information",
+    ):
         assert word in text
 
 
@@ -172,7 +213,9 @@ def test_the_text_names_the_invariant_and_its_limits(capsys: pytest.CaptureFixtu
         "--mu 1e300 --a 2",
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_2(capsys: pytest.CaptureFixture[str], arguments: str) -> None:
+def test_bad_input_is_one_sentence_and_exit_2(
+    capsys: pytest.CaptureFixture[str], arguments: str
+) -> None:
     assert run(["guarantee", *arguments.split()]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -188,13 +231,27 @@ def test_numbers_are_numbers_and_claim_no_less_loss(capsys: pytest.CaptureFixtur
     assert Fraction(2, 9) <= found["rho"] <= math.nextafter(2 / 9, 1)  # type: ignore[operator]
 
 
-def test_totals_of_a_nested_feature_name_its_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_totals_of_a_nested_feature_name_its_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Exact counties, and exact sexes by state: three records move, between slices too."""
-    tree = '[[feature]]\nname = "county"\nnest = ["state", "county"]\ntree = {a = ["x", "y"], b = ["z"]}\n'
+    tree = (
+        '[[feature]]\nname = "county"\nnest = ["state", "county"]\ntree = {a = ["x", "y"], b ='
+        ' ["z"]}\n'
+    )
     (tmp_path / "schema.toml").write_text(tree)
-    (tmp_path / "counties.csv").write_text("county,count\nx,5\ny,3\nz,7\n")  # the parents follow from the schema
+    # the parents follow from the schema
+    (tmp_path / "counties.csv").write_text("county,count\nx,5\ny,3\nz,7\n")
     (tmp_path / "sexes.csv").write_text("sex,state,count\nf,a,5\nm,a,3\nf,b,1\nm,b,6\n")
-    words = ["guarantee", "--rho", "1", "--format", "json", "--schema", str(tmp_path / "schema.toml")]
+    words = [
+        "guarantee",
+        "--rho",
+        "1",
+        "--format",
+        "json",
+        "--schema",
+        str(tmp_path / "schema.toml"),
+    ]
     files = [f"--totals={tmp_path / name}" for name in ("counties.csv", "sexes.csv")]
     assert run([*words, *files]) == 0
     assert json.loads(capsys.readouterr().out)["a"] == 3
@@ -203,23 +260,36 @@ def test_totals_of_a_nested_feature_name_its_path(tmp_path: Path, capsys: pytest
     assert "not declared, or not there" in capsys.readouterr().err
 
 
-# --- events, training runs and privacy functions --------------------------------------------------------------------
+# --- events, training runs and privacy functions --------------------------------------------------
 
 
-def test_a_training_run_by_its_settings_and_by_its_event(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_training_run_by_its_settings_and_by_its_event(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     words = ("--a", "2", "--report-delta", "1e-5")
-    by_settings = document(capsys, "--noise-multiplier", "4", "--sampling", "0.1", "--steps", "4", *words)
+    by_settings = document(
+        capsys, "--noise-multiplier", "4", "--sampling", "0.1", "--steps", "4", *words
+    )
     file = tmp_path / "event.json"
     training = dp_sgd(4.0, 0.1, 4)
     file.write_text(json.dumps(event_to_json(training)))
     by_event = document(capsys, "--event", str(file), *words)
-    assert by_settings["epsilon_tight"] == by_event["epsilon_tight"] == event_tradeoff(training, 2).epsilon("1e-5")
+    assert (
+        by_settings["epsilon_tight"]
+        == by_event["epsilon_tight"]
+        == event_tradeoff(training, 2).epsilon("1e-5")
+    )
     reported, replaced = (found["stated"]["epsilon_tight"] for found in (by_settings, by_event))  # type: ignore[index]
-    assert reported == event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE).epsilon("1e-5")
-    assert reported < replaced < by_event["epsilon_tight"]  # added or removed; replaced; two replaced
+    assert reported == event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE).epsilon(
+        "1e-5"
+    )
+    # added or removed; replaced; two replaced
+    assert reported < replaced < by_event["epsilon_tight"]
 
 
-def test_a_privacy_function_is_asked_for_the_distance(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_privacy_function_is_asked_for_the_distance(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     file = tmp_path / "session.json"
     values = {1: 0.125, 4: 2.0, 8: 8.0, 12: math.inf}
     file.write_text(json.dumps(PrivacyFunction("zcdp", "symmetric", values, "a tool").to_json()))
@@ -239,19 +309,51 @@ def test_a_privacy_function_is_asked_for_the_distance(capsys: pytest.CaptureFixt
     [
         ("[]", (), "does not hold an event or a privacy function"),
         ('{"class_name": "os"}', (), "class_name of a dp-accounting event"),
-        ('{"class_name": "GaussianDpEvent", "noise_multiplier": "x"}', (), "numbers, lists and events"),
+        (
+            '{"class_name": "GaussianDpEvent", "noise_multiplier": "x"}',
+            (),
+            "numbers, lists and events",
+        ),
         ('{"class_name": "GaussianDpEvent"}', (), "needs the fields noise_multiplier"),
-        ('{"class_name": "NonPrivateDpEvent"}', (), "dp-accounting knows no bound|without any privacy"),
+        (
+            '{"class_name": "NonPrivateDpEvent"}',
+            (),
+            "dp-accounting knows no bound|without any privacy",
+        ),
         ('{"privacy_function": {"measure": "pure"}}', (), "a measure, a metric and values"),
-        ('{"privacy_function": {"measure": "x", "metric": "symmetric", "values": {"1": 1}}}', (), "one of pure"),
-        ('{"privacy_function": {"measure": "pure", "metric": "symmetric", "values": {"1": 1}}}', (), "distance 4"),
-        ('{"privacy_function": {"measure": "pure", "metric": "symmetric", "values": {"4": -1}}}', (), "at least 0"),
-        ('{"class_name": "GaussianDpEvent", "noise_multiplier": 1}', ("--rho", "1"), "one statement"),
-        ('{"class_name": "GaussianDpEvent", "noise_multiplier": 1}', ("--steps", "3"), "together, without --event"),
+        (
+            '{"privacy_function": {"measure": "x", "metric": "symmetric", "values": {"1": 1}}}',
+            (),
+            "one of pure",
+        ),
+        (
+            '{"privacy_function": {"measure": "pure", "metric": "symmetric", "values": {"1": 1}}}',
+            (),
+            "distance 4",
+        ),
+        (
+            '{"privacy_function": {"measure": "pure", "metric": "symmetric", "values": {"4": -1}}}',
+            (),
+            "at least 0",
+        ),
+        (
+            '{"class_name": "GaussianDpEvent", "noise_multiplier": 1}',
+            ("--rho", "1"),
+            "one statement",
+        ),
+        (
+            '{"class_name": "GaussianDpEvent", "noise_multiplier": 1}',
+            ("--steps", "3"),
+            "together, without --event",
+        ),
     ],
 )
 def test_bad_events_are_one_sentence(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str, words: tuple[str, ...], sentence: str
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    content: str,
+    words: tuple[str, ...],
+    sentence: str,
 ) -> None:
     file = tmp_path / "event.json"
     file.write_text(content)

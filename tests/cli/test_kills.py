@@ -1,7 +1,8 @@
-"""kill -9 at random points of ``release --force`` with a ledger: no release is lost, and none is half written.
+"""kill -9 at random points of ``release --force`` with a ledger: no release is lost, and none is
+half written.
 
-Half of the kills come before a random access to the file system, so that every state on disk is met; the others after
-a random time. SEMIDP_KILLS says how many there are.
+Half of the kills come before a random access to the file system, so that every state on disk is
+met; the others after a random time. SEMIDP_KILLS says how many there are.
 """
 
 import os
@@ -20,7 +21,17 @@ from tests.cli.conftest import Semidp, settle
 
 KILLS = int(os.environ.get("SEMIDP_KILLS", "4"))
 PEOPLE = "sex,region\n" + "f,n\nf,s\nm,n\nm,s\n" * 5
-WORDS = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--rho", "1/1000", "--quiet")
+WORDS = (
+    "--table",
+    "sex,region",
+    "--invariant",
+    "sex",
+    "--invariant",
+    "region",
+    "--rho",
+    "1/1000",
+    "--quiet",
+)
 
 RELEASER = """
 import json, os, signal, sys
@@ -66,7 +77,9 @@ class Place:
         (folder / "people.csv").write_text(PEOPLE)
         self.newest = 0
 
-    def start(self, fatal: int = 0, kind: str = "accesses", sabotage: str = "") -> subprocess.Popen[str]:
+    def start(
+        self, fatal: int = 0, kind: str = "accesses", sabotage: str = ""
+    ) -> subprocess.Popen[str]:
         """Make releases until the process dies by its own hand, or one if `fatal` is 0."""
         words = [self.out, self.ledger, fatal, kind, sabotage, self.folder / "people.csv", *WORDS]
         process = subprocess.Popen(
@@ -80,12 +93,17 @@ class Place:
         return process
 
     def check(self, process: subprocess.Popen[str]) -> list[tuple[int, int]]:
-        """Check what a process leaves behind; return the number and the accesses of each release that it reported."""
+        """Check what a process leaves behind; return the number and the accesses of each release
+        that it reported.
+        """
         assert process.stdout is not None
         with process.stdout:
             out = process.stdout.read()  # `communicate` would miss what `readline` has read ahead
         assert process.wait(timeout=120) in (0, -signal.SIGKILL), out
-        reported = [(int(number), int(events)) for number, events in re.findall(r"^made (\d+) (\d+)$", out, re.M)]
+        reported = [
+            (int(number), int(events))
+            for number, events in re.findall(r"^made (\d+) (\d+)$", out, re.M)
+        ]
         charges = len(Ledger(self.ledger).account().charges)
         release = Release.load(self.out)
         assert release.ledger is not None

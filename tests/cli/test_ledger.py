@@ -23,14 +23,26 @@ def people(tmp_path: Path) -> Path:
 def charged(here: Semidp, people: Path) -> None:
     assert here("ledger", "book.json", "--rho", "1").code == 0
     for name in ("one", "two", "three"):
-        done = here("release", people, *WORDS, "--ledger", "book.json", "--label", f"for {name}", "--out", name)
+        done = here(
+            "release",
+            people,
+            *WORDS,
+            "--ledger",
+            "book.json",
+            "--label",
+            f"for {name}",
+            "--out",
+            name,
+        )
         assert done.code == 0, done.err
 
 
 @pytest.mark.usefixtures("charged")
 def test_each_charge_is_listed_with_its_cost_and_label(here: Semidp, people: Path) -> None:
     assert here("release", people, *WORDS, "--ledger", "book.json", "--out", "four").code == 0
-    lines = [line for line in here("ledger", "book.json").out.splitlines() if line.startswith("charged")]
+    lines = [
+        line for line in here("ledger", "book.json").out.splitlines() if line.startswith("charged")
+    ]
     assert [line.split("  ")[-2:] for line in lines] == [
         ["0.1-zCDP", "for one"],
         ["0.1-zCDP", "for two"],

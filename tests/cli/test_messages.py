@@ -1,4 +1,6 @@
-"""Mistakes of a first day: each is one sentence that says what to do next, and none holds a value of the data."""
+"""Mistakes of a first day: each is one sentence that says what to do next, and none holds a value
+of the data.
+"""
 
 import codecs
 import gzip
@@ -11,7 +13,8 @@ from semidp.errors import InputError, SemidpError
 from tests.cli.conftest import Semidp, one_sentence
 
 PEOPLE = "sex,region,age\n" + "".join(
-    f"{sex},{region},{age}\n" for sex, region, age in zip("fmmf", "nsns", (7, 10, 9, 61), strict=True)
+    f"{sex},{region},{age}\n"
+    for sex, region, age in zip("fmmf", "nsns", (7, 10, 9, 61), strict=True)
 )
 TABLE = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region")
 SECRET = "7654321"
@@ -44,14 +47,30 @@ def test_what_is_no_number_is_told_how_to_write_one(
 ) -> None:
     data = people(tmp_path, f"sex,pay\nf,1\nm,{value}\n")
     sentence = said_of(here, "release", data, *words, "--mu", "1", "--out", "out")
-    assert "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units" in sentence
+    assert (
+        "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units"
+        in sentence
+    )
     assert "leave" not in sentence  # that would change exact counts
     assert not (tmp_path / "out").exists()
 
 
-def test_counts_that_are_no_numbers_are_told_how_to_write_them(here: Semidp, tmp_path: Path) -> None:
+def test_counts_that_are_no_numbers_are_told_how_to_write_them(
+    here: Semidp, tmp_path: Path
+) -> None:
     data = people(tmp_path, f'sex,people\nf,3\nm,"1,{SECRET}"\n')
-    words = ("--table", "sex", "--levels", "sex=f,m", "--count", "people", "--mu", "1", "--out", "out")
+    words = (
+        "--table",
+        "sex",
+        "--levels",
+        "sex=f,m",
+        "--count",
+        "people",
+        "--mu",
+        "1",
+        "--out",
+        "out",
+    )
     assert "write them as 1200, without separators" in said_of(here, "release", data, *words)
 
 
@@ -75,12 +94,16 @@ def test_the_columns_that_a_where_reads_as_numbers_are_named(here: Semidp, tmp_p
         assert said.code == 0
         assert "semidp: the WHERE compares as numbers: age (every value is one)\n" in said.err
         assert here(*words, "--where", "age < 60", "--quiet").err == ""
-    kept = here("release", data, *TABLE, "--mu", "1", "--dry-run", "--format", "json", "--where", "age < 60").json["n"]
+    kept = here(
+        "release", data, *TABLE, "--mu", "1", "--dry-run", "--format", "json", "--where", "age < 60"
+    ).json["n"]
     assert kept == 3  # the order of texts would keep two: 10 and 9 beside 7 and 61
 
 
 @pytest.mark.parametrize("ending", [".xlsb", ".xls", ".ods", ".XLS"])
-def test_a_workbook_is_to_be_saved_as_csv_and_not_renamed(here: Semidp, tmp_path: Path, ending: str) -> None:
+def test_a_workbook_is_to_be_saved_as_csv_and_not_renamed(
+    here: Semidp, tmp_path: Path, ending: str
+) -> None:
     (tmp_path / f"people{ending}").write_bytes(b"PK\x03\x04")
     sentence = said_of(here, "release", f"people{ending}", *TABLE, "--mu", "1", "--out", "out")
     assert "is a workbook" in sentence
@@ -96,9 +119,15 @@ def test_a_workbook_is_to_be_saved_as_csv_and_not_renamed(here: Semidp, tmp_path
         (b"sex,region\n", "holds no record"),
         (codecs.BOM_UTF16_LE + PEOPLE.encode("utf-16-le"), "is text in UTF-16: save it as UTF-8"),
         (PEOPLE.encode("utf-16-be"), "is text in UTF-16: save it as UTF-8"),
-        (PEOPLE.encode() + f"ü{SECRET},n,3\n".encode("latin-1"), "not UTF-8, but Latin-1 or Windows-1252 perhaps"),
+        (
+            PEOPLE.encode() + f"ü{SECRET},n,3\n".encode("latin-1"),
+            "not UTF-8, but Latin-1 or Windows-1252 perhaps",
+        ),
         ("sex,größe\nf,1\n".encode("cp1252"), "not UTF-8, but Latin-1 or Windows-1252 perhaps"),
-        (PEOPLE.encode() + f"f,n,3,{SECRET}\n".encode(), "has records with more or fewer values than its header"),
+        (
+            PEOPLE.encode() + f"f,n,3,{SECRET}\n".encode(),
+            "has records with more or fewer values than its header",
+        ),
         (PEOPLE.encode() + b"f,n\n", "has records with more or fewer values than its header"),
         (PEOPLE.encode() + f'f,n,"{SECRET}\n'.encode(), "has a quote that is not closed"),
         (b"PK\x03\x04" + bytes(range(256)), "is a workbook or an archive and no text"),
@@ -115,13 +144,21 @@ def test_a_file_that_cannot_be_read_says_why(
     assert "--allow-empty" in sentence or said != "holds no record"
 
 
-@pytest.mark.parametrize("fault", [f"f,n,3,{SECRET}\n".encode(), b"f,n\n", f"ü{SECRET},n,3\n".encode("latin-1")])
+@pytest.mark.parametrize(
+    "fault", [f"f,n,3,{SECRET}\n".encode(), b"f,n\n", f"ü{SECRET},n,3\n".encode("latin-1")]
+)
 def test_a_fault_far_down_a_file_says_why_too(here: Semidp, tmp_path: Path, fault: bytes) -> None:
-    """The first records are read when a file is opened, and the others when they are counted, or a WHERE is typed."""
-    (tmp_path / "people.csv").write_bytes(PEOPLE.encode() + b"f,n,1\n" * 300_000 + fault + b"m,s,2\n" * 300_000)
+    """The first records are read when a file is opened, and the others when they are counted, or a
+    WHERE is typed.
+    """
+    (tmp_path / "people.csv").write_bytes(
+        PEOPLE.encode() + b"f,n,1\n" * 300_000 + fault + b"m,s,2\n" * 300_000
+    )
     expected = "not UTF-8" if fault[0] > 127 else "more or fewer values than its header"
     for more in ((), ("--where", "age > 1")):
-        assert expected in said_of(here, "release", "people.csv", *TABLE, *more, "--mu", "1", "--out", "out")
+        assert expected in said_of(
+            here, "release", "people.csv", *TABLE, *more, "--mu", "1", "--out", "out"
+        )
 
 
 def test_a_whole_budget_is_not_shared(here: Semidp, tmp_path: Path) -> None:
@@ -129,28 +166,45 @@ def test_a_whole_budget_is_not_shared(here: Semidp, tmp_path: Path) -> None:
     sentence = said_of(here, *words, "--share", "tables=2")
     assert "--share divides a budget, and tables has all of it here: leave --share out" in sentence
     both = ("--group", "sex", "--mean", "age", "--bounds", "age=0,100")
-    assert "(did you mean 'tables'?): tables, mean-age do" in said_of(here, *words, *both, "--share", "table=2")
+    assert "(did you mean 'tables'?): tables, mean-age do" in said_of(
+        here, *words, *both, "--share", "table=2"
+    )
 
 
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ('invariant = ["sex"]', "a plan has no key 'invariant' (did you mean 'invariants'?): its keys are"),
+        (
+            'invariant = ["sex"]',
+            "a plan has no key 'invariant' (did you mean 'invariants'?): its keys are",
+        ),
         ("report_detla = 1e-6", "a plan has no key 'report_detla' (did you mean 'report_delta'?)"),
         ('[[tables]]\nfeatures = ["sex"]', "a plan has no key 'tables' (did you mean 'table'?)"),
-        ('[[table]]\nfeature = ["sex"]', "a table of a plan has no key 'feature' (did you mean 'features'?)"),
-        ('[[feature]]\nname = "sex"\nlevel = ["f"]', "a feature has no key 'level' (did you mean 'levels'?)"),
+        (
+            '[[table]]\nfeature = ["sex"]',
+            "a table of a plan has no key 'feature' (did you mean 'features'?)",
+        ),
+        (
+            '[[feature]]\nname = "sex"\nlevel = ["f"]',
+            "a feature has no key 'level' (did you mean 'levels'?)",
+        ),
         ("qqqq = 1", "a plan has no key 'qqqq': its keys are"),
     ],
 )
-def test_a_mistyped_key_of_a_plan_names_the_nearest(here: Semidp, tmp_path: Path, plan: str, said: str) -> None:
+def test_a_mistyped_key_of_a_plan_names_the_nearest(
+    here: Semidp, tmp_path: Path, plan: str, said: str
+) -> None:
     (tmp_path / "plan.toml").write_text(plan + "\n")
-    assert said in said_of(here, "release", people(tmp_path), "--plan", "plan.toml", "--mu", "1", "--dry-run")
+    assert said in said_of(
+        here, "release", people(tmp_path), "--plan", "plan.toml", "--mu", "1", "--dry-run"
+    )
 
 
 def test_a_mistyped_column_names_the_nearest(here: Semidp, tmp_path: Path) -> None:
     words = ("--table", "sex,regoin", "--invariant", "sex", "--mu", "1", "--out", "out")
-    assert "no column 'regoin' (did you mean 'region'?)" in said_of(here, "release", people(tmp_path), *words)
+    assert "no column 'regoin' (did you mean 'region'?)" in said_of(
+        here, "release", people(tmp_path), *words
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,26 +215,46 @@ def test_a_mistyped_column_names_the_nearest(here: Semidp, tmp_path: Path) -> No
         (("--where", "regoin = 'n'"), "'regoin' is no column (did you mean 'region'?)"),
         (("--where", "age => 5"), "the WHERE holds =>, which is no comparison: write >="),
         (("--where", "age =< 5"), "the WHERE holds =<, which is no comparison: write <="),
-        (("--levels", "sex=F,M"), "(--levels sex=a,b names all of them, in the letters and capitals of the data)"),
-        (("--bins", "age=20,30", "--table", "sex,age"), "(--bins age=-inf,0,18 starts below all numbers)"),
-        (("--all-pairs", "sex"), "a table for each pair of features needs two or more, not sex alone"),
+        (
+            ("--levels", "sex=F,M"),
+            "(--levels sex=a,b names all of them, in the letters and capitals of the data)",
+        ),
+        (
+            ("--bins", "age=20,30", "--table", "sex,age"),
+            "(--bins age=-inf,0,18 starts below all numbers)",
+        ),
+        (
+            ("--all-pairs", "sex"),
+            "a table for each pair of features needs two or more, not sex alone",
+        ),
         (("--delta", "2"), "--delta must lie strictly between 0 and 1"),
     ],
 )
-def test_further_slips_say_what_to_do(here: Semidp, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    assert said in said_of(here, "release", people(tmp_path), *TABLE, *words, "--mu", "1", "--out", "out")
+def test_further_slips_say_what_to_do(
+    here: Semidp, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    assert said in said_of(
+        here, "release", people(tmp_path), *TABLE, *words, "--mu", "1", "--out", "out"
+    )
 
 
 @pytest.mark.parametrize("budget", [("--mu", "1000000"), ("--epsilon", "50"), ("--rho", "100")])
-def test_a_budget_that_protects_nobody_is_warned_of(here: Semidp, tmp_path: Path, budget: tuple[str, str]) -> None:
+def test_a_budget_that_protects_nobody_is_warned_of(
+    here: Semidp, tmp_path: Path, budget: tuple[str, str]
+) -> None:
     words = ("release", people(tmp_path), *TABLE, *budget)
     for more in (("--dry-run",), ("--out", "out")):
-        assert "warning: This budget is so large that hardly anybody is protected" in here(*words, *more).err
+        assert (
+            "warning: This budget is so large that hardly anybody is protected"
+            in here(*words, *more).err
+        )
     assert here(*words, "--dry-run", "--format", "json").json["warnings"]
     assert here("release", "people.csv", *TABLE, "--mu", "1", "--dry-run").err == ""
 
 
-def test_a_folder_where_nothing_can_be_made_is_not_a_run_that_writes(here: Semidp, tmp_path: Path) -> None:
+def test_a_folder_where_nothing_can_be_made_is_not_a_run_that_writes(
+    here: Semidp, tmp_path: Path
+) -> None:
     sentence = said_of(here, "release", people(tmp_path), *TABLE, "--mu", "1", "--out", "/proc/x")
     assert "cannot write /proc/x: no file can be made in that folder" in sentence
     assert "another run" not in sentence
@@ -189,35 +263,76 @@ def test_a_folder_where_nothing_can_be_made_is_not_a_run_that_writes(here: Semid
 def test_a_missing_value_names_the_option(here: Semidp, tmp_path: Path) -> None:
     data = people(tmp_path, PEOPLE + "f,,3\nm,n,\n")
     words = ("release", data, "--mu", "1", "--out", "out")
-    sentence = said_of(here, *words, "--table", "sex,region", "--invariant", "sex", "--levels", "region=n,s")
-    assert "feature 'region' has missing values: declare a null level for it (--null-level region=unknown" in sentence
+    sentence = said_of(
+        here, *words, "--table", "sex,region", "--invariant", "sex", "--levels", "region=n,s"
+    )
+    assert (
+        "feature 'region' has missing values: declare a null level for it (--null-level"
+        " region=unknown" in sentence
+    )
     sentence = said_of(here, *words, "--group", "sex", "--mean", "age", "--bounds", "age=0,100")
     assert "--where 'age IS NOT NULL'; the exact counts are then those of these records" in sentence
     mended = ("--null-level", "region=unknown", "--levels", "region=n,s")
     assert here(*words, "--table", "sex,region", "--invariant", "sex", *mended).code == 0
-    mended = ("--group", "sex", "--mean", "age", "--bounds", "age=0,100", "--where", "age IS NOT NULL", "--force")
+    mended = (
+        "--group",
+        "sex",
+        "--mean",
+        "age",
+        "--bounds",
+        "age=0,100",
+        "--where",
+        "age IS NOT NULL",
+        "--force",
+    )
     assert here(*words, *mended).code == 0
 
 
-def test_an_outcome_has_the_same_grid_in_python_and_on_the_command_line(here: Semidp, tmp_path: Path) -> None:
+def test_an_outcome_has_the_same_grid_in_python_and_on_the_command_line(
+    here: Semidp, tmp_path: Path
+) -> None:
     assert package.Outcome("age", 0, 100) == package.Outcome("age", 0, 100, steps=1000)
-    words = ("--group", "sex", "--mean", "age", "--bounds", "age=0,100", "--mu", "1", "--out", "out", "--quiet")
+    words = (
+        "--group",
+        "sex",
+        "--mean",
+        "age",
+        "--bounds",
+        "age=0,100",
+        "--mu",
+        "1",
+        "--out",
+        "out",
+        "--quiet",
+    )
     assert here("release", people(tmp_path), *words).code == 0
     (request,) = package.Release.load("out").plan.requests
     assert request.outcome == package.Outcome("age", 0, 100)
 
 
-@pytest.mark.parametrize("given", [{"mu": 1}, {"epsilon": 1, "delta": 1e-9}, {}, {"kind": "mu", "mu": 1}])
+@pytest.mark.parametrize(
+    "given", [{"mu": 1}, {"epsilon": 1, "delta": 1e-9}, {}, {"kind": "mu", "mu": 1}]
+)
 def test_a_budget_without_a_kind_is_a_sentence(given: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=r"^a budget is Budget\.zcdp\(rho\), Budget\.gdp\(mu\), Budget\.pure"):
+    with pytest.raises(
+        InputError, match=r"^a budget is Budget\.zcdp\(rho\), Budget\.gdp\(mu\), Budget\.pure"
+    ):
         package.Budget(**given)  # type: ignore[arg-type]
 
 
 def test_a_table_is_found_by_its_features_in_any_order() -> None:
     records = {"sex": [*"fmmf"], "region": [*"nsns"]}
-    plan = package.Plan([package.TableRequest(["sex", "region"], package.Budget.gdp(1))], ["sex", "region"])
+    plan = package.Plan(
+        [package.TableRequest(["sex", "region"], package.Budget.gdp(1))], ["sex", "region"]
+    )
     release = package.run(plan, records)
-    for name in (["sex", "region"], ("region", "sex"), "sex-region", "table", iter(["sex", "region"])):
+    for name in (
+        ["sex", "region"],
+        ("region", "sex"),
+        "sex-region",
+        "table",
+        iter(["sex", "region"]),
+    ):
         assert release.table(name) is release.tables[0]
     for name, said in (
         (["sex", "ward"], "there is nothing called 'sex-ward' here"),

@@ -1,4 +1,6 @@
-"""What a command offers beside its work: the paper's numbers, a log, completion, refusals that say why."""
+"""What a command offers beside its work: the paper's numbers, a log, completion, refusals that say
+why.
+"""
 
 import os
 import re
@@ -33,13 +35,27 @@ def test_the_papers_numbers_are_studies_and_on_the_page() -> None:
 
 def test_reproduce_takes_the_papers_number(here: Semidp, tmp_path: Path) -> None:
     assert here("reproduce", "section-3.4", "--out", "out").code == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"adjacency.csv", "adjacency.png", "studies.json"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "adjacency.csv",
+        "adjacency.png",
+        "studies.json",
+    }
     assert "of the paper figure-1" in one_sentence(here("reproduce", "figure-9", "--out", "more"))
 
 
 def test_a_log_holds_what_was_asked_and_said(here: Semidp, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(PEOPLE)
-    words = ("release", "people.csv", "--table", "sex,region", "--levels-from-data", "--mu", "1", "--out", "out")
+    words = (
+        "release",
+        "people.csv",
+        "--table",
+        "sex,region",
+        "--levels-from-data",
+        "--mu",
+        "1",
+        "--out",
+        "out",
+    )
     done = here(*words, "--log", "run.log")
     assert done.code == 0
     lines = (tmp_path / "run.log").read_text().splitlines()
@@ -61,14 +77,25 @@ def test_a_log_holds_what_was_asked_and_said(here: Semidp, tmp_path: Path) -> No
         (("show", "x", "--log", "nowhere/run.log"), "cannot write to the log"),
     ],
 )
-def test_a_log_that_cannot_be_is_one_sentence(here: Semidp, words: tuple[str, ...], reason: str) -> None:
+def test_a_log_that_cannot_be_is_one_sentence(
+    here: Semidp, words: tuple[str, ...], reason: str
+) -> None:
     assert reason in one_sentence(here(*words))
 
 
 def test_a_shell_completes_commands() -> None:
-    environment = {**os.environ, "_SEMIDP_COMPLETE": "complete_bash", "COMP_WORDS": "semidp rel", "COMP_CWORD": "1"}
+    environment = {
+        **os.environ,
+        "_SEMIDP_COMPLETE": "complete_bash",
+        "COMP_WORDS": "semidp rel",
+        "COMP_CWORD": "1",
+    }
     done = subprocess.run(
-        [sys.executable, "-c", "import sys; sys.argv = ['semidp']; from semidp.cli import main; main()"],
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.argv = ['semidp']; from semidp.cli import main; main()",
+        ],
         env=environment,
         capture_output=True,
         text=True,
@@ -77,11 +104,26 @@ def test_a_shell_completes_commands() -> None:
     assert done.stdout.split() == ["release"]
 
 
-def test_survey_weights_and_unknown_sizes_are_refused_with_the_reason(here: Semidp, tmp_path: Path) -> None:
+def test_survey_weights_and_unknown_sizes_are_refused_with_the_reason(
+    here: Semidp, tmp_path: Path
+) -> None:
     (tmp_path / "people.csv").write_text(PEOPLE)
-    words = ("release", "people.csv", "--table", "sex", "--levels", "sex=f,m", "--mu", "1", "--out", "out")
+    words = (
+        "release",
+        "people.csv",
+        "--table",
+        "sex",
+        "--levels",
+        "sex=f,m",
+        "--mu",
+        "1",
+        "--out",
+        "out",
+    )
     said = one_sentence(here(*words, "--count", "weight"))
-    assert "Survey weights are no counts, and are refused: one person would stand for as many" in said
+    assert (
+        "Survey weights are no counts, and are refused: one person would stand for as many" in said
+    )
     said = one_sentence(here(*words, "--adjacency", "add-remove"))
     assert "data without a public number of records are refused" in said
     with pytest.raises(InputError, match="adding or removing one"):

@@ -1,4 +1,6 @@
-"""A release by parts on the command line: what is said and charged when it ends early, is resumed or is discarded."""
+"""A release by parts on the command line: what is said and charged when it ends early, is resumed
+or is discarded.
+"""
 
 import shutil
 import sys
@@ -14,7 +16,16 @@ from tests.cli.conftest import Done, Semidp, one_sentence
 
 PLACES = [f"{state},{state}{county},{sex}" for state in "AB" for county in (1, 2) for sex in "fm"]
 WORDS = (
-    *("--nest", "state,county", "--table", "county,sex", "--invariant", "state", "--invariant", "sex"),
+    *(
+        "--nest",
+        "state,county",
+        "--table",
+        "county,sex",
+        "--invariant",
+        "state",
+        "--invariant",
+        "sex",
+    ),
     *("--levels-from-data", "--rho", "1", "--partition", "state", "--quiet"),
 )
 
@@ -35,7 +46,9 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def begun(here: Semidp, people: Path, monkeypatch: pytest.MonkeyPatch, *more: str, how=broken) -> Done:
+def begun(
+    here: Semidp, people: Path, monkeypatch: pytest.MonkeyPatch, *more: str, how=broken
+) -> Done:
     with monkeypatch.context() as patched:
         patched.setattr(runners, "carry_out", how)
         return here("release", people, *WORDS, "--out", "rel", *more)
@@ -45,15 +58,21 @@ def charges(here: Semidp, ledger: str) -> int:
     return len(here("ledger", ledger, "--format", "json").json["charges"])
 
 
-def test_discard_removes_and_does_nothing_else(here: Semidp, people: Path, tmp_path: Path, monkeypatch) -> None:
-    """With a budget for one release: to run on would lose what was paid for, and then be refused."""
+def test_discard_removes_and_does_nothing_else(
+    here: Semidp, people: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """With a budget for one release: to run on would lose what was paid for, and then be
+    refused.
+    """
     assert here("ledger", "ledger.json", "--rho", "1").code == 0
     said = one_sentence(begun(here, people, monkeypatch, "--ledger", "ledger.json"))
     assert "; the ledger was charged all the same (--resume or --discard)" in said
     done = here("release", people, *WORDS, "--out", "rel", "--ledger", "ledger.json", "--discard")
     assert done.code == 0, done.err
-    assert done.out == (
-        "discarded  what was unfinished of rel: nothing was released; what it was charged stays charged\n"
+    assert (
+        done.out
+        == "discarded  what was unfinished of rel: nothing was released; what it was charged stays"
+        " charged\n"
     )
     assert charges(here, "ledger.json") == 1
     assert not (tmp_path / "rel").exists()
@@ -66,26 +85,44 @@ def test_discard_for_machines_and_with_other_words(here: Semidp, people: Path, m
     begun(here, people, monkeypatch)
     refused = here("release", people, *WORDS, "--out", "rel", "--discard", "--resume")
     assert "give one of them" in one_sentence(refused)
-    assert "leave --dry-run out" in one_sentence(here("release", people, *WORDS, "--discard", "--dry-run"))
+    assert "leave --dry-run out" in one_sentence(
+        here("release", people, *WORDS, "--discard", "--dry-run")
+    )
     done = here("release", people, *WORDS, "--out", "rel", "--discard", "--format", "json")
-    assert {key: done.json[key] for key in ("discarded", "charged")} == {"discarded": "rel", "charged": False}
+    assert {key: done.json[key] for key in ("discarded", "charged")} == {
+        "discarded": "rel",
+        "charged": False,
+    }
 
 
 def test_an_interrupt_says_how_to_go_on(here: Semidp, people: Path, monkeypatch) -> None:
     assert here("ledger", "ledger.json", "--rho", "1").code == 0
     done = begun(here, people, monkeypatch, "--ledger", "ledger.json", how=interrupted)
-    kept = "what was measured is kept: --resume finishes it at no further cost, --discard removes it"
+    kept = (
+        "what was measured is kept: --resume finishes it at no further cost, --discard removes it"
+    )
     charge = "the ledger was charged all the same"
-    assert (done.code, done.err) == (130, f"semidp: interrupted; no release was written; {charge}; {kept}\n")
+    assert (done.code, done.err) == (
+        130,
+        f"semidp: interrupted; no release was written; {charge}; {kept}\n",
+    )
     again = begun(here, people, monkeypatch, "--ledger", "ledger.json", "--resume", how=interrupted)
-    assert (again.code, again.err) == (130, f"semidp: interrupted; no release was written; {kept}\n")
-    assert here("release", people, *WORDS, "--out", "rel", "--ledger", "ledger.json", "--resume").code == 0
+    assert (again.code, again.err) == (
+        130,
+        f"semidp: interrupted; no release was written; {kept}\n",
+    )
+    assert (
+        here("release", people, *WORDS, "--out", "rel", "--ledger", "ledger.json", "--resume").code
+        == 0
+    )
     assert charges(here, "ledger.json") == 1
     assert not is_unfinished("rel")
 
 
 def test_only_who_charged_says_so(here: Semidp, people: Path, monkeypatch) -> None:
-    """Another run charges the ledger meanwhile; and a run that goes on with a release charges nothing."""
+    """Another run charges the ledger meanwhile; and a run that goes on with a release charges
+    nothing.
+    """
     assert here("ledger", "ledger.json", "--rho", "2").code == 0
 
     def late(whole, ledger, label=None, run=None):
@@ -95,7 +132,9 @@ def test_only_who_charged_says_so(here: Semidp, people: Path, monkeypatch) -> No
 
     with monkeypatch.context() as patched:
         patched.setattr(by_partition, "charged", late)
-        said = one_sentence(here("release", people, *WORDS, "--out", "rel", "--ledger", "ledger.json"))
+        said = one_sentence(
+            here("release", people, *WORDS, "--out", "rel", "--ledger", "ledger.json")
+        )
     assert "would exceed the ledger's budget" in said
     assert "all the same" not in said
     assert charges(here, "ledger.json") == 2
@@ -111,7 +150,18 @@ def test_only_who_charged_says_so(here: Semidp, people: Path, monkeypatch) -> No
 
 def test_one_piece_says_only_what_it_charged(here: Semidp, people: Path, monkeypatch) -> None:
     assert here("ledger", "ledger.json", "--rho", "1").code == 0
-    words = ("--table", "state,sex", "--invariant", "state", "--invariant", "sex", "--rho", "1", "--out", "rel")
+    words = (
+        "--table",
+        "state,sex",
+        "--invariant",
+        "state",
+        "--invariant",
+        "sex",
+        "--rho",
+        "1",
+        "--out",
+        "rel",
+    )
 
     def late(prepared, ledger, label=None, run=None):
         charged(prepared, Ledger("ledger.json"), "another")
@@ -125,7 +175,9 @@ def test_one_piece_says_only_what_it_charged(here: Semidp, people: Path, monkeyp
 
 
 @pytest.mark.parametrize("by", ["show", "force"])
-def test_what_an_earlier_version_left_blocks_nothing(here: Semidp, people: Path, tmp_path: Path, by: str) -> None:
+def test_what_an_earlier_version_left_blocks_nothing(
+    here: Semidp, people: Path, tmp_path: Path, by: str
+) -> None:
     """Version 0.2 was killed between its second rename and the removal of the old folder."""
     assert here("ledger", "ledger.json", "--rho", "10").code == 0
     words = ("release", people, *WORDS, "--ledger", "ledger.json", "--out", "rel")
@@ -146,7 +198,9 @@ def test_what_an_earlier_version_left_blocks_nothing(here: Semidp, people: Path,
     assert [path.name for path in half.iterdir()] == ["unfinished.json"]
 
 
-def test_a_ledger_that_is_given_to_resume_is_charged(here: Semidp, people: Path, monkeypatch) -> None:
+def test_a_ledger_that_is_given_to_resume_is_charged(
+    here: Semidp, people: Path, monkeypatch
+) -> None:
     for name in ("first.json", "second.json"):
         assert here("ledger", name, "--rho", "1").code == 0
     begun(here, people, monkeypatch)
@@ -156,13 +210,26 @@ def test_a_ledger_that_is_given_to_resume_is_charged(here: Semidp, people: Path,
     assert here("ledger", "first.json", "--check", "rel").code == 0
 
 
-def test_a_ledger_of_one_level_protects_whom_the_next_table_is_about(here: Semidp, people: Path) -> None:
+def test_a_ledger_of_one_level_protects_whom_the_next_table_is_about(
+    here: Semidp, people: Path
+) -> None:
     """Nobody can change in a table of one level; in the table after it, one person can."""
     people.write_text("sex,all\n" + "f,x\nm,x\n" * 5)
     assert here("ledger", "ledger.json", "--mu", "9").code == 0
-    words = ("--levels-from-data", "--adjacency", "exchange", "--mu", "1", "--ledger", "ledger.json", "--out")
+    words = (
+        "--levels-from-data",
+        "--adjacency",
+        "exchange",
+        "--mu",
+        "1",
+        "--ledger",
+        "ledger.json",
+        "--out",
+    )
     assert here("release", people, "--table", "all", *words, "one").code == 0
-    assert "for exchange (nobody can change), not for any records" in here("ledger", "ledger.json").out
+    assert (
+        "for exchange (nobody can change), not for any records" in here("ledger", "ledger.json").out
+    )
     assert here("release", people, "--table", "sex", *words, "two").code == 0
     assert "for exchange (up to 1 record), not for any records" in here("ledger", "ledger.json").out
     assert Ledger("ledger.json").account().adjacency.a == 1

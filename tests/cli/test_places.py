@@ -1,4 +1,6 @@
-"""Where a folder is written: nothing is lost that nobody agreed to lose, and what is in place counts as made."""
+"""Where a folder is written: nothing is lost that nobody agreed to lose, and what is in place
+counts as made.
+"""
 
 import json
 import os
@@ -28,7 +30,11 @@ def people(tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def released(here: Semidp, people: Path, *words: str | Path) -> None:
@@ -54,7 +60,9 @@ def test_of_several_runs_at_once_one_writes_the_release(
         (tmp_path / "same").mkdir()
     words = [sys.executable, "-m", "semidp", "release", str(people), *WORDS, "--out", "same"]
     runs = [
-        subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         for _ in range(several)
     ]
     said = [run.communicate(timeout=300) for run in runs]
@@ -69,7 +77,9 @@ def test_of_several_runs_at_once_one_writes_the_release(
     assert {path.name for path in tmp_path.iterdir()} == {"people.csv", "same"}
 
 
-def test_a_destination_has_one_writer_from_the_start(here: Semidp, people: Path, tmp_path: Path) -> None:
+def test_a_destination_has_one_writer_from_the_start(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
     """The second run is refused before it charges its ledger."""
     assert here("ledger", "ledger.json", "--rho", "1").code == 0
     with new_folder(tmp_path / "release") as folder:
@@ -140,10 +150,14 @@ def test_a_file_is_not_replaced_without_force(tmp_path: Path) -> None:
 # What --force replaces
 
 
-def test_force_replaces_a_release_and_nothing_more(here: Semidp, people: Path, tmp_path: Path) -> None:
+def test_force_replaces_a_release_and_nothing_more(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
     released(here, people, "--out", "release")
     before = contents(tmp_path / "release")
-    assert "or replace it with --force" in one_sentence(here("release", people, *WORDS, "--out", "release"))
+    assert "or replace it with --force" in one_sentence(
+        here("release", people, *WORDS, "--out", "release")
+    )
     assert contents(tmp_path / "release") == before
     released(here, people, "--out", "release", "--force")
     assert contents(tmp_path / "release")["release.json"] != before["release.json"]
@@ -151,7 +165,10 @@ def test_force_replaces_a_release_and_nothing_more(here: Semidp, people: Path, t
         (tmp_path / "release" / name).write_text("mine")
     before = contents(tmp_path / "release")
     done = here("release", people, *WORDS, "--out", "release", "--force")
-    assert "release holds notes.txt and 2 more, which would be lost: choose another --out" in one_sentence(done)
+    assert (
+        "release holds notes.txt and 2 more, which would be lost: choose another --out"
+        in one_sentence(done)
+    )
     assert contents(tmp_path / "release") == before
     assert {path.name for path in tmp_path.iterdir()} == {"people.csv", "release"}
 
@@ -165,9 +182,19 @@ def test_force_replaces_what_version_0_1_wrote(here: Semidp, people: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", "[" * 100_000, '{"files": {"notes.txt": ""}}', '{"schema_version": 1, "files": []}']
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"files": {"notes.txt": ""}}',
+        '{"schema_version": 1, "files": []}',
+    ],
 )
-def test_a_folder_with_any_other_release_json_is_kept(here: Semidp, people: Path, tmp_path: Path, content: str) -> None:
+def test_a_folder_with_any_other_release_json_is_kept(
+    here: Semidp, people: Path, tmp_path: Path, content: str
+) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "release.json").write_text(content)
     (tmp_path / "mine" / "notes.txt").write_text("mine")
@@ -177,11 +204,15 @@ def test_a_folder_with_any_other_release_json_is_kept(here: Semidp, people: Path
     assert contents(tmp_path / "mine") == before
 
 
-def test_a_folder_in_a_release_is_not_part_of_it(here: Semidp, people: Path, tmp_path: Path) -> None:
+def test_a_folder_in_a_release_is_not_part_of_it(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
     released(here, people, "--out", "release")
     (tmp_path / "release" / "report.html").unlink()
     (tmp_path / "release" / "report.html").mkdir()
-    assert "holds report.html, which" in one_sentence(here("release", people, *WORDS, "--out", "release", "--force"))
+    assert "holds report.html, which" in one_sentence(
+        here("release", people, *WORDS, "--out", "release", "--force")
+    )
 
 
 INPUTS = {
@@ -198,7 +229,9 @@ INPUTS = {
 
 
 @pytest.mark.parametrize("what", INPUTS)
-def test_force_keeps_a_folder_that_holds_an_input(here: Semidp, people: Path, tmp_path: Path, what: str) -> None:
+def test_force_keeps_a_folder_that_holds_an_input(
+    here: Semidp, people: Path, tmp_path: Path, what: str
+) -> None:
     """Even where its files are all those of a release."""
     data, more = INPUTS[what]
     released(here, people, "--out", "data")
@@ -214,14 +247,20 @@ def test_force_keeps_a_folder_that_holds_an_input(here: Semidp, people: Path, tm
     (folder / "schema.toml").write_text('[[feature]]\nname = "sex"\nlevels = ["f", "m"]\n')
     (folder / "plan.toml").write_text('[[table]]\nfeatures = ["sex"]\nrho = 1\n')
     before = contents(folder)
-    words = (*more, "--out", "data", "--force") if what == "a plan" else (*WORDS, *more, "--out", "data", "--force")
+    words = (
+        (*more, "--out", "data", "--force")
+        if what == "a plan"
+        else (*WORDS, *more, "--out", "data", "--force")
+    )
     said = one_sentence(here("release", data.format(here=tmp_path), *words))
     assert "data holds " in said
     assert "which this run needs: choose another --out" in said
     assert contents(folder) == before
 
 
-def test_the_same_folder_is_replaced_where_it_holds_no_input(here: Semidp, people: Path, tmp_path: Path) -> None:
+def test_the_same_folder_is_replaced_where_it_holds_no_input(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
     """The twin of the test above: the refusals there come from the inputs."""
     released(here, people, "--out", "data")
     document = json.loads((tmp_path / "data" / "release.json").read_text())
@@ -232,9 +271,13 @@ def test_the_same_folder_is_replaced_where_it_holds_no_input(here: Semidp, peopl
     assert not (tmp_path / "data" / "people.csv").exists()
 
 
-def test_a_ledger_is_not_opened_where_the_release_goes(here: Semidp, people: Path, tmp_path: Path) -> None:
+def test_a_ledger_is_not_opened_where_the_release_goes(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
     (tmp_path / "release").mkdir()
-    said = one_sentence(here("release", people, *WORDS, "--ledger", "release/ledger.json", "--out", "release"))
+    said = one_sentence(
+        here("release", people, *WORDS, "--ledger", "release/ledger.json", "--out", "release")
+    )
     assert "release holds release/ledger.json, which this run needs" in said
     assert not list((tmp_path / "release").iterdir())
 
@@ -303,7 +346,9 @@ def test_a_scrap_goes_when_it_is_old_and_its_lock_free(tmp_path: Path, leftover:
 
 
 def test_a_scrap_of_a_living_run_stays(tmp_path: Path, leftover: Path) -> None:
-    """Whatever its process id: the one in this process's own container may be another's elsewhere."""
+    """Whatever its process id: the one in this process's own container may be another's
+    elsewhere.
+    """
     with locked(tmp_path / ".semidp-other.lock"):
         replace_file(tmp_path / "a.txt", "1")
         assert contents(leftover) == {"table.csv": b"1"}
@@ -327,7 +372,9 @@ def test_a_young_scrap_stays(tmp_path: Path, leftover: Path) -> None:
 def test_a_release_that_was_on_its_way_is_recovered(
     here: Semidp, people: Path, tmp_path: Path, left: str, by: str
 ) -> None:
-    """A kill between the two renames: the new release takes its place, or the old one where only that is left."""
+    """A kill between the two renames: the new release takes its place, or the old one where only
+    that is left.
+    """
     released(here, people, "--out", "release")
     shutil.move(tmp_path / "release", tmp_path / ".semidp-release.0123abcd.old")
     if left == "both":
@@ -347,7 +394,9 @@ def test_a_release_that_was_on_its_way_is_recovered(
 def test_half_an_old_release_is_never_recovered(
     here: Semidp, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old release has another name before its files go, so that nobody takes what is left for a release."""
+    """The old release has another name before its files go, so that nobody takes what is left for a
+    release.
+    """
     released(here, people, "--out", "release")
 
     def die(folder: Path, ignore_errors: bool) -> None:
@@ -393,13 +442,24 @@ OUTPUTS = {
     "reproduce": (["reproduce", "adjacency", "--out", "out", "--format", "json"], "the folder out"),
     "ledger": (["ledger", "out", "--rho", "1"], "the ledger out"),
 }
-STDOUTS = {"full": '"$@" > /dev/full', "closed": '"$@" >&-', "a closed pipe": '"$@" | true; exit ${PIPESTATUS[0]}'}
-PAIRS = [(what, stdout) for what in OUTPUTS for stdout in STDOUTS if what == "release" or stdout == "a closed pipe"]
+STDOUTS = {
+    "full": '"$@" > /dev/full',
+    "closed": '"$@" >&-',
+    "a closed pipe": '"$@" | true; exit ${PIPESTATUS[0]}',
+}
+PAIRS = [
+    (what, stdout)
+    for what in OUTPUTS
+    for stdout in STDOUTS
+    if what == "release" or stdout == "a closed pipe"
+]
 
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize(("what", "stdout"), [*PAIRS, ("ledger", "full")])
-def test_a_stdout_that_takes_nothing_does_not_undo_it(people: Path, tmp_path: Path, what: str, stdout: str) -> None:
+def test_a_stdout_that_takes_nothing_does_not_undo_it(
+    people: Path, tmp_path: Path, what: str, stdout: str
+) -> None:
     words, made = OUTPUTS[what]
     command = ["bash", "-c", STDOUTS[stdout], "bash", sys.executable, "-m", "semidp", *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -414,17 +474,25 @@ def test_a_stdout_that_takes_nothing_does_not_undo_it(people: Path, tmp_path: Pa
         Release.load(tmp_path / "out")
 
 
-READERS = (["audit", "release", "--samples", "2000", "--seed", "1"], ["show", "release"], ["--help"])
+READERS = (
+    ["audit", "release", "--samples", "2000", "--seed", "1"],
+    ["show", "release"],
+    ["--help"],
+)
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("words", READERS, ids=lambda words: words[0])
-def test_a_closed_pipe_ends_with_141(here: Semidp, people: Path, tmp_path: Path, words: list[str]) -> None:
+def test_a_closed_pipe_ends_with_141(
+    here: Semidp, people: Path, tmp_path: Path, words: list[str]
+) -> None:
     released(here, people, "--out", "release")
     reads, writes = os.pipe()
     os.close(reads)
     command = [sys.executable, "-m", "semidp", *words]
-    done = subprocess.run(command, cwd=tmp_path, stdout=writes, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, stdout=writes, stderr=subprocess.PIPE, text=True, check=False
+    )
     os.close(writes)
     assert done.returncode == 141
     assert done.stderr == ""
@@ -433,7 +501,9 @@ def test_a_closed_pipe_ends_with_141(here: Semidp, people: Path, tmp_path: Path,
 def test_a_full_stderr_does_not_hide_the_exit_code(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "semidp", "show", "nowhere"]
-        done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=full, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=full, check=False
+        )
     assert (done.returncode, done.stdout) == (2, b"")
 
 
@@ -455,14 +525,20 @@ MOMENTS = ["numpy._core._multiarray_umath", "semidp.core.tables", "semidp.cli.au
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
-    ("start", "moment"), [*(("module", moment) for moment in MOMENTS), ("script", MOMENTS[0]), ("script", "typer")]
+    ("start", "moment"),
+    [*(("module", moment) for moment in MOMENTS), ("script", MOMENTS[0]), ("script", "typer")],
 )
-def test_an_interrupt_during_any_import_ends_with_130(people: Path, tmp_path: Path, start: str, moment: str) -> None:
+def test_an_interrupt_during_any_import_ends_with_130(
+    people: Path, tmp_path: Path, start: str, moment: str
+) -> None:
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(SIGNAL_AT.format(module=moment))
     (tmp_path / "semidp").write_text("import sys\nfrom semidp.cli import main\nsys.exit(main())\n")
-    command = [sys.executable, *(["-m", "semidp"] if start == "module" else [str(tmp_path / "semidp")])]
+    command = [
+        sys.executable,
+        *(["-m", "semidp"] if start == "module" else [str(tmp_path / "semidp")]),
+    ]
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [*command, "release", str(people), *WORDS, "--out", "release"],

@@ -1,4 +1,6 @@
-"""``semidp guarantee --swap`` and ``--ptable``: what they print, what they keep to themselves, what they refuse."""
+"""``semidp guarantee --swap`` and ``--ptable``: what they print, what they keep to themselves, what
+they refuse.
+"""
 
 import random
 import re
@@ -21,7 +23,11 @@ def totals(tmp_path: Path) -> tuple[str, ...]:
 
 def write_people(folder: Path, sizes: dict[str, int]) -> None:
     source = random.Random(3)
-    lines = [f"{size},{source.choice('ab')},{source.choice('xy')}" for size, n in sizes.items() for _ in range(n)]
+    lines = [
+        f"{size},{source.choice('ab')},{source.choice('xy')}"
+        for size, n in sizes.items()
+        for _ in range(n)
+    ]
     (folder / "people.csv").write_text("\n".join(["size,block,race", *lines]) + "\n")
 
 
@@ -62,7 +68,9 @@ def test_data_give_the_same_without_any_count(here: Semidp, tmp_path: Path) -> N
     assert "worst_stratum" not in machine.json
     assert "strata" not in machine.json
     # its digits would give the size of the largest stratum away
-    assert machine.json["published_epsilon_per_record"] == int(machine.json["published_epsilon_per_record"])
+    assert machine.json["published_epsilon_per_record"] == int(
+        machine.json["published_epsilon_per_record"]
+    )
     deltas = machine.json["guarantee"]["tradeoff"]["alphas"]
     assert len(deltas) > 3
 
@@ -75,11 +83,16 @@ def test_data_and_their_totals_agree(here: Semidp, tmp_path: Path) -> None:
         rows = [f"{size},{value},{keys.count((size, value))}" for size, value in sorted(set(keys))]
         (tmp_path / f"{name}.csv").write_text("\n".join([f"size,{name},count", *rows]) + "\n")
     public = here(*SWAP, "--totals", "block.csv", "--totals", "race.csv", "--format", "json").json
-    assert here(*SWAP, "--data", "people.csv", "--format", "json").json["advantage"] == public["advantage"]
+    assert (
+        here(*SWAP, "--data", "people.csv", "--format", "json").json["advantage"]
+        == public["advantage"]
+    )
 
 
 def test_large_strata_of_many_values_are_only_attacked(here: Semidp, tmp_path: Path) -> None:
-    (tmp_path / "blocks.csv").write_text("block,count\n" + "".join(f"{name},50\n" for name in "abcd"))
+    (tmp_path / "blocks.csv").write_text(
+        "block,count\n" + "".join(f"{name},50\n" for name in "abcd")
+    )
     (tmp_path / "races.csv").write_text("race,count\nx,100\ny,60\nz,40\n")
     given = ("guarantee", "--swap", "0.1", "--swap-over", "block", "--hold", "race")
     done = here(*given, "--totals", "blocks.csv", "--totals", "races.csv")
@@ -93,9 +106,13 @@ def test_large_strata_of_many_values_are_only_attacked(here: Semidp, tmp_path: P
     assert 0 < found["advantage_at_least"] < 1
 
 
-def test_a_further_exact_total_is_refused(here: Semidp, tmp_path: Path, totals: tuple[str, ...]) -> None:
+def test_a_further_exact_total_is_refused(
+    here: Semidp, tmp_path: Path, totals: tuple[str, ...]
+) -> None:
     (tmp_path / "both.csv").write_text("block,race,count\na,x,6\na,y,5\nb,x,8\nb,y,13\n")
-    assert "several strata change together" in one_sentence(here(*SWAP, *totals, "--totals", "both.csv"))
+    assert "several strata change together" in one_sentence(
+        here(*SWAP, *totals, "--totals", "both.csv")
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,9 +123,23 @@ def test_a_further_exact_total_is_refused(here: Semidp, tmp_path: Path, totals: 
         (("--swap", "2", "--swap-over", "a", "--hold", "b", "--data", "x.csv"), "at most 1, not 2"),
         (("--swap", "0.1", "--swap-over", "a", "--hold", "a", "--data", "x.csv"), "named twice"),
         (("--swap", "0.1", "--swap-over", "a", "--hold", "b"), "two files with --totals"),
-        (("--swap", "0.1", "--swap-over", "a", "--hold", "b", "--data", "x.csv"), "there is no file x.csv"),
         (
-            ("--swap", "0.1", "--swap-by", "hand", "--swap-over", "a", "--hold", "b", "--data", "x"),
+            ("--swap", "0.1", "--swap-over", "a", "--hold", "b", "--data", "x.csv"),
+            "there is no file x.csv",
+        ),
+        (
+            (
+                "--swap",
+                "0.1",
+                "--swap-by",
+                "hand",
+                "--swap-over",
+                "a",
+                "--hold",
+                "b",
+                "--data",
+                "x",
+            ),
             "shuffle or derange",
         ),
         (("--swap", "0.1", "--rho", "1"), "each assessed alone"),
@@ -119,7 +150,9 @@ def test_a_further_exact_total_is_refused(here: Semidp, tmp_path: Path, totals: 
         (("--rho", "1", "--a", "2", "--count", "n"), "give --swap RATE and --data with them"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(here: Semidp, words: tuple[str, ...], sentence: str) -> None:
+def test_what_does_not_fit_is_one_sentence(
+    here: Semidp, words: tuple[str, ...], sentence: str
+) -> None:
     assert sentence in one_sentence(here("guarantee", *words))
 
 
@@ -136,16 +169,24 @@ def test_totals_that_give_everything_away(here: Semidp, tmp_path: Path) -> None:
     assert "swapping changes nothing here" in one_sentence(done)
 
 
-def test_a_perturbation_table_is_read_and_never_called_a_guarantee_for_many_cells(here: Semidp, tmp_path: Path) -> None:
+def test_a_perturbation_table_is_read_and_never_called_a_guarantee_for_many_cells(
+    here: Semidp, tmp_path: Path
+) -> None:
     (tmp_path / "ptable.csv").write_text(PTABLE)
     done = here("guarantee", "--ptable", "ptable.csv", "--cells", "40")
     assert done.code == 0, done.err
     assert "40 cells that count the same person: what an attacker can at least do" in done.out
-    assert "An empty cell is always published as 0: anything else proves that somebody is there." in done.out
+    assert (
+        "An empty cell is always published as 0: anything else proves that somebody is there."
+        in done.out
+    )
     assert "nothing is guaranteed there" in done.out.replace("\n", " ").replace("  ", " ")
     found = here("guarantee", "--ptable", "ptable.csv", "--cells", "40", "--format", "json").json
     assert found["several_cells"]["is_a_guarantee"] is False
-    assert found["several_cells"]["advantage_at_least"] > found["one_cell"]["advantage_of_large_counts"]
+    assert (
+        found["several_cells"]["advantage_at_least"]
+        > found["one_cell"]["advantage_of_large_counts"]
+    )
     assert found["empty_cells"]["other_counts_published_so"] == [1]
 
 

@@ -1,4 +1,6 @@
-"""Large releases on the command line: how tables are written, and what is refused before it is paid for."""
+"""Large releases on the command line: how tables are written, and what is refused before it is paid
+for.
+"""
 
 from pathlib import Path
 
@@ -18,25 +20,41 @@ def people(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_release_is_written_as_parquet_and_shown(here: Semidp, people: Path, tmp_path: Path) -> None:
+def test_a_release_is_written_as_parquet_and_shown(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
     done = here("release", people, *WORDS, "--write", "parquet", "--out", "release")
     assert done.code == 0, done.err
     names = {file.name for file in (tmp_path / "release").iterdir()}
     assert names == {"table.parquet", "measurements.parquet", "release.json", "report.html"}
     shown = here("show", "release", "--format", "json")
     assert (shown.code, shown.json["disagreements"], shown.json["form"]) == (0, [], "parquet")
-    assert here("release", people, *WORDS, "--write", "csv", "--out", "release", "--force").code == 0
+    assert (
+        here("release", people, *WORDS, "--write", "csv", "--out", "release", "--force").code == 0
+    )
     assert "table.csv" in {file.name for file in (tmp_path / "release").iterdir()}
     assert "csv, parquet or xlsx, not 'xls'" in one_sentence(
         here("release", people, *WORDS, "--write", "xls", "--out", "x")
     )
 
 
-def test_too_little_memory_is_refused_before_the_source_is_opened(here: Semidp, people: Path, tmp_path: Path) -> None:
+def test_too_little_memory_is_refused_before_the_source_is_opened(
+    here: Semidp, people: Path, tmp_path: Path
+) -> None:
     levels = [f"--levels=f{n}={','.join(map(str, range(465)))}" for n in range(3)]
     words = ("--table", "f0,f1,f2", "--invariant", "f0", "--rho", "1", *levels)
     assert here("ledger", "ledger.json", "--rho", "1").code == 0
-    done = here("release", "absent.csv", *words, "--ledger", "ledger.json", "--memory", "4GB", "--out", "release")
+    done = here(
+        "release",
+        "absent.csv",
+        *words,
+        "--ledger",
+        "ledger.json",
+        "--memory",
+        "4GB",
+        "--out",
+        "release",
+    )
     sentence = one_sentence(done)
     assert "needs about 10 GB of memory for 100,544,625 cells, and 4.0 GB may be used" in sentence
     assert "a coarser" in sentence
@@ -44,7 +62,9 @@ def test_too_little_memory_is_refused_before_the_source_is_opened(here: Semidp, 
     assert "there is no file absent.csv" in one_sentence(
         here("release", "absent.csv", *words, "--memory", "12GB", "--out", "release")
     )
-    assert "such as 8GB" in one_sentence(here("release", people, *WORDS, "--memory", "much", "--out", "release"))
+    assert "such as 8GB" in one_sentence(
+        here("release", people, *WORDS, "--memory", "much", "--out", "release")
+    )
 
 
 def test_a_rehearsal_says_what_it_would_take(here: Semidp, people: Path) -> None:
@@ -57,7 +77,11 @@ def test_a_rehearsal_says_what_it_would_take(here: Semidp, people: Path) -> None
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt, ValueError])
 def test_whatever_fails_after_the_charge_says_so(
-    here: Semidp, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+    here: Semidp,
+    people: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
 ) -> None:
     def fails(*_: object) -> None:
         raise error

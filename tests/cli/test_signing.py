@@ -1,4 +1,6 @@
-"""Signed releases: every file of the folder, by the key that was named, and refused where one differs."""
+"""Signed releases: every file of the folder, by the key that was named, and refused where one
+differs.
+"""
 
 import sys
 from pathlib import Path
@@ -33,9 +35,13 @@ def test_a_signed_release_is_verified(here: Semidp, signed: Path) -> None:
     done = here("show", "release", "--verify", "mine.pub")
     assert done.code == 0
     assert "signed     every file, by the key mine.pub" in done.out
-    assert here("show", "release", "--verify", "mine.pub", "--format", "json").json["verified"] is True
+    assert (
+        here("show", "release", "--verify", "mine.pub", "--format", "json").json["verified"] is True
+    )
     assert here("show", "release", "--format", "json").json["verified"] is False
-    assert "not one of the key other.pub" in one_sentence(here("show", "release", "--verify", "other.pub"))
+    assert "not one of the key other.pub" in one_sentence(
+        here("show", "release", "--verify", "other.pub")
+    )
     assert here("release", "people.csv", *WORDS, "--out", "release", "--force").code == 0
     assert "is not signed" in one_sentence(here("show", "release", "--verify", "mine.pub"))
 
@@ -66,7 +72,9 @@ def test_every_file_is_signed(here: Semidp, signed: Path, name: str) -> None:
 
 
 def test_no_file_may_be_added_whatever_it_is_called(here: Semidp, signed: Path) -> None:
-    """A run that is killed at the last moment leaves its unfinished.json, which nobody signed: it must go first."""
+    """A run that is killed at the last moment leaves its unfinished.json, which nobody signed: it
+    must go first.
+    """
     for name in ("unfinished.json", ".state", "part.json", "SHA256SUMS.old"):
         (signed / name).write_text('{"whole": true}')
         said = one_sentence(here("show", "release", "--verify", "mine.pub"))
@@ -108,14 +116,20 @@ def test_an_encrypted_key_needs_its_password(
 def test_what_is_no_key_is_said_before_anything_is_spent(here: Semidp, signed: Path) -> None:
     assert here("ledger", "book.json", "--rho", "5").code == 0
     words = ("release", "people.csv", *WORDS, "--ledger", "book.json", "--out", "two", "--sign")
-    for key, said in (("people.csv", "no secret key"), ("nowhere.key", "cannot read"), ("/dev/null", "regular file")):
+    for key, said in (
+        ("people.csv", "no secret key"),
+        ("nowhere.key", "cannot read"),
+        ("/dev/null", "regular file"),
+    ):
         assert said in one_sentence(here(*words, key))
     assert here("ledger", "book.json", "--format", "json").json["charges"] == []
     for key, said in (("people.csv", "no public key"), ("nowhere.pub", "cannot read")):
         assert said in one_sentence(here("show", "release", "--verify", key))
 
 
-def test_without_the_package_the_extra_is_named(here: Semidp, signed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_extra_is_named(
+    here: Semidp, signed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "minisign", None)
     assert "semidp[sign]" in one_sentence(here("show", "release", "--verify", "mine.pub"))
     assert here("show", "release").code == 0

@@ -1,4 +1,6 @@
-"""Streams that are closed before the start, and folders and files whose names or permissions are special."""
+"""Streams that are closed before the start, and folders and files whose names or permissions are
+special.
+"""
 
 import os
 import stat
@@ -23,7 +25,9 @@ def people(tmp_path: Path) -> Path:
 
 def shell(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
     line = f"{sys.executable} -m semidp {words}"
-    return subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_an_analysis_that_nobody_can_read_is_no_success(people: Path, tmp_path: Path) -> None:
@@ -51,18 +55,26 @@ def test_a_long_name_is_a_name(here: Semidp, people: Path, tmp_path: Path, lengt
         assert here("release", people, *WORDS, "--rho", "1", "--out", out, *more).code == 0
     Release.load(tmp_path / out)
     assert {path.name for path in tmp_path.iterdir()} == {"people.csv", out}
-    assert "already exists" in one_sentence(here("release", people, *WORDS, "--rho", "1", "--out", out))
-    assert "too long" in one_sentence(here("release", people, *WORDS, "--rho", "1", "--out", "r" * 256))
+    assert "already exists" in one_sentence(
+        here("release", people, *WORDS, "--rho", "1", "--out", out)
+    )
+    assert "too long" in one_sentence(
+        here("release", people, *WORDS, "--rho", "1", "--out", "r" * 256)
+    )
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o750, 0o775])
-def test_a_release_keeps_the_permissions_of_its_folder(here: Semidp, people: Path, tmp_path: Path, mode: int) -> None:
+def test_a_release_keeps_the_permissions_of_its_folder(
+    here: Semidp, people: Path, tmp_path: Path, mode: int
+) -> None:
     before = os.umask(0o022)
     try:
         (tmp_path / "release").mkdir()
         (tmp_path / "release").chmod(mode)
         for more in ((), ("--force",)):
-            assert here("release", people, *WORDS, "--rho", "1", "--out", "release", *more).code == 0
+            assert (
+                here("release", people, *WORDS, "--rho", "1", "--out", "release", *more).code == 0
+            )
             assert stat.S_IMODE((tmp_path / "release").stat().st_mode) == mode
     finally:
         os.umask(before)

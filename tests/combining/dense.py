@@ -1,7 +1,8 @@
 """Least squares by one dense system, for small trees: what the passes must agree with.
 
-Unknowns are the cells of the nodes without children. Everything measured is a row; exact values and impossible cells
-are restrictions, which are met by writing the unknowns as one solution plus a basis of the null space.
+Unknowns are the cells of the nodes without children. Everything measured is a row; exact values and
+impossible cells are restrictions, which are met by writing the unknowns as one solution plus a
+basis of the null space.
 """
 
 import numpy as np
@@ -60,13 +61,18 @@ def solve(measurements: Measurements) -> Dense:
         array = one.values.reshape(nodes, -1)
         if one.siblings:
             for members in families(places, one):
-                block = [design @ rows_of[one.depth][node * cells : (node + 1) * cells] for node in members]
+                block = [
+                    design @ rows_of[one.depth][node * cells : (node + 1) * cells]
+                    for node in members
+                ]
                 mean = sum(block) / len(block)
                 told = [design_values(one, array[node], measurements.sizes) for node in members]
                 middle = sum(told) / len(told)
                 noisy += [rows - mean for rows in block]
                 values += [each - middle for each in told]
-                precisions += [np.full(len(mean), 1 / one.variances(nodes)[node]) for node in members]
+                precisions += [
+                    np.full(len(mean), 1 / one.variances(nodes)[node]) for node in members
+                ]
             continue
         for node, variance in enumerate(one.variances(nodes)):
             rows = design @ rows_of[one.depth][node * cells : (node + 1) * cells]
@@ -81,9 +87,12 @@ def solve(measurements: Measurements) -> Dense:
         full = np.broadcast_to(mask, (places.counts[depth], *measurements.sizes)).reshape(-1)
         exact.append(rows_of[depth][~full])
         targets.append(np.zeros(int((~full).sum())))
-        # Counts are not negative: what is impossible at a node is impossible below it, cell by cell.
+        # Counts are not negative: what is impossible at a node is impossible below it, cell by
+        # cell.
         for below in range(depth + 1, len(places.counts)):
-            impossible = ~full.reshape(places.counts[depth], cells)[places.ancestors(below, depth)].reshape(-1)
+            impossible = ~full.reshape(places.counts[depth], cells)[
+                places.ancestors(below, depth)
+            ].reshape(-1)
             exact.append(rows_of[below][impossible])
             targets.append(np.zeros(int(impossible.sum())))
     width = len(leaves) * cells
@@ -93,9 +102,14 @@ def solve(measurements: Measurements) -> Dense:
     basis = null_space(restrictions) if len(target) else np.eye(width)
     design = np.concatenate([np.zeros((0, width)), *noisy]) @ basis
     precision = np.concatenate([np.zeros(0), *precisions])
-    residual = np.concatenate([np.zeros(0), *values]) - np.concatenate([np.zeros((0, width)), *noisy]) @ start
+    residual = (
+        np.concatenate([np.zeros(0), *values])
+        - np.concatenate([np.zeros((0, width)), *noisy]) @ start
+    )
     information = design.T @ (precision[:, None] * design)
-    eigenvalues, vectors = np.linalg.eigh(information) if basis.shape[1] else (np.zeros(0), np.zeros((0, 0)))
+    eigenvalues, vectors = (
+        np.linalg.eigh(information) if basis.shape[1] else (np.zeros(0), np.zeros((0, 0)))
+    )
     # Information that exact values leave nothing of is a rounding error beside the precisions.
     kept = eigenvalues > RANK * precision.max(initial=0)
     inverse = (vectors[:, kept] / eigenvalues[kept]) @ vectors[:, kept].T
@@ -107,7 +121,10 @@ def families(places, one) -> list[list[int]]:
     """Children of each parent that were compared with their siblings."""
     variances = one.variances(places.counts[one.depth])
     parents = places.parents[one.depth - 1]
-    chosen = [np.flatnonzero((parents == parent) & np.isfinite(variances)) for parent in set(parents.tolist())]
+    chosen = [
+        np.flatnonzero((parents == parent) & np.isfinite(variances))
+        for parent in set(parents.tolist())
+    ]
     return [members.tolist() for members in chosen if len(members)]
 
 

@@ -1,4 +1,6 @@
-"""The passes agree with dense least squares on random trees: unequal children, zeros, groups, exact totals."""
+"""The passes agree with dense least squares on random trees: unequal children, zeros, groups, exact
+totals.
+"""
 
 from collections import Counter
 
@@ -6,7 +8,16 @@ import numpy as np
 import pytest
 from attrs import evolve, frozen
 
-from semidp.combining import Among, CellSums, Measurements, Observed, Places, Share, Within, estimate
+from semidp.combining import (
+    Among,
+    CellSums,
+    Measurements,
+    Observed,
+    Places,
+    Share,
+    Within,
+    estimate,
+)
 from semidp.errors import InputError
 from tests.combining.dense import Dense, solve
 
@@ -49,7 +60,9 @@ def random_query(rng: np.random.Generator, sizes: tuple[int, ...]) -> CellSums:
     return CellSums(treatments)
 
 
-def truth_of(rng: np.random.Generator, places: Places, sizes: tuple[int, ...], possible) -> list[np.ndarray]:
+def truth_of(
+    rng: np.random.Generator, places: Places, sizes: tuple[int, ...], possible
+) -> list[np.ndarray]:
     """Counts of every depth that add up along the tree and have the zeros that are said."""
     truth = [np.zeros((count, *sizes)) for count in places.counts]
     for depth in places.depths:
@@ -91,13 +104,17 @@ def random_case(rng: np.random.Generator) -> Case:
             variance = np.where(np.asarray(variance) == 0, 2.5, variance)
         finite = np.broadcast_to(np.where(np.isfinite(variance), variance, 0.0), (nodes,))
         scale = np.sqrt(finite).reshape(-1, *[1] * len(sizes))
-        observed.append(Observed(query, depth, values + scale * rng.normal(size=values.shape), variance))
+        observed.append(
+            Observed(query, depth, values + scale * rng.normal(size=values.shape), variance)
+        )
     for _ in range(int(rng.integers(0, 3)) if len(places.counts) > 1 else 0):
         observed.append(random_contrast(rng, places, sizes, truth))
     return Case(Measurements(places, sizes, observed, possible), truth)
 
 
-def random_contrast(rng: np.random.Generator, places: Places, sizes: tuple[int, ...], truth) -> Observed:
+def random_contrast(
+    rng: np.random.Generator, places: Places, sizes: tuple[int, ...], truth
+) -> Observed:
     """Contrasts between siblings: one variance a family, some families or children left out."""
     query, depth = random_query(rng, sizes), int(rng.integers(1, len(places.counts)))
     parents = places.parents[depth - 1]
@@ -111,7 +128,9 @@ def random_contrast(rng: np.random.Generator, places: Places, sizes: tuple[int, 
     return Observed(query, depth, noisy, variance, siblings=True)
 
 
-def check_influences(answer, dense: Dense, weights, measurements: Measurements, seen: Counter) -> None:
+def check_influences(
+    answer, dense: Dense, weights, measurements: Measurements, seen: Counter
+) -> None:
     """Weights on measured values give the variance, and move the sum by as much as they say."""
     value, variance = dense.sum_of(weights)
     if np.isnan(value):
@@ -120,7 +139,9 @@ def check_influences(answer, dense: Dense, weights, measurements: Measurements, 
     stated = 0.0
     for one, part in zip(measurements.observed, parts, strict=True):
         noise = one.variances(len(one.values))
-        finite = np.where(np.isfinite(noise), noise, 0.0).reshape(-1, *[1] * len(measurements.sizes))
+        finite = np.where(np.isfinite(noise), noise, 0.0).reshape(
+            -1, *[1] * len(measurements.sizes)
+        )
         stated += float((part[0] ** 2 * finite).sum())
     assert abs(stated - variance) <= 1e-8 * max(1.0, variance)
     seen["influences"] += 1
@@ -130,13 +151,17 @@ def check_influences(answer, dense: Dense, weights, measurements: Measurements, 
         return
     number = noisy[0]
     moved = measurements.observed[number]
-    finite = np.isfinite(moved.variances(len(moved.values))).reshape(-1, *[1] * (moved.values.ndim - 1))
+    finite = np.isfinite(moved.variances(len(moved.values))).reshape(
+        -1, *[1] * (moved.values.ndim - 1)
+    )
     shift = np.where(finite, np.cos(np.arange(moved.values.size)).reshape(moved.values.shape), 0.0)
     changed = list(measurements.observed)
     changed[number] = evolve(moved, values=moved.values + shift)
     again = estimate(evolve(measurements, observed=changed)).weighted_sum(weights)
     difference = again.values[0, 0] - answer.weighted_sum(weights).values[0, 0]
-    assert abs(difference - float((parts[number][0] * shift).sum())) <= 1e-8 * max(1.0, variance, abs(value))
+    assert abs(difference - float((parts[number][0] * shift).sum())) <= 1e-8 * max(
+        1.0, variance, abs(value)
+    )
     seen["moved"] += 1
 
 
@@ -213,7 +238,8 @@ def test_random_trees_agree_with_dense_least_squares(seed: int) -> None:
     assert seen["trees"] == 100
     assert min(seen["cells determined"], seen["sums determined"]) > 300
     assert min(seen["cells not determined"], seen["sums not determined"], seen["sums exact"]) > 50
-    # About 27 of 100 trees have a contrast and a determined sum, give or take 4.5 (20 in one of 30 seeds).
+    # About 27 of 100 trees have a contrast and a determined sum, give or take 4.5 (20 in one of 30
+    # seeds).
     assert min(seen["influences"], seen["contrasts"], seen["moved"], seen["among"]) >= 10
 
 
@@ -226,7 +252,9 @@ def test_a_variance_that_is_one_percent_off_is_caught() -> None:
         wrong = Observed(first.query, first.depth, first.values, first.variance * 1.01)
         others = case.measurements.observed[1:]
         measurements = case.measurements
-        off = Measurements(measurements.places, measurements.sizes, [wrong, *others], measurements.possible)
+        off = Measurements(
+            measurements.places, measurements.sizes, [wrong, *others], measurements.possible
+        )
         if not (np.isfinite(first.variance) & (first.variance > 0)).any():
             continue
         compared += 1

@@ -1,4 +1,6 @@
-"""Areas of a release, from a file: weighted sums of cells at any depth, their intervals, and mistakes."""
+"""Areas of a release, from a file: weighted sums of cells at any depth, their intervals, and
+mistakes.
+"""
 
 import json
 from pathlib import Path
@@ -14,11 +16,17 @@ from semidp.noise import SeededRandomness
 from semidp.questions import AreaRow, area_intervals
 from tests.combining.test_releases import NEST, nested
 
-DISTRICTS = [AreaRow("mine", {"county": "x"}), AreaRow("mine", {"state": "b"}), AreaRow("part", {"county": "w"}, 0.25)]
+DISTRICTS = [
+    AreaRow("mine", {"county": "x"}),
+    AreaRow("mine", {"state": "b"}),
+    AreaRow("part", {"county": "w"}, 0.25),
+]
 
 
 def release() -> Release:
-    return nested(TableRequest(["county", "age"], Budget.zcdp("0.5"), mechanism="gaussian"), ["age"])
+    return nested(
+        TableRequest(["county", "age"], Budget.zcdp("0.5"), mechanism="gaussian"), ["age"]
+    )
 
 
 def test_an_area_is_the_sum_of_its_cells() -> None:
@@ -30,7 +38,9 @@ def test_an_area_is_the_sum_of_its_cells() -> None:
     assert answers["mine"].value == pytest.approx(estimate[mine].sum())
     weights = np.zeros(estimate.shape)
     weights[mine] = 1
-    assert answers["mine"].standard_error == pytest.approx(published.estimate({"table": weights})[1])
+    assert answers["mine"].standard_error == pytest.approx(
+        published.estimate({"table": weights})[1]
+    )
     assert answers["part"].value == pytest.approx(estimate[leaves.index("w")].sum() / 4)
     assert answers["mine"].low == int(answers["mine"].low)  # a count is whole
 
@@ -46,7 +56,9 @@ def test_intervals_hold_as_often_as_they_say_and_narrower_ones_do_not() -> None:
     held = narrow = 0
     for seed in range(40):
         published = semidp.run(plan, people, SeededRandomness(seed))
-        answer = area_intervals(published, rows, draws=199, randomness=SeededRandomness(1000 + seed))["a"]
+        answer = area_intervals(
+            published, rows, draws=199, randomness=SeededRandomness(1000 + seed)
+        )["a"]
         held += answer.low <= truth <= answer.high
         narrow += abs(truth - answer.value) <= (answer.high - answer.low) / 5
     assert held >= 31
@@ -83,9 +95,14 @@ def test_the_command_prints_areas(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_areas_over_tables_that_share_noise() -> None:
-    """No table has both features with sex: each row is counted in its own, and the noise in common is counted once."""
+    """No table has both features with sex: each row is counted in its own, and the noise in common
+    is counted once.
+    """
     rng = np.random.default_rng(1)
-    people = {name: rng.choice([*levels], 200).tolist() for name, levels in (("sex", "fm"), ("a", "pq"), ("b", "xyz"))}
+    people = {
+        name: rng.choice([*levels], 200).tolist()
+        for name, levels in (("sex", "fm"), ("a", "pq"), ("b", "xyz"))
+    }
     tables = [semidp.TableRequest(["sex", "a"]), semidp.TableRequest(["sex", "b"])]
     plan = semidp.Plan([semidp.TablesRequest(tables, semidp.Budget.gdp(1))], levels_from_data=True)
     release = semidp.run(plan, people, SeededRandomness(3))

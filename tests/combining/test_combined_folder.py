@@ -1,4 +1,6 @@
-"""A combination is a release: every command reads its folder, and computes it again from the releases inside."""
+"""A combination is a release: every command reads its folder, and computes it again from the
+releases inside.
+"""
 
 import hashlib
 import json
@@ -35,14 +37,21 @@ def test_a_combination_is_read_back_as_it_was(folder: Path) -> None:
     assert not release.private
     assert "releases that are combined" in (folder / "report.html").read_text()
     # Releases stand in the place of their combination.
-    assert len(combine(release, table(["age"], ["age", "sex"], Budget.gdp(1), 3)).combination.releases) == 3
+    assert (
+        len(combine(release, table(["age"], ["age", "sex"], Budget.gdp(1), 3)).combination.releases)
+        == 3
+    )
 
 
-def test_every_command_reads_the_folder(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_reads_the_folder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["show", str(folder), "--format", "json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["disagreements"] == []
-    assert any("releases/1" in field for trust in shown["taken_on_trust"] for field in trust["fields"])
+    assert any(
+        "releases/1" in field for trust in shown["taken_on_trust"] for field in trust["fields"]
+    )
     assert run(["show", str(folder)]) == 0
     assert "2 releases of the same records" in capsys.readouterr().out
     assert run(["intervals", str(folder), "--of", "sex=f", "--of", "region=n", "--seed", "1"]) == 0
@@ -57,7 +66,9 @@ def test_every_command_reads_the_folder(folder: Path, tmp_path: Path, capsys: py
     assert run(["guarantee", str(folder), "--also-known", "age"]) == 2
 
 
-def test_numbers_that_were_changed_are_found(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_that_were_changed_are_found(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     release = Release.load(folder)
     copy = tmp_path / "copy"
     release.save(copy)
@@ -80,13 +91,20 @@ def test_numbers_that_were_changed_are_found(folder: Path, tmp_path: Path, capsy
     assert "changed after the releases were combined" in capsys.readouterr().err
 
 
-def test_a_combination_may_state_no_guarantee(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_combination_may_state_no_guarantee(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Ball and exchange are two promises, and are not added up."""
     from semidp import Plan
     from semidp import run as released
 
     first = table(["sex"], ["sex", "region"], Budget.gdp(1), 1)
-    plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"], adjacency="exchange", levels_from_data=True)
+    plan = Plan(
+        [TableRequest(["sex", "region"], Budget.gdp(1))],
+        ["sex"],
+        adjacency="exchange",
+        levels_from_data=True,
+    )
     both = combine(first, released(plan, people(), SeededRandomness(2)))
     assert both.stated is None
     with pytest.raises(Refused, match="states no guarantee"):

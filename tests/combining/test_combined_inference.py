@@ -1,6 +1,7 @@
 """Tests and intervals from a combination hold as often as they say; narrower ones do not.
 
-Thresholds are those of binomial counts at five standard deviations, set before looking; seeds are fixed.
+Thresholds are those of binomial counts at five standard deviations, set before looking; seeds are
+fixed.
 """
 
 import math
@@ -25,11 +26,16 @@ def records(counts: np.ndarray) -> dict[str, list[str]]:
 
 def pair(counts: np.ndarray, seed: int) -> Release:
     """A coarse Laplace table and residuals of two tables, combined."""
-    first = Plan([TableRequest(["sex", "region"], Budget.pure("2"), mechanism="laplace")], ["sex", "region"])
+    first = Plan(
+        [TableRequest(["sex", "region"], Budget.pure("2"), mechanism="laplace")], ["sex", "region"]
+    )
     tables = [TableRequest(["sex", "region"]), TableRequest(["region"])]
     second = Plan([TablesRequest(tables, Budget.gdp("1.5"))], ["sex"], levels_from_data=True)
     people = records(counts)
-    released = [semidp.run(plan, people, SeededRandomness(2 * seed + way)) for way, plan in enumerate((first, second))]
+    released = [
+        semidp.run(plan, people, SeededRandomness(2 * seed + way))
+        for way, plan in enumerate((first, second))
+    ]
     return combine(*released)
 
 
@@ -44,7 +50,9 @@ def test_intervals_cover_and_half_of_them_do_not(times: int) -> None:
     covered, in_file, halved = 0, 0, 0
     for seed in range(times):
         both = pair(counts, seed)
-        answer = both.interval({"sex": "f", "region": ["n", "s"]}, draws=999, randomness=SeededRandomness(seed))
+        answer = both.interval(
+            {"sex": "f", "region": ["n", "s"]}, draws=999, randomness=SeededRandomness(seed)
+        )
         covered += 10 in answer
         table = both.tables[0]
         error = abs(table.estimate[0, 0] - 7)
@@ -58,14 +66,18 @@ def test_intervals_cover_and_half_of_them_do_not(times: int) -> None:
 
 @pytest.mark.parametrize("times", [32, pytest.param(600, marks=pytest.mark.long)])
 def test_a_test_of_independence_has_its_size(times: int) -> None:
-    """Tables of the hypergeometric law; the p-value is at most 0.2 in a fifth of them, give or take."""
+    """Tables of the hypergeometric law; the p-value is at most 0.2 in a fifth of them, give or
+    take.
+    """
     rng = np.random.default_rng(7)
     rows, columns = np.array([22, 18]), np.array([12, 12, 16])
     small = 0
     for seed in range(times):
         first = rng.multivariate_hypergeometric(columns, rows[0])
         both = pair(np.stack([first, columns - first]), 10_000 + seed)
-        small += both.test("sex", "region", draws=199, randomness=SeededRandomness(seed)).p_value <= 0.2
+        small += (
+            both.test("sex", "region", draws=199, randomness=SeededRandomness(seed)).p_value <= 0.2
+        )
     assert small / times <= 0.2 + 5 * math.sqrt(0.2 * 0.8 / times)
     # A test that is never small would be no test.
     assert small / times >= 0.2 - 5 * math.sqrt(0.2 * 0.8 / times) or times < 100

@@ -25,7 +25,11 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def product(exact: tuple[str, ...] = ("state",)) -> Plan:
-    tables = [TableRequest(["tract", "sex"]), TableRequest(["county", "age"]), TableRequest(["state"])]
+    tables = [
+        TableRequest(["tract", "sex"]),
+        TableRequest(["county", "age"]),
+        TableRequest(["state"]),
+    ]
     return Plan([TablesRequest(tables, Budget.gdp(2))], invariants=exact, features=FEATURES)
 
 
@@ -55,7 +59,9 @@ def test_a_release_by_parts_beside_nothing_is_what_it_published(
 ) -> None:
     release = Release.load(place) if kind is TablesByParts else by_parts(plan, tmp_path / "parts")
     assert isinstance(release.results[0], kind)
-    nothing = semidp.run(Plan([TableRequest(["sex"], Budget.gdp(1))], ["sex"], features=FEATURES), records())
+    nothing = semidp.run(
+        Plan([TableRequest(["sex"], Budget.gdp(1))], ["sex"], features=FEATURES), records()
+    )
     both = combine(release, nothing)
     tables = {one.schema.names: one for one in both.tables}
     sexes_known = "sex" not in plan.to_json()["invariants"]
@@ -64,7 +70,9 @@ def test_a_release_by_parts_beside_nothing_is_what_it_published(
         assert (one.standard_errors <= published.standard_errors + 1e-9).all()
         if not sexes_known or "sex" not in published.schema.names:
             np.testing.assert_allclose(one.estimate, published.estimate, atol=1e-8)
-            np.testing.assert_allclose(one.standard_errors, published.standard_errors, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(
+                one.standard_errors, published.standard_errors, rtol=1e-9, atol=1e-9
+            )
 
 
 def test_parts_and_one_piece_are_averaged_by_precision(place: Path) -> None:
@@ -74,7 +82,9 @@ def test_parts_and_one_piece_are_averaged_by_precision(place: Path) -> None:
     both = combine(place, second)
     for one, early, late in zip(both.tables, first.tables, second.tables, strict=True):
         np.testing.assert_allclose(one.estimate, (early.estimate + late.estimate) / 2, atol=1e-8)
-        np.testing.assert_allclose(one.standard_errors, late.standard_errors / np.sqrt(2), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            one.standard_errors, late.standard_errors / np.sqrt(2), rtol=1e-9, atol=1e-9
+        )
     assert both.stated is not None
     assert both.guarantee.tradeoff.mu_squared == 2 * first.guarantee.tradeoff.mu_squared
 
@@ -90,7 +100,21 @@ def test_the_folder_of_a_combination_holds_the_parts(
     assert disagreements(both, document_at(tmp_path / "both" / "release.json")) == ()
     assert list((tmp_path / "both" / "releases" / "1").glob("state=01/*"))
     capsys.readouterr()
-    assert command(["intervals", str(tmp_path / "both"), "--of", "county=01a", "--of", "sex=f", "--seed", "1"]) == 0
+    assert (
+        command(
+            [
+                "intervals",
+                str(tmp_path / "both"),
+                "--of",
+                "county=01a",
+                "--of",
+                "sex=f",
+                "--seed",
+                "1",
+            ]
+        )
+        == 0
+    )
     assert "interval" in capsys.readouterr().out
     assert command(["combine", folders[0], folders[0], "--out", str(tmp_path / "x")]) == 2
     # What a part has measured is no longer what was drawn.
@@ -109,14 +133,20 @@ def test_weighted_sums_and_intervals_of_parts_are_those_of_one_piece(place: Path
     assert error == pytest.approx(whole.estimate(weights)[1], rel=1e-9)
     expected = sum(float((table.estimate * weights[table.name]).sum()) for table in parts.tables)
     assert value == pytest.approx(expected, rel=1e-9)
-    answer = parts.interval({"county": "01a", "sex": "f"}, draws=999, randomness=SeededRandomness(1))
+    answer = parts.interval(
+        {"county": "01a", "sex": "f"}, draws=999, randomness=SeededRandomness(1)
+    )
     counts = records()
-    truth = sum(c == "01a" and s == "f" for c, s in zip(counts["county"], counts["sex"], strict=True))
+    truth = sum(
+        c == "01a" and s == "f" for c, s in zip(counts["county"], counts["sex"], strict=True)
+    )
     assert abs(answer.value - truth) < 6 * answer.standard_error
     assert parts.test("sex", "state", draws=99, randomness=SeededRandomness(1)).p_value > 0
 
 
-def test_parts_that_are_too_large_together_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_are_too_large_together_are_refused(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts = Release.load(place)
     monkeypatch.setattr(release_module, "MOST_WHOLE", 10)
     for ask in (
@@ -124,7 +154,9 @@ def test_parts_that_are_too_large_together_are_refused(place: Path, monkeypatch:
         lambda: parts.interval({"sex": "f"}),
         lambda: combine(parts, semidp.run(product(), records())),
     ):
-        with pytest.raises(Refused, match=r"take all parts of a release together, and these tables have \d+ cells"):
+        with pytest.raises(
+            Refused, match=r"take all parts of a release together, and these tables have \d+ cells"
+        ):
             ask()
 
 

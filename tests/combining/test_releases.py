@@ -1,4 +1,6 @@
-"""Releases of the same records, combined: the formula, the truth by simulation, and what is refused."""
+"""Releases of the same records, combined: the formula, the truth by simulation, and what is
+refused.
+"""
 
 import json
 import shutil
@@ -25,12 +27,16 @@ def people(seed: int = 0, records: int = RECORDS) -> dict[str, list[str]]:
     return {name: rng.choice([*levels], records).tolist() for name, levels in columns.items()}
 
 
-def table(exact: list[Any], features: list[str], budget: Budget, seed: int | None = None, **more: Any) -> Release:
+def table(
+    exact: list[Any], features: list[str], budget: Budget, seed: int | None = None, **more: Any
+) -> Release:
     plan = Plan([TableRequest(features, budget, **more)], exact, levels_from_data=True)
     return semidp.run(plan, people(), None if seed is None else SeededRandomness(seed))
 
 
-def product(exact: list[Any], tables: list[list[str]], budget: Budget, seed: int | None = None) -> Release:
+def product(
+    exact: list[Any], tables: list[list[str]], budget: Budget, seed: int | None = None
+) -> Release:
     requests = [TableRequest(features) for features in tables]
     plan = Plan([TablesRequest(requests, budget)], exact, levels_from_data=True)
     return semidp.run(plan, people(), None if seed is None else SeededRandomness(seed))
@@ -41,7 +47,9 @@ def test_two_tables_of_one_kind_are_averaged_by_precision() -> None:
     second = table(["sex"], ["sex", "region"], Budget.zcdp("0.08"), mechanism="gaussian")
     both = combine(first, second).tables[0]
     weights = [1 / release.tables[0].standard_errors ** 2 for release in (first, second)]
-    expected = sum(w * release.tables[0].estimate for w, release in zip(weights, (first, second), strict=True))
+    expected = sum(
+        w * release.tables[0].estimate for w, release in zip(weights, (first, second), strict=True)
+    )
     np.testing.assert_allclose(both.estimate, expected / sum(weights), atol=1e-9)
     np.testing.assert_allclose(both.standard_errors, 1 / np.sqrt(sum(weights)), rtol=1e-9)
 
@@ -54,16 +62,30 @@ GAUSSIAN = (Budget.zcdp("0.005"), "gaussian")
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [(L2, L2), (LATTICE, LATTICE), (L2, GAUSSIAN), pytest.param(KNORM, GAUSSIAN, marks=pytest.mark.long)],
+    [
+        (L2, L2),
+        (LATTICE, LATTICE),
+        (L2, GAUSSIAN),
+        pytest.param(KNORM, GAUSSIAN, marks=pytest.mark.long),
+    ],
     ids=["l2", "lattice", "both", "knorm"],
 )
 def test_noise_in_the_directions_of_the_totals_alone_is_averaged_by_precision(
     one: tuple[Budget, str], other: tuple[Budget, str]
 ) -> None:
-    """l2 and lattice noise keep the exact totals: the average has the announced error, and half of it is caught."""
+    """l2 and lattice noise keep the exact totals: the average has the announced error, and half of
+    it is caught.
+    """
     data = people()
     truth = np.zeros((2, 3))
-    np.add.at(truth, (["fm".index(sex) for sex in data["sex"]], ["nsw".index(place) for place in data["region"]]), 1)
+    np.add.at(
+        truth,
+        (
+            ["fm".index(sex) for sex in data["sex"]],
+            ["nsw".index(place) for place in data["region"]],
+        ),
+        1,
+    )
     ratios = []
     for seed in range(60):
         exact = ["sex", "region"]
@@ -73,10 +95,12 @@ def test_noise_in_the_directions_of_the_totals_alone_is_averaged_by_precision(
         errors = both.estimate - truth
         ratios.append(np.square(errors / both.standard_errors).mean())
     precision = sum(1 / release.tables[0].standard_errors ** 2 for release in (first, second))
-    # K-norm noise is rounded in other directions than it is drawn in: a little is left that no weights take away.
+    # K-norm noise is rounded in other directions than it is drawn in: a little is left that no
+    # weights take away.
     part = 1e-3 if KNORM in (one, other) else 1e-9
     np.testing.assert_allclose(both.standard_errors, 1 / np.sqrt(precision), rtol=part)
-    # The table has two free directions, so that the mean of 60 squares has a standard deviation of about 0.13.
+    # The table has two free directions, so that the mean of 60 squares has a standard deviation of
+    # about 0.13.
     assert abs(np.mean(ratios) - 1) < 0.6
     assert abs(np.mean(ratios) * 4 - 1) > 0.6
 
@@ -84,7 +108,9 @@ def test_noise_in_the_directions_of_the_totals_alone_is_averaged_by_precision(
 @pytest.mark.parametrize("seed", range(4))
 def test_no_cell_is_worse_than_in_the_better_release(seed: int) -> None:
     first = product([["sex"]], [["sex", "region"], ["sex", "age"]], Budget.gdp("0.5"))
-    second = table(["region"], [["region", "age"], ["sex", "region", "age"]][seed % 2], Budget.zcdp("0.1"))
+    second = table(
+        ["region"], [["region", "age"], ["sex", "region", "age"]][seed % 2], Budget.zcdp("0.1")
+    )
     third = table(["age"], ["sex", "age"], Budget.pure("0.5"), mechanism="laplace")
     both = combine(first, second, third)
     compared = 0
@@ -96,8 +122,12 @@ def test_no_cell_is_worse_than_in_the_better_release(seed: int) -> None:
                     compared += one.schema.size
         public = both.scope.dataspace.over(one.schema.names)
         for margin in public.margins:
-            axes = tuple(axis for axis, name in enumerate(one.schema.names) if name not in margin.names)
-            np.testing.assert_allclose(one.estimate.sum(axis=axes), public.value(margin).counts, atol=1e-8)
+            axes = tuple(
+                axis for axis, name in enumerate(one.schema.names) if name not in margin.names
+            )
+            np.testing.assert_allclose(
+                one.estimate.sum(axis=axes), public.value(margin).counts, atol=1e-8
+            )
             assert (one.counts.sum(axis=axes) == public.value(margin).counts).all()
     assert compared > 20
 
@@ -116,7 +146,9 @@ def test_one_release_beside_one_that_says_nothing_is_itself() -> None:
 
 @pytest.mark.long
 def test_errors_are_as_large_as_stated_and_a_wrong_scale_is_caught() -> None:
-    """300 pairs, 24 cells: the mean square of standardised errors is 1 ± 0.15 with probability above 1 - 1e-6."""
+    """300 pairs, 24 cells: the mean square of standardised errors is 1 ± 0.15 with probability
+    above 1 - 1e-6.
+    """
     truth = np.zeros((2, 3, 4))
     columns = people()
     for sex, region, age in zip(columns["sex"], columns["region"], columns["age"], strict=True):
@@ -128,12 +160,16 @@ def test_errors_are_as_large_as_stated_and_a_wrong_scale_is_caught() -> None:
         both = combine(first, second)
         one = next(one for one in both.tables if len(one.schema.names) == 3)
         order = [one.schema.names.index(name) for name in ("sex", "region", "age")]
-        standardised = (np.transpose(one.estimate, order) - truth) / np.transpose(one.standard_errors, order)
+        standardised = (np.transpose(one.estimate, order) - truth) / np.transpose(
+            one.standard_errors, order
+        )
         squares.append(np.square(standardised).mean())
         weights = np.zeros(one.schema.shape)
         weights[0, 0, 0] = weights[1, 2, 3] = 1
         value, error = both.estimate({one.name: weights})
-        inside.append(abs(value - (weights * np.transpose(truth, np.argsort(order))).sum()) < 1.96 * error)
+        inside.append(
+            abs(value - (weights * np.transpose(truth, np.argsort(order))).sum()) < 1.96 * error
+        )
     assert abs(np.mean(squares) - 1) < 0.15
     assert abs(np.mean(squares) * 1.3 - 1) > 0.15
     assert 0.86 < np.mean(inside) <= 1.0
@@ -154,7 +190,9 @@ def nested(request: Any, exact: list[str]) -> Release:
 
 def test_nested_releases_are_combined_at_every_depth() -> None:
     budget = Budget.zcdp("0.5")
-    fine, coarse, by_age = (TableRequest(names) for names in (["county", "age"], ["state"], ["state", "age"]))
+    fine, coarse, by_age = (
+        TableRequest(names) for names in (["county", "age"], ["state"], ["state", "age"])
+    )
     releases = [
         nested(TablesRequest([TableRequest(["county"]), by_age], budget), ["age"]),
         nested(TablesRequest([fine, coarse], budget), ["age"]),
@@ -172,7 +210,9 @@ def test_nested_releases_are_combined_at_every_depth() -> None:
     assert compared == 6
     tables = {one.schema.names: one for one in both.tables}
     by_county = tables["state", "county"].estimate
-    np.testing.assert_allclose(np.add.reduceat(by_county, [0, 2, 5]), tables["state",].estimate, atol=1e-8)
+    np.testing.assert_allclose(
+        np.add.reduceat(by_county, [0, 2, 5]), tables["state",].estimate, atol=1e-8
+    )
     assert not tables["state",].standard_errors.any()  # the third release published it exactly
 
 
@@ -187,12 +227,17 @@ def test_a_nested_release_alone_is_what_it_published(number: int) -> None:
         TableRequest(["county", "age"], budget, mechanism="gaussian"),
         TableRequest(["state", "age"], budget, mechanism="gaussian"),
     ]
-    release, nothing = nested(requests[number], ["age"]), nested(TableRequest(["age"], budget), ["age"])
+    release, nothing = (
+        nested(requests[number], ["age"]),
+        nested(TableRequest(["age"], budget), ["age"]),
+    )
     tables = {one.schema.names: one for one in combine(release, nothing).tables}
     for published in release.tables:
         one = tables[published.schema.names]
         np.testing.assert_allclose(one.estimate, published.estimate, atol=1e-9)
-        np.testing.assert_allclose(one.standard_errors, published.standard_errors, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            one.standard_errors, published.standard_errors, rtol=1e-9, atol=1e-12
+        )
 
 
 def test_the_guarantee_is_that_of_all_together() -> None:
@@ -207,7 +252,9 @@ def test_the_guarantee_is_that_of_all_together() -> None:
 
 
 def test_rounding_of_k_norm_noise_is_in_the_errors() -> None:
-    """The covariance of the stated law, dense: weights on both releases, each with its own covariance."""
+    """The covariance of the stated law, dense: weights on both releases, each with its own
+    covariance.
+    """
     exact, features = ["sex", "region"], ["sex", "region"]
     norm = table(exact, features, Budget.pure(2), 1, mechanism="knorm")
     other = table(exact, features, Budget.zcdp("0.5"), 2, mechanism="gaussian")
@@ -220,8 +267,11 @@ def test_rounding_of_k_norm_noise_is_in_the_errors() -> None:
     draws = source.drawn(source.influences({view: weights}), 20_000, SeededRandomness(5))
     drawn = np.cov(draws.T)
     size = np.sqrt(np.outer(np.diag(stated), np.diag(stated)))
-    # Rounding to whole numbers adds at most 1/12 a coordinate: a part of the variance of noise this small.
-    before = source.answer.weighted_sum({0: source.weights({view: weights[:1]})[0][0]}).variances[0, 0]
+    # Rounding to whole numbers adds at most 1/12 a coordinate: a part of the variance of noise this
+    # small.
+    before = source.answer.weighted_sum({0: source.weights({view: weights[:1]})[0][0]}).variances[
+        0, 0
+    ]
     assert stated[0, 0] > 1.004 * before
     assert (np.abs(drawn - stated) < 0.08 * size).all()
     assert (np.abs(1.2 * drawn - stated) > 0.08 * size).any()
@@ -244,7 +294,9 @@ def test_whatever_cannot_be_combined_is_refused(tmp_path: Path) -> None:
     for other in (fewer, others):
         with pytest.raises(InputError, match="not of the same records"):
             combine(first, other)
-    uneven = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "u"), ("b", "v"), ("b", "w")])
+    uneven = Feature.nested(
+        ["state", "county"], [("a", "x"), ("a", "y"), ("b", "u"), ("b", "v"), ("b", "w")]
+    )
     places = {"state": [*"ab"] * 20, "county": [*"xuyvxw"] * 6 + [*"xuyv"]}
     asked = Plan([TableRequest(["county"], Budget.pure(1), mechanism="knorm")], ["state"], [uneven])
     with pytest.raises(Refused, match="not alike in every direction"):
@@ -269,13 +321,26 @@ def test_the_command_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run([*words, "--force", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["combination"] == 2
     shutil.copytree(tmp_path / "march", tmp_path / "copy")
-    assert run(["combine", str(tmp_path / "march"), str(tmp_path / "copy"), "--out", str(tmp_path / "x")]) == 2
+    assert (
+        run(
+            [
+                "combine",
+                str(tmp_path / "march"),
+                str(tmp_path / "copy"),
+                "--out",
+                str(tmp_path / "x"),
+            ]
+        )
+        == 2
+    )
     assert "name each release once" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 
 def test_a_tree_beyond_a_dense_block_is_combined() -> None:
-    """2,500 places: twice the same kind of table, so that every error is that of one over the root of two."""
+    """2,500 places: twice the same kind of table, so that every error is that of one over the root
+    of two.
+    """
     places = [f"{state:02}" for state in range(50) for _ in range(50)]
     columns = {"state": places, "place": [f"{number:04}" for number in range(2500)]}
     columns["sex"] = [*"fm"] * 1250
@@ -284,7 +349,9 @@ def test_a_tree_beyond_a_dense_block_is_combined() -> None:
     plan = Plan([request], ["place"], levels_from_data=True, nests=nests)
     first, second = (semidp.run(plan, columns, SeededRandomness(seed)) for seed in (1, 2))
     both = combine(first, second).tables[0]
-    np.testing.assert_allclose(both.standard_errors, first.tables[0].standard_errors / np.sqrt(2), rtol=1e-9)
+    np.testing.assert_allclose(
+        both.standard_errors, first.tables[0].standard_errors / np.sqrt(2), rtol=1e-9
+    )
     mean = (first.tables[0].estimate + second.tables[0].estimate) / 2
     np.testing.assert_allclose(both.estimate, mean, atol=1e-8)
 
@@ -295,12 +362,18 @@ def test_features_that_zeros_couple_are_refused_where_they_have_too_many_cells(
     """Sexes and ages are coupled by a zero, 8 cells; regions stay outside of the block."""
     zero = semidp.StructuralZero.of({"sex": "f", "age": "a"})
     features = [Feature("sex", "fm"), Feature("age", "abcd"), Feature("region", "nsw")]
-    columns = {"sex": [*"mfmmf"] * 20, "age": [*"abcdd"] * 20, "region": [*"nsnwnsww"] * 12 + [*"nsw"] + ["w"]}
+    columns = {
+        "sex": [*"mfmmf"] * 20,
+        "age": [*"abcdd"] * 20,
+        "region": [*"nsnwnsww"] * 12 + [*"nsw"] + ["w"],
+    }
     request = TableRequest(["sex", "age", "region"], Budget.zcdp("0.5"), mechanism="gaussian")
     plan = Plan([request], [], features, structural_zeros=[zero])
     releases = [semidp.run(plan, columns, SeededRandomness(seed)) for seed in (1, 2)]
     both = combine(*releases).tables[0]
-    np.testing.assert_allclose(both.estimate, sum(one.tables[0].estimate for one in releases) / 2, atol=1e-8)
+    np.testing.assert_allclose(
+        both.estimate, sum(one.tables[0].estimate for one in releases) / 2, atol=1e-8
+    )
     monkeypatch.setattr(combination, "MOST_COUPLED", 7)
     with pytest.raises(Refused, match="couple 8 cells here, and at most 7 are combined"):
         combine(*releases)
@@ -312,15 +385,27 @@ AGES = [Feature("sex", "fm"), Feature("region", "nsw"), Feature("age", "abcd")]
 def without_c(exact: list[str], tables: list[list[str]], seed: int) -> Release:
     """Tables of people of whom nobody has age c, which only a release with exact ages shows."""
     rng = np.random.default_rng(3)
-    columns = {"sex": rng.choice([*"fm"], 200).tolist(), "region": rng.choice([*"nsw"], 200).tolist()}
+    columns = {
+        "sex": rng.choice([*"fm"], 200).tolist(),
+        "region": rng.choice([*"nsw"], 200).tolist(),
+    }
     columns["age"] = rng.choice([*"abd"], 200).tolist()
-    plan = Plan([TablesRequest([TableRequest(names) for names in tables], Budget.gdp(1))], exact, AGES)
+    plan = Plan(
+        [TablesRequest([TableRequest(names) for names in tables], Budget.gdp(1))], exact, AGES
+    )
     return semidp.run(plan, columns, SeededRandomness(seed))
 
 
-def dense_rows(release: Release, names: tuple[str, ...]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Every residual as drawn: its design on all cells by these features, its values and their variances."""
-    mechanism, sizes = release.mechanisms[0], {feature.name: len(feature.levels) for feature in AGES}
+def dense_rows(
+    release: Release, names: tuple[str, ...]
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Every residual as drawn: its design on all cells by these features, its values and their
+    variances.
+    """
+    mechanism, sizes = (
+        release.mechanisms[0],
+        {feature.name: len(feature.levels) for feature in AGES},
+    )
     space = mechanism.space
     rows = []
     for view, part in space.parts.items():
@@ -340,13 +425,17 @@ def dense_rows(release: Release, names: tuple[str, ...]) -> list[tuple[np.ndarra
         order = np.argsort([names.index(name) for name in inside])
         scales = space.scales[part].astype(float)
         columns = [release.results[0].noisy[part] / scales, mechanism.variances[part] / scales**2]
-        values, variances = (np.transpose(column.reshape(lengths), order).ravel() for column in columns)
+        values, variances = (
+            np.transpose(column.reshape(lengths), order).ravel() for column in columns
+        )
         rows.append((design, values, variances))
     return rows
 
 
 def test_a_level_that_another_release_shows_to_be_empty_leaves_the_contrasts() -> None:
-    """The contrasts of four ages keep their mean over four, though one age is known to be empty (dense, 1e-9)."""
+    """The contrasts of four ages keep their mean over four, though one age is known to be empty
+    (dense, 1e-9).
+    """
     first = without_c(["sex"], [["region", "age"], ["sex", "age"]], 1)
     second = without_c(["age"], [["sex", "age"], ["sex", "region"]], 2)
     both = combine(first, second)
@@ -360,7 +449,8 @@ def test_a_level_that_another_release_shows_to_be_empty_leaves_the_contrasts() -
     exact, targets = [np.ones((1, 24))], [np.array([200.0])]
     for total in source.dataspace.published:
         parts = [
-            np.eye(size) if depth else np.ones((1, size)) for depth, size in zip(total.view, schema.shape, strict=True)
+            np.eye(size) if depth else np.ones((1, size))
+            for depth, size in zip(total.view, schema.shape, strict=True)
         ]
         exact.append(np.kron(np.kron(parts[0], parts[1]), parts[2]))
         targets.append(total.counts.ravel().astype(float))
@@ -378,12 +468,16 @@ def test_a_level_that_another_release_shows_to_be_empty_leaves_the_contrasts() -
     compared = 0
     for one in both.tables:
         summed = tuple(axis for axis, name in enumerate(names) if name not in one.schema.names)
-        np.testing.assert_allclose(one.estimate, estimate.reshape(schema.shape).sum(axis=summed), atol=1e-8)
+        np.testing.assert_allclose(
+            one.estimate, estimate.reshape(schema.shape).sum(axis=summed), atol=1e-8
+        )
         for cell in np.ndindex(one.schema.shape):
             weight = np.zeros(one.schema.shape)
             weight[cell] = 1
             row = np.broadcast_to(np.expand_dims(weight, summed), schema.shape).ravel() @ basis
-            assert one.standard_errors[cell] == pytest.approx(np.sqrt(row @ inverse @ row), abs=1e-8)
+            assert one.standard_errors[cell] == pytest.approx(
+                np.sqrt(row @ inverse @ row), abs=1e-8
+            )
             compared += 1
     assert compared == 12 + 8 + 6
     assert any("Among" in repr(part.observed.query) for part in source.evidence)

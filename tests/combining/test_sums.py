@@ -1,4 +1,6 @@
-"""Weighted sums of cells of any tables and depths: their text, their values, and dense covariances."""
+"""Weighted sums of cells of any tables and depths: their text, their values, and dense
+covariances.
+"""
 
 import json
 import math
@@ -28,7 +30,11 @@ def several(seed: int = 1, exact: tuple[str, ...] = ("age",)) -> Release:
     people = {"county": counties, "state": [nest[county] for county in counties]}
     people["age"] = rng.choice([*"pqr"], 300).tolist()
     people["sex"] = rng.choice([*"fm"], 300).tolist()
-    together = [TableRequest(["county"]), TableRequest(["state", "age"]), TableRequest(["state", "sex"])]
+    together = [
+        TableRequest(["county"]),
+        TableRequest(["state", "age"]),
+        TableRequest(["state", "sex"]),
+    ]
     alone = TableRequest(["age", "sex"], Budget.zcdp("0.3"), mechanism="gaussian")
     plan = Plan(
         [TablesRequest(together, Budget.zcdp("0.5")), alone],
@@ -40,13 +46,17 @@ def several(seed: int = 1, exact: tuple[str, ...] = ("age",)) -> Release:
 
 
 def dense_covariance(release: Release) -> tuple[list[str], np.ndarray]:
-    """Covariance of all cells of all tables, from what every measured number moves by one does to the estimates."""
+    """Covariance of all cells of all tables, from what every measured number moves by one does to
+    the estimates.
+    """
     names, columns, variances = [], [], []
     offsets = np.cumsum([0, *(table.schema.size for table in release.tables)])
     for result, mechanism in zip(release.results, release.mechanisms, strict=True):
         first = len(names)
         names += [table.name for table in result.every_table()]
-        moved = np.zeros((len(mechanism.space.scales) if result.residual_noise() else offsets[-1], offsets[-1]))
+        moved = np.zeros(
+            (len(mechanism.space.scales) if result.residual_noise() else offsets[-1], offsets[-1])
+        )
         noise = result.residual_noise()
         if noise is None:
             # Cells that keep the exact ages: the noise is projected.
@@ -56,7 +66,9 @@ def dense_covariance(release: Release) -> tuple[list[str], np.ndarray]:
             moved[own, own] = np.stack([mechanism.space.project(unit).ravel() for unit in units])
             variances += [mechanism.variance] * offsets[-1]
         else:
-            blank = np.concatenate([table.ravel() for table in noise.estimates(np.zeros(noise.space.shape))])
+            blank = np.concatenate(
+                [table.ravel() for table in noise.estimates(np.zeros(noise.space.shape))]
+            )
             for entry in range(len(moved)):
                 unit = np.zeros(noise.space.shape)
                 unit[entry] = 1
@@ -95,7 +107,9 @@ def test_errors_across_tables_of_a_combination_are_those_of_dense_least_squares(
     assert combination is not None
     observed = [part.observed for part in combination.evidence]
     layout = combination.layout
-    dense = solve(semidp.combining.Measurements(layout.places, layout.sizes, observed, layout.possible))
+    dense = solve(
+        semidp.combining.Measurements(layout.places, layout.sizes, observed, layout.possible)
+    )
     rng = np.random.default_rng(0)
     weights = {table.name: rng.normal(size=(10, *table.schema.shape)) for table in both.tables}
     measured = {measured_table(both, (), name): stacked for name, stacked in weights.items()}
@@ -103,7 +117,10 @@ def test_errors_across_tables_of_a_combination_are_those_of_dense_least_squares(
     errors = errors_together(measured)
     drawn = simulated_together(measured, 4000, SeededRandomness(2))
     for number in range(10):
-        asked = {combination.schema.view(one.schema.names): part[number] for one, part in measured.items()}
+        asked = {
+            combination.schema.view(one.schema.names): part[number]
+            for one, part in measured.items()
+        }
         stacked = {view: array[None] for view, array in asked.items()}
         on_cells = {depth: array[0] for depth, array in combination.weights(stacked).items()}
         value, variance = dense.sum_of(on_cells)
@@ -118,7 +135,9 @@ def test_errors_across_tables_of_a_combination_are_those_of_dense_least_squares(
 def test_a_written_sum_is_what_its_terms_say() -> None:
     release = several()
     text = "gap: state=a & age=p,q - 0.5 * county[county=x] + 2 * age-sex[sex=f] - sex=m & state=b"
-    answer = sum_intervals(release, sum_rows(text), draws=199, randomness=SeededRandomness(1))["gap"]
+    answer = sum_intervals(release, sum_rows(text), draws=199, randomness=SeededRandomness(1))[
+        "gap"
+    ]
     tables = {table.name: table for table in release.tables}
     weights: dict[str, Any] = {name: np.zeros(tables[name].schema.shape) for name in tables}
     weights["state-age"][:2, 0] = 1  # ages, then states, as in the schema
@@ -131,9 +150,12 @@ def test_a_written_sum_is_what_its_terms_say() -> None:
     assert answer.low < value < answer.high
     whole = sum_intervals(release, sum_rows("all: county[]"), draws=99)["all"]
     assert (whole.value, whole.low, whole.high) == (pytest.approx(300), 300, 300)
-    # The same number twice from tables with common noise has no error; once more from another table it has.
+    # The same number twice from tables with common noise has no error; once more from another table
+    # it has.
     rows = sum_rows("none: state-age[state=a] - state-sex[state=a]")
-    assert sum_intervals(release, rows, draws=99)["none"].standard_error == pytest.approx(0, abs=1e-9)
+    assert sum_intervals(release, rows, draws=99)["none"].standard_error == pytest.approx(
+        0, abs=1e-9
+    )
     rows = sum_rows("some: age-sex[sex=f] - state-sex[sex=f]")
     assert sum_intervals(release, rows, draws=99)["some"].standard_error > 0.5
 
@@ -159,7 +181,9 @@ def test_the_text_of_sums() -> None:
 
 
 def test_the_command_prints_sums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nested(TableRequest(["county", "age"], Budget.zcdp("0.5"), mechanism="gaussian"), ["age"]).save(tmp_path / "r")
+    nested(TableRequest(["county", "age"], Budget.zcdp("0.5"), mechanism="gaussian"), ["age"]).save(
+        tmp_path / "r"
+    )
     words = ["intervals", str(tmp_path / "r"), "--draws", "99"]
     sums = ["--sum", "gap: county=x,y - 0.5 * state=b & age=p", "--sum", "table[age=p]"]
     assert run([*words, *sums]) == 0
@@ -167,7 +191,10 @@ def test_the_command_prints_sums(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert printed.splitlines()[0].split()[0] == "sum"
     assert "table[age=p]" in printed
     assert run([*words, *sums, "--format", "json"]) == 0
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)["sums"]] == ["gap", "table[age=p]"]
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)["sums"]] == [
+        "gap",
+        "table[age=p]",
+    ]
     file = tmp_path / "sums.csv"
     file.write_text("name,table,county,age,weight\ngap,table,x,,\ngap,,,p,-0.5\n")
     assert run([*words, "--areas", str(file)]) == 0

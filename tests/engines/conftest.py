@@ -1,4 +1,6 @@
-"""One fixture, `engine`, that puts the same records into every store and opens them through `open_source`."""
+"""One fixture, `engine`, that puts the same records into every store and opens them through
+`open_source`.
+"""
 
 import csv
 import datetime
@@ -25,10 +27,18 @@ ARROW = {
     float: pa.float64(),
     datetime.date: pa.date32(),
 }
-POSTGRES = {str: "text", bool: "boolean", int: "bigint", float: "double precision", datetime.date: "date"}
+POSTGRES = {
+    str: "text",
+    bool: "boolean",
+    int: "bigint",
+    float: "double precision",
+    datetime.date: "date",
+}
 
 # PySpark leaves a socket to the garbage collector after every query.
-QUIET_SPARK = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+QUIET_SPARK = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 ENGINES = [
     "csv",
     "parquet",
@@ -36,7 +46,10 @@ ENGINES = [
     "arrow",
     pytest.param(
         "ibis-duckdb",
-        marks=[pytest.mark.services, pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")],
+        marks=[
+            pytest.mark.services,
+            pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),
+        ],
     ),
     pytest.param("postgres", marks=pytest.mark.services),
     pytest.param("spark", marks=[pytest.mark.services, QUIET_SPARK]),
@@ -45,7 +58,9 @@ ENGINES = [
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Source]]:
-    """Yield a function that takes columns (a mapping of names to lists) and the options of `open_source`."""
+    """Yield a function that takes columns (a mapping of names to lists) and the options of
+    `open_source`.
+    """
     opened: list[Source] = []
     put = STORES[request.param](request, tmp_path)
 
@@ -68,7 +83,9 @@ def _kind(values: Sequence[Any]) -> type:
 
 def _arrow(columns: Columns) -> pa.Table:
     # Not through pandas: Arrow would turn a NaN into a null, and it is the engine that must.
-    return pa.table({name: pa.array(values, ARROW[_kind(values)]) for name, values in columns.items()})
+    return pa.table(
+        {name: pa.array(values, ARROW[_kind(values)]) for name, values in columns.items()}
+    )
 
 
 def write_csv(path: Path, columns: Columns) -> None:
@@ -76,10 +93,17 @@ def write_csv(path: Path, columns: Columns) -> None:
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        writer.writerows(zip(*([value_text(value) for value in values] for values in columns.values()), strict=True))
+        writer.writerows(
+            zip(
+                *([value_text(value) for value in values] for values in columns.values()),
+                strict=True,
+            )
+        )
 
 
-def _csv(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
+def _csv(
+    request: pytest.FixtureRequest, folder: Path
+) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
     def put(columns: Columns) -> tuple[Any, dict[str, str]]:
         write_csv(folder / "records.csv", columns)
         return folder / "records.csv", {}
@@ -87,7 +111,9 @@ def _csv(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns], tu
     return put
 
 
-def _parquet(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
+def _parquet(
+    request: pytest.FixtureRequest, folder: Path
+) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
     def put(columns: Columns) -> tuple[Any, dict[str, str]]:
         table = _arrow(columns)
         middle = len(table) // 2
@@ -98,15 +124,21 @@ def _parquet(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns]
     return put
 
 
-def _pandas(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
+def _pandas(
+    request: pytest.FixtureRequest, folder: Path
+) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
     return lambda columns: (_arrow(columns).to_pandas(), {})
 
 
-def _as_arrow(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
+def _as_arrow(
+    request: pytest.FixtureRequest, folder: Path
+) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
     return lambda columns: (_arrow(columns), {})
 
 
-def _ibis_duckdb(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
+def _ibis_duckdb(
+    request: pytest.FixtureRequest, folder: Path
+) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
     import ibis
 
     connection = ibis.duckdb.connect()
@@ -114,14 +146,18 @@ def _ibis_duckdb(request: pytest.FixtureRequest, folder: Path) -> Callable[[Colu
     return lambda columns: (connection.create_table(_name(), _arrow(columns)), {})
 
 
-def _postgres(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
+def _postgres(
+    request: pytest.FixtureRequest, folder: Path
+) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
     import psycopg
 
     address = request.getfixturevalue("postgres_address")
 
     def put(columns: Columns) -> tuple[Any, dict[str, str]]:
         name = _name()
-        kinds = [f"{_quoted(column)} {POSTGRES[_kind(values)]}" for column, values in columns.items()]
+        kinds = [
+            f"{_quoted(column)} {POSTGRES[_kind(values)]}" for column, values in columns.items()
+        ]
         with psycopg.connect(address, password=os.environ["SEMIDP_PASSWORD"]) as connection:
             connection.execute(f"CREATE TABLE {name} ({', '.join(kinds)})")
             with connection.cursor().copy(f"COPY {name} FROM STDIN") as copy:
@@ -132,7 +168,9 @@ def _postgres(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns
     return put
 
 
-def _spark(request: pytest.FixtureRequest, folder: Path) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
+def _spark(
+    request: pytest.FixtureRequest, folder: Path
+) -> Callable[[Columns], tuple[Any, dict[str, str]]]:
     session = request.getfixturevalue("spark_session")
 
     def put(columns: Columns) -> tuple[Any, dict[str, str]]:
@@ -201,7 +239,10 @@ def records() -> dict[str, list[Any]]:
     return {
         "id": [int(number) for number in random.permutation(n)],
         "sex": [("f", "m")[code] for code in random.integers(0, 2, n)],
-        "region": [("01", "1", 'O\'Brien, "west"', "naïve", None)[code] for code in random.integers(0, 5, n)],
+        "region": [
+            ("01", "1", 'O\'Brien, "west"', "naïve", None)[code]
+            for code in random.integers(0, 5, n)
+        ],
         "age": [None if code % 7 == 0 else int(code) for code in ages],
         "dose": [(0.5, 1.0, 2.0, None, float("nan"))[code] for code in random.integers(0, 5, n)],
         "paid": [bool(code) for code in random.integers(0, 2, n)],
@@ -216,7 +257,9 @@ SECRET = 7654321  # stands for what no message may show
 
 @pytest.fixture
 def refused() -> Callable[..., None]:
-    """A function that checks an error's words, and that neither it nor what it carries along quotes data."""
+    """A function that checks an error's words, and that neither it nor what it carries along quotes
+    data.
+    """
 
     def check(error: BaseException, pattern: str) -> None:
         message = str(error)

@@ -32,13 +32,16 @@ def test_an_error_about_bins_does_not_remember_the_value() -> None:
 
 @pytest.mark.parametrize("where", ["count(*) > 2", "sum(age) > 2 AND name = 'x'"])
 def test_a_where_that_looks_at_other_records_is_refused_in_our_words(where: str) -> None:
-    with pytest.raises(InputError, match=r"the WHERE must depend on the record alone, and \w+\(\) is") as caught:
+    with pytest.raises(
+        InputError, match=r"the WHERE must depend on the record alone, and \w+\(\) is"
+    ) as caught:
         open_source({"age": np.array([1, 2, 3]), "name": np.array(["x", "y", SECRET])}, where=where)
     assert caught.value.__context__ is None
 
 
 def test_a_link_to_a_ledger_is_that_ledger(tmp_path: Path) -> None:
-    # A charge used to replace the link by a file of its own, and left the ledger behind it uncharged.
+    # A charge used to replace the link by a file of its own, and left the ledger behind it
+    # uncharged.
     book = Ledger.create(tmp_path / "ledger.json", Budget.zcdp(1))
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "elsewhere" / "link.json"
@@ -51,7 +54,9 @@ def test_a_link_to_a_ledger_is_that_ledger(tmp_path: Path) -> None:
         book.charge(guarantee, "second")
 
 
-def test_a_file_is_moved_into_place_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_moved_into_place_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # After the content, the folder must reach the disk: else a power failure takes a charge back.
     steps: list[str] = []
     sync, move = os.fsync, os.replace
@@ -71,7 +76,8 @@ def test_a_file_is_moved_into_place_for_good(tmp_path: Path, monkeypatch: pytest
 
 
 def test_structural_zeros_of_undeclared_features_are_refused_before_the_data_are_read() -> None:
-    # The levels would come from the data, and the message about a level that is not there lists those that are.
+    # The levels would come from the data, and the message about a level that is not there lists
+    # those that are.
     with pytest.raises(SchemaError, match="declare their levels"):
         Plan(
             [TableRequest(["sex", "name"], Budget.zcdp(1))],

@@ -1,4 +1,6 @@
-"""The same cases through every engine: CSV, Parquet, pandas, Arrow; Ibis on DuckDB, PostgreSQL and Spark."""
+"""The same cases through every engine: CSV, Parquet, pandas, Arrow; Ibis on DuckDB, PostgreSQL and
+Spark.
+"""
 
 import datetime
 import itertools
@@ -38,7 +40,9 @@ Refused = Callable[[BaseException, str], None]
     ],
     ids=lambda features: "-".join(feature.name for feature in features),
 )
-def test_counts_are_those_of_the_reference(engine: Engine, records: Records, features: list[Feature]) -> None:
+def test_counts_are_those_of_the_reference(
+    engine: Engine, records: Records, features: list[Feature]
+) -> None:
     schema = Schema(tuple(features))
     assert engine(records).counts(schema) == Table.from_frame(_objects(records), schema)
 
@@ -58,16 +62,32 @@ MANY = [
 def test_tables_that_are_read_together_are_those_that_are_read_alone(
     engine: Engine, records: Records, count: str | None
 ) -> None:
-    sets = [*itertools.combinations(MANY, 2), (MANY[3],), tuple(MANY[:4]), (MANY[1], MANY[0]), (MANY[6], *MANY[:5])]
+    sets = [
+        *itertools.combinations(MANY, 2),
+        (MANY[3],),
+        tuple(MANY[:4]),
+        (MANY[1], MANY[0]),
+        (MANY[6], *MANY[:5]),
+    ]
     schemas = [Schema(chosen) for chosen in sets]
     tables = engine(records, count=count).tables(schemas)
-    assert tables == [Table.from_frame(_objects(records), schema, count=count) for schema in schemas]
+    assert tables == [
+        Table.from_frame(_objects(records), schema, count=count) for schema in schemas
+    ]
 
 
-def test_paths_of_nested_features_are_read_together_at_every_depth(engine: Engine, refused: Refused) -> None:
-    county = Feature.nested(["state", "county"], [("a", "01"), ("a", "1"), ("b", "2")], null_level="?")
+def test_paths_of_nested_features_are_read_together_at_every_depth(
+    engine: Engine, refused: Refused
+) -> None:
+    county = Feature.nested(
+        ["state", "county"], [("a", "01"), ("a", "1"), ("b", "2")], null_level="?"
+    )
     sex = Feature("sex", ("f", "m"))
-    records = {"state": ["a", "a", "b", "a", None], "county": ["1", "01", "2", None, None], "sex": [*"fmfmf"]}
+    records = {
+        "state": ["a", "a", "b", "a", None],
+        "county": ["1", "01", "2", None, None],
+        "sex": [*"fmfmf"],
+    }
     schemas = [Schema([county]), Schema([county.at(1), sex]), Schema([county, sex])]
     source = engine(records)
     assert source.tables(schemas) == [source.counts(schema) for schema in schemas]
@@ -79,15 +99,23 @@ def test_paths_of_nested_features_are_read_together_at_every_depth(engine: Engin
 def test_paths_are_told_apart_where_their_columns_have_more_combinations_than_an_integer() -> None:
     names, leaves = "abcde", range(7_000)  # 7,000^5 > 2^63
     nested = Feature.nested(names, [tuple(f"{name}{leaf}" for name in names) for leaf in leaves])
-    records = {name: [f"{name}{leaf}" for leaf in leaves] for name in names} | {"sex": ["f", "m"] * 3_500}
+    records = {name: [f"{name}{leaf}" for leaf in leaves] for name in names} | {
+        "sex": ["f", "m"] * 3_500
+    }
     with open_source(records) as source:
         alone, by_sex = source.tables([Schema([nested]), Schema([nested, Feature("sex", "fm")])])
     assert (alone.counts == 1).all()
     assert by_sex.margin(names) == alone
 
 
-def test_undeclared_and_missing_values_are_refused_in_tables_read_together(engine: Engine, refused: Refused) -> None:
-    sex, town, name = Feature("sex", ("f", "m")), Feature("town", ("3", "4")), Feature("name", ("a", "b"))
+def test_undeclared_and_missing_values_are_refused_in_tables_read_together(
+    engine: Engine, refused: Refused
+) -> None:
+    sex, town, name = (
+        Feature("sex", ("f", "m")),
+        Feature("town", ("3", "4")),
+        Feature("name", ("a", "b")),
+    )
     schemas = [Schema([sex]), Schema([sex, town]), Schema([town])]
     with pytest.raises(DataError) as caught:
         engine({"sex": ["f", "m"], "town": [3, SECRET]}).tables(schemas)
@@ -123,7 +151,9 @@ def test_numbers_that_are_levels_come_in_numeric_order(engine: Engine) -> None:
     assert engine({"grade": [10, 9, 100, 9]}).levels("grade") == ("9", "10", "100")
 
 
-def test_columns_are_listed_and_a_wrong_one_names_them(engine: Engine, records: Records, refused: Refused) -> None:
+def test_columns_are_listed_and_a_wrong_one_names_them(
+    engine: Engine, records: Records, refused: Refused
+) -> None:
     source = engine(records)
     assert source.columns() == tuple(records)
     assert "sex" in repr(source)
@@ -139,24 +169,36 @@ def test_columns_are_listed_and_a_wrong_one_names_them(engine: Engine, records: 
         refused(caught.value, "there is no column 'town'; the columns are id, sex, region, age")
 
 
-def test_a_missing_value_is_refused_without_a_null_level(engine: Engine, records: Records, refused: Refused) -> None:
+def test_a_missing_value_is_refused_without_a_null_level(
+    engine: Engine, records: Records, refused: Refused
+) -> None:
     source = engine(records)
-    for feature in (Feature("region", REGIONS), Feature("age", bins=(0, 50)), Feature("dose", bins=(0, 1))):
+    for feature in (
+        Feature("region", REGIONS),
+        Feature("age", bins=(0, 50)),
+        Feature("dose", bins=(0, 1)),
+    ):
         with pytest.raises(DataError) as caught:
             source.counts(Schema((feature,)))
         refused(caught.value, f"feature '{feature.name}' has missing values: declare a null level")
 
 
 @pytest.mark.parametrize("value", [SECRET, str(SECRET), SECRET + 0.5])
-def test_an_undeclared_level_is_refused_and_never_quoted(engine: Engine, refused: Refused, value: Any) -> None:
+def test_an_undeclared_level_is_refused_and_never_quoted(
+    engine: Engine, refused: Refused, value: Any
+) -> None:
     source = engine({"town": [value, value, type(value)(3)]})
     with pytest.raises(DataError) as caught:
         source.counts(Schema((Feature("town", ("3", "4")),)))
     refused(caught.value, "feature 'town' has values not among its declared levels")
 
 
-def test_many_undeclared_levels_are_refused_before_they_fill_memory(engine: Engine, refused: Refused) -> None:
-    source = engine({"sex": ["f"] * 500, "name": [f"person {SECRET} {number}" for number in range(500)]})
+def test_many_undeclared_levels_are_refused_before_they_fill_memory(
+    engine: Engine, refused: Refused
+) -> None:
+    source = engine(
+        {"sex": ["f"] * 500, "name": [f"person {SECRET} {number}" for number in range(500)]}
+    )
     with pytest.raises(DataError) as caught:
         source.counts(Schema((Feature("sex", ("f", "m")), Feature("name", ("a", "b")))))
     refused(caught.value, "feature 'name' has values not among")
@@ -173,13 +215,19 @@ def test_bins_of_words_are_refused(engine: Engine, refused: Refused) -> None:
     source = engine({"age": ["30", f"about {SECRET}"]})
     with pytest.raises((DataError, SchemaError)) as caught:
         source.counts(Schema((Feature("age", bins=(0, 18)),)))
-    refused(caught.value, "feature 'age' has bins but its values are not all|column 'age' does not hold numbers")
+    refused(
+        caught.value,
+        "feature 'age' has bins but its values are not all|column 'age' does not hold numbers",
+    )
 
 
 def test_bins_of_dates_are_refused(engine: Engine, records: Records, refused: Refused) -> None:
     with pytest.raises((DataError, SchemaError)) as caught:
         engine(records).counts(Schema((Feature("day", bins=(0, 18)),)))
-    refused(caught.value, "feature 'day' has bins but its values are not all|column 'day' does not hold numbers")
+    refused(
+        caught.value,
+        "feature 'day' has bins but its values are not all|column 'day' does not hold numbers",
+    )
 
 
 def test_infinite_values_fall_in_the_outer_bins(engine: Engine) -> None:
@@ -193,8 +241,12 @@ def test_counts_are_added_up(engine: Engine, records: Records) -> None:
     assert engine(records, count="people").counts(schema) == expected
 
 
-@pytest.mark.parametrize("bad", [[1.0, -SECRET], [1.0, SECRET + 0.5], [1.0, None], [1.0, math.nan], [1.0, 1e17]])
-def test_counts_must_be_whole_present_and_not_negative(engine: Engine, refused: Refused, bad: list[Any]) -> None:
+@pytest.mark.parametrize(
+    "bad", [[1.0, -SECRET], [1.0, SECRET + 0.5], [1.0, None], [1.0, math.nan], [1.0, 1e17]]
+)
+def test_counts_must_be_whole_present_and_not_negative(
+    engine: Engine, refused: Refused, bad: list[Any]
+) -> None:
     bad = [None if value is None else float(value) for value in bad]
     source = engine({"sex": ["f", "m"], "people": bad}, count="people")
     with pytest.raises(DataError) as caught:
@@ -207,7 +259,11 @@ def test_a_count_column_of_words_is_refused(engine: Engine, refused: Refused) ->
         engine({"sex": ["f", "m"], "people": ["3", f"{SECRET} or so"]}, count="people").counts(
             Schema((Feature("sex", ("f", "m")),))
         )
-    refused(caught.value, "count column 'people' must hold whole|column 'people' does not hold numbers, which a count")
+    refused(
+        caught.value,
+        "count column 'people' must hold whole|column 'people' does not hold numbers, which a"
+        " count",
+    )
 
 
 @pytest.mark.parametrize(
@@ -215,7 +271,10 @@ def test_a_count_column_of_words_is_refused(engine: Engine, refused: Refused) ->
     [
         ("age >= 18", lambda row: row["age"] is not None and row["age"] >= 18),
         ("region = '01'", lambda row: row["region"] == "01"),
-        ("sex = 'f' OR score < 20.5 -- the weak", lambda row: row["sex"] == "f" or row["score"] < 20.5),
+        (
+            "sex = 'f' OR score < 20.5 -- the weak",
+            lambda row: row["sex"] == "f" or row["score"] < 20.5,
+        ),
         ("region IS NULL", lambda row: row["region"] is None),
         ("1 = 0", lambda row: False),
         ("paid", lambda row: row["paid"]),
@@ -270,8 +329,12 @@ NUMBERS: Records = {
         ("paid = false", "be"),
     ],
 )
-def test_a_where_keeps_the_same_records_in_every_store(engine: Engine, where: str, kept: str) -> None:
-    """The values of a CSV file are text: (10, 9) is in the order of texts and not in that of numbers."""
+def test_a_where_keeps_the_same_records_in_every_store(
+    engine: Engine, where: str, kept: str
+) -> None:
+    """The values of a CSV file are text: (10, 9) is in the order of texts and not in that of
+    numbers.
+    """
     source = engine(NUMBERS, where=where)
     assert source.levels("row") == tuple(kept)
     # What a feature holds stays as it is written, also of a column that the WHERE reads as numbers.
@@ -306,13 +369,15 @@ def test_a_where_that_is_not_one_condition_is_refused(
 
 def test_a_where_that_fails_on_the_data_quotes_none(engine: Engine, refused: Refused) -> None:
     with pytest.raises(InputError) as caught:
-        engine({"sex": ["f", "m"], "code": ["1", f"x{SECRET}"]}, where="CAST(code AS INTEGER) > 0").counts(
-            Schema((Feature("sex", ("f", "m")),))
-        )
+        engine(
+            {"sex": ["f", "m"], "code": ["1", f"x{SECRET}"]}, where="CAST(code AS INTEGER) > 0"
+        ).counts(Schema((Feature("sex", ("f", "m")),)))
     refused(caught.value, "the data could not be tabulated|the WHERE must be one condition")
 
 
-def test_one_record_per_person_is_checked_on_what_is_read(engine: Engine, records: Records, refused: Refused) -> None:
+def test_one_record_per_person_is_checked_on_what_is_read(
+    engine: Engine, records: Records, refused: Refused
+) -> None:
     engine(records, id="id")
     twice = {**records, "id": [records["id"][1], *records["id"][1:]]}
     with pytest.raises(DataError) as caught:
@@ -333,26 +398,37 @@ def test_every_record_needs_an_id(engine: Engine, refused: Refused) -> None:
     refused(caught_input.value, "count and id cannot both be given")
 
 
-@pytest.mark.parametrize("outcome", [Outcome("score", 0, 100, 1000), Outcome("score", "1/3", "99.9", 7)])
+@pytest.mark.parametrize(
+    "outcome", [Outcome("score", 0, 100, 1000), Outcome("score", "1/3", "99.9", 7)]
+)
 @pytest.mark.parametrize("count", [None, "people"])
 def test_sums_are_integers_of_clipped_and_rounded_records(
     engine: Engine, records: Records, outcome: Outcome, count: str | None
 ) -> None:
-    schema = Schema((Feature("sex", ("f", "m")), Feature("age", bins=(0, 50), null_level="unknown")))
+    schema = Schema(
+        (Feature("sex", ("f", "m")), Feature("age", bins=(0, 50), null_level="unknown"))
+    )
     low, high = float(outcome.lower), float(outcome.upper)
-    steps = np.floor((np.clip(records["score"], low, high) - low) / (high - low) * outcome.steps + 0.5).astype(int)
+    steps = np.floor(
+        (np.clip(records["score"], low, high) - low) / (high - low) * outcome.steps + 0.5
+    ).astype(int)
     assert steps.min() == 0
     assert steps.max() == outcome.steps
     weighed = {**records, "steps": [int(step) for step in steps * (records[count] if count else 1)]}
     sums = engine(records, count=count).sums(schema, outcome)
     assert sums.dtype == np.int64
-    assert sums.tolist() == Table.from_frame(_objects(weighed), schema, count="steps").counts.tolist()
+    assert (
+        sums.tolist() == Table.from_frame(_objects(weighed), schema, count="steps").counts.tolist()
+    )
 
 
 def test_true_and_false_count_as_one_and_zero(engine: Engine, records: Records) -> None:
     source = engine(records)
     paid = sum(records["paid"])
-    assert int(source.sums(Schema((Feature("sex", ("f", "m")),)), Outcome("paid", 0, 1, 1)).sum()) == paid
+    assert (
+        int(source.sums(Schema((Feature("sex", ("f", "m")),)), Outcome("paid", 0, 1, 1)).sum())
+        == paid
+    )
     if engine.store != "csv":  # type: ignore[attr-defined]  # where true is a word, which is in no bin
         binned = source.counts(Schema((Feature("paid", bins=(0, 1)),)))
         assert binned.counts.tolist() == [len(records["sex"]) - paid, paid]
@@ -363,7 +439,11 @@ def test_truth_values_are_one_pair_of_levels(engine: Engine) -> None:
         source = engine({"paid": values, "sex": ["f"] * 3})
         assert source.levels("paid") == ("false", "true")
         table = source.counts(Schema((Feature("paid", ("true", "false"), null_level="?"),)))
-        assert table.counts.tolist() == [values.count(True), values.count(False), values.count(None)]
+        assert table.counts.tolist() == [
+            values.count(True),
+            values.count(False),
+            values.count(None),
+        ]
 
 
 def test_words_for_truth_are_levels_in_capitals_or_not(engine: Engine, refused: Refused) -> None:
@@ -392,21 +472,31 @@ def test_words_for_truth_are_levels_in_capitals_or_not(engine: Engine, refused: 
         "current_user = sex",
     ],
 )
-def test_a_where_depends_on_the_record_alone(engine: Engine, records: Records, refused: Refused, where: str) -> None:
+def test_a_where_depends_on_the_record_alone(
+    engine: Engine, records: Records, refused: Refused, where: str
+) -> None:
     with pytest.raises(InputError) as caught:
         engine(records, where=where)
-    refused(caught.value, "the WHERE must (depend on the record alone, and |be one condition on the columns)")
+    refused(
+        caught.value,
+        "the WHERE must (depend on the record alone, and |be one condition on the columns)",
+    )
 
 
 @pytest.mark.parametrize(
-    "where", ["lower(sex) = 'f'", "upper(trim(sex)) IN ('F')", "abs(length(sex)) = 1 AND sex LIKE 'f%'"]
+    "where",
+    ["lower(sex) = 'f'", "upper(trim(sex)) IN ('F')", "abs(length(sex)) = 1 AND sex LIKE 'f%'"],
 )
-def test_a_where_may_call_what_depends_on_its_arguments(engine: Engine, records: Records, where: str) -> None:
+def test_a_where_may_call_what_depends_on_its_arguments(
+    engine: Engine, records: Records, where: str
+) -> None:
     women = engine(records, where=where).counts(Schema((Feature("sex", ("f", "m")),)))
     assert women.counts.tolist() == [records["sex"].count("f"), 0]
 
 
-def test_a_source_that_is_held_answers_the_same(engine: Engine, records: Records, refused: Refused) -> None:
+def test_a_source_that_is_held_answers_the_same(
+    engine: Engine, records: Records, refused: Refused
+) -> None:
     source = engine(records, id="id", count=None, where="score > 10")
     before = source.counts(Schema((Feature("sex", ("f", "m")),)))
     with pytest.raises(SchemaError) as caught:
@@ -429,7 +519,11 @@ def test_an_outcome_of_words_is_refused(engine: Engine, refused: Refused) -> Non
     source = engine({"sex": ["f", "m"], "score": ["7", f"{SECRET}?"]})
     with pytest.raises((DataError, SchemaError)) as caught:
         source.sums(Schema((Feature("sex", ("f", "m")),)), Outcome("score", 0, 100, 10))
-    refused(caught.value, "the outcome 'score' has values that are not numbers|does not hold numbers, which an outcome")
+    refused(
+        caught.value,
+        "the outcome 'score' has values that are not numbers|does not hold numbers, which an"
+        " outcome",
+    )
 
 
 def test_awkward_names_are_only_names(engine: Engine) -> None:
@@ -459,8 +553,12 @@ def test_structural_zeros_are_checked(engine: Engine, records: Records, refused:
     refused(caught.value, "declared impossible")
 
 
-def test_nested_features_are_grouped_by_the_columns_that_are_there(engine: Engine, refused: Refused) -> None:
-    county = Feature.nested(["state", "county"], [("a", "01"), ("a", "1"), ("b", "2")], null_level="?")
+def test_nested_features_are_grouped_by_the_columns_that_are_there(
+    engine: Engine, refused: Refused
+) -> None:
+    county = Feature.nested(
+        ["state", "county"], [("a", "01"), ("a", "1"), ("b", "2")], null_level="?"
+    )
     records = {"state": ["a", "a", "b", "a", None], "county": ["1", "01", "2", None, None]}
     assert engine(records).counts(Schema([county])).counts.tolist() == [1, 1, 1, 1, 0, 1]
     alone = {"county": records["county"]}
@@ -489,8 +587,14 @@ def _objects(records: Records) -> dict[str, Any]:
     [
         ([Decimal("1.50"), Decimal("2.00"), Decimal("1.5")], ["1.5", "2"]),
         (pd.to_datetime(["2020-01-02", "2021-03-04", None]), ["2020-01-02", "2021-03-04"]),
-        (pd.to_datetime(["2020-01-02 03:04", "2021-03-04 00:00"]), ["2020-01-02 03:04:00", "2021-03-04"]),
-        ([datetime.date(2020, 1, 2), datetime.date(2021, 3, 4), None], ["2020-01-02", "2021-03-04"]),
+        (
+            pd.to_datetime(["2020-01-02 03:04", "2021-03-04 00:00"]),
+            ["2020-01-02 03:04:00", "2021-03-04"],
+        ),
+        (
+            [datetime.date(2020, 1, 2), datetime.date(2021, 3, 4), None],
+            ["2020-01-02", "2021-03-04"],
+        ),
         (pd.Categorical(["a", "b", None, "a"], categories=["b", "a", "z"]), ["b", "a", "z"]),
         (pd.Categorical([2, 1, 2], categories=[1, 2, 3]), ["1", "2", "3"]),
         (pd.Categorical([1.0, 2.5, 1.0]), ["1", "2.5"]),

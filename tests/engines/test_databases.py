@@ -1,4 +1,6 @@
-"""What only a real PostgreSQL or Spark can show: addresses, passwords, connections, and logs that quote nothing."""
+"""What only a real PostgreSQL or Spark can show: addresses, passwords, connections, and logs that
+quote nothing.
+"""
 
 import contextlib
 import logging
@@ -18,7 +20,9 @@ from semidp.sources.contract import Outcome
 from semidp.sources.opening import open_source
 
 pytestmark = pytest.mark.services
-quiet_spark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+quiet_spark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 SECRET = 7654321
 SEX = Schema((Feature("sex", ("f", "m")),))
 Refused = Callable[[BaseException, str], None]
@@ -30,14 +34,23 @@ def people(postgres_address: str) -> str:
     import psycopg
 
     with psycopg.connect(postgres_address, password=os.environ["SEMIDP_PASSWORD"]) as connection:
-        connection.execute("DROP TABLE IF EXISTS people; DROP SCHEMA IF EXISTS clinic CASCADE; CREATE SCHEMA clinic")
+        connection.execute(
+            "DROP TABLE IF EXISTS people; DROP SCHEMA IF EXISTS clinic CASCADE; CREATE SCHEMA"
+            " clinic"
+        )
         connection.execute("CREATE TABLE people AS SELECT 'f' AS sex FROM generate_series(1, 3)")
-        connection.execute("CREATE TABLE clinic.people AS SELECT 'm' AS sex FROM generate_series(1, 2)")
+        connection.execute(
+            "CREATE TABLE clinic.people AS SELECT 'm' AS sex FROM generate_series(1, 2)"
+        )
     return postgres_address
 
 
 def test_a_table_of_another_schema_is_named_with_it(people: str) -> None:
-    for table, expected in (("people", [3, 0]), ("clinic.people", [0, 2]), ("public.people", [3, 0])):
+    for table, expected in (
+        ("people", [3, 0]),
+        ("clinic.people", [0, 2]),
+        ("public.people", [3, 0]),
+    ):
         with open_source(people, table=table) as source:
             assert source.counts(SEX).counts.tolist() == expected
 
@@ -54,7 +67,10 @@ def test_a_connection_is_closed_with_its_source(people: str) -> None:
     with psycopg.connect(people, password=os.environ["SEMIDP_PASSWORD"], autocommit=True) as watch:
 
         def others() -> int:
-            sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            sql = (
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid"
+                " <> pg_backend_pid()"
+            )
             return int(watch.execute(sql).fetchall()[0][0])
 
         before = others()
@@ -71,7 +87,10 @@ def test_a_connection_is_closed_with_its_source(people: str) -> None:
 
 
 def test_a_password_reaches_no_message(
-    people: str, refused: Refused, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    people: str,
+    refused: Refused,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     right = os.environ["SEMIDP_PASSWORD"]
     with open_source(people, table="people") as source:
@@ -100,7 +119,9 @@ def test_the_drivers_own_variable_serves_too(people: str, monkeypatch: pytest.Mo
 def test_an_ibis_table_stays_open(people: str) -> None:
     import ibis
 
-    connection = ibis.postgres.connect(**_parts(people), password=os.environ["SEMIDP_PASSWORD"], autocommit=True)
+    connection = ibis.postgres.connect(
+        **_parts(people), password=os.environ["SEMIDP_PASSWORD"], autocommit=True
+    )
     try:
         selected = connection.table("people").mutate(region=ibis.literal("north"))
         schema = Schema((Feature("sex", ("f", "m")), Feature("region", ("north", "south"))))
@@ -113,7 +134,9 @@ def test_an_ibis_table_stays_open(people: str) -> None:
 
 
 def test_what_is_read_from_postgresql_is_of_one_moment(people: str) -> None:
-    """A record that is written between two questions is in neither answer, and nothing can be written by one."""
+    """A record that is written between two questions is in neither answer, and nothing can be
+    written by one.
+    """
     import psycopg
 
     with (
@@ -136,7 +159,9 @@ def test_an_ibis_table_is_held_in_a_copy(people: str) -> None:
 
     connection = ibis.postgres.connect(**_parts(people), password=os.environ["SEMIDP_PASSWORD"])
     try:
-        with psycopg.connect(people, password=os.environ["SEMIDP_PASSWORD"], autocommit=True) as writer:
+        with psycopg.connect(
+            people, password=os.environ["SEMIDP_PASSWORD"], autocommit=True
+        ) as writer:
             writer.execute("ALTER TABLE people ADD age int DEFAULT 1")
             source = open_source(connection.table("people"))
             source.hold(["sex", "age"])
@@ -144,7 +169,9 @@ def test_an_ibis_table_is_held_in_a_copy(people: str) -> None:
             assert source.counts(SEX).n == 3
             assert source.sums(SEX, Outcome("age", 0, 1, 1)).tolist() == [3, 0]
             source.close()
-        kept = connection.con.execute("SELECT count(*) FROM pg_tables WHERE schemaname LIKE 'pg_temp%'").fetchall()
+        kept = connection.con.execute(
+            "SELECT count(*) FROM pg_tables WHERE schemaname LIKE 'pg_temp%'"
+        ).fetchall()
         assert kept == [(0,)]
     finally:
         connection.disconnect()
@@ -153,11 +180,18 @@ def test_an_ibis_table_is_held_in_a_copy(people: str) -> None:
 def test_functions_pass_as_postgresql_declares_them(people: str, refused: Refused) -> None:
     import psycopg
 
-    declared = {"steady_word": "IMMUTABLE", "settled_word": "STABLE", "any_word": "VOLATILE", "coalesced": "VOLATILE"}
+    declared = {
+        "steady_word": "IMMUTABLE",
+        "settled_word": "STABLE",
+        "any_word": "VOLATILE",
+        "coalesced": "VOLATILE",
+    }
     with psycopg.connect(people, password=os.environ["SEMIDP_PASSWORD"]) as connection:
         for name, kind in declared.items():
             body = "RETURNS text LANGUAGE sql AS $$ SELECT $1 $$"
-            connection.execute(f"CREATE OR REPLACE FUNCTION {name}(text) {body.replace('AS', kind + ' AS')}")
+            connection.execute(
+                f"CREATE OR REPLACE FUNCTION {name}(text) {body.replace('AS', kind + ' AS')}"
+            )
         body = "RETURNS text LANGUAGE sql VOLATILE AS $$ SELECT $1 || random()::text $$"
         connection.execute(f'CREATE OR REPLACE FUNCTION "coalesce"(text) {body}')
     with open_source(people, table="people", where="steady_word(sex) = 'f'") as source:
@@ -174,7 +208,10 @@ def test_functions_pass_as_postgresql_declares_them(people: str, refused: Refuse
     ):
         with pytest.raises(InputError) as caught:
             open_source(people, table="people", where=where)
-        refused(caught.value, rf"the WHERE must depend on the record alone, and {named}\(\) is not declared to")
+        refused(
+            caught.value,
+            rf"the WHERE must depend on the record alone, and {named}\(\) is not declared to",
+        )
     for where in (
         "public.any_word(sex) = 'f'",
         "sex OPERATOR(pg_catalog.=) 'f'",
@@ -193,7 +230,10 @@ def test_functions_pass_as_postgresql_declares_them(people: str, refused: Refuse
     ):
         with pytest.raises(InputError) as caught:
             open_source(people, table="people", where=where)
-        refused(caught.value, "the WHERE must (depend on the record alone, and|be one condition on the columns)")
+        refused(
+            caught.value,
+            "the WHERE must (depend on the record alone, and|be one condition on the columns)",
+        )
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
@@ -203,19 +243,25 @@ def test_other_databases_declare_nothing(tmp_path: Path, refused: Refused) -> No
     with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as connection, connection:
         connection.execute("CREATE TABLE people AS SELECT 'f' AS sex UNION ALL SELECT 'm'")
     address = f"sqlite://{tmp_path / 'a.db'}"
-    with open_source(address, table="people", where="sex IN ('f', 'g') AND NOT sex = 'm'") as source:
+    with open_source(
+        address, table="people", where="sex IN ('f', 'g') AND NOT sex = 'm'"
+    ) as source:
         source.hold(["sex"])
         assert source.counts(SEX).counts.tolist() == [1, 0]
     with pytest.raises(InputError) as caught:
         open_source(address, table="people", where="lower(sex) = 'f'")
-    refused(caught.value, r"the WHERE must depend on the record alone, and lower\(\) is not declared to")
+    refused(
+        caught.value, r"the WHERE must depend on the record alone, and lower\(\) is not declared to"
+    )
 
 
 @quiet_spark
 def test_functions_pass_as_spark_declares_them(spark_session: Any, refused: Refused) -> None:
     from pyspark.sql.functions import udf
 
-    spark_session.sql("CREATE OR REPLACE TEMP VIEW folk AS SELECT 'f' AS sex, DATE '2020-01-01' AS day")
+    spark_session.sql(
+        "CREATE OR REPLACE TEMP VIEW folk AS SELECT 'f' AS sex, DATE '2020-01-01' AS day"
+    )
     spark_session.udf.register("steady_word", lambda text: text)
     spark_session.udf.register("any_word", udf(lambda text: text).asNondeterministic())
     for where in (
@@ -241,22 +287,33 @@ def test_functions_pass_as_spark_declares_them(spark_session: Any, refused: Refu
     ):
         with pytest.raises(InputError) as caught:
             open_source("spark://local", table="folk", where=where)
-        refused(caught.value, "the WHERE must (depend on the record alone, and|be one condition on the columns)")
+        refused(
+            caught.value,
+            "the WHERE must (depend on the record alone, and|be one condition on the columns)",
+        )
 
 
 @quiet_spark
-def test_folders_are_columns_on_spark_only_where_asked(spark_session: Any, tmp_path: Path, refused: Refused) -> None:
+def test_folders_are_columns_on_spark_only_where_asked(
+    spark_session: Any, tmp_path: Path, refused: Refused
+) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
     for code, sex in (("01", "f"), ("1", "m")):
         (tmp_path / "plain" / f"code={code}").mkdir(parents=True)
-        pyarrow.parquet.write_table(pa.table({"sex": [sex]}), tmp_path / "plain" / f"code={code}" / "a.parquet")
+        pyarrow.parquet.write_table(
+            pa.table({"sex": [sex]}), tmp_path / "plain" / f"code={code}" / "a.parquet"
+        )
         (tmp_path / "odd" / f"sex={sex}").mkdir(parents=True)
-        pyarrow.parquet.write_table(pa.table({"sex": ["f"]}), tmp_path / "odd" / f"sex={sex}" / "a.parquet")
+        pyarrow.parquet.write_table(
+            pa.table({"sex": ["f"]}), tmp_path / "odd" / f"sex={sex}" / "a.parquet"
+        )
     with open_source("spark://local", table=str(tmp_path / "plain")) as source:
         assert source.columns() == ("sex",)
-    with open_source("spark://local", table=str(tmp_path / "plain"), hive_partitions=True) as source:
+    with open_source(
+        "spark://local", table=str(tmp_path / "plain"), hive_partitions=True
+    ) as source:
         assert source.levels("code") == ("01", "1")
     with open_source("spark://local", table=str(tmp_path / "odd")) as source:
         assert source.counts(SEX).counts.tolist() == [2, 0]
@@ -283,22 +340,32 @@ def test_sqlite_reads_tables_together_without_grouping_sets(tmp_path: Path) -> N
 
     with sqlite3.connect(tmp_path / "a.db") as connection:
         connection.execute("CREATE TABLE people (sex TEXT, age INTEGER)")
-        connection.executemany("INSERT INTO people VALUES (?, ?)", [("f", 1), ("m", 2), ("f", None)])
+        connection.executemany(
+            "INSERT INTO people VALUES (?, ?)", [("f", 1), ("m", 2), ("f", None)]
+        )
     connection.close()
     age = Feature("age", ["1", "2"], null_level="?")
     with open_source(f"sqlite://{tmp_path / 'a.db'}", table="people") as source:
         tables = source.tables([SEX, Schema([*SEX.features, age]), Schema([age])])
-    assert [table.counts.tolist() for table in tables] == [[2, 1], [[1, 0, 1], [0, 1, 0]], [1, 1, 1]]
+    assert [table.counts.tolist() for table in tables] == [
+        [2, 1],
+        [[1, 0, 1], [0, 1, 0]],
+        [1, 1, 1],
+    ]
 
 
 @quiet_spark
-def test_spark_reads_parquet_files_by_their_path(spark_session: Any, tmp_path: Path, refused: Refused) -> None:
+def test_spark_reads_parquet_files_by_their_path(
+    spark_session: Any, tmp_path: Path, refused: Refused
+) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
     random = np.random.default_rng(5)
     sexes = np.array(["f", "m"])[random.integers(0, 2, 5000)]
-    pyarrow.parquet.write_table(pa.table({"sex": sexes, "id": np.arange(5000)}), tmp_path / "people.parquet")
+    pyarrow.parquet.write_table(
+        pa.table({"sex": sexes, "id": np.arange(5000)}), tmp_path / "people.parquet"
+    )
     with (
         open_source("spark://local", table=str(tmp_path / "people.parquet"), id="id") as on_spark,
         open_source(tmp_path / "people.parquet", id="id") as on_duckdb,
@@ -319,14 +386,19 @@ def test_spark_logs_no_value(
     spark_session.sql(f"CREATE OR REPLACE TEMP VIEW odd AS SELECT 'x{SECRET}' AS code, 'f' AS sex")
     with caplog.at_level(logging.DEBUG, logger="SQLQueryContextLogger"):
         for where in ("CAST(code AS INT) > 0", f"nothing > {SECRET}"):
-            with pytest.raises(InputError), open_source("spark://local", table="odd", where=where) as source:
+            with (
+                pytest.raises(InputError),
+                open_source("spark://local", table="odd", where=where) as source,
+            ):
                 source.counts(SEX)
     shown = "".join(capfd.readouterr()) + caplog.text
     assert str(SECRET) not in shown
 
 
 @quiet_spark
-def test_spark_is_started_and_stopped_for_an_address(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_spark_is_started_and_stopped_for_an_address(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """In a process of its own: a session that was opened for the address ends with the source."""
     import subprocess
     import sys
@@ -370,4 +442,9 @@ def _parts(address: str) -> dict[str, Any]:
     from urllib.parse import urlsplit
 
     parts = urlsplit(address)
-    return {"host": parts.hostname, "port": parts.port, "user": parts.username, "database": parts.path.lstrip("/")}
+    return {
+        "host": parts.hostname,
+        "port": parts.port,
+        "user": parts.username,
+        "database": parts.path.lstrip("/"),
+    }

@@ -1,4 +1,6 @@
-"""Files and data frames through DuckDB: what is read as it stands, what is refused, and what is left behind."""
+"""Files and data frames through DuckDB: what is read as it stands, what is refused, and what is
+left behind.
+"""
 
 import contextlib
 import gzip
@@ -45,14 +47,18 @@ words = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), min_s
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(words, min_size=1, max_size=20), st.sampled_from(",;\t|"))
-def test_any_text_survives_a_csv_file(tmp_path_factory: pytest.TempPathFactory, texts: list[str], comma: str) -> None:
+def test_any_text_survives_a_csv_file(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], comma: str
+) -> None:
     quoted = ['"' + text.replace('"', '""') + '"' for text in texts]
     lines = [comma.join(["town", "sex"]), *(comma.join([text, "f"]) for text in quoted)]
     file = _csv(tmp_path_factory.mktemp("csv"), "\n".join(lines) + "\n")
     levels = tuple(dict.fromkeys(texts))
     schema = Schema((Feature("town", levels), Feature("sex", ("f", "m"))))
     with open_source(file) as source:
-        expected = Table.from_frame({"town": np.array(texts, dtype=object), "sex": ["f"] * len(texts)}, schema)
+        expected = Table.from_frame(
+            {"town": np.array(texts, dtype=object), "sex": ["f"] * len(texts)}, schema
+        )
         assert source.counts(schema) == expected
         assert set(source.levels("town")) == set(levels)
 
@@ -66,7 +72,12 @@ def test_csv_values_stay_the_text_they_are(tmp_path: Path) -> None:
 def test_an_empty_csv_value_is_missing_quoted_or_not(tmp_path: Path, refused: Refused) -> None:
     file = _csv(tmp_path, 'sex,age\nf,1\n,2\n"",\n')
     with open_source(file) as source:
-        schema = Schema((Feature("sex", ("f", "m"), null_level="?"), Feature("age", bins=(0, 2), null_level="?")))
+        schema = Schema(
+            (
+                Feature("sex", ("f", "m"), null_level="?"),
+                Feature("age", bins=(0, 2), null_level="?"),
+            )
+        )
         assert source.counts(schema).counts.tolist() == [[1, 0, 0], [0, 0, 0], [0, 1, 1]]
         with pytest.raises(DataError) as caught:
             source.counts(SEX)
@@ -92,7 +103,9 @@ def test_ways_to_write_a_csv_file(tmp_path: Path, name: str, content: bytes) -> 
         assert source.counts(SEX).counts.tolist() == [1, 2]
 
 
-def test_a_glob_reads_every_file_and_a_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_glob_reads_every_file_and_a_link_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for part in range(3):
         _csv(tmp_path, f"sex,age\nf,{part}\n", f"part-{part}.csv")
     (tmp_path / "link.csv").symlink_to("part-1.csv")
@@ -103,30 +116,42 @@ def test_a_glob_reads_every_file_and_a_link_is_followed(tmp_path: Path, monkeypa
         assert source.counts(SEX).counts.tolist() == [1, 0]
 
 
-def test_a_file_without_records_is_refused_unless_it_is_expected(tmp_path: Path, refused: Refused) -> None:
+def test_a_file_without_records_is_refused_unless_it_is_expected(
+    tmp_path: Path, refused: Refused
+) -> None:
     _csv(tmp_path, "sex,age\n", "a.csv")
     _csv(tmp_path, "sex,age\nf,1\n", "b.csv")
-    pyarrow.parquet.write_table(pa.table({"sex": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(
+        pa.table({"sex": pa.array([], pa.string())}), tmp_path / "a.parquet"
+    )
     for data in (tmp_path / "a.csv", str(tmp_path / "*.csv"), tmp_path / "a.parquet"):
         with pytest.raises(DataError) as caught:
             open_source(data)
-        refused(caught.value, r"a\.(csv|parquet) holds no record: check that it is whole, or allow empty files$")
+        refused(
+            caught.value,
+            r"a\.(csv|parquet) holds no record: check that it is whole, or allow empty files$",
+        )
     with open_source(tmp_path / "a.csv", allow_empty=True) as source:
         assert source.counts(SEX).n == 0
         assert source.sums(SEX, Outcome("age", 0, 1, 5)).tolist() == [0, 0]
     with open_source(str(tmp_path / "*.csv"), allow_empty=True) as source:
         assert source.counts(SEX).counts.tolist() == [1, 0]
-    with open_source(tmp_path / "b.csv", where="age > 1") as source:  # it is the file that must not be empty
+    # it is the file that must not be empty
+    with open_source(tmp_path / "b.csv", where="age > 1") as source:
         assert source.counts(SEX).n == 0
 
 
 def _parquet(path: Path, names: Sequence[str]) -> Path:
-    pyarrow.parquet.write_table(pa.table([[{"x": 1, "X": 2}], *([["f"]] * len(names))], names=["s", *names]), path)
+    pyarrow.parquet.write_table(
+        pa.table([[{"x": 1, "X": 2}], *([["f"]] * len(names))], names=["s", *names]), path
+    )
     return path
 
 
 @pytest.mark.parametrize("names", [("sex", "sex"), ("sex", "Sex"), ("a", "a_1", "a")])
-def test_two_columns_of_one_name_are_refused(tmp_path: Path, refused: Refused, names: tuple[str, ...]) -> None:
+def test_two_columns_of_one_name_are_refused(
+    tmp_path: Path, refused: Refused, names: tuple[str, ...]
+) -> None:
     """DuckDB would name the second one anew, and a plan that means it would read the first."""
     import pandas as pd
 
@@ -138,7 +163,10 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, refused: Refused, n
     ):
         with pytest.raises(DataError) as caught:
             open_source(data)
-        refused(caught.value, "names two columns alike, capitals aside: give every column a name of its own")
+        refused(
+            caught.value,
+            "names two columns alike, capitals aside: give every column a name of its own",
+        )
     with pytest.raises(DataError, match="names two columns alike"):
         open_source({"sex": ["f"], "SEX": ["m"]})
 
@@ -150,7 +178,8 @@ def test_columns_of_their_own_names_are_read(tmp_path: Path) -> None:
         (_csv(tmp_path, header + "\n" + ",".join("abcdef") + "\n"), names),
         (_csv(tmp_path, "sex, age \nf,1\n", "space.csv"), ("sex", "age")),
         (_parquet(tmp_path / "people.parquet", names), ("s", *names)),
-        (_csv(tmp_path, ",sex\n1,f\n", "index.csv"), ("column0", "sex")),  # what R and pandas write for row names
+        # what R and pandas write for row names
+        (_csv(tmp_path, ",sex\n1,f\n", "index.csv"), ("column0", "sex")),
     ):
         with open_source(data) as source:
             assert source.columns() == found
@@ -162,7 +191,9 @@ def test_files_of_a_glob_have_one_header(tmp_path: Path, refused: Refused) -> No
         _csv(tmp_path, other, "b.csv")
         with pytest.raises(DataError) as caught:
             open_source(str(tmp_path / "*.csv"))
-        refused(caught.value, "have different headers: name files with the same columns in one order")
+        refused(
+            caught.value, "have different headers: name files with the same columns in one order"
+        )
 
 
 def test_a_table_of_too_many_columns_is_refused(tmp_path: Path, refused: Refused) -> None:
@@ -175,11 +206,17 @@ def test_a_table_of_too_many_columns_is_refused(tmp_path: Path, refused: Refused
 
 
 def _partitioned(folder: Path) -> Path:
-    for sex, region, other in (("f", "n", "m"), ("m", "s%20w", "f"), ("m", "__HIVE_DEFAULT_PARTITION__", "m")):
+    for sex, region, other in (
+        ("f", "n", "m"),
+        ("m", "s%20w", "f"),
+        ("m", "__HIVE_DEFAULT_PARTITION__", "m"),
+    ):
         place = folder / f"Sex={sex}" / f"region={region}"
         place.mkdir(parents=True)
         _csv(place, f"sex,age\n{other},30\n")
-        pyarrow.parquet.write_table(pa.table({"sex": [other], "age": [30]}), place / "people.parquet")
+        pyarrow.parquet.write_table(
+            pa.table({"sex": [other], "age": [30]}), place / "people.parquet"
+        )
     return folder
 
 
@@ -191,10 +228,15 @@ def test_folder_names_are_data_only_where_asked_and_only_for_columns_that_files_
     with open_source(pattern) as source:
         assert source.columns() == ("sex", "age")
         assert source.counts(SEX).counts.tolist() == [1, 2]
-    with open_source(pattern, hive_partitions=True, where="region IS NULL OR region <> 'n' AND age > 20") as source:
+    with open_source(
+        pattern, hive_partitions=True, where="region IS NULL OR region <> 'n' AND age > 20"
+    ) as source:
         assert source.columns() == ("sex", "age", "year", "region")
         region = Feature("region", ("n", "s w"), null_level="?")
-        assert source.counts(Schema((*SEX.features, region))).counts.tolist() == [[0, 1, 0], [0, 0, 1]]
+        assert source.counts(Schema((*SEX.features, region))).counts.tolist() == [
+            [0, 1, 0],
+            [0, 0, 1],
+        ]
         assert source.levels("year") == ("2020",)
     _csv(tmp_path, "sex,age\nf,1\n")
     with pytest.raises(InputError) as caught:
@@ -203,7 +245,12 @@ def test_folder_names_are_data_only_where_asked_and_only_for_columns_that_files_
 
 
 def test_a_file_that_exists_is_that_file_whatever_its_name(tmp_path: Path) -> None:
-    for name, other in (("a[1].csv", "a1.csv"), ("b*.csv", "bb.csv"), ("c?.csv", "cc.csv"), ("[d].csv", "d.csv")):
+    for name, other in (
+        ("a[1].csv", "a1.csv"),
+        ("b*.csv", "bb.csv"),
+        ("c?.csv", "cc.csv"),
+        ("[d].csv", "d.csv"),
+    ):
         _csv(tmp_path, "sex\nf\n", name)
         _csv(tmp_path, "sex\nm\n", other)
         with open_source(tmp_path / name) as source:
@@ -217,7 +264,12 @@ def test_a_file_that_exists_is_that_file_whatever_its_name(tmp_path: Path) -> No
 
 def test_a_folder_of_parquet_files_is_a_source(tmp_path: Path, refused: Refused) -> None:
     folder = tmp_path / "people"
-    for part, sex in (("a.parquet", "f"), ("x=1/b.pq", "m"), ("_delta/c.parquet", "m"), (".d.parquet", "m")):
+    for part, sex in (
+        ("a.parquet", "f"),
+        ("x=1/b.pq", "m"),
+        ("_delta/c.parquet", "m"),
+        (".d.parquet", "m"),
+    ):
         (folder / part).parent.mkdir(parents=True, exist_ok=True)
         pyarrow.parquet.write_table(pa.table({"sex": [sex]}), folder / part)
     (folder / "_SUCCESS").touch()
@@ -240,11 +292,15 @@ def test_a_pipe_is_no_file(tmp_path: Path, refused: Refused) -> None:
     os.mkfifo(tmp_path / "people.csv")
     with pytest.raises(InputError) as caught:
         open_source(tmp_path / "people.csv")
-    refused(caught.value, "is no regular file, and data are read more than once: copy them to a file")
+    refused(
+        caught.value, "is no regular file, and data are read more than once: copy them to a file"
+    )
 
 
 @pytest.mark.parametrize("change", ["rewritten", "replaced", "removed"])
-def test_a_file_that_changes_between_two_questions_is_refused(tmp_path: Path, refused: Refused, change: str) -> None:
+def test_a_file_that_changes_between_two_questions_is_refused(
+    tmp_path: Path, refused: Refused, change: str
+) -> None:
     file = _csv(tmp_path, "sex,age\nf,1\n")
     with open_source(file) as source:
         assert source.counts(SEX).n == 1
@@ -263,9 +319,21 @@ def test_a_file_that_changes_between_two_questions_is_refused(tmp_path: Path, re
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("ragged.csv", f"sex,age\nf,1\nm,2,{SECRET}\n".encode(), "ragged.csv has records with more or fewer values"),
-        ("open.csv", f'sex,age\nf,1\n"m,{SECRET}\n'.encode(), "open.csv has a quote that is not closed"),
-        ("latin.csv", f"sex,age\nf,1\nm\xe9,{SECRET}\n".encode("latin-1"), "latin.csv holds text that is not UTF-8"),
+        (
+            "ragged.csv",
+            f"sex,age\nf,1\nm,2,{SECRET}\n".encode(),
+            "ragged.csv has records with more or fewer values",
+        ),
+        (
+            "open.csv",
+            f'sex,age\nf,1\n"m,{SECRET}\n'.encode(),
+            "open.csv has a quote that is not closed",
+        ),
+        (
+            "latin.csv",
+            f"sex,age\nf,1\nm\xe9,{SECRET}\n".encode("latin-1"),
+            "latin.csv holds text that is not UTF-8",
+        ),
         ("empty.csv", b"", "empty.csv is empty: it needs a header"),
         ("half.parquet", b"PAR1" + str(SECRET).encode(), "could not be read as Parquet: check"),
     ],
@@ -288,7 +356,10 @@ def test_files_that_are_not_there_or_not_data(tmp_path: Path, refused: Refused) 
         (tmp_path / "none.csv", r"there is no file .*none\.csv$"),
         (str(tmp_path / "none-*.csv"), r"there is no file .*none-\*\.csv$"),
         (tmp_path / "a.csv" / "below.csv", "there is no file"),
-        (tmp_path / "empty", r"the folder .* holds no Parquet file: name its files, as in '.*\*\.csv'"),
+        (
+            tmp_path / "empty",
+            r"the folder .* holds no Parquet file: name its files, as in '.*\*\.csv'",
+        ),
         (f"{tmp_path}/e*", "matches the folder .*: name files, or one folder of Parquet files"),
         (tmp_path / "a.data", r"does not say what it holds: end it in \.csv"),
         (str(tmp_path / "a.[cp]*"), "matches both CSV and Parquet files"),
@@ -303,7 +374,9 @@ def test_files_that_are_not_there_or_not_data(tmp_path: Path, refused: Refused) 
     refused(caught.value, "the table 'people' can be chosen only at a database address")
 
 
-def test_numbers_in_a_csv_file_compare_as_numbers_in_a_where(tmp_path: Path, refused: Refused) -> None:
+def test_numbers_in_a_csv_file_compare_as_numbers_in_a_where(
+    tmp_path: Path, refused: Refused
+) -> None:
     file = _csv(tmp_path, "sex,age,zip,x\nf,9,01,1\nm,10,02,n/a\nf,11,01,\n")
     for where, expected in (
         ("age >= 10", [1, 1]),
@@ -394,7 +467,9 @@ def test_a_comparison_that_one_record_could_turn_is_refused(
     with pytest.raises(DataError) as caught:
         open_source(_csv(tmp_path, WIDE), where=where)
     refused(
-        caught.value, rf"^the WHERE compares '{named}', whose values are not all numbers .*CAST\({named} AS DOUBLE\)"
+        caught.value,
+        rf"^the WHERE compares '{named}', whose values are not all numbers .*CAST\({named} AS"
+        r" DOUBLE\)",
     )
     assert "5" not in str(caught.value)
 
@@ -411,7 +486,9 @@ OPERATORS = {
 }
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     rows=st.lists(st.tuples(whole, whole), min_size=1, max_size=8)
     | st.lists(st.tuples(real, real), min_size=1, max_size=8),
@@ -429,7 +506,9 @@ def test_any_two_columns_of_numbers_compare_as_they_do_in_python(
         assert source.read_as_numbers == ("lo", "hi")
 
 
-def test_only_the_columns_that_a_where_names_are_surveyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_columns_that_a_where_names_are_surveyed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     plain = duck._run
 
@@ -449,10 +528,13 @@ def test_a_folder_that_names_a_number_compares_as_one(tmp_path: Path) -> None:
         (tmp_path / f"year={year}").mkdir()
         (tmp_path / f"year={year}" / "a.csv").write_text(f"sex\n{'f' if year == 999 else 'm'}\n")
         pa.parquet.write_table(
-            pa.table({"sex": ["f" if year == 999 else "m"]}), tmp_path / f"year={year}" / "a.parquet"
+            pa.table({"sex": ["f" if year == 999 else "m"]}),
+            tmp_path / f"year={year}" / "a.parquet",
         )
     for kind in ("csv", "parquet"):
-        with open_source(f"{tmp_path}/*/*.{kind}", hive_partitions=True, where="year < 2000") as source:
+        with open_source(
+            f"{tmp_path}/*/*.{kind}", hive_partitions=True, where="year < 2000"
+        ) as source:
             assert source.levels("sex") == ("f",)
             assert source.read_as_numbers == ("year",)
 
@@ -484,10 +566,17 @@ def test_a_where_may_depend_on_the_record_alone(tmp_path: Path, refused: Refused
     ):
         with pytest.raises(InputError) as caught:
             open_source(frame, where=where)
-        refused(caught.value, r"the WHERE must (be one condition|depend on the record alone, and max\(\))")
+        refused(
+            caught.value,
+            r"the WHERE must (be one condition|depend on the record alone, and max\(\))",
+        )
 
 
-DAY = {"day": np.array(["2020-01-01"], dtype="datetime64[us]"), "word": np.array(["x"]), "age": np.array([1])}
+DAY = {
+    "day": np.array(["2020-01-01"], dtype="datetime64[us]"),
+    "word": np.array(["x"]),
+    "age": np.array([1]),
+}
 
 
 @pytest.mark.parametrize(
@@ -509,10 +598,15 @@ DAY = {"day": np.array(["2020-01-01"], dtype="datetime64[us]"), "word": np.array
         ("json_serialize_plan('SELECT * FROM records') IS NULL", "json_serialize_plan"),
     ],
 )
-def test_a_where_calls_only_what_duckdb_declares_consistent(where: str, named: str, refused: Refused) -> None:
+def test_a_where_calls_only_what_duckdb_declares_consistent(
+    where: str, named: str, refused: Refused
+) -> None:
     with pytest.raises(InputError) as caught:
         open_source(DAY, where=where)
-    refused(caught.value, rf"^the WHERE must depend on the record alone, and {named}\(\) is not declared to: leave")
+    refused(
+        caught.value,
+        rf"^the WHERE must depend on the record alone, and {named}\(\) is not declared to: leave",
+    )
 
 
 @pytest.mark.parametrize(
@@ -543,11 +637,23 @@ def test_a_where_is_made_of_columns_constants_and_functions(where: str, refused:
     "where",
     [
         "extract(year FROM day) = 2020 AND date_trunc('month', day) <= DATE '2020-01-01'",
-        "WORD IN ('x', 'y') AND upper(word) LIKE 'X%' AND word NOT LIKE 'y' AND word ILIKE 'X' AND word SIMILAR TO 'x'",
-        "coalesce(age, 0) BETWEEN 0 AND 1e3 AND NOT (age IS NULL) AND age % 2 = 1 AND -age < 0 AND abs(age) = 1",
+        (
+            "WORD IN ('x', 'y') AND upper(word) LIKE 'X%' AND word NOT LIKE 'y' AND word ILIKE 'X'"
+            " AND word SIMILAR TO 'x'"
+        ),
+        (
+            "coalesce(age, 0) BETWEEN 0 AND 1e3 AND NOT (age IS NULL) AND age % 2 = 1 AND -age < 0"
+            " AND abs(age) = 1"
+        ),
         "CASE WHEN try_cast(word AS INTEGER) IS NULL THEN length(word || 'x') = 2 ELSE false END",
-        "regexp_matches(word, '^x') AND greatest(age, 2) = 2 AND list_contains(['x'], word) AND repeat(word, 2) = 'xx'",
-        "age IS DISTINCT FROM 3 AND day + INTERVAL 1 DAY > day AND word[1] = 'x' AND strftime(day, '%Y') = '2020'",
+        (
+            "regexp_matches(word, '^x') AND greatest(age, 2) = 2 AND list_contains(['x'], word) AND"
+            " repeat(word, 2) = 'xx'"
+        ),
+        (
+            "age IS DISTINCT FROM 3 AND day + INTERVAL 1 DAY > day AND word[1] = 'x' AND"
+            " strftime(day, '%Y') = '2020'"
+        ),
     ],
 )
 def test_ordinary_conditions_are_kept(where: str) -> None:
@@ -558,13 +664,18 @@ def test_ordinary_conditions_are_kept(where: str) -> None:
 def test_a_where_of_any_length_is_not_read(refused: Refused) -> None:
     with pytest.raises(InputError) as caught:
         open_source(DAY, where=" OR ".join(["age = 1"] * 1000))
-    refused(caught.value, "the WHERE has more than 10,000 characters: keep the records in a view or a file")
+    refused(
+        caught.value,
+        "the WHERE has more than 10,000 characters: keep the records in a view or a file",
+    )
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("times", ["'b'", "word"])
 def test_a_where_that_takes_for_ever_is_given_up(tmp_path: Path, times: str) -> None:
-    """Whether the whole of it is a constant, or has to be decided for records; in a process that ends all the same."""
+    """Whether the whole of it is a constant, or has to be decided for records; in a process that
+    ends all the same.
+    """
     file = _csv(tmp_path, "word\n" + "b\n" * 3000)
     code = f"""
 import sys
@@ -578,7 +689,9 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
     assert done.returncode == 2
-    sentence = "the WHERE takes too long and was given up: write a condition that is quicker to decide"
+    sentence = (
+        "the WHERE takes too long and was given up: write a condition that is quicker to decide"
+    )
     assert done.stderr == f"semidp: {sentence}\n"
 
 
@@ -605,11 +718,15 @@ def test_the_database_can_reach_nothing_else(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.csv", "people.csv"]
 
 
-def test_nothing_is_written_to_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_to_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     numbers = np.arange(300_000)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    with open_source({"id": numbers, "sex": np.array(["f", "m", "f"])[numbers % 3]}, id="id") as source:
+    with open_source(
+        {"id": numbers, "sex": np.array(["f", "m", "f"])[numbers % 3]}, id="id"
+    ) as source:
         assert source.counts(SEX).counts.tolist() == [200_000, 100_000]
     assert list(tmp_path.rglob("*")) == [tmp_path / "work"]
 
@@ -638,12 +755,20 @@ def test_pandas_columns_of_every_kind() -> None:
     with open_source(frame) as source:
         assert {name: source.levels(name) for name in frame.columns} == expected
         for name, levels in expected.items():
-            assert source.counts(Schema((Feature(name, levels, null_level="none"),))).counts.tolist() == [1, 1, 1]
+            assert source.counts(
+                Schema((Feature(name, levels, null_level="none"),))
+            ).counts.tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.int64(), pa.float32(), pa.float64(), pa.string()])
-@pytest.mark.parametrize("bins", [(0, 3, 7), ("-inf", "2.5", 5), ("0.5", 3, "1e300"), ("-3", "6.999")])
-def test_bins_are_the_same_whatever_the_column_is_stored_as(kind: Any, bins: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize(
+    "kind", [pa.int8(), pa.uint64(), pa.int64(), pa.float32(), pa.float64(), pa.string()]
+)
+@pytest.mark.parametrize(
+    "bins", [(0, 3, 7), ("-inf", "2.5", 5), ("0.5", 3, "1e300"), ("-3", "6.999")]
+)
+def test_bins_are_the_same_whatever_the_column_is_stored_as(
+    kind: Any, bins: tuple[Any, ...]
+) -> None:
     values = [1, 2, 3, 4, 5, 6, 7, 8, None, 3]
     schema = Schema((Feature("x", bins=bins, null_level="?"),))
     column = pa.array([None if value is None else str(value) for value in values]).cast(kind)
@@ -656,16 +781,25 @@ def test_decimals_of_parquet_print_as_the_numbers_they_are(tmp_path: Path) -> No
     from decimal import Decimal
 
     values = pa.array([Decimal("1.00"), Decimal("2.50"), None], pa.decimal128(5, 2))
-    pyarrow.parquet.write_table(pa.table({"x": values, "list": [[1], [2], [3]]}), tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(
+        pa.table({"x": values, "list": [[1], [2], [3]]}), tmp_path / "a.parquet"
+    )
     with open_source(tmp_path / "a.parquet") as source:
         assert source.levels("x") == ("1", "2.5")
-        assert source.counts(Schema((Feature("x", bins=(0, 2), null_level="?"),))).counts.tolist() == [1, 1, 1]
-        with pytest.raises(SchemaError, match="column 'list' does not hold numbers, which bins need"):
+        assert source.counts(
+            Schema((Feature("x", bins=(0, 2), null_level="?"),))
+        ).counts.tolist() == [1, 1, 1]
+        with pytest.raises(
+            SchemaError, match="column 'list' does not hold numbers, which bins need"
+        ):
             source.counts(Schema((Feature("list", bins=(0, 2)),)))
 
 
 def test_a_column_with_too_many_values_is_no_feature(refused: Refused) -> None:
-    with open_source({"name": np.arange(SECRET, SECRET + 10_001)}) as source, pytest.raises(DataError) as caught:
+    with (
+        open_source({"name": np.arange(SECRET, SECRET + 10_001)}) as source,
+        pytest.raises(DataError) as caught,
+    ):
         source.levels("name")
     refused(caught.value, "column 'name' has more than 10,000 distinct values")
 
@@ -695,23 +829,33 @@ UNUSED = ["ibis", "pandas", "polars", "pyarrow", "pyspark", "psycopg", "sqlglot"
     [
         ("import semidp.sources", [*UNUSED, "duckdb"]),
         (
-            "from semidp import Feature, Schema, open_source\n"
-            "with open_source(FILE, where='age > 1', id='id') as source:\n"
-            "    source.counts(Schema((Feature('sex', source.levels('sex')), Feature('age', bins=(0, 2)))))\n",
+            (
+                "from semidp import Feature, Schema, open_source\nwith open_source(FILE, where='age"
+                " > 1', id='id') as source:\n    source.counts(Schema((Feature('sex',"
+                " source.levels('sex')), Feature('age', bins=(0, 2)))))\n"
+            ),
             UNUSED,
         ),
     ],
 )
 def test_unused_backends_are_never_imported(tmp_path: Path, code: str, unused: list[str]) -> None:
     file = _csv(tmp_path, "id,sex,age\n1,f,3\n2,m,4\n")
-    check = f"import sys\nFILE = {str(file)!r}\n{code}\nprint([name for name in {unused!r} if name in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    check = (
+        f"import sys\nFILE = {str(file)!r}\n{code}\nprint([name for name in {unused!r} if name in"
+        " sys.modules])"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, check=True
+    )
     assert shown.stdout.strip() == "[]"
 
 
 def test_addresses_hold_no_password_and_name_a_table(refused: Refused) -> None:
     for address, message in (
-        (f"postgres://me:{SECRET}@host/db", "the database address holds a password: leave it out, and set SEMIDP_P"),
+        (
+            f"postgres://me:{SECRET}@host/db",
+            "the database address holds a password: leave it out, and set SEMIDP_P",
+        ),
         (f"postgres://me@host/db?password={SECRET}", "the database address holds a password"),
         (f"postgres://host:{SECRET}/db", "the database address is malformed: write it as"),
         ("postgres://me@host/db", "a database address needs the name of a table"),
@@ -723,13 +867,19 @@ def test_addresses_hold_no_password_and_name_a_table(refused: Refused) -> None:
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     monkeypatch.setitem(sys.modules, "ibis", None)
-    for address, extra in (("postgres://me@host/db", "postgres"), ("spark://local", "spark"), ("mysql://h/d", "ibis")):
+    for address, extra in (
+        ("postgres://me@host/db", "postgres"),
+        ("spark://local", "spark"),
+        ("mysql://h/d", "ibis"),
+    ):
         with pytest.raises(MissingExtra) as caught:
             open_source(address, table="people")
         refused(caught.value, rf"pip install 'semidp\[{extra}\]'")
 
 
-def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
+def test_a_file_without_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
     file = _csv(tmp_path, "sex\nf\n")
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # as root, every file may be read
     with pytest.raises(InputError) as caught:
@@ -764,7 +914,10 @@ def test_an_ibis_value_that_is_no_table(refused: Refused) -> None:
 def test_a_database_that_does_not_answer_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite counts for ever; without the interruption this test would not end."""
     monkeypatch.setattr(ibis_engine, "_PATIENCE", 0.2)
-    forever = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) SELECT count(*) FROM numbers"
+    forever = (
+        "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers) SELECT"
+        " count(*) FROM numbers"
+    )
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         database = Database("sqlite", connection)
         with pytest.raises(InputError, match="takes too long") as caught:

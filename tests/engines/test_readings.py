@@ -1,4 +1,6 @@
-"""Values as people write them: dates by month, decimal commas, other encodings, levels that look alike."""
+"""Values as people write them: dates by month, decimal commas, other encodings, levels that look
+alike.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,9 @@ def csv_file(path: Path, rows: Any = ROWS, encoding: str = "utf-8") -> Path:
         ("day", ("2025-11-30", "2025-12-01", "2025-12-31", "2026-01-31")),
     ],
 )
-def test_dates_are_counted_by_their_depth(tmp_path: Path, how: str, levels: tuple[str, ...]) -> None:
+def test_dates_are_counted_by_their_depth(
+    tmp_path: Path, how: str, levels: tuple[str, ...]
+) -> None:
     frame = {"admitted": np.array([row[1] for row in ROWS], dtype=object)}
     for data in (csv_file(tmp_path / "a.csv"), frame):
         with open_source(data, read_as={"admitted": how}) as source:
@@ -50,14 +54,23 @@ def test_numbers_with_a_decimal_comma(tmp_path: Path) -> None:
     schema = semidp.Schema([semidp.Feature("region", ["north", "south"])])
     with open_source(file, read_as={"pay": "1.234,5"}, where="pay > -1") as source:
         assert source.counts(schema).counts.tolist() == [1, 2]
-        assert source.sums(schema, Outcome("pay", 0, 2_000_000, steps=4_000_000)).tolist() == [2469, 2_000_024]
+        assert source.sums(schema, Outcome("pay", 0, 2_000_000, steps=4_000_000)).tolist() == [
+            2469,
+            2_000_024,
+        ]
     for how in ("1,234.5", "1 234,5", "1'234.5"):
         with pytest.raises(DataError, match="not numbers written as"):
             open_source(file, read_as={"pay": how})
-    for text, how, value in (("1,234.5", "1,234.5", 1234.5), ("1 234,5", "1 234,5", 1234.5), ("0,25", "1234,5", 0.25)):
+    for text, how, value in (
+        ("1,234.5", "1,234.5", 1234.5),
+        ("1 234,5", "1 234,5", 1234.5),
+        ("0,25", "1234,5", 0.25),
+    ):
         data = {"g": np.array(["a"]), "pay": np.array([text], dtype=object)}
         with open_source(data, read_as={"pay": how}) as source:
-            sums = source.sums(semidp.Schema([semidp.Feature("g", ["a"])]), Outcome("pay", 0, 2000, steps=8000))
+            sums = source.sums(
+                semidp.Schema([semidp.Feature("g", ["a"])]), Outcome("pay", 0, 2000, steps=8000)
+            )
             assert sums.tolist() == [value * 4]
 
 
@@ -100,13 +113,29 @@ def test_ranges_that_are_none_are_refused(wrong: str) -> None:
         months(first, last)
 
 
-def test_months_are_a_feature_of_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_months_are_a_feature_of_a_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = csv_file(tmp_path / "a.csv", ROWS * 20)
-    words = ["release", str(file), "--table", "region,admitted", "--exact", "region", "--read-as", "admitted=month"]
+    words = [
+        "release",
+        str(file),
+        "--table",
+        "region,admitted",
+        "--exact",
+        "region",
+        "--read-as",
+        "admitted=month",
+    ]
     words += ["--levels", "admitted=2025-11..2026-02", "--mu", "1", "--out", str(tmp_path / "out")]
     assert command([*words, "--quiet"]) == 0
     release = Release.load(tmp_path / "out")
-    assert release.tables[0].schema.features[1].levels == ("2025-11", "2025-12", "2026-01", "2026-02")
+    assert release.tables[0].schema.features[1].levels == (
+        "2025-11",
+        "2025-12",
+        "2026-01",
+        "2026-02",
+    )
     assert release.plan.read_as == (("admitted", "month"),)
     assert semidp.Plan.from_toml(release.plan.to_toml()) == release.plan
     assert command(["show", str(tmp_path / "out"), "--quiet"]) == 0
@@ -119,7 +148,9 @@ def test_a_proportion_of_a_text_value() -> None:
     assert values == pytest.approx([0.5, 0.5], abs=0.05)
     assert release.plan.read_as == (("ok=Y", "equal"),)
     with pytest.raises(DataError, match="missing values"):
-        semidp.release({"ward": ["a", "b"], "ok": ["Y", None]}, semidp.proportion("ok=Y", by="ward"), mu=1)
+        semidp.release(
+            {"ward": ["a", "b"], "ok": ["Y", None]}, semidp.proportion("ok=Y", by="ward"), mu=1
+        )
 
 
 def test_levels_that_look_alike_are_pointed_out_before_anything_is_charged(
@@ -129,7 +160,17 @@ def test_levels_that_look_alike_are_pointed_out_before_anything_is_charged(
     file.write_text("region\n" + "north\n north\nsouth\nTotal\n" * 9)
     assert command(["ledger", str(tmp_path / "l.json"), "--mu", "0.1"]) == 0
     capsys.readouterr()
-    words = ["release", str(file), "--table", "region", "--levels-from-data", "--mu", "1", "--out", str(tmp_path / "o")]
+    words = [
+        "release",
+        str(file),
+        "--table",
+        "region",
+        "--levels-from-data",
+        "--mu",
+        "1",
+        "--out",
+        str(tmp_path / "o"),
+    ]
     # The ledger refuses: what was pointed out came before.
     assert command([*words, "--ledger", str(tmp_path / "l.json")]) == 2
     said = capsys.readouterr().err
@@ -159,23 +200,33 @@ def test_a_table_is_read_as_it_is() -> None:
 def test_dates_are_put_into_bins(tmp_path: Path) -> None:
     born = ["1991-05-03", "1995-06-30 23:59:00", "01.07.1995", "2004-12-31", "2005-01-01"] * 20
     edges = ["1990-01-01", "1995-07", "2005-01-01"]
-    release = semidp.release({"birth": born}, semidp.table("birth"), bins={"birth": edges}, mu=10**4)
+    release = semidp.release(
+        {"birth": born}, semidp.table("birth"), bins={"birth": edges}, mu=10**4
+    )
     labels = ["1990-01-01 to <1995-07", "1995-07 to <2005-01-01", "2005-01-01 and over"]
     columns = release.tables[0].to_dict()
     assert columns["birth"] == labels
     assert columns["count"] == [40, 40, 20]
     release.save(tmp_path / "out")
-    assert Release.load(tmp_path / "out").plan.read_as == (("birth", "dates from 1990-01-01,1995-07,2005-01-01"),)
+    assert Release.load(tmp_path / "out").plan.read_as == (
+        ("birth", "dates from 1990-01-01,1995-07,2005-01-01"),
+    )
     with pytest.raises(DataError, match="not among its declared levels"):
         semidp.release({"birth": born}, semidp.table("birth"), bins={"birth": edges[1:]}, mu=1)
-    opened = semidp.release({"birth": born}, semidp.table("birth"), bins={"birth": ["-inf", *edges[1:]]}, mu=10**4)
+    opened = semidp.release(
+        {"birth": born}, semidp.table("birth"), bins={"birth": ["-inf", *edges[1:]]}, mu=10**4
+    )
     assert opened.tables[0].to_dict()["birth"][0] == "below 1995-07"
 
 
-@pytest.mark.parametrize("edges", [["1990-13-01"], ["1990-01-01", "18"], ["2000-01", "1990-01"], ["1990-01-01", "x"]])
+@pytest.mark.parametrize(
+    "edges", [["1990-13-01"], ["1990-01-01", "18"], ["2000-01", "1990-01"], ["1990-01-01", "x"]]
+)
 def test_edges_that_are_no_growing_dates_are_refused(edges: list[str]) -> None:
     with pytest.raises(InputError, match="bins of 'birth'"):
-        semidp.release({"birth": ["1991-05-03"]}, semidp.table("birth"), bins={"birth": edges}, mu=1)
+        semidp.release(
+            {"birth": ["1991-05-03"]}, semidp.table("birth"), bins={"birth": edges}, mu=1
+        )
 
 
 def test_windows_1252_is_read(tmp_path: Path) -> None:
@@ -184,7 +235,11 @@ def test_windows_1252_is_read(tmp_path: Path) -> None:
     with open_source(file, encoding="Windows-1252") as source:
         assert set(source.columns()) == {"straße €", "ok"}
         assert set(source.levels("straße €")) == {"Köln’s", "Süd; West"}
-    wrong = ((b"a,b\n1\n", "more or fewer values"), (b"a,a\n1,2\n", "one name"), (b"a\n\x81\n", "whole"))
+    wrong = (
+        (b"a,b\n1\n", "more or fewer values"),
+        (b"a,a\n1,2\n", "one name"),
+        (b"a\n\x81\n", "whole"),
+    )
     for content, reason in wrong:
         file.write_bytes(content)
         with pytest.raises(DataError, match=reason), open_source(file, encoding="cp1252"):

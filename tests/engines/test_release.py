@@ -16,7 +16,9 @@ from semidp.sources.opening import Source, open_source
 PLAN = Plan(
     [
         TableRequest(["sex", "age"], Budget.zcdp("1/2"), name="ages"),
-        TableRequest(["region", "paid", "day"], Budget.zcdp("1/4"), mechanism="lattice", name="regions"),
+        TableRequest(
+            ["region", "paid", "day"], Budget.zcdp("1/4"), mechanism="lattice", name="regions"
+        ),
         TableRequest(["sex", "dose"], Budget.pure(1), fit="real", name="doses"),
     ],
     [Margin("sex"), Margin("region", "paid"), Margin("day")],
@@ -39,13 +41,20 @@ def files_of(data: Any, folder: Path) -> dict[str, str]:
     document = {**json.loads(files["release.json"]), "created": None}
     at = release.created.replace("T", " ").removesuffix("+00:00")
     assert at in files["report.html"]
-    return {**files, "release.json": json.dumps(document), "report.html": files["report.html"].replace(at, "")}
+    return {
+        **files,
+        "release.json": json.dumps(document),
+        "report.html": files["report.html"].replace(at, ""),
+    }
 
 
 @pytest.mark.few(2)
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
 def test_the_same_release_everywhere(
-    engine: Callable[..., Source], records: Records, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    engine: Callable[..., Source],
+    records: Records,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     here, reference = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("reference")
     with open_source(frame_of(records), where=PLAN.where, id=PLAN.id) as source:
@@ -76,17 +85,48 @@ def frame_of(records: Records) -> Any:
     ],
 )
 def test_the_command_line_on_a_database(
-    request: pytest.FixtureRequest, records: Records, tmp_path: Path, capsys: pytest.CaptureFixture[str], store: str
+    request: pytest.FixtureRequest,
+    records: Records,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    store: str,
 ) -> None:
     from tests.engines.conftest import STORES, write_csv
 
     kept = {name: records[name] for name in ("id", "sex", "paid", "people")}
     address, place = STORES[store](request, tmp_path)(kept)
     write_csv(tmp_path / "records.csv", kept)
-    words = ["--table", "sex,paid", "--invariant", "sex", "--invariant", "paid", "--rho", "1", "--seed", "3"]
+    words = [
+        "--table",
+        "sex,paid",
+        "--invariant",
+        "sex",
+        "--invariant",
+        "paid",
+        "--rho",
+        "1",
+        "--seed",
+        "3",
+    ]
     words += ["--where", "people <> 3", "--id", "id"]
-    assert command(["release", str(address), "--from", place["table"], *words, "--out", str(tmp_path / "there")]) == 0
-    assert command(["release", str(tmp_path / "records.csv"), *words, "--out", str(tmp_path / "here")]) == 0
+    assert (
+        command(
+            [
+                "release",
+                str(address),
+                "--from",
+                place["table"],
+                *words,
+                "--out",
+                str(tmp_path / "there"),
+            ]
+        )
+        == 0
+    )
+    assert (
+        command(["release", str(tmp_path / "records.csv"), *words, "--out", str(tmp_path / "here")])
+        == 0
+    )
     assert "NOT PRIVATE" in capsys.readouterr().out
     for name in ("table.csv", "measurements.csv"):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
@@ -94,7 +134,18 @@ def test_the_command_line_on_a_database(
         assert str(address) not in path.read_text(encoding="utf-8")
 
 
-SPEND = ("--table", "sex,region", "--invariant", "sex", "--invariant", "region", "--rho", "1", "--seed", "3")
+SPEND = (
+    "--table",
+    "sex,region",
+    "--invariant",
+    "sex",
+    "--invariant",
+    "region",
+    "--rho",
+    "1",
+    "--seed",
+    "3",
+)
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
@@ -139,8 +190,21 @@ def test_a_proportion_of_truth_values(
     tmp_path: Path, words: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     yes, no = words
-    (tmp_path / "people.csv").write_text("sex,paid\n" + f"f,{yes}\n" * 300 + f"f,{no}\n" * 100 + f"m,{no}\n" * 50)
-    asked = ("--group", "sex", "--proportion", "paid", "--mu", "1000", "--seed", "1", "--out", tmp_path / "out")
+    (tmp_path / "people.csv").write_text(
+        "sex,paid\n" + f"f,{yes}\n" * 300 + f"f,{no}\n" * 100 + f"m,{no}\n" * 50
+    )
+    asked = (
+        "--group",
+        "sex",
+        "--proportion",
+        "paid",
+        "--mu",
+        "1000",
+        "--seed",
+        "1",
+        "--out",
+        tmp_path / "out",
+    )
     assert said(capsys, "release", tmp_path / "people.csv", *asked)[0] == 0
     (part,) = Release.load(tmp_path / "out").groups[0].estimates
     assert part.values.round(2).tolist() == [0.75, 0.0]
@@ -159,25 +223,53 @@ def test_counts_and_sums_of_a_file_that_changes_between_them_are_not_published(
         return found
 
     monkeypatch.setattr(DuckRecords, "grouped", then_written)
-    words = ("--group", "sex", "--mean", "score", "--bounds", "score=0,1", "--mu", "1", "--out", tmp_path / "out")
+    words = (
+        "--group",
+        "sex",
+        "--mean",
+        "score",
+        "--bounds",
+        "score=0,1",
+        "--mu",
+        "1",
+        "--out",
+        tmp_path / "out",
+    )
     code, err = said(capsys, "release", file, *words)
-    assert (code, err) == (2, "semidp: a file changed while it was read: read it again when nothing writes to it\n")
+    assert (code, err) == (
+        2,
+        "semidp: a file changed while it was read: read it again when nothing writes to it\n",
+    )
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("features", [40, 60, 64, 200])
 def test_a_table_of_too_many_features_is_refused_before_it_is_counted(
-    tmp_path: Path, features: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    features: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     names = [f"answer{number}" for number in range(features)]
     (tmp_path / "answers.csv").write_text(",".join(names) + "\n" + ",".join("1" * features) + "\n")
     monkeypatch.setattr(Source, "counts", lambda self, schema: pytest.fail("something was counted"))
     words = [word for name in names for word in ("--invariant", name, "--levels", f"{name}=0,1")]
     code, err = said(
-        capsys, "release", tmp_path / "answers.csv", "--table", ",".join(names), *words, "--rho", "1", "--dry-run"
+        capsys,
+        "release",
+        tmp_path / "answers.csv",
+        "--table",
+        ",".join(names),
+        *words,
+        "--rho",
+        "1",
+        "--dry-run",
     )
     assert code == 2
-    assert err == "semidp: the table is too large: over 2,147,483,648 cells or 63 features; use fewer features\n"
+    assert (
+        err == "semidp: the table is too large: over 2,147,483,648 cells or 63 features; use fewer"
+        " features\n"
+    )
 
 
 def test_a_pair_of_features_under_seventy_margins_is_released(tmp_path: Path) -> None:

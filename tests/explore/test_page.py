@@ -1,4 +1,6 @@
-"""The page of ``semidp explore`` without a browser: who may ask, what it says, and what it never says."""
+"""The page of ``semidp explore`` without a browser: who may ask, what it says, and what it never
+says.
+"""
 
 import html
 import json
@@ -43,9 +45,13 @@ BASE = [("kind", "mu"), ("step", MU_1), ("adjacency", "worst-case"), ("report_de
 
 
 def records() -> str:
-    """41 records: the counts of cells are primes of their own, so that any of them would be seen."""
+    """41 records: the counts of cells are primes of their own, so that any of them would be
+    seen.
+    """
     cells = {("f", "n"): 1013, ("f", "s"): 2029, ("m", "n"): 3041, ("m", "s"): 4057}
-    return "sex,region,people\n" + "".join(f"{sex},{region},{count}\n" for (sex, region), count in cells.items())
+    return "sex,region,people\n" + "".join(
+        f"{sex},{region},{count}\n" for (sex, region), count in cells.items()
+    )
 
 
 SECRETS = ("1013", "1,013", "2029", "2,029", "3041", "3,041", "4057", "4,057")
@@ -78,7 +84,9 @@ def fields(plan: Plan, *more: tuple[str, str], **changed: str) -> str:
 
 def post(client: TestClient, where: str, body: str, **headers: str) -> Any:
     return client.post(
-        f"/{TOKEN}/{where}", content=body, headers={"content-type": "application/x-www-form-urlencoded", **headers}
+        f"/{TOKEN}/{where}",
+        content=body,
+        headers={"content-type": "application/x-www-form-urlencoded", **headers},
     )
 
 
@@ -86,7 +94,7 @@ PEOPLE_PLAN = Plan(count="people")
 SEX_EXACT = [*TABLE, ("total-0", "sex"), ("levels-region", "n, s")]
 
 
-# --- who may ask -----------------------------------------------------------------------------------------------------
+# --- who may ask ----------------------------------------------------------------------------------
 
 
 def test_the_page_opens_with_its_token(client: TestClient) -> None:
@@ -102,24 +110,30 @@ def test_the_page_opens_with_its_token(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/wrong/", f"/{TOKEN[:-1]}/", f"/{TOKEN}x/", "/static/htmx.min.js", "/results", "/%00/"]
+    "path",
+    ["/", "/wrong/", f"/{TOKEN[:-1]}/", f"/{TOKEN}x/", "/static/htmx.min.js", "/results", "/%00/"],
 )
 def test_without_its_token_nothing_is_answered(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 403
     assert client.post(path).status_code == 403
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", f"127.0.0.1:{PORT + 1}", f"evil.example:{PORT}", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", f"127.0.0.1:{PORT + 1}", f"evil.example:{PORT}", ""]
+)
 def test_another_host_is_refused(client: TestClient, host: str) -> None:
     """A name that an attacker lets point to 127.0.0.1 is another host."""
     assert client.get(f"/{TOKEN}/", headers={"host": host}).status_code == 403
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", f"http://127.0.0.1:{PORT + 1}", f"https://127.0.0.1:{PORT}"]
+    "origin",
+    ["http://evil.example", "null", f"http://127.0.0.1:{PORT + 1}", f"https://127.0.0.1:{PORT}"],
 )
 def test_a_foreign_origin_is_refused(client: TestClient, origin: str) -> None:
-    assert post(client, "results", fields(PEOPLE_PLAN, *SEX_EXACT), origin=origin).status_code == 403
+    assert (
+        post(client, "results", fields(PEOPLE_PLAN, *SEX_EXACT), origin=origin).status_code == 403
+    )
     assert client.get(f"/{TOKEN}/", headers={"origin": origin}).status_code == 403
 
 
@@ -132,9 +146,15 @@ def test_a_post_says_where_it_comes_from(people: Path) -> None:
 
 def test_other_sites_may_open_it_and_nothing_else(client: TestClient) -> None:
     crossing = {"sec-fetch-site": "cross-site"}
-    assert client.get(f"/{TOKEN}/", headers={**crossing, "sec-fetch-mode": "navigate"}).status_code == 200
     assert (
-        client.get(f"/{TOKEN}/static/htmx.min.js", headers={**crossing, "sec-fetch-mode": "no-cors"}).status_code == 403
+        client.get(f"/{TOKEN}/", headers={**crossing, "sec-fetch-mode": "navigate"}).status_code
+        == 200
+    )
+    assert (
+        client.get(
+            f"/{TOKEN}/static/htmx.min.js", headers={**crossing, "sec-fetch-mode": "no-cors"}
+        ).status_code
+        == 403
     )
     body = fields(PEOPLE_PLAN, *SEX_EXACT)
     assert post(client, "results", body, **crossing).status_code == 403
@@ -151,13 +171,18 @@ def test_only_its_own_files_are_served(client: TestClient) -> None:
 
 
 def test_no_page_asks_for_anything_elsewhere(client: TestClient) -> None:
-    for text in (client.get(f"/{TOKEN}/").text, post(client, "results", fields(PEOPLE_PLAN, *SEX_EXACT)).text):
-        assert re.findall(r"""(?:src|href|action|hx-post|hx-get)=["']?(?:\w+:)?//[^"']*""", text) == []
+    for text in (
+        client.get(f"/{TOKEN}/").text,
+        post(client, "results", fields(PEOPLE_PLAN, *SEX_EXACT)).text,
+    ):
+        assert (
+            re.findall(r"""(?:src|href|action|hx-post|hx-get)=["']?(?:\w+:)?//[^"']*""", text) == []
+        )
         assert "<script>" not in text
         assert "style=" not in text
 
 
-# --- what it says ----------------------------------------------------------------------------------------------------
+# --- what it says ---------------------------------------------------------------------------------
 
 
 def test_it_shows_what_a_dry_run_prints(client: TestClient, people: Path, here: Semidp) -> None:
@@ -174,10 +199,14 @@ def test_it_shows_what_a_dry_run_prints(client: TestClient, people: Path, here: 
     assert Plan.from_toml(saved.text).to_json() == rehearsed["plan"]
 
 
-def test_the_saved_plan_is_the_one_that_is_shown_and_runs(client: TestClient, people: Path, here: Semidp) -> None:
+def test_the_saved_plan_is_the_one_that_is_shown_and_runs(
+    client: TestClient, people: Path, here: Semidp
+) -> None:
     shown = post(client, "results", fields(PEOPLE_PLAN, *SEX_EXACT)).text
     saved = post(client, "save/plan.toml", fields(PEOPLE_PLAN, *SEX_EXACT)).text
-    assert html.unescape(re.search(r'<pre id="plan-text">(.*?)</pre>', shown, re.DOTALL)[1]) == saved
+    assert (
+        html.unescape(re.search(r'<pre id="plan-text">(.*?)</pre>', shown, re.DOTALL)[1]) == saved
+    )
     Path("plan.toml").write_text(saved)
     assert here("release", people, "--plan", "plan.toml", "--out", "release").code == 0
     assert Release.load("release").plan == Plan.from_toml(saved)
@@ -204,13 +233,18 @@ def test_the_slider_moves_the_numbers(client: TestClient) -> None:
     assert error(two) == pytest.approx(error(one) / 2, rel=0.05)
 
 
-def test_levels_that_are_not_public_are_asked_for_and_reading_them_is_said_to_disclose(client: TestClient) -> None:
+def test_levels_that_are_not_public_are_asked_for_and_reading_them_is_said_to_disclose(
+    client: TestClient,
+) -> None:
     asked = post(client, "results", fields(PEOPLE_PLAN, *TABLE, ("total-0", "sex"))).text
     assert "the levels of region are not public" in asked
     assert 'name="levels-region"' in asked
     assert "This discloses them" in asked
     read = fields(PEOPLE_PLAN, *TABLE, ("total-0", "sex"), ("levels_from_data", "yes"))
-    assert "was read from the data and is published without protection" in post(client, "results", read).text
+    assert (
+        "was read from the data and is published without protection"
+        in post(client, "results", read).text
+    )
     opened = client.get(f"/{TOKEN}/").text
     assert ">n<" not in opened  # no level of a column is on the page before it is asked for
 
@@ -248,11 +282,13 @@ def test_further_totals_have_a_price_and_are_not_read(client: TestClient) -> Non
     assert 'name="total-1"' in added
 
 
-# --- what it never says ----------------------------------------------------------------------------------------------
+# --- what it never says ---------------------------------------------------------------------------
 
 
 def test_no_count_is_shown_that_the_plan_does_not_publish(client: TestClient) -> None:
-    """The page, whatever is asked of it, holds no cell of the table and no total that is not exact."""
+    """The page, whatever is asked of it, holds no cell of the table and no total that is not
+    exact.
+    """
     sex = fields(PEOPLE_PLAN, *SEX_EXACT, ("variant", "half the budget"))
     both = fields(PEOPLE_PLAN, *SEX_EXACT, ("total-1", "region"))
     for where in ("results", "form", "keep", "costs"):
@@ -266,24 +302,35 @@ def test_two_tables_with_the_same_totals_have_the_same_page(people: Path, tmp_pa
     """What is shown is a function of the plan and of what it publishes."""
     other = tmp_path / "other"
     other.mkdir()
-    swapped = records().replace("1013", "1010").replace("2029", "2032").replace("3041", "3044").replace("4057", "4054")
+    swapped = (
+        records()
+        .replace("1013", "1010")
+        .replace("2029", "2032")
+        .replace("3041", "3044")
+        .replace("4057", "4054")
+    )
     (other / "people.csv").write_text(swapped)
     body = fields(PEOPLE_PLAN, *SEX_EXACT, ("total-1", "region"))
     seen = []
     for data in (people, other / "people.csv"):
         with client_of(PEOPLE_PLAN, data) as client:
             seen.append(
-                [post(client, where, body).text.replace(str(data), "") for where in ("results", "costs", "keep")]
+                [
+                    post(client, where, body).text.replace(str(data), "")
+                    for where in ("results", "costs", "keep")
+                ]
             )
     assert seen[0] == seen[1]
 
 
-# --- release ---------------------------------------------------------------------------------------------------------
+# --- release --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("typed", ["", "2", "rho = 1", "mu", "mu = 1 2", "1e-1", "x"])
 def test_a_release_wants_its_budget_typed(client: TestClient, typed: str) -> None:
-    answer = post(client, "release", fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", typed), ("folder", "out"))).text
+    answer = post(
+        client, "release", fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", typed), ("folder", "out"))
+    ).text
     assert 'role="alert"' in answer
     assert "mu = 1" in answer
     assert not Path("out").exists()
@@ -316,14 +363,18 @@ def charging(people: Path) -> Iterator[TestClient]:
     Ledger.create("ledger.json", Budget.gdp(10))
     desk = _with_data(str(people), PEOPLE_PLAN, Opening(), Path("ledger.json"))
     application_of = application(desk, TOKEN, PORT)
-    with TestClient(application_of, base_url=OWN, headers=HEADERS, raise_server_exceptions=False) as found:
+    with TestClient(
+        application_of, base_url=OWN, headers=HEADERS, raise_server_exceptions=False
+    ) as found:
         yield found
 
 
 RELEASED = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", "1"), ("folder", "out"))
 
 
-def test_files_are_tried_before_the_ledger_is_charged(charging: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_tried_before_the_ledger_is_charged(
+    charging: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise InputError("the disk is full")
 
@@ -343,7 +394,9 @@ def test_the_page_says_whether_it_charged(
     other = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", "1"), ("folder", "other"))
     assert "No ledger was charged." in post(client, "release", other).text
     third = fields(PEOPLE_PLAN, *SEX_EXACT, ("typed", "1"), ("folder", "third"))
-    for number, error in enumerate((OSError(28, "No space left on device"), ValueError("1013")), start=2):
+    for number, error in enumerate(
+        (OSError(28, "No space left on device"), ValueError("1013")), start=2
+    ):
         monkeypatch.setattr(Release, "write_files", lambda *_, error=error: raised(error))
         said = post(charging, "release", third).text
         assert "the ledger was charged all the same" in said
@@ -355,7 +408,7 @@ def raised(error: Exception) -> None:
     raise error
 
 
-# --- without data ----------------------------------------------------------------------------------------------------
+# --- without data ---------------------------------------------------------------------------------
 
 
 def test_it_works_from_a_schema_and_public_totals(tmp_path: Path) -> None:
@@ -366,7 +419,9 @@ def test_it_works_from_a_schema_and_public_totals(tmp_path: Path) -> None:
         assert "without data" in client.get(f"/{TOKEN}/").text
         more = [("table-0", "sex"), ("table-0", "region"), ("total-0", "sex")]
         assert "up to 2 records" in post(client, "results", fields(desk.first, *more)).text
-        refused = post(client, "release", fields(desk.first, *more, ("typed", "1"), ("folder", "out"))).text
+        refused = post(
+            client, "release", fields(desk.first, *more, ("typed", "1"), ("folder", "out"))
+        ).text
         assert "there are no data" in refused
 
 
@@ -391,7 +446,9 @@ def test_without_the_extra_it_says_what_to_install(
     assert "install semidp[explore]" in done.err
 
 
-def test_another_table_and_another_total_are_added_and_nothing_else_changes(client: TestClient) -> None:
+def test_another_table_and_another_total_are_added_and_nothing_else_changes(
+    client: TestClient,
+) -> None:
     for what in ("table", "total"):
         text = post(client, "form", fields(PEOPLE_PLAN, *SEX_EXACT, ("add", what))).text
         assert f'name="{what}-1"' in text
@@ -405,20 +462,34 @@ def test_names_and_levels_of_strangers_are_text(tmp_path: Path) -> None:
     (tmp_path / "odd.csv").write_text(f'"{odd}",b\n"{odd}",1\nx,2\n')
     with client_of(Plan(), tmp_path / "odd.csv") as client:
         more = [("table-0", odd), ("table-0", "b"), ("total-0", odd), ("total-1", "b")]
-        for text in (client.get(f"/{TOKEN}/").text, post(client, "results", fields(Plan(), *more)).text):
+        for text in (
+            client.get(f"/{TOKEN}/").text,
+            post(client, "results", fields(Plan(), *more)).text,
+        ):
             assert "<img" not in text
             assert "&lt;img" in text
 
 
-# --- controls --------------------------------------------------------------------------------------------------------
+# --- controls -------------------------------------------------------------------------------------
 
 COLUMNS = ("sex", "region", "age")
 PLANS = [
     Plan(),
-    Plan([TableRequest(["region", "sex"], Budget.gdp("0.77"), mechanism="gaussian", name="own")], ["sex"]),
-    Plan([TableRequest(["sex"], Budget.pure(1)), TableRequest(["age"], Budget.zcdp(1), name="b")], [["sex", "age"]]),
     Plan(
-        [TablesRequest([TableRequest(["sex", "age"]), TableRequest(["region"])], Budget.approximate(1, "1e-6"))],
+        [TableRequest(["region", "sex"], Budget.gdp("0.77"), mechanism="gaussian", name="own")],
+        ["sex"],
+    ),
+    Plan(
+        [TableRequest(["sex"], Budget.pure(1)), TableRequest(["age"], Budget.zcdp(1), name="b")],
+        [["sex", "age"]],
+    ),
+    Plan(
+        [
+            TablesRequest(
+                [TableRequest(["sex", "age"]), TableRequest(["region"])],
+                Budget.approximate(1, "1e-6"),
+            )
+        ],
         invariants=["sex"],
     ),
     Plan(
@@ -427,8 +498,14 @@ PLANS = [
         adjacency="exchange",
         report_delta="1e-6",
     ),
-    Plan([QuantileRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))], invariants=["sex"]),
-    Plan([DistributionRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))], invariants=["sex"]),
+    Plan(
+        [QuantileRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))],
+        invariants=["sex"],
+    ),
+    Plan(
+        [DistributionRequest(outcome_from("age", [0, 99], 99), [["sex"]], budget=Budget.gdp(1))],
+        invariants=["sex"],
+    ),
 ]
 
 
@@ -457,7 +534,9 @@ def test_variants_are_half_the_budget_and_the_other_promise() -> None:
 
 
 def test_the_desk_keeps_scopes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept for one plan is never used for another that publishes something else, also where little is kept."""
+    """What is kept for one plan is never used for another that publishes something else, also where
+    little is kept.
+    """
     monkeypatch.setattr("semidp.explore.desk.KEPT", 2)
     features = [Feature("sex", "fm"), Feature("region", "ns")]
     table = Table(Schema(features), [[3, 5], [7, 11]])
@@ -498,7 +577,12 @@ def test_the_page_names_everything_that_is_no_table() -> None:
         assert [card.value for card in page._form(plan)["controls"].cards] == ["age"]
 
 
-MEAN = [("mean-0", "age"), ("mean-0-group", "sex"), ("mean-0-bounds", "0, 99"), ("mean-0-grid", "99")]
+MEAN = [
+    ("mean-0", "age"),
+    ("mean-0-group", "sex"),
+    ("mean-0-bounds", "0, 99"),
+    ("mean-0-grid", "99"),
+]
 
 
 def like_mean(name: str) -> list[tuple[str, str]]:
@@ -510,7 +594,11 @@ def test_statistics_are_chosen_on_cards_and_share_the_budget() -> None:
     """A card of each kind: the plan is the one that the command line makes of the same options."""
     more = [
         *(("table-0", "sex"), ("table-0", "region"), *MEAN),
-        *(("proportion-0", "ill"), ("proportion-0-group", "region"), ("proportion-0-sampling", "yes")),
+        *(
+            ("proportion-0", "ill"),
+            ("proportion-0-group", "region"),
+            ("proportion-0-sampling", "yes"),
+        ),
         *(
             ("median-0", "age"),
             ("median-0-group", "sex"),
@@ -519,7 +607,12 @@ def test_statistics_are_chosen_on_cards_and_share_the_budget() -> None:
         ),
         *(("quantile-1", "pay"), ("quantile-1-values", "0.1, 0.9"), ("quantile-1-group", "sex")),
         ("quantile-1-bounds", "0,1e6"),
-        *(("regress-0", "pay"), ("regress-0-on", "sex"), ("regress-0-on", "region"), ("regress-0-bounds", "0,1e6")),
+        *(
+            ("regress-0", "pay"),
+            ("regress-0-on", "sex"),
+            ("regress-0-on", "region"),
+            ("regress-0-bounds", "0,1e6"),
+        ),
         ("sum-0", ""),  # a card that names no column asks for nothing
     ]
     columns = ("sex", "region", "age", "pay", "ill")
@@ -537,8 +630,11 @@ def test_statistics_are_chosen_on_cards_and_share_the_budget() -> None:
         bounds=["age=0,99"],
         grid=["age=99"],
     )
-    assert [item.with_budget(None) for item in plan.requests][:2] == list(words.asked(Plan()).requests)
-    check_typed(plan, "mu = 1")  # the parts of mu are rounded down: what is typed is the amount that was chosen
+    assert [item.with_budget(None) for item in plan.requests][:2] == list(
+        words.asked(Plan()).requests
+    )
+    # the parts of mu are rounded down: what is typed is the amount that was chosen
+    check_typed(plan, "mu = 1")
     with pytest.raises(InputError, match="would spend mu = 1, and"):
         check_typed(plan, "0.99")
     # What the cards made is shown by the same cards again, and no group appears among the totals.
@@ -553,9 +649,14 @@ def test_statistics_are_chosen_on_cards_and_share_the_budget() -> None:
 def test_what_a_card_cannot_show_is_left_as_it_is() -> None:
     outcome = outcome_from("age", [0, 99], 99)
     several = GroupRequest("mean", outcome, [["sex"], ["region"]], Budget.gdp(1))
-    crossed = RegressionRequest(outcome, ["sex", "region"], Budget.gdp(1), interactions=[["sex", "region"]])
+    crossed = RegressionRequest(
+        outcome, ["sex", "region"], Budget.gdp(1), interactions=[["sex", "region"]]
+    )
     for request in (several, crossed):
-        plan = Plan([request, TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region", ["sex", "region"]])
+        plan = Plan(
+            [request, TableRequest(["sex", "region"], Budget.gdp(1))],
+            ["sex", "region", ["sex", "region"]],
+        )
         laid = laid_out(plan, COLUMNS)
         assert laid.others == (request,)
         assert [card.asking for card in laid.cards] == ["table"]
@@ -577,7 +678,10 @@ def test_two_cards_of_one_column_get_names_of_their_own() -> None:
     [
         ([("mean-0", "age")], "say by which groups to publish the mean of age"),
         ([("mean-0", "age"), ("mean-0-group", "sex")], "needs declared bounds"),
-        ([("regress-0", "age"), ("regress-0-bounds", "0,1")], "say on which features to regress age"),
+        (
+            [("regress-0", "age"), ("regress-0-bounds", "0,1")],
+            "say on which features to regress age",
+        ),
         ([*MEAN[:3], ("mean-0-level", "2")], "level"),
         ([*like_mean("median"), ("median-0-sampling", "yes")], "has no effect on this median"),
         (like_mean("quantile"), "between 0 and 1"),
@@ -593,7 +697,11 @@ def test_a_card_that_lacks_something_says_what(more: list[tuple[str, str]], said
 
 
 def test_cards_are_added_and_removed() -> None:
-    page = Page(PlanForecasts(COLUMNS, lambda plan: prepare(plan, people).scope, Plan(), source="people.csv"))
+    page = Page(
+        PlanForecasts(
+            COLUMNS, lambda plan: prepare(plan, people).scope, Plan(), source="people.csv"
+        )
+    )
     people = {"sex": [*"fm"] * 20, "region": [*"nnss"] * 10, "age": [20, 30, 40, 50] * 10}
     form = page.form([("base", "{}"), *BASE, ("add", "which"), ("which", "median")])
     assert 'name="median-0"' in form
@@ -602,14 +710,21 @@ def test_cards_are_added_and_removed() -> None:
     assert 'name="distribution-0-line"' in form
     asked = [*like_mean("distribution"), ("distribution-0-line", "35")]
     assert "a whole curve ±" in page.form([("base", "{}"), *BASE, *asked])
-    both = [("base", "{}"), *BASE, *MEAN, ("mean-1", "age"), ("mean-1-group", "region"), ("mean-1-bounds", "0,99")]
+    both = [
+        ("base", "{}"),
+        *BASE,
+        *MEAN,
+        ("mean-1", "age"),
+        ("mean-1-group", "region"),
+        ("mean-1-bounds", "0,99"),
+    ]
     left = page.form([*both, ("without", "mean-0")])
     assert 'name="mean-0"' in left
     assert 'name="mean-1"' not in left
     assert "mean-age" in left
 
 
-# --- forms that no browser sends ------------------------------------------------------------------------------------
+# --- forms that no browser sends ------------------------------------------------------------------
 
 LONG = "9" * 5000
 
@@ -617,8 +732,18 @@ LONG = "9" * 5000
 @pytest.mark.parametrize(
     ("where", "more", "changed", "said"),
     [
-        ("release", [("folder", "a\x00b"), ("typed", "mu = 1")], {}, "a character that no name and no number has"),
-        ("results", [(f"x{number}", "") for number in range(21_000)], {}, "more than 20,000 fields"),
+        (
+            "release",
+            [("folder", "a\x00b"), ("typed", "mu = 1")],
+            {},
+            "a character that no name and no number has",
+        ),
+        (
+            "results",
+            [(f"x{number}", "") for number in range(21_000)],
+            {},
+            "more than 20,000 fields",
+        ),
         ("results", [], {"step": LONG}, "more than 4,000 characters"),
         ("results", [], {"step": "0" * 4999 + "1"}, "more than 4,000 characters"),
         ("results", [("number", LONG)], {"adjacency": "number"}, "more than 4,000 characters"),
@@ -636,7 +761,9 @@ def test_a_hostile_form_is_refused_in_a_sentence(
     assert "internal error" not in answer.text
 
 
-@pytest.mark.parametrize("base", [f'{{"adjacency": {LONG}}}', '{"report_delta": NaN}', f'{{"count": "{LONG}"}}', "[]"])
+@pytest.mark.parametrize(
+    "base", [f'{{"adjacency": {LONG}}}', '{"report_delta": NaN}', f'{{"count": "{LONG}"}}', "[]"]
+)
 def test_a_hostile_plan_in_the_form_is_a_sentence(client: TestClient, base: str) -> None:
     body = urlencode([("base", base), *BASE, *SEX_EXACT])
     for where in ("results", "form", "keep", "costs", "release", "save/plan.toml"):

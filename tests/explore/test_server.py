@@ -17,7 +17,9 @@ from semidp.explore.server import _opened
 
 def others() -> list[str]:
     """Addresses of this machine that are not 127.0.0.1."""
-    names = {entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
+    names = {
+        entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    }
     return sorted({*map(str, names), "127.0.0.2"} - {"127.0.0.1"})
 
 
@@ -58,7 +60,11 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
         taken.listen()
         words = ["explore", "people.csv", "--no-browser", "--port", str(taken.getsockname()[1])]
         done = subprocess.run(
-            [sys.executable, "-m", "semidp", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
+            [sys.executable, "-m", "semidp", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
     assert done.returncode == 2
     assert done.stdout == ""
@@ -66,7 +72,9 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_browser_is_led_there_by_a_file_of_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other users see the words of a command, so that the address with its token is not one of them."""
+    """Other users see the words of a command, so that the address with its token is not one of
+    them.
+    """
     seen: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: seen.append(address) or True)
     with _opened("http://127.0.0.1:1/secret/"):

@@ -1,4 +1,6 @@
-"""Problems for the fits: a dataspace with the margins of a hidden table, and every table of a small one."""
+"""Problems for the fits: a dataspace with the margins of a hidden table, and every table of a small
+one.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,24 +18,32 @@ NAMES = "ABCDE"
 
 def schema_of(shape: Sequence[int], zeros: Sequence[StructuralZero] = ()) -> Schema:
     """Features A, B, … with levels 0, 1, …"""
-    features = [Feature(NAMES[axis], tuple(map(str, range(size)))) for axis, size in enumerate(shape)]
+    features = [
+        Feature(NAMES[axis], tuple(map(str, range(size)))) for axis, size in enumerate(shape)
+    ]
     return Schema(tuple(features), tuple(zeros))
 
 
-def space_of(hidden: NDArray[np.int64], margins: str, zeros: Sequence[StructuralZero] = ()) -> Dataspace:
+def space_of(
+    hidden: NDArray[np.int64], margins: str, zeros: Sequence[StructuralZero] = ()
+) -> Dataspace:
     """The dataspace of a hidden table with margins written ``"AB BC"``."""
     table = Table(schema_of(hidden.shape, zeros), hidden)
     return Dataspace.of(table, [Margin(*names) for names in margins.split()])
 
 
-def totals_of(hidden: NDArray[np.int64], views: Sequence[View], grid: Grid | None = None) -> list[Totals]:
+def totals_of(
+    hidden: NDArray[np.int64], views: Sequence[View], grid: Grid | None = None
+) -> list[Totals]:
     """The margins of a hidden table; of ordinary features unless a grid is given."""
     grid = Grid.flat(hidden.shape) if grid is None else grid
     return [Totals(view, grid.sum(hidden, view)) for view in views]
 
 
 def margins_exact(counts: NDArray[np.int64], space: Dataspace) -> bool:
-    """Whether an integer array is a table of the space; building the table checks signs and structural zeros."""
+    """Whether an integer array is a table of the space; building the table checks signs and
+    structural zeros.
+    """
     assert counts.dtype == np.int64
     return space.contains(Table(space.schema, counts))
 
@@ -43,7 +53,8 @@ def all_tables(space: Dataspace) -> Iterator[NDArray[np.int64]]:
     assert space.n is not None
     grid, views = space.schema.grid, [space.schema.view(margin.names) for margin in space.margins]
     totals = [
-        Totals(view, total.counts.reshape(grid.shape_of(view))) for view, total in zip(views, space.totals, strict=True)
+        Totals(view, total.counts.reshape(grid.shape_of(view)))
+        for view, total in zip(views, space.totals, strict=True)
     ]
     if not totals:
         totals = [Totals(grid.nothing, np.full(grid.shape_of(grid.nothing), space.n))]
@@ -58,7 +69,11 @@ def tables_with(
     open_cells = [True] * size if possible is None else possible.ravel().tolist()
     labels = [grid.labels(total.view).tolist() for total in totals]
     keys = [[(which, label[cell]) for which, label in enumerate(labels)] for cell in range(size)]
-    left = {(which, cell): count for which, total in enumerate(totals) for cell, count in enumerate(total.counts.flat)}
+    left = {
+        (which, cell): count
+        for which, total in enumerate(totals)
+        for cell, count in enumerate(total.counts.flat)
+    }
     last = {key: index for index, those in enumerate(keys) for key in those}
     filled = [0] * size
 

@@ -15,7 +15,9 @@ MARGINS = {
     3: ["", "B", "A C", "AB", "AB BC", "A B C", "AB C", "AB BC AC"],
     4: ["AC BD", "A B C D", "AB BC CD", "AB AC AD", "A B", "AB BC AC", "AB BC AC AD"],
 }
-LAWS = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+LAWS = settings(
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @st.composite
@@ -80,10 +82,14 @@ def test_a_real_fit_has_the_margins_and_is_the_bound(case) -> None:  # type: ign
 @LAWS
 @given(cases())
 def test_what_the_totals_fix_does_not_move_the_fit(case) -> None:  # type: ignore[no-untyped-def]
-    """Adding a constant along a total changes every table's loss alike, so the optimum keeps its rank."""
+    """Adding a constant along a total changes every table's loss alike, so the optimum keeps its
+    rank.
+    """
     space, noisy, _ = case
     shifted = noisy + 7.0
     one, other = fit_table(noisy, space), fit_table(shifted, space)
     if one.optimal and other.optimal:
         assert one.counts is not None
-        assert float(((one.counts - shifted) ** 2).sum()) == pytest.approx(other.loss, rel=1e-9, abs=1e-3)
+        assert float(((one.counts - shifted) ** 2).sum()) == pytest.approx(
+            other.loss, rel=1e-9, abs=1e-3
+        )

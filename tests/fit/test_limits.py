@@ -26,9 +26,16 @@ def sparse(shape: tuple[int, ...], seed: int = 3) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("shape", "margins"),
-    [((300, 300), "A B"), ((50, 20, 10), "A B C"), ((30, 40, 10), "AB BC"), ((20, 20, 20, 2), "A B")],
+    [
+        ((300, 300), "A B"),
+        ((50, 20, 10), "A B C"),
+        ((30, 40, 10), "AB BC"),
+        ((20, 20, 20, 2), "A B"),
+    ],
 )
-def test_large_tables_come_close_to_the_real_valued_bound(shape: tuple[int, ...], margins: str) -> None:
+def test_large_tables_come_close_to_the_real_valued_bound(
+    shape: tuple[int, ...], margins: str
+) -> None:
     hidden = sparse(shape)
     noisy = hidden + np.rint(np.random.default_rng(4).normal(0.0, 8.0**0.5, shape))
     space = space_of(hidden, margins)
@@ -41,7 +48,9 @@ def test_large_tables_come_close_to_the_real_valued_bound(shape: tuple[int, ...]
 
 def test_a_table_that_may_not_be_optimal_says_how_far_it_is() -> None:
     hidden = sparse((50, 20, 10))
-    fit = fit_table(hidden + np.random.default_rng(4).normal(0.0, 3.0, hidden.shape), space_of(hidden, "A B C"))
+    fit = fit_table(
+        hidden + np.random.default_rng(4).normal(0.0, 3.0, hidden.shape), space_of(hidden, "A B C")
+    )
     assert not fit.optimal
     assert fit.method == "nested flows"
     assert fit.note.startswith("Closer tables may exist, but their loss is at most 0.")
@@ -50,7 +59,9 @@ def test_a_table_that_may_not_be_optimal_says_how_far_it_is() -> None:
 @pytest.mark.parametrize("margins", ["", "A", "A B"])
 @pytest.mark.parametrize("offset", [10**9, -(10**12), 2**55])
 def test_an_offset_beyond_any_count_changes_nothing(margins: str, offset: int) -> None:
-    """A constant in every cell is fixed by n; the small differences on top of it still decide, exactly."""
+    """A constant in every cell is fixed by n; the small differences on top of it still decide,
+    exactly.
+    """
     rng = np.random.default_rng(5)
     hidden = rng.poisson(0.7, (3, 3))
     noise = rng.integers(-6, 7, (3, 3))
@@ -67,7 +78,9 @@ def test_huge_counts_and_huge_noise(margins: str) -> None:
     hidden = rng.integers(0, 10**15, (4, 3, 3))
     space = space_of(hidden, margins)
     for scale in (1.0, 1e9, 1e16):
-        fit = fit_table(hidden + np.rint(rng.normal(0.0, scale, hidden.shape)).astype(np.int64), space)
+        fit = fit_table(
+            hidden + np.rint(rng.normal(0.0, scale, hidden.shape)).astype(np.int64), space
+        )
         if fit.counts is None:
             assert margins == "AB BC AC"  # floating point programs cannot hold such totals exactly
         else:
@@ -107,7 +120,9 @@ HALVES += [{"A": "1", "B": "0", "C": "1"}, {"A": "1", "B": "1", "C": "0"}]
 
 
 def test_where_only_halves_add_up_the_table_is_real_valued_and_says_so() -> None:
-    """Two records in the four cells of even parity: one half each is the only solution, whole numbers have none."""
+    """Two records in the four cells of even parity: one half each is the only solution, whole
+    numbers have none.
+    """
     schema = schema_of((2, 2, 2), [StructuralZero.of(zero) for zero in HALVES])
     ones = {Margin(name): Table(schema.restrict([name]), [1, 1]) for name in "ABC"}
     fit = fit_table(np.zeros((2, 2, 2)), Dataspace.known(schema, ones))
@@ -118,10 +133,16 @@ def test_where_only_halves_add_up_the_table_is_real_valued_and_says_so() -> None
     assert "No table of whole numbers" in fit.note
 
 
-def infeasible(shape: tuple[int, ...], zeros: list[dict[str, str]], totals: dict[str, list[int]]) -> Dataspace:
+def infeasible(
+    shape: tuple[int, ...], zeros: list[dict[str, str]], totals: dict[str, list[int]]
+) -> Dataspace:
     schema = schema_of(shape, [StructuralZero.of(zero) for zero in zeros])
     return Dataspace.known(
-        schema, {Margin(*names): Table(schema.restrict(names), np.array(counts)) for names, counts in totals.items()}
+        schema,
+        {
+            Margin(*names): Table(schema.restrict(names), np.array(counts))
+            for names, counts in totals.items()
+        },
     )
 
 
@@ -132,12 +153,18 @@ def infeasible(shape: tuple[int, ...], zeros: list[dict[str, str]], totals: dict
         infeasible((2, 2), [{"A": "0", "B": "0"}], {"A": [3, 1], "B": [3, 1]}),
         infeasible((2, 2), [{"A": "0", "B": "0"}, {"A": "0", "B": "1"}], {"A": [1, 1]}),
         infeasible((2, 2, 2), [{"A": "0", "B": "0"}], {"A": [3, 1], "B": [3, 1], "C": [2, 2]}),
-        infeasible((2, 2, 2), [], {"AB": [[1, 0], [0, 1]], "BC": [[1, 0], [0, 1]], "AC": [[0, 1], [1, 0]]}),
-        infeasible((2, 2, 2), [], {"AB": [[9, 1], [1, 9]], "BC": [[9, 1], [1, 9]], "AC": [[1, 9], [9, 1]]}),
+        infeasible(
+            (2, 2, 2), [], {"AB": [[1, 0], [0, 1]], "BC": [[1, 0], [0, 1]], "AC": [[0, 1], [1, 0]]}
+        ),
+        infeasible(
+            (2, 2, 2), [], {"AB": [[9, 1], [1, 9]], "BC": [[9, 1], [1, 9]], "AC": [[1, 9], [9, 1]]}
+        ),
     ],
     ids=["two-way", "row", "three-way", "closed", "triangle"],
 )
-def test_totals_that_no_table_has_are_refused(space: Dataspace, kind: typing.Literal["integer", "real"]) -> None:
+def test_totals_that_no_table_has_are_refused(
+    space: Dataspace, kind: typing.Literal["integer", "real"]
+) -> None:
     with pytest.raises(Infeasible, match="no table of nonnegative counts has the published totals"):
         fit_table(np.ones(space.schema.shape), space, kind=kind)
 
@@ -167,7 +194,10 @@ def test_a_confidential_table_is_not_accepted() -> None:
     ],
 )
 def test_what_is_not_legal_is_said(change: dict[str, typing.Any], message: str) -> None:
-    given = {"noisy": np.zeros((2, 2)), "dataspace": space_of(np.array([[1, 2], [3, 4]]), "A B")} | change
+    given = {
+        "noisy": np.zeros((2, 2)),
+        "dataspace": space_of(np.array([[1, 2], [3, 4]]), "A B"),
+    } | change
     with pytest.raises(InputError, match=message):
         fit_table(given.pop("noisy"), given.pop("dataspace"), **given)
 
@@ -175,7 +205,11 @@ def test_what_is_not_legal_is_said(change: dict[str, typing.Any], message: str) 
 def test_progress_is_told() -> None:
     hidden = sparse((8, 7, 6))
     heard: list[str] = []
-    fit_table(hidden - 0.3, space_of(hidden, "A B C"), progress=lambda task, done, total: heard.append(task))
+    fit_table(
+        hidden - 0.3,
+        space_of(hidden, "A B C"),
+        progress=lambda task, done, total: heard.append(task),
+    )
     assert {"nesting flows", "fitting whole numbers", "improving the table"} <= set(heard)
 
 
@@ -202,7 +236,8 @@ def test_a_projection_that_runs_out_of_time_has_a_bound_below_every_loss() -> No
     assert not early.met
     assert early.bound <= project(problem).bound * (1 + 1e-9)
     assert (
-        "ended the projection early" in fit_table(noisy, space_of(hidden, "AB BC"), kind="real", time_limit=1e-9).note
+        "ended the projection early"
+        in fit_table(noisy, space_of(hidden, "AB BC"), kind="real", time_limit=1e-9).note
     )
 
 
@@ -231,7 +266,10 @@ def test_an_order_of_flows_exists_where_margins_are_decomposable(
 
 
 def test_importing_the_fits_brings_no_solver() -> None:
-    code = "import sys, semidp.fitting; print(sorted({'ortools', 'highspy', 'scipy.optimize'} & set(sys.modules)))"
+    code = (
+        "import sys, semidp.fitting; print(sorted({'ortools', 'highspy', 'scipy.optimize'} &"
+        " set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -239,10 +277,12 @@ def test_importing_the_fits_brings_no_solver() -> None:
 def test_the_highspy_package_stays_out() -> None:
     """It cannot share a process with ortools; SciPy's own HiGHS can."""
     code = (
-        "import sys, numpy as np; from tests.fit.cases import space_of; from semidp import fit_table\n"
-        "ones = np.ones((2, 2, 2), dtype=int)\n"
-        "for margins in ('A B', 'AB BC AC'): fit_table(ones + .5, space_of(ones, margins))\n"
-        "print('ortools' in sys.modules, 'highspy' in sys.modules)"
+        "import sys, numpy as np; from tests.fit.cases import space_of; from semidp import"
+        " fit_table\nones = np.ones((2, 2, 2), dtype=int)\nfor margins in ('A B', 'AB BC AC'):"
+        " fit_table(ones + .5, space_of(ones, margins))\nprint('ortools' in sys.modules, 'highspy'"
+        " in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["True", "False"]

@@ -1,4 +1,6 @@
-"""Fits where a feature is a chain of depths: parents with unequal numbers of children, published at any depth."""
+"""Fits where a feature is a chain of depths: parents with unequal numbers of children, published at
+any depth.
+"""
 
 import itertools
 import tracemalloc
@@ -55,7 +57,9 @@ def test_no_table_is_closer(name: str, views: list[View]) -> None:
     grid = GRIDS[name]
     rng = np.random.default_rng([3, len(name), *np.ravel(views)])
     for scale in (0.4, 3.0):
-        hidden = rng.multinomial(rng.integers(1, 5), rng.dirichlet(np.ones(np.prod(grid.shape)))).reshape(grid.shape)
+        hidden = rng.multinomial(
+            rng.integers(1, 5), rng.dirichlet(np.ones(np.prod(grid.shape)))
+        ).reshape(grid.shape)
         noisy = hidden + rng.normal(0.0, scale, grid.shape)
         totals = totals_of(hidden, views, grid)
         fit = fit_totals(noisy, grid, totals)
@@ -69,21 +73,38 @@ def test_no_table_is_closer(name: str, views: list[View]) -> None:
         assert fit.method == methods.get(len(views), last)
         real = fit_totals(noisy, grid, totals, kind="real")
         assert real.values is not None
-        assert all(np.allclose(grid.sum(real.values, total.view), total.counts, atol=1e-8) for total in totals)
+        assert all(
+            np.allclose(grid.sum(real.values, total.view), total.counts, atol=1e-8)
+            for total in totals
+        )
         assert real.loss == pytest.approx(real.bound, rel=1e-6, abs=1e-6)
         assert fit.bound <= least + 1e-9
 
 
 def test_every_kind_of_publication_is_among_the_cases() -> None:
-    shapes = {(len(views), junction_order(views) is None, any(common_part(views) or ())) for _, views in CASES}
-    assert {(1, False, False), (2, False, False), (2, False, True), (3, False, True), (3, True, False)} <= shapes
+    shapes = {
+        (len(views), junction_order(views) is None, any(common_part(views) or ()))
+        for _, views in CASES
+    }
+    assert {
+        (1, False, False),
+        (2, False, False),
+        (2, False, True),
+        (3, False, True),
+        (3, True, False),
+    } <= shapes
 
 
 def test_what_is_declared_impossible_stays_empty() -> None:
     grid, rng = GRIDS["two others"], np.random.default_rng(23)
     possible = np.ones(grid.shape, dtype=bool)
     possible[0, 0], possible[2, :, 1] = False, False
-    for views in ([(1, 0, 0)], [(1, 1, 0), (2, 0, 0)], [(1, 0, 0), (0, 1, 0), (0, 0, 1)], [(1, 1, 0), (0, 1, 1)]):
+    for views in (
+        [(1, 0, 0)],
+        [(1, 1, 0), (2, 0, 0)],
+        [(1, 0, 0), (0, 1, 0), (0, 0, 1)],
+        [(1, 1, 0), (0, 1, 1)],
+    ):
         for _ in range(5):
             hidden = rng.poisson(0.5, grid.shape) * possible
             noisy = hidden + rng.normal(0.0, 2.0, grid.shape)
@@ -92,12 +113,16 @@ def test_what_is_declared_impossible_stays_empty() -> None:
             assert fit.counts is not None
             assert_has(fit.counts, grid, totals)
             assert not fit.counts[~possible].any()
-            least = min(float(((table - noisy) ** 2).sum()) for table in tables_with(grid, totals, possible))
+            least = min(
+                float(((table - noisy) ** 2).sum()) for table in tables_with(grid, totals, possible)
+            )
             assert fit.loss == pytest.approx(least, abs=1e-6)
 
 
 def test_a_water_level_stands_where_a_sorted_list_says() -> None:
-    """Held, Wolfe and Crowder (1974): the level is the mean shortfall of the largest values, as many as stay wet."""
+    """Held, Wolfe and Crowder (1974): the level is the mean shortfall of the largest values, as
+    many as stay wet.
+    """
     grid, rng = Grid((Chain(9, ((0, 1, 5), tuple(range(9)))),)), np.random.default_rng(29)
     for scale in (1.0, 1e3, 1e9):
         values, totals = rng.normal(0.0, scale, 9), rng.integers(1, 50, 3)
@@ -124,16 +149,25 @@ def random_places(rng: np.random.Generator, parents: int, children: int) -> Chai
         [(1, 0, 0), (0, 1, 0), (0, 0, 1)],
         [(1, 1, 0), (1, 0, 1), (2, 0, 0)],
     ],
-    ids=["states", "state x sex, county", "state, sex", "state, sex, age", "state x sex, state x age, county"],
+    ids=[
+        "states",
+        "state x sex, county",
+        "state, sex",
+        "state, sex, age",
+        "state x sex, state x age, county",
+    ],
 )
 def test_memory_grows_with_the_cells_that_exist(views: list[View]) -> None:
-    """One of 600 parents has a third of 6,000 children: padded, an array takes 58 MB, and 600 x 6,000 takes 29 MB."""
+    """One of 600 parents has a third of 6,000 children: padded, an array takes 58 MB, and 600 x
+    6,000 takes 29 MB.
+    """
     rng = np.random.default_rng(31)
     grid = Grid((random_places(rng, 600, 6_000), Chain.flat(2), Chain.flat(3)))
     hidden = rng.poisson(rng.gamma(1.0, 1.0, grid.shape))
     noisy = hidden + np.rint(rng.normal(0.0, 8.0**0.5, grid.shape))
     totals = totals_of(hidden, views, grid)
-    fit_totals(noisy[:1, :1, :1], Grid.flat((1, 1, 1)), totals_of(hidden[:1, :1, :1], [(0, 0, 0)]))  # imports
+    # imports
+    fit_totals(noisy[:1, :1, :1], Grid.flat((1, 1, 1)), totals_of(hidden[:1, :1, :1], [(0, 0, 0)]))
     tracemalloc.start()
     try:
         fit = fit_totals(noisy, grid, totals)
@@ -148,7 +182,9 @@ def test_memory_grows_with_the_cells_that_exist(views: list[View]) -> None:
 
 @pytest.mark.parametrize("kind", ["integer", "real"])
 def test_totals_that_contradict_each_other_are_infeasible(kind: str) -> None:
-    """Tables fitted before may fix margins that no table has: always the same exception, and at once."""
+    """Tables fitted before may fix margins that no table has: always the same exception, and at
+    once.
+    """
     states = Grid((TWO_ONE, PAIR, PAIR))
     hidden = np.arange(12).reshape(states.shape)
     good = totals_of(hidden, [(2, 0, 0), (1, 1, 0)], states)

@@ -1,4 +1,6 @@
-"""The exact methods against brute force: no table of a small dataspace is closer than the fitted one."""
+"""The exact methods against brute force: no table of a small dataspace is closer than the fitted
+one.
+"""
 
 import numpy as np
 import pytest
@@ -41,7 +43,9 @@ SCALES = [0.4, 2.0, 30.0]
 def test_no_table_is_closer(shape: tuple[int, ...], margins: str, method: str, whole: bool) -> None:
     rng = np.random.default_rng([7, *shape, whole])
     for trial in range(12):
-        hidden = rng.multinomial(rng.integers(1, 9), rng.dirichlet(np.ones(np.prod(shape)))).reshape(shape)
+        hidden = rng.multinomial(
+            rng.integers(1, 9), rng.dirichlet(np.ones(np.prod(shape)))
+        ).reshape(shape)
         noise = rng.normal(0.0, SCALES[trial % 3], shape)
         noisy = hidden + (np.rint(noise) if whole else noise)
         space = space_of(hidden, margins)
@@ -66,7 +70,9 @@ def test_every_2x2_table_of_up_to_four_records() -> None:
 
 
 def test_ties_at_half_a_record_are_broken_exactly() -> None:
-    """Noisy values of exactly one half leave many optima; the fit is one of them, and costs are compared exactly."""
+    """Noisy values of exactly one half leave many optima; the fit is one of them, and costs are
+    compared exactly.
+    """
     space = space_of(np.array([[2, 1, 0], [0, 1, 1], [1, 0, 3]]), "A B")
     noisy = np.full((3, 3), 0.5)
     assert fit_table(noisy, space).loss == least_loss(noisy, space)
@@ -89,7 +95,9 @@ def test_impossible_cells_stay_empty_at_the_optimum() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 20.0, 1e5])
 def test_a_flow_finds_the_optimum_from_a_bad_start(scale: float) -> None:
-    """Multipliers that are far off leave the first flow far off, or without an answer; later ones make up for it."""
+    """Multipliers that are far off leave the first flow far off, or without an answer; later ones
+    make up for it.
+    """
     rng = np.random.default_rng(19)
     for _ in range(10):
         hidden = rng.poisson(rng.gamma(0.5, 8.0, (6, 5, 3)))
@@ -109,7 +117,9 @@ def test_the_brute_force_counts_what_is_known() -> None:
 
 @pytest.mark.parametrize("shape", [(40, 30), (6, 5, 40)])
 def test_no_cycle_of_single_records_improves_a_flow(shape: tuple[int, ...]) -> None:
-    """Shortest paths over single-record moves, independent of the solver: a negative cycle would be an improvement."""
+    """Shortest paths over single-record moves, independent of the solver: a negative cycle would be
+    an improvement.
+    """
     rng = np.random.default_rng(17)
     for scale in (0.7, 3.0, 1e4):
         hidden = rng.poisson(rng.gamma(0.5, 3.0, shape))
@@ -150,4 +160,6 @@ def test_tables_that_are_fitted_together_are_those_that_are_fitted_alone() -> No
             assert fit.loss == pytest.approx(alone.loss)
             assert fit.bound == pytest.approx(alone.bound, rel=1e-6, abs=1e-9)
             assert (fit.method, fit.optimal, fit.note) == (alone.method, True, alone.note)
-            assert all(np.array_equal(grid.sum(fit.counts, total.view), total.counts) for total in margins)
+            assert all(
+                np.array_equal(grid.sum(fit.counts, total.view), total.counts) for total in margins
+            )

@@ -1,4 +1,6 @@
-"""The linear-time fit: totals exact on every structure it accepts, its loss held against flows, programs and bounds."""
+"""The linear-time fit: totals exact on every structure it accepts, its loss held against flows,
+programs and bounds.
+"""
 
 import numpy as np
 import pytest
@@ -50,9 +52,14 @@ def test_the_repair_always_ends_with_the_totals(scale: float, whole: bool) -> No
         for mean in (0.2, 5.0):
             hidden = rng.poisson(mean, grid.shape)
             noise = rng.normal(0.0, scale, grid.shape)
-            problem = pose(grid, hidden + (np.rint(noise) if whole else noise), totals_of(hidden, views, grid))
+            problem = pose(
+                grid, hidden + (np.rint(noise) if whole else noise), totals_of(hidden, views, grid)
+            )
             counts = counts_of(problem)
-            assert problem.loss(counts) >= lagrangian(problem, project(problem).levels) * (1 - 1e-9) - 1e-6
+            assert (
+                problem.loss(counts)
+                >= lagrangian(problem, project(problem).levels) * (1 - 1e-9) - 1e-6
+            )
 
 
 def test_the_whole_bound_is_below_every_table_and_above_the_real_one() -> None:
@@ -63,7 +70,9 @@ def test_the_whole_bound_is_below_every_table_and_above_the_real_one() -> None:
         problem = pose(grid, hidden + rng.normal(0.0, 2.0, grid.shape), totals)
         levels = [level + rng.normal(0.0, 0.2, level.shape) for level in project(problem).levels]
         least = min(problem.loss(table) for table in tables_with(grid, totals))
-        assert lagrangian(problem, levels) <= lagrangian(problem, levels, whole=True) <= least + 1e-9
+        assert (
+            lagrangian(problem, levels) <= lagrangian(problem, levels, whole=True) <= least + 1e-9
+        )
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "real"])
@@ -88,7 +97,9 @@ def test_it_comes_as_close_as_nested_flows(grid: Grid, views: list[View], whole:
     rng = np.random.default_rng(43)
     hidden = rng.poisson(rng.gamma(1.0, 1.0, grid.shape))
     noise = rng.normal(0.0, 8.0**0.5, grid.shape)
-    problem = pose(grid, hidden + (np.rint(noise) if whole else noise), totals_of(hidden, views, grid))
+    problem = pose(
+        grid, hidden + (np.rint(noise) if whole else noise), totals_of(hidden, views, grid)
+    )
     start = project(problem)
     flows = nested(problem, start.table)
     assert flows is not None
@@ -96,7 +107,9 @@ def test_it_comes_as_close_as_nested_flows(grid: Grid, views: list[View], whole:
     assert problem.loss(counts_of(problem)) <= 1.004 * problem.loss(flows)
 
 
-@pytest.mark.parametrize(("whole", "short"), [(True, 0.004), (False, 0.0002)], ids=["whole", "real"])
+@pytest.mark.parametrize(
+    ("whole", "short"), [(True, 0.004), (False, 0.0002)], ids=["whole", "real"]
+)
 def test_a_large_table_is_rounded_and_says_how_far_it_may_be(whole: bool, short: float) -> None:
     rng = np.random.default_rng(47)
     hidden = rng.poisson(rng.gamma(1.0, 1.0, (70, 60, 50)))
@@ -126,8 +139,13 @@ def test_a_large_table_with_noise_that_dwarfs_its_counts() -> None:
 
 
 def test_many_records_move_between_few_places() -> None:
-    """Two parents of 3,000 and 5 children under two sexes: all moves between them go through two places."""
-    grid, rng = Grid((Chain(3_005, ((0, 3_000), tuple(range(3_005)))), Chain.flat(2))), np.random.default_rng(59)
+    """Two parents of 3,000 and 5 children under two sexes: all moves between them go through two
+    places.
+    """
+    grid, rng = (
+        Grid((Chain(3_005, ((0, 3_000), tuple(range(3_005)))), Chain.flat(2))),
+        np.random.default_rng(59),
+    )
     hidden = rng.poisson(1.0, grid.shape)
     problem = pose(grid, np.full(grid.shape, 7), totals_of(hidden, [(1, 0), (0, 1)], grid))
     assert problem.loss(counts_of(problem)) <= 1.0001 * problem.loss(transport(problem)[0])

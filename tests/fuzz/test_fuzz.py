@@ -1,7 +1,8 @@
-"""Commands with hostile words and files, in this process: a sentence and a code, never a traceback or exit code 70.
+"""Commands with hostile words and files, in this process: a sentence and a code, never a traceback
+or exit code 70.
 
-``make test`` runs about a minute of it, always the same; ``make fuzz`` runs 10^5 inputs, always others. What was found
-once is kept as an example.
+``make test`` runs about a minute of it, always the same; ``make fuzz`` runs 10^5 inputs, always
+others. What was found once is kept as an example.
 """
 
 import copy
@@ -31,9 +32,55 @@ SENTENCES = {0, 1, 2, 3}
 ROOT = Path(__file__).parent
 
 NUMBERS = [
-    *("0", "1", "-1", "2", "0.5", "1e-9", "1/3", "1e400", "-1e400", "1e-400", "1e999999999", "9" * 400, "9" * 5000),
-    *("0." + "0" * 400 + "1", "²", "١", "½", "1_000", "0x10", "nan", "inf", "-inf", "", " ", "1/0", "1/2/3", "1e", "+"),
-    *("true", "None", "\x00", "\ud800", "\x1b[2J", "1,2", "a=b", "=", ",", "--", "-0", "0/1", "1e15", "1e16", "4096"),
+    *(
+        "0",
+        "1",
+        "-1",
+        "2",
+        "0.5",
+        "1e-9",
+        "1/3",
+        "1e400",
+        "-1e400",
+        "1e-400",
+        "1e999999999",
+        "9" * 400,
+        "9" * 5000,
+    ),
+    *(
+        "0." + "0" * 400 + "1",
+        "²",
+        "١",
+        "½",
+        "1_000",
+        "0x10",
+        "nan",
+        "inf",
+        "-inf",
+        "",
+        " ",
+        "1/0",
+        "1/2/3",
+        "1e",
+        "+",
+    ),
+    *(
+        "true",
+        "None",
+        "\x00",
+        "\ud800",
+        "\x1b[2J",
+        "1,2",
+        "a=b",
+        "=",
+        ",",
+        "--",
+        "-0",
+        "0/1",
+        "1e15",
+        "1e16",
+        "4096",
+    ),
     *(
         "5" * 400 + "/" + "7" * 400,
         "1e300",
@@ -48,7 +95,9 @@ NUMBERS = [
         '"',
     ),
 ]
-numbers = st.sampled_from(NUMBERS) | st.text(max_size=8) | st.integers().map(str) | st.floats().map(str)
+numbers = (
+    st.sampled_from(NUMBERS) | st.text(max_size=8) | st.integers().map(str) | st.floats().map(str)
+)
 names = st.sampled_from(
     ["sex", "region", "age", "paid", "nobody", "", ",", "sex,region", "sex,sex", "\x00", "*", "a/b"]
 )
@@ -57,17 +106,24 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
-    | st.sampled_from([10**30, -(10**400), 1e308, 1e400, -1e400, float("nan"), 2**63, -(2**63), 2**31])
+    | st.sampled_from(
+        [10**30, -(10**400), 1e308, 1e400, -1e400, float("nan"), 2**63, -(2**63), 2**31]
+    )
     | st.floats()
     | numbers
     | names,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4) | names, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=4) | names, inner, max_size=4)
+    ),
     max_leaves=8,
 )
 
 
 def fuzz(examples: int) -> Callable[[Any], Any]:
-    """Run a test with so many inputs: the same in every ``make test``, others in every ``make fuzz``."""
+    """Run a test with so many inputs: the same in every ``make test``, others in every
+    ``make fuzz``.
+    """
     return settings(
         max_examples=int(examples * TIMES),
         deadline=None,
@@ -81,7 +137,10 @@ def fuzz(examples: int) -> Callable[[Any], Any]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with data, a ledger, and releases of every kind."""
     folder = tmp_path_factory.mktemp("fuzz")
-    people = [f"{s},{r},{a},{a % 2},{r}{a % 3}" for s, r, a in zip("fmmfmf" * 6, "nsnssn" * 6, range(36), strict=True)]
+    people = [
+        f"{s},{r},{a},{a % 2},{r}{a % 3}"
+        for s, r, a in zip("fmmfmf" * 6, "nsnssn" * 6, range(36), strict=True)
+    ]
     (folder / "people.csv").write_text("\n".join(["sex,region,age,paid,town", *people]) + "\n")
     (folder / "plan.toml").write_text(PLAN)
     before = Path.cwd()
@@ -100,12 +159,42 @@ RELEASES = {
     "table": (*TABLE, "--rho", "0.5", "--ledger", "book.json"),
     "groups": ("--group", "sex", "--mean", "age", "--bounds", "age=0,100", "--epsilon", "1"),
     "regression": ("--logistic", "paid", "--on", "sex", "--mu", "1"),
-    "linear": ("--regress", "age", "--on", "sex,region", "--bounds", "age=0,100", "--mu", "1", "--sampling"),
+    "linear": (
+        "--regress",
+        "age",
+        "--on",
+        "sex,region",
+        "--bounds",
+        "age=0,100",
+        "--mu",
+        "1",
+        "--sampling",
+    ),
     "product": (*TABLE, "--table", "region,paid", "--levels", "paid=0,1", "--mu", "1"),
     "exchange": (*TABLE, "--adjacency", "exchange", "--epsilon", "1"),
-    "median": ("--group", "sex", "--median", "age", "--bounds", "age=0,100", "--grid", "age=100", "--epsilon", "1"),
+    "median": (
+        "--group",
+        "sex",
+        "--median",
+        "age",
+        "--bounds",
+        "age=0,100",
+        "--grid",
+        "age=100",
+        "--epsilon",
+        "1",
+    ),
     "parts": (
-        *("--nest", "region,town", "--table", "town,sex", "--invariant", "region", "--levels", "sex=f,m"),
+        *(
+            "--nest",
+            "region,town",
+            "--table",
+            "town,sex",
+            "--invariant",
+            "region",
+            "--levels",
+            "sex=f,m",
+        ),
         *("--levels-from-data", "--mu", "1", "--partition", "region"),
     ),
 }
@@ -154,7 +243,9 @@ def options(*pairs: tuple[str, st.SearchStrategy[str]]) -> st.SearchStrategy[lis
     return st.lists(one, max_size=4).map(lambda drawn: list(itertools.chain.from_iterable(drawn)))
 
 
-BUDGET = [(option, numbers) for option in ("--epsilon", "--rho", "--mu", "--delta", "--report-delta")]
+BUDGET = [
+    (option, numbers) for option in ("--epsilon", "--rho", "--mu", "--delta", "--report-delta")
+]
 assigned = st.builds("{}={}".format, names, st.lists(numbers | names, max_size=3).map(",".join))
 # What is right but for one number, so that it passes the checks of words before it.
 LARGE = ["1e300", "1e308", "1e309", "1e400", "9" * 400, "1e-400", "-1e400", "1/0", "nan", "inf"]
@@ -172,21 +263,72 @@ def test_guarantee(place: Path, words: list[str]) -> None:
 
 
 READING = [
-    *(("--table", names), ("--invariant", names), ("--levels", assigned), ("--bins", bins), ("--a", numbers)),
-    *(("--null-level", assigned), ("--count", names), ("--id", names), ("--adjacency", numbers), ("--where", names)),
-    *(("--group", names), ("--mean", names), ("--sum", names), ("--proportion", names), ("--bounds", assigned)),
-    *(("--grid", assigned), ("--regress", names), ("--logistic", names), ("--on", names), ("--seed", numbers)),
-    *(("--mechanism", numbers), ("--fit", numbers), ("--ledger", names), ("--schema", names), ("--format", numbers)),
+    *(
+        ("--table", names),
+        ("--invariant", names),
+        ("--levels", assigned),
+        ("--bins", bins),
+        ("--a", numbers),
+    ),
+    *(
+        ("--null-level", assigned),
+        ("--count", names),
+        ("--id", names),
+        ("--adjacency", numbers),
+        ("--where", names),
+    ),
+    *(
+        ("--group", names),
+        ("--mean", names),
+        ("--sum", names),
+        ("--proportion", names),
+        ("--bounds", assigned),
+    ),
+    *(
+        ("--grid", assigned),
+        ("--regress", names),
+        ("--logistic", names),
+        ("--on", names),
+        ("--seed", numbers),
+    ),
+    *(
+        ("--mechanism", numbers),
+        ("--fit", numbers),
+        ("--ledger", names),
+        ("--schema", names),
+        ("--format", numbers),
+    ),
 ]
 
 
-@given(words=options(*BUDGET, *READING), more=st.sampled_from([TABLE, (*TABLE, "--rho", "1"), RELEASES["groups"]]))
-@example(words=["--bounds", "age=0," + "9" * 400, "--mean", "age", "--group", "sex", "--rho", "1"], more=())
-@example(words=["--bounds", "age=-" + "9" * 400 + ",1e300", "--mean", "age", "--group", "sex", "--mu", "1"], more=())
+@given(
+    words=options(*BUDGET, *READING),
+    more=st.sampled_from([TABLE, (*TABLE, "--rho", "1"), RELEASES["groups"]]),
+)
+@example(
+    words=["--bounds", "age=0," + "9" * 400, "--mean", "age", "--group", "sex", "--rho", "1"],
+    more=(),
+)
+@example(
+    words=[
+        "--bounds",
+        "age=-" + "9" * 400 + ",1e300",
+        "--mean",
+        "age",
+        "--group",
+        "sex",
+        "--mu",
+        "1",
+    ],
+    more=(),
+)
 @example(words=["--grid", "age=" + "9" * 5000], more=RELEASES["groups"])
 @example(words=["--a", "9" * 400], more=(*TABLE, "--rho", "1"))
 @example(words=["--bins", "age=0,10,1e400", "--table", "sex,age", "--mu", "1"], more=TABLE)
-@example(words=["--bins", "age=0,10,10.00000000000000000001", "--table", "sex,age", "--mu", "1"], more=TABLE)
+@example(
+    words=["--bins", "age=0,10,10.00000000000000000001", "--table", "sex,age", "--mu", "1"],
+    more=TABLE,
+)
 @fuzz(60)
 def test_release_without_drawing(place: Path, words: list[str], more: tuple[str, ...]) -> None:
     check(["release", "people.csv", *more, *words, "--dry-run"])
@@ -194,14 +336,22 @@ def test_release_without_drawing(place: Path, words: list[str], more: tuple[str,
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path to everything inside a JSON value."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in inside:
         yield (*path, key)
         yield from places(item, (*path, key))
 
 
 class Damage:
-    """What happens to a JSON document: some values replaced or removed; then perhaps to its text."""
+    """What happens to a JSON document: some values replaced or removed; then perhaps to its
+    text.
+    """
 
     def __init__(self, draw: st.DataObject, document: Any) -> None:
         self.document = copy.deepcopy(document)
@@ -219,7 +369,9 @@ class Damage:
                 inner[last] = draw.draw(json_values)
 
     def text(self, draw: st.DataObject) -> bytes:
-        """Return the document as bytes, one time in ten with a part cut out, doubled or nested deeply."""
+        """Return the document as bytes, one time in ten with a part cut out, doubled or nested
+        deeply.
+        """
         text = json.dumps(self.document).encode(errors="surrogatepass")
         kind = draw.draw(st.integers(0, 29))
         start, length = draw.draw(st.integers(0, len(text))), draw.draw(st.integers(0, 200))
@@ -232,7 +384,22 @@ class Damage:
         return text
 
 
-HOSTILE = [float("nan"), float("inf"), None, -1, 0, "1/0", "", [], {}, "unknown", 10**400, "1e400", True, 2**63]
+HOSTILE = [
+    float("nan"),
+    float("inf"),
+    None,
+    -1,
+    0,
+    "1/0",
+    "",
+    [],
+    {},
+    "unknown",
+    10**400,
+    "1e400",
+    True,
+    2**63,
+]
 TAMPERED = [
     ("product", ("products", 0, "saved_by_joint_sensitivity"), float("nan")),
     ("product", ("products", 0, "law"), "unknown"),
@@ -263,13 +430,18 @@ def replaced(place: Path, name: str, path: tuple[Any, ...], value: Any) -> int:
 
 
 @pytest.mark.parametrize(("name", "path", "value"), TAMPERED)
-def test_a_release_json_with_one_value_replaced(place: Path, name: str, path: tuple[Any, ...], value: Any) -> None:
-    assert replaced(place, name, path, value) in (1, 2)  # 1 where the rest can be read, and it says what disagrees
+def test_a_release_json_with_one_value_replaced(
+    place: Path, name: str, path: tuple[Any, ...], value: Any
+) -> None:
+    # 1 where the rest can be read, and it says what disagrees
+    assert replaced(place, name, path, value) in (1, 2)
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(RELEASES)))
 @fuzz(120)
-def test_any_value_of_a_release_json_replaced_by_a_hostile_one(place: Path, data: st.DataObject, name: str) -> None:
+def test_any_value_of_a_release_json_replaced_by_a_hostile_one(
+    place: Path, data: st.DataObject, name: str
+) -> None:
     document = json.loads((place / name / "release.json").read_text())
     where = [path for path in places(document) if path[0] not in ("files", "versions")]
     replaced(place, name, data.draw(st.sampled_from(where)), data.draw(st.sampled_from(HOSTILE)))
@@ -346,26 +518,59 @@ def test_a_plan_of_wrong_types(place: Path, data: st.DataObject) -> None:
 @example(start=0, length=0, put="a = ", word="[" * 100_000)
 @example(start=0, length=0, put="adjacency = " + "9" * 5000 + "\n", word="")
 @fuzz(80)
-def test_a_damaged_plan_or_schema_in_toml(place: Path, start: int, length: int, put: str, word: str) -> None:
+def test_a_damaged_plan_or_schema_in_toml(
+    place: Path, start: int, length: int, put: str, word: str
+) -> None:
     text = PLAN[:start] + put + word + PLAN[start + length :]
     (place / "damaged.toml").write_bytes(text.encode(errors="surrogatepass"))
     check(["release", "people.csv", "--plan", "damaged.toml", "--dry-run"])
     schema = text.partition("[[feature]]")
-    (place / "damaged.toml").write_bytes((put + word + "".join(schema[1:])).encode(errors="surrogatepass"))
+    (place / "damaged.toml").write_bytes(
+        (put + word + "".join(schema[1:])).encode(errors="surrogatepass")
+    )
     check(["guarantee", "--rho", "1", "--schema", "damaged.toml", "--invariant", "sex"])
 
 
-@given(words=st.lists(st.sampled_from(["--check", "--rho", "--format", "json", "-h", "book.json", "table"]) | numbers))
+@given(
+    words=st.lists(
+        st.sampled_from(["--check", "--rho", "--format", "json", "-h", "book.json", "table"])
+        | numbers
+    )
+)
 @fuzz(60)
 def test_words_in_any_order(place: Path, words: list[str]) -> None:
     for command in ("ledger", "show", "guarantee"):
         # Nothing may be opened where it stays: a new ledger would make the next input another one.
-        check([command, *(word for word in words if word not in ("--rho",) or command == "guarantee")])
+        check(
+            [command, *(word for word in words if word not in ("--rho",) or command == "guarantee")]
+        )
 
 
 TOKEN, PORT = "token", 8765
-FIELDS = ["base", "kind", "step", "number", "adjacency", "delta", "report_delta", "typed", "folder", "add", "add-total"]
-FIELDS += ["variant", "scenario", "scenario-name", "nest", "levels-sex", "bins-age", "table-0", "total-0", "table-999"]
+FIELDS = [
+    "base",
+    "kind",
+    "step",
+    "number",
+    "adjacency",
+    "delta",
+    "report_delta",
+    "typed",
+    "folder",
+    "add",
+    "add-total",
+]
+FIELDS += [
+    "variant",
+    "scenario",
+    "scenario-name",
+    "nest",
+    "levels-sex",
+    "bins-age",
+    "table-0",
+    "total-0",
+    "table-999",
+]
 ADDRESSES = ["results", "form", "keep", "costs", "release", "save/plan.toml", "save/plan.ipynb"]
 
 
@@ -379,22 +584,42 @@ def page(place: Path) -> Iterator[TestClient]:
 
     desk = _with_data("people.csv", Plan(), Opening(), None)
     own = f"http://127.0.0.1:{PORT}"
-    with TestClient(application(desk, TOKEN, PORT), base_url=own, headers={"origin": own}) as client:
+    with TestClient(
+        application(desk, TOKEN, PORT), base_url=own, headers={"origin": own}
+    ) as client:
         yield client
 
 
-hostile_fields = st.lists(st.tuples(st.sampled_from(FIELDS), numbers | names | json_values.map(str)), max_size=4)
+hostile_fields = st.lists(
+    st.tuples(st.sampled_from(FIELDS), numbers | names | json_values.map(str)), max_size=4
+)
 
 
-@given(where=st.sampled_from(ADDRESSES), changed=hostile_fields, many=st.sampled_from([0, 0, 0, 0, 21_000]))
+@given(
+    where=st.sampled_from(ADDRESSES),
+    changed=hostile_fields,
+    many=st.sampled_from([0, 0, 0, 0, 21_000]),
+)
 @example(where="release", changed=[("folder", "a\x00b"), ("typed", "mu = 1")], many=0)
 @example(where="results", changed=[], many=21_000)
 @example(where="results", changed=[("step", "0" * 4999 + "1")], many=0)
 @example(where="form", changed=[("base", '{"adjacency": ' + "9" * 5000 + "}")], many=0)
 @fuzz(120)
-def test_a_hostile_form_of_the_page(page: TestClient, where: str, changed: list[tuple[str, str]], many: int) -> None:
-    sound = {"base": "{}", "kind": "mu", "step": "20", "adjacency": "worst-case", "report_delta": "1e-9"}
+def test_a_hostile_form_of_the_page(
+    page: TestClient, where: str, changed: list[tuple[str, str]], many: int
+) -> None:
+    sound = {
+        "base": "{}",
+        "kind": "mu",
+        "step": "20",
+        "adjacency": "worst-case",
+        "report_delta": "1e-9",
+    }
     fields = [*{**sound, "table-0": "sex"}.items(), *changed, *[("x", "")] * many]
     body = urlencode([(name, value.encode(errors="replace")) for name, value in fields])
-    answer = page.post(f"/{TOKEN}/{where}", content=body, headers={"content-type": "application/x-www-form-urlencoded"})
+    answer = page.post(
+        f"/{TOKEN}/{where}",
+        content=body,
+        headers={"content-type": "application/x-www-form-urlencoded"},
+    )
     assert answer.status_code < 500, answer.text

@@ -62,8 +62,11 @@ def test_admissions() -> None:
     assert semi_adjacency(one_way).worst_case == 4
     joint = Dataspace.of(table, [Margin("admit", "gender"), Margin("dept")])
     assert semi_adjacency(joint).worst_case == 3
-    pairs = Dataspace.of(table, [Margin("admit", "gender"), Margin("gender", "dept"), Margin("admit", "dept")])
+    pairs = Dataspace.of(
+        table, [Margin("admit", "gender"), Margin("gender", "dept"), Margin("admit", "dept")]
+    )
     assert semi_adjacency(pairs).bound == 5  # 1 + 2 min(2, 6), by Graver elements
     given = sensitivity_space(pairs, Ball(4))
     assert (given.l1, given.l2_squared, given.linf, given.dimension) == (8, 8, 1, 5)
-    assert given.exact  # a cube of signs attains them, and an integer program finds a table that holds its records
+    # a cube of signs attains them, and an integer program finds a table that holds its records
+    assert given.exact

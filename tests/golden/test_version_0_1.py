@@ -1,4 +1,6 @@
-"""What version 0.1 wrote stays readable: golden folders, made before the redesign and never made again."""
+"""What version 0.1 wrote stays readable: golden folders, made before the redesign and never made
+again.
+"""
 
 from pathlib import Path
 
@@ -35,11 +37,17 @@ def test_a_release_of_version_0_1_loads_and_says_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_a_release_of_version_0_1_agrees_and_what_is_believed_of_it_is_listed(name: str) -> None:
-    found = recheck(semidp.Release.load(GOLDEN / name), document_at(GOLDEN / name / "release.json"), GOLDEN / name)
+    found = recheck(
+        semidp.Release.load(GOLDEN / name),
+        document_at(GOLDEN / name / "release.json"),
+        GOLDEN / name,
+    )
     assert found.disagreements == ()
     believed = {field for trust in found.trusted for field in trust.fields}
     assert "report.html" in believed, "another version words it otherwise"
-    assert ("groups.comparisons.p_value" in believed) == (name == "release_groups"), "it compared means otherwise"
+    assert ("groups.comparisons.p_value" in believed) == (name == "release_groups"), (
+        "it compared means otherwise"
+    )
 
 
 def test_the_digest_of_a_dataspace_has_not_changed() -> None:
@@ -58,7 +66,9 @@ def test_a_guarantee_with_its_side_file_loads() -> None:
     assert guarantee.adjacency.a == 3
     assert guarantee.tradeoff == semidp.gaussian("1/2")
     assert guarantee.dataspace.value(semidp.Margin("place", "sex")).counts.shape == (2100, 2)
-    assert semidp.Guarantee.load(GOLDEN / "guarantee_described.json").tradeoff == semidp.zcdp("10.24")
+    assert semidp.Guarantee.load(GOLDEN / "guarantee_described.json").tradeoff == semidp.zcdp(
+        "10.24"
+    )
 
 
 def test_a_plan_and_a_schema_of_version_0_1_load() -> None:

@@ -1,4 +1,6 @@
-"""Every dataset of a small space of records (x, y), by brute force: what the closed forms are held against."""
+"""Every dataset of a small space of records (x, y), by brute force: what the closed forms are held
+against.
+"""
 
 import itertools
 
@@ -38,7 +40,9 @@ class Everything:
         self.steps = steps
 
     def norms(self, query: np.ndarray, a: int) -> tuple[int, int, int]:
-        """The largest l1, squared l2 and l∞ difference of a query, one row a dataset, over pairs at most a apart."""
+        """The largest l1, squared l2 and l∞ difference of a query, one row a dataset, over pairs at
+        most a apart.
+        """
         records = self.x * (self.steps + 1) + self.y
         worst = np.zeros(3, dtype=np.int64)
         for i in range(len(records)):
@@ -55,7 +59,9 @@ class Everything:
             axes = self.schema.axes(block.names)
             sides = [self.schema.shape[axis] for axis in axes]
             codes = np.ravel_multi_index(tuple(self.cells[:, axis] for axis in axes), sides)[self.x]
-            parts += [((codes == level) * self.y).sum(axis=1) for level in range(int(np.prod(sides)))]
+            parts += [
+                ((codes == level) * self.y).sum(axis=1) for level in range(int(np.prod(sides)))
+            ]
         return np.stack(parts, axis=1)
 
     def moments(self, rows: np.ndarray) -> np.ndarray:
@@ -71,7 +77,10 @@ def everything():
 def table(counts: object, names: str = "AB") -> Table:
     """A table with features A, B, … and the given counts."""
     array = np.asarray(counts)
-    features = [Feature(name, [str(k) for k in range(size)]) for name, size in zip(names, array.shape, strict=False)]
+    features = [
+        Feature(name, [str(k) for k in range(size)])
+        for name, size in zip(names, array.shape, strict=False)
+    ]
     return Table(Schema(tuple(features)), array)
 
 

@@ -1,4 +1,6 @@
-"""Those who answered, where who did is private: norms by brute force, Fieller's intervals by simulation."""
+"""Those who answered, where who did is private: norms by brute force, Fieller's intervals by
+simulation.
+"""
 
 import itertools
 import json
@@ -20,7 +22,11 @@ from semidp.mechanisms.selection import mechanism_for
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.release import Release
 from semidp.statistics import AnsweredRequest, AnsweredSums
-from semidp.statistics.answered.answered_space import AnsweredSpace, answered_space, recorded_answered
+from semidp.statistics.answered.answered_space import (
+    AnsweredSpace,
+    answered_space,
+    recorded_answered,
+)
 from semidp.statistics.outcomes.noise_law import simulated
 from semidp.statistics.outcomes.spaces import sum_space
 
@@ -31,7 +37,9 @@ BUDGETS = {"gaussian": Budget.gdp(1), "laplace": Budget.pure(1)}
 
 
 def pairs_of(space: AnsweredSpace, records) -> np.ndarray:
-    """The query of records (levels…, place in VALUES), put together from its definition, group by group."""
+    """The query of records (levels…, place in VALUES), put together from its definition, group by
+    group.
+    """
     schema = space.dataspace.schema
     answered, steps = [], []
     for block in space.blocks:
@@ -45,10 +53,16 @@ def pairs_of(space: AnsweredSpace, records) -> np.ndarray:
 
 
 def small(counts, margins) -> tuple[Dataspace, Dataspace]:
-    """A dataspace, and the same with the outcome (or that it is missing) as a feature that nobody publishes."""
+    """A dataspace, and the same with the outcome (or that it is missing) as a feature that nobody
+    publishes.
+    """
     counts = np.array(counts)
-    features = [Feature("ab"[axis], [str(i) for i in range(size)]) for axis, size in enumerate(counts.shape)]
-    public = Dataspace.of(Table(Schema(features), counts), [Margin.of(margin) for margin in margins])
+    features = [
+        Feature("ab"[axis], [str(i) for i in range(size)]) for axis, size in enumerate(counts.shape)
+    ]
+    public = Dataspace.of(
+        Table(Schema(features), counts), [Margin.of(margin) for margin in margins]
+    )
     whole = Schema((*features, Feature("y", ["missing", *map(str, range(STEPS + 1))])))
     totals = dict(zip(public.margins, public.totals, strict=True))
     return public, Dataspace.known(whole, totals, public.n)
@@ -58,7 +72,11 @@ def coded(whole: Dataspace, dataset) -> list[tuple[int, ...]]:
     features = whole.schema.features
     rows = []
     for record in dataset:
-        rows.append(tuple(feature.levels.index(level) for feature, level in zip(features, record, strict=True)))
+        rows.append(
+            tuple(
+                feature.levels.index(level) for feature, level in zip(features, record, strict=True)
+            )
+        )
     return rows
 
 
@@ -78,7 +96,9 @@ SPACES = [
 
 
 @pytest.mark.parametrize(("counts", "margins", "groups", "exact"), SPACES)
-def test_no_exchange_moves_pairs_farther_than_the_norms(counts, margins, groups, exact: bool) -> None:
+def test_no_exchange_moves_pairs_farther_than_the_norms(
+    counts, margins, groups, exact: bool
+) -> None:
     public, whole = small(counts, margins)
     by = [Margin(*names) for names in groups]
     blocks = Blocks.of(whole)
@@ -101,7 +121,8 @@ def test_no_exchange_moves_pairs_farther_than_the_norms(counts, margins, groups,
             worst = space.worst_move()
             assert any(np.array_equal(worst, move) for move in moves)
         else:
-            # The bound is reached by the norm of the law. Sums count two groups here, not three: too little.
+            # The bound is reached by the norm of the law. Sums count two groups here, not three:
+            # too little.
             share = found[1] / space.l2_squared if law == "gaussian" else found[0] / space.l1
             assert share > 0.999
 
@@ -109,7 +130,9 @@ def test_no_exchange_moves_pairs_farther_than_the_norms(counts, margins, groups,
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("a", [1, 2, 3])
 @pytest.mark.parametrize(("counts", "margins", "groups", "exact"), SPACES[:3])
-def test_no_ball_moves_pairs_farther_than_the_norms(counts, margins, groups, exact: bool, a: int, budget: str) -> None:
+def test_no_ball_moves_pairs_farther_than_the_norms(
+    counts, margins, groups, exact: bool, a: int, budget: str
+) -> None:
     public, whole = small(counts, margins)
     by = [Margin(*names) for names in groups]
     space = answered_space(public, Ball(a), OUTCOME, by, BUDGETS[budget])
@@ -159,11 +182,18 @@ def measured(mechanism, noisy: np.ndarray) -> AnsweredSums:
 
 @pytest.mark.parametrize(
     ("budget", "steps"),
-    [(Budget.gdp("0.5"), 100), (Budget.pure("0.5"), 100), (Budget.zcdp(2), 1), (Budget.gdp(200), 1)],
+    [
+        (Budget.gdp("0.5"), 100),
+        (Budget.pure("0.5"), 100),
+        (Budget.zcdp(2), 1),
+        (Budget.gdp(200), 1),
+    ],
     ids=["gaussian", "laplace", "discrete", "coarse"],
 )
 def test_intervals_of_means_hold_as_often_as_they_say(budget: Budget, steps: int) -> None:
-    """2,000 groups, 1 to 60 answers, means of every size: 95% ± 2 (four standard errors of a share of 2,000)."""
+    """2,000 groups, 1 to 60 answers, means of every size: 95% ± 2 (four standard errors of a share
+    of 2,000).
+    """
     groups = 2000
     source = np.random.default_rng(20261117)
     answered = source.integers(1, 61, groups)
@@ -182,7 +212,9 @@ def test_intervals_of_means_hold_as_often_as_they_say(budget: Budget, steps: int
     assert (found.lower >= -5).all()
     assert (found.upper <= 5).all()
     # The twin: half of the noise is believed, and the intervals fail.
-    too_sure = measured(mechanism.with_scale(mechanism.scale / 2), noisy).mean_intervals(None, Fraction(95, 100), False)
+    too_sure = measured(mechanism.with_scale(mechanism.scale / 2), noisy).mean_intervals(
+        None, Fraction(95, 100), False
+    )
     narrow = (too_sure.lower - 1e-9 <= truth) & (truth <= too_sure.upper + 1e-9)
     assert narrow.mean() < 0.9 or mechanism.scale <= 30
 
@@ -252,7 +284,10 @@ def test_a_release_is_read_again_and_computed_again(tmp_path: Path) -> None:
     again = Release.load(tmp_path / "out")
     (result,) = again.answers
     assert result.intervals[1].upper.tolist() == release.answers[0].intervals[1].upper.tolist()
-    assert sorted(again.plan.read_as) == [("pay", "missing as 5"), ("pay answered", "answered as 1")]
+    assert sorted(again.plan.read_as) == [
+        ("pay", "missing as 5"),
+        ("pay answered", "answered as 1"),
+    ]
 
 
 def test_a_plan_file_asks_for_it(tmp_path: Path) -> None:
@@ -265,7 +300,9 @@ def test_a_plan_file_asks_for_it(tmp_path: Path) -> None:
     assert len(release.answers) == 1
 
 
-def test_what_cannot_stay_private_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_stay_private_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     median = semidp.median("pay", by="ward", bounds=(5, 105))
     with pytest.raises(InputError, match="beside means, sums and proportions"):
         released(median, "pay")
@@ -275,7 +312,18 @@ def test_what_cannot_stay_private_is_refused(tmp_path: Path, capsys: pytest.Capt
         semidp.release(PEOPLE, mean, other, missing={"pay": "private"}, mu=1)
     file = tmp_path / "people.csv"
     file.write_text("ward,pay\na,1\na,\nb,3\n")
-    words = ["release", str(file), "--group", "ward", "--mean", "pay", "--bounds", "pay=0,9", "--mu", "1"]
+    words = [
+        "release",
+        str(file),
+        "--group",
+        "ward",
+        "--mean",
+        "pay",
+        "--bounds",
+        "pay=0,9",
+        "--mu",
+        "1",
+    ]
     words += ["--missing", "pay=private"]
     assert command([*words, "--out", str(tmp_path / "out"), "--quiet"]) == 0
     for wrong in (["--sampling"], ["--differences"]):
@@ -291,12 +339,33 @@ def test_a_workbook_and_a_page_have_the_digits_that_they_deserve(tmp_path: Path)
     for number in range(400):
         lines.append(f"{'ab'[number % 2]},{'' if number % 5 == 0 else number % 7}")
     file.write_text("\n".join(lines) + "\n")
-    words = ["release", str(file), "--group", "ward", "--mean", "pay", "--bounds", "pay=0,9", "--rho", "1/2"]
-    words += ["--missing", "pay=private", "--write", "xlsx", "--out", str(tmp_path / "out"), "--quiet"]
+    words = [
+        "release",
+        str(file),
+        "--group",
+        "ward",
+        "--mean",
+        "pay",
+        "--bounds",
+        "pay=0,9",
+        "--rho",
+        "1/2",
+    ]
+    words += [
+        "--missing",
+        "pay=private",
+        "--write",
+        "xlsx",
+        "--out",
+        str(tmp_path / "out"),
+        "--quiet",
+    ]
     assert command(words) == 0
     sheet = openpyxl.load_workbook(tmp_path / "out" / "tables.xlsx")["mean-pay"]
     headings = [cell.value for cell in sheet[1]]
-    formats = {heading: cell.number_format for heading, cell in zip(headings, sheet[2], strict=True)}
+    formats = {
+        heading: cell.number_format for heading, cell in zip(headings, sheet[2], strict=True)
+    }
     # Errors of about 2.3 and 0.11: one digit of the number who answered, more of the mean.
     assert formats["answered"] == "#,##0.0"
     assert formats["answered_error"] == "#,##0.0"

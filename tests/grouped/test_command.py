@@ -71,19 +71,52 @@ def test_means_by_school(call, pupils, tmp_path):
 
 def test_a_table_and_statistics_share_the_budget(call, pupils, tmp_path):
     code, text = call(
-        *("release", pupils, "--table", "school,sex", "--invariant", "school", "--invariant", "sex"),
-        *("--group", "school", "--sum", "score", "--bounds", "score=0,40", "--grid", "score=80", "--rho", "1"),
+        *(
+            "release",
+            pupils,
+            "--table",
+            "school,sex",
+            "--invariant",
+            "school",
+            "--invariant",
+            "sex",
+        ),
+        *(
+            "--group",
+            "school",
+            "--sum",
+            "score",
+            "--bounds",
+            "score=0,40",
+            "--grid",
+            "score=80",
+            "--rho",
+            "1",
+        ),
         *("--seed", "3", "--out", str(tmp_path / "out"), "--format", "json", "--quiet"),
     )
     assert code == 0
     document = json.loads(text)
     assert document["guarantee"] == {"kind": "zcdp", "rho": "1"}
-    assert [entry["budget"]["rho"] for entry in (*document["tables"], *document["groups"])] == [0.5, 0.5]
+    assert [entry["budget"]["rho"] for entry in (*document["tables"], *document["groups"])] == [
+        0.5,
+        0.5,
+    ]
     assert document["groups"][0]["unit"] == 0.5
 
 
 def test_a_rehearsal_draws_nothing(call, pupils):
-    words = ("--mean", "score", "--bounds", "score=0,1", "--grid", "score=1", "--mu", "1", "--dry-run")
+    words = (
+        "--mean",
+        "score",
+        "--bounds",
+        "score=0,1",
+        "--grid",
+        "score=1",
+        "--mu",
+        "1",
+        "--dry-run",
+    )
     code, text = call("release", pupils, "--group", "school", *words)
     assert code == 0
     assert "rounded gaussian for the sums behind mean-score: scale 2 in each" in text
@@ -93,11 +126,20 @@ def test_a_rehearsal_draws_nothing(call, pupils):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--group", "school", "--mean", "score"], "needs declared bounds, two numbers (--bounds score=0,100)"),
+        (
+            ["--group", "school", "--mean", "score"],
+            "needs declared bounds, two numbers (--bounds score=0,100)",
+        ),
         (["--group", "school"], "say what to publish of the groups"),
-        (["--group", "school", "--proportion", "score"], "needs zeros and ones, and 'score' holds other values"),
+        (
+            ["--group", "school", "--proportion", "score"],
+            "needs zeros and ones, and 'score' holds other values",
+        ),
         (["--mean", "score", "--bounds", "score=0,1"], "say by which groups"),
-        (["--group", "school", "--proportion", "score", "--bounds", "age=0,1"], "name 'age', of which nothing"),
+        (
+            ["--group", "school", "--proportion", "score", "--bounds", "age=0,1"],
+            "name 'age', of which nothing",
+        ),
         (
             ["--group", "school", "--mean", "sex", "--bounds", "sex=0,1"],
             "outcome 'sex' has values that are not numbers",

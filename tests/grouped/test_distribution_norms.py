@@ -9,7 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.grouped.test_rank_norms import Dataset, datasets, drawn_world, histograms, neighbours, space_of
+from tests.grouped.test_rank_norms import (
+    Dataset,
+    datasets,
+    drawn_world,
+    histograms,
+    neighbours,
+    space_of,
+)
 
 from semidp.core.spaces.adjacency import Ball, Exchange
 from semidp.core.spaces.protection import Protection
@@ -25,7 +32,9 @@ from semidp.statistics.distribution.value_tree import Placement, ValueTree
 SETS = [(p, q) for p in range(3) for q in range(3) if p + q]
 
 
-def distribution(records: int, several: int, single: int, steps: int, a: int | None = None) -> DistributionSpace:
+def distribution(
+    records: int, several: int, single: int, steps: int, a: int | None = None
+) -> DistributionSpace:
     """The distribution in the world of `space_of`."""
     ranks = space_of(records, several, single, steps, a)
     return distribution_space(ranks.dataspace, ranks.adjacency, ranks.outcome, ranks.blocks)
@@ -38,9 +47,15 @@ def farthest(
     steps = space.outcome.steps
     l1 = l2 = linf = count = 0
     for one, other in pairs:
-        change = space.measured(histograms(one, single, steps)) - space.measured(histograms(other, single, steps))
+        change = space.measured(histograms(one, single, steps)) - space.measured(
+            histograms(other, single, steps)
+        )
         sizes = np.abs(change)
-        l1, l2, linf = max(l1, int(sizes.sum())), max(l2, int((sizes**2).sum())), max(linf, int(sizes.max()))
+        l1, l2, linf = (
+            max(l1, int(sizes.sum())),
+            max(l2, int((sizes**2).sum())),
+            max(linf, int(sizes.max())),
+        )
         count += 1
     return l1, l2, linf, count
 
@@ -56,7 +71,10 @@ def test_counts_follow_from_differences_and_the_other_way_round(values: int) -> 
     assert tree.up_to(tree.differences(rows), rows.sum(axis=1)).tolist() == expected.tolist()
     assert tree.depth == (values - 1).bit_length()
     assert sorted(np.concatenate(tree.levels).tolist()) == list(range(values - 1))
-    halves = [(low, gap + 1, high) for gap, (low, high) in enumerate(zip(tree.low, tree.high, strict=True))]
+    halves = [
+        (low, gap + 1, high)
+        for gap, (low, high) in enumerate(zip(tree.low, tree.high, strict=True))
+    ]
     for low, middle, high in halves:
         assert 0 <= (middle - low) - (high - middle) <= 1
 
@@ -85,7 +103,9 @@ def test_places_are_as_far_apart_as_any(values: int, parted: int) -> None:
         def cost(v: int, w: int, after: int, several: int = several, single: int = single) -> int:
             return int(several * (apart[v, w] + apart[w, after]) + single * apart[v, after])
 
-        assert placement.cost == max(itertools.starmap(cost, itertools.product(range(values), repeat=3)))
+        assert placement.cost == max(
+            itertools.starmap(cost, itertools.product(range(values), repeat=3))
+        )
         assert placement.cost == cost(*placement.places)
         tried += 1
     assert tried == 7
@@ -130,7 +150,9 @@ def test_the_cost_of_ranks_is_too_small_for_a_distribution() -> None:
     """The twin: 2p + p' replaced values, each at 2, fail everywhere."""
     short = 0
     for several, single in SETS:
-        _, l2, _, _ = farthest(distribution(2, several, single, 2), neighbours(2, several, 2), single)
+        _, l2, _, _ = farthest(
+            distribution(2, several, single, 2), neighbours(2, several, 2), single
+        )
         short += l2 > 2 * (2 * several + single)
     assert short == len(SETS)
 
@@ -138,7 +160,9 @@ def test_the_cost_of_ranks_is_too_small_for_a_distribution() -> None:
 @pytest.mark.parametrize("depth", range(1, 7))
 @pytest.mark.parametrize(("several", "single"), SETS)
 def test_equal_noise_costs_what_the_closed_form_says(several: int, single: int, depth: int) -> None:
-    """THEORY, section 18, in units of 1/σ² of a cell: a difference of halves has twice the variance of a cell."""
+    """THEORY, section 18, in units of 1/σ² of a cell: a difference of halves has twice the variance
+    of a cell.
+    """
     space = distribution(4, several, single, 2**depth - 1)
     if not single:
         closed = 2 * several * (depth + 1)
@@ -152,7 +176,9 @@ def test_equal_noise_costs_what_the_closed_form_says(several: int, single: int, 
 
 
 def test_the_cost_is_that_of_the_product_of_all_depths() -> None:
-    """Residuals of group × values and of values alone at each depth, with σ² and Gσ²: Σ|r|²/σ² = ΣD²/2σ²."""
+    """Residuals of group × values and of values alone at each depth, with σ² and Gσ²: Σ|r|²/σ² =
+    ΣD²/2σ².
+    """
     source = np.random.default_rng(5)
     groups, depth, moves = 3, 3, 0
     tree = ValueTree(2**depth)
@@ -171,7 +197,9 @@ def test_the_cost_is_that_of_the_product_of_all_depths() -> None:
 
 
 def search(worlds: int, seed: int) -> tuple[int, int, float]:
-    """Walk through random worlds by exchanges; return worlds, pairs, and the largest share of Δ2² that was seen."""
+    """Walk through random worlds by exchanges; return worlds, pairs, and the largest share of Δ2²
+    that was seen.
+    """
     source = np.random.default_rng(seed)
     seen = pairs = 0
     attained = 0.0
@@ -188,7 +216,9 @@ def search(worlds: int, seed: int) -> tuple[int, int, float]:
                 change: dict[tuple[object, ...], np.ndarray] = {}
                 for sign, records in ((-1, dataset), (1, other)):
                     for (number, view), record in itertools.product(enumerate(views), records):
-                        row = change.setdefault((number, blocks.nodes(record, view)), np.zeros((1, 3), dtype=np.int64))
+                        row = change.setdefault(
+                            (number, blocks.nodes(record, view)), np.zeros((1, 3), dtype=np.int64)
+                        )
                         row[0, record[-1]] += sign
                 moved = space.tree.differences(np.concatenate(list(change.values())))
                 assert np.abs(moved).sum() <= space.l1
@@ -222,7 +252,11 @@ def test_many_random_worlds_move_no_farther_than_is_said() -> None:
 def test_several_records_of_one_person_move_so_many_times_as_far() -> None:
     once = two_wards(7, Exchange(2))
     space = two_wards(7, Exchange(6, Protection("patient", 3)))
-    assert (space.l1, space.l2_squared, space.linf) == (3 * once.l1, 9 * once.l2_squared, 3 * once.linf)
+    assert (space.l1, space.l2_squared, space.linf) == (
+        3 * once.l1,
+        9 * once.l2_squared,
+        3 * once.linf,
+    )
     move = space.worst_move()
     assert move is not None
     assert (move**2).sum() == space.l2_squared
@@ -240,16 +274,26 @@ def test_the_worst_pair_attains_the_norm(adjacency: Ball | Exchange) -> None:
 # --- the noise itself, on the worst pair
 
 
-def laws_of(mechanism: RoundedGaussianMechanism | DiscreteGaussianMechanism, shift: int, reach: int) -> np.ndarray:
-    """The probabilities of one noisy entry around 0 and around `shift`, on whole numbers up to a reach."""
+def laws_of(
+    mechanism: RoundedGaussianMechanism | DiscreteGaussianMechanism, shift: int, reach: int
+) -> np.ndarray:
+    """The probabilities of one noisy entry around 0 and around `shift`, on whole numbers up to a
+    reach.
+    """
     places = np.arange(-reach, reach + 1)
     law = mechanism.sampler
-    return np.stack([np.array([float(law.pmf(int(place - move))) for place in places]) for move in (0, shift)])
+    return np.stack(
+        [np.array([float(law.pmf(int(place - move))) for place in places]) for move in (0, shift)]
+    )
 
 
 @pytest.mark.parametrize("adjacency", [Ball(2), Exchange(2)], ids=str)
-def test_the_rounded_noise_is_within_its_curve_on_the_worst_pair(adjacency: Ball | Exchange) -> None:
-    """δ(ε) of the joint law of all differences that move, by convolution of the losses of single ones."""
+def test_the_rounded_noise_is_within_its_curve_on_the_worst_pair(
+    adjacency: Ball | Exchange,
+) -> None:
+    """δ(ε) of the joint law of all differences that move, by convolution of the losses of single
+    ones.
+    """
     space = two_wards(3, adjacency)
     mechanism = RoundedGaussianMechanism.calibrate(space, Budget.gdp(2))
     claim = mechanism.tradeoff
@@ -261,7 +305,10 @@ def test_the_rounded_noise_is_within_its_curve_on_the_worst_pair(adjacency: Ball
     for shift in move[move != 0].tolist():
         one, other = laws_of(mechanism, shift, 12 + abs(shift))
         loss = np.log(one) - np.log(other)
-        losses, chances = np.add.outer(losses, loss).ravel(), np.multiply.outer(chances, one).ravel()
+        losses, chances = (
+            np.add.outer(losses, loss).ravel(),
+            np.multiply.outer(chances, one).ravel(),
+        )
         kept = chances > 1e-9
         # Losses that are as good as the same are merged.
         grid = np.round(losses[kept], 4)
@@ -305,7 +352,9 @@ def test_laplace_noise_is_within_epsilon_on_the_worst_pair() -> None:
 def test_half_the_noise_breaks_the_claim() -> None:
     """The twin of the divergences above."""
     space = two_wards(3, Ball(2))
-    mechanism = DiscreteGaussianMechanism.calibrate(space, Budget.zcdp("1/2")).with_scale(np.sqrt(space.l2_squared) / 2)
+    mechanism = DiscreteGaussianMechanism.calibrate(space, Budget.zcdp("1/2")).with_scale(
+        np.sqrt(space.l2_squared) / 2
+    )
     move = space.worst_move()
     assert move is not None
     total = 0.0

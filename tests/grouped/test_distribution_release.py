@@ -1,4 +1,6 @@
-"""A distribution goes through everything: plan, dry run, release, recheck, ledger, audit, report, notebook."""
+"""A distribution goes through everything: plan, dry run, release, recheck, ledger, audit, report,
+notebook.
+"""
 
 import csv
 import hashlib
@@ -74,7 +76,9 @@ def only(release: Release) -> PublishedDistribution:
 
 
 def disagreements(folder: Path) -> tuple[str, ...]:
-    return recheck(Release.load(folder), json.loads((folder / "release.json").read_text()), folder).disagreements
+    return recheck(
+        Release.load(folder), json.loads((folder / "release.json").read_text()), folder
+    ).disagreements
 
 
 # --- plans and the front
@@ -82,13 +86,16 @@ def disagreements(folder: Path) -> tuple[str, ...]:
 
 def test_a_plan_file_asks_for_it_and_is_written_back(plan: Plan) -> None:
     (request,) = plan.requests
-    assert request == DistributionRequest(SCORE, [["school"], ["year"]], lines=[10, "15.5"], budget=Budget.gdp(2))
+    assert request == DistributionRequest(
+        SCORE, [["school"], ["year"]], lines=[10, "15.5"], budget=Budget.gdp(2)
+    )
     assert Plan.from_toml(plan.to_toml()) == plan
     assert Plan.from_json(plan.to_json()) == plan
     for key in ("probabilities", "level", "mechanism"):
         assert key not in plan.to_toml()
     other = Plan(
-        [DistributionRequest(SCORE, [["school"]], [], [5], Budget.gdp(1), "laplace", "all", "0.9")], ["school"]
+        [DistributionRequest(SCORE, [["school"]], [], [5], Budget.gdp(1), "laplace", "all", "0.9")],
+        ["school"],
     )
     assert Plan.from_toml(other.to_toml()) == other
 
@@ -128,7 +135,9 @@ def test_the_front_asks_for_it() -> None:
     assert result.request.by == (semidp.Margin("school"),)
     assert release.guarantee.tradeoff == gaussian(2)
     assert set(result.named()) == {"distribution-score", "distribution-score-quantiles"}
-    assert "PublishedDistribution('distribution-score': by school, rounded gaussian)" in repr(result)
+    assert "PublishedDistribution('distribution-score': by school, rounded gaussian)" in repr(
+        result
+    )
     assert result._repr_html_().count("<table") == 2
 
 
@@ -146,7 +155,11 @@ def test_what_is_published_is_near_the_truth(folder: Path) -> None:
     records = pupils()
     for part, feature in zip(result.sets, ("school", "year"), strict=True):
         for place, (level,) in enumerate(part.groups):
-            own = [s for s, name in zip(records["score"], records[feature], strict=True) if name == level]
+            own = [
+                s
+                for s, name in zip(records["score"], records[feature], strict=True)
+                if name == level
+            ]
             assert part.counts[place] == len(own)
             values = np.rint(np.array(own))
             truth = np.array([(values <= v).mean() for v in range(20)])
@@ -158,7 +171,10 @@ def test_what_is_published_is_near_the_truth(folder: Path) -> None:
 
 
 def test_a_folder_is_read_back_and_answers_more(plan: Plan, folder: Path) -> None:
-    result, again = only(Release.load(folder)), only(semidp.run(plan, pupils(), SeededRandomness(4)))
+    result, again = (
+        only(Release.load(folder)),
+        only(semidp.run(plan, pupils(), SeededRandomness(4))),
+    )
     assert result.noisy.tolist() == again.noisy.tolist()
     for one, other in zip(result.sets, again.sets, strict=True):
         for name in CURVES:
@@ -175,7 +191,9 @@ def test_a_folder_is_read_back_and_answers_more(plan: Plan, folder: Path) -> Non
         result.quantiles("1/2")
 
 
-def test_the_report_and_the_terminal_say_what_there_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_and_the_terminal_say_what_there_is(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = (folder / "report.html").read_text()
     assert "Published distribution of score by school and by year" in page
     assert "The same by year" in page
@@ -198,7 +216,9 @@ def test_a_picture_has_a_panel_a_group_and_none_without_records(folder: Path) ->
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("budget", [Budget.pure(4), Budget.zcdp(1), Budget.approximate(4, "1e-6")], ids=str)
+@pytest.mark.parametrize(
+    "budget", [Budget.pure(4), Budget.zcdp(1), Budget.approximate(4, "1e-6")], ids=str
+)
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 def test_other_budgets_and_adjacencies(budget: Budget, adjacency: str, tmp_path: Path) -> None:
     request = DistributionRequest(SCORE, [["school"]], budget=budget)
@@ -210,7 +230,9 @@ def test_other_budgets_and_adjacencies(budget: Budget, adjacency: str, tmp_path:
 def test_a_release_of_nobody_needs_no_noise(tmp_path: Path) -> None:
     request = DistributionRequest(SCORE, [["school"]], budget=Budget.gdp(1))
     schools = semidp.Feature("school", ["a", "b"])
-    release = semidp.run(Plan([request], ["school"], [schools]), {"school": [], "score": []}, SeededRandomness(2))
+    release = semidp.run(
+        Plan([request], ["school"], [schools]), {"school": [], "score": []}, SeededRandomness(2)
+    )
     assert only(release).noise.absent
     release.save(tmp_path / "none")
     assert disagreements(tmp_path / "none") == ()
@@ -248,7 +270,9 @@ def test_a_forged_curve_is_found_out(folder: Path, column: str) -> None:
     assert any("does not follow from its noise" in said for said in disagreements(folder))
 
 
-@pytest.mark.parametrize("column", ["count", "q0.5", "q0.5_lower", "q0.9_upper", "below_10", "below_15.5_upper"])
+@pytest.mark.parametrize(
+    "column", ["count", "q0.5", "q0.5_lower", "q0.9_upper", "below_10", "below_15.5_upper"]
+)
 def test_a_forged_list_is_found_out(folder: Path, column: str) -> None:
     forged(folder, "distribution-score-by-year-quantiles.csv", column, by=1)
     assert any("does not follow from its noise" in said for said in disagreements(folder))
@@ -265,7 +289,9 @@ def test_less_noise_than_the_budget_needs_is_found_out(folder: Path) -> None:
 
 
 def test_the_ledger_computes_its_charge_anew(tmp_path: Path) -> None:
-    """Under {school} two records may differ, under {school, year} three: μ = 3/2 of what was charged."""
+    """Under {school} two records may differ, under {school, year} three: μ = 3/2 of what was
+    charged.
+    """
     ledger = Ledger.create(tmp_path / "ledger.json", Budget.gdp(9))
     request = DistributionRequest(SCORE, [["school"]], budget=Budget.gdp(1))
     options = RunOptions(randomness=SeededRandomness(1), ledger=ledger)
@@ -296,7 +322,9 @@ def test_a_record_is_read_under_other_adjacencies(plan: Plan) -> None:
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 def test_an_audit_survives_and_convicts(adjacency: str) -> None:
     request = DistributionRequest(SCORE, [["school"]], budget=Budget.gdp(1))
-    release = semidp.run(Plan([request], ["school"], adjacency=adjacency), pupils(), SeededRandomness(3))
+    release = semidp.run(
+        Plan([request], ["school"], adjacency=adjacency), pupils(), SeededRandomness(3)
+    )
     (claim,) = claims_of_release(release)
     pair = pair_for(claim.mechanism)
     assert (pair.move**2).sum() == claim.mechanism.space.l2_squared
@@ -304,7 +332,9 @@ def test_an_audit_survives_and_convicts(adjacency: str) -> None:
     honest = audit_mechanism(claim.mechanism.measure_many, pair, claim.tradeoff, **options)
     assert honest.verdict == "survives"
     weaker = replace(claim.mechanism, sigma2=claim.mechanism.sigma2 / 2)
-    assert audit_mechanism(weaker.measure_many, pair, claim.tradeoff, **options).verdict == "convicted"
+    assert (
+        audit_mechanism(weaker.measure_many, pair, claim.tradeoff, **options).verdict == "convicted"
+    )
 
 
 # --- before anything is drawn
@@ -321,12 +351,18 @@ def test_a_dry_run_and_compare_say_how_far_off_it_would_be(
     Path("plan.toml").write_text(PLAN_FILE)
     assert command(["release", "pupils.csv", "--plan", "plan.toml", "--dry-run"]) == 0
     assert "points of a group of 80" in capsys.readouterr().out
-    assert command(["release", "pupils.csv", "--plan", "plan.toml", "--dry-run", "--format", "json"]) == 0
+    assert (
+        command(["release", "pupils.csv", "--plan", "plan.toml", "--dry-run", "--format", "json"])
+        == 0
+    )
     (foreseen,) = json.loads(capsys.readouterr().out)["distributions"]
     assert 0 < foreseen["half_width"] < foreseen["widest"] < foreseen["band"]
     assert command(["compare", "plan.toml", "plan.toml", "--data", "pupils.csv"]) == 0
     assert "distribution-score" in capsys.readouterr().out
-    assert command(["release", "pupils.csv", "--plan", "plan.toml", "--out", "made", "--seed", "1"]) == 0
+    assert (
+        command(["release", "pupils.csv", "--plan", "plan.toml", "--out", "made", "--seed", "1"])
+        == 0
+    )
     result = only(Release.load(Path("made")))
     assert result.distributions.half_widths.mean() == foreseen["half_width"]
     assert result.request.level == Fraction(19, 20)
@@ -340,15 +376,51 @@ def test_options_ask_for_it(
     rows = zip(*columns.values(), strict=True)
     lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
     Path("pupils.csv").write_text("\n".join(lines) + "\n")
-    asked = ["release", "pupils.csv", "--group", "school", "--distribution", "score", "--bounds", "score=0,20"]
-    more = ["--grid", "score=20", "--line", "score=15,10", "--level", "0.9", "--mu", "2", "--seed", "1"]
+    asked = [
+        "release",
+        "pupils.csv",
+        "--group",
+        "school",
+        "--distribution",
+        "score",
+        "--bounds",
+        "score=0,20",
+    ]
+    more = [
+        "--grid",
+        "score=20",
+        "--line",
+        "score=15,10",
+        "--level",
+        "0.9",
+        "--mu",
+        "2",
+        "--seed",
+        "1",
+    ]
     assert command([*asked, *more, "--out", "made"]) == 0
     result = only(Release.load(Path("made")))
-    assert result.request == DistributionRequest(SCORE, [["school"]], lines=[10, 15], budget=Budget.gdp(2), level="0.9")
+    assert result.request == DistributionRequest(
+        SCORE, [["school"]], lines=[10, 15], budget=Budget.gdp(2), level="0.9"
+    )
     capsys.readouterr()
     assert command([*asked, "--line", "age=3", "--mu", "2", "--dry-run"]) == 2
     assert "there is no distribution of 'age'" in capsys.readouterr().err
-    assert command([*asked[:2], "--distribution", "score", "--bounds", "score=0,20", "--mu", "1", "--dry-run"]) == 2
+    assert (
+        command(
+            [
+                *asked[:2],
+                "--distribution",
+                "score",
+                "--bounds",
+                "score=0,20",
+                "--mu",
+                "1",
+                "--dry-run",
+            ]
+        )
+        == 2
+    )
     assert "say by which groups to publish the distribution of score" in capsys.readouterr().err
     assert command([*asked[:6], "--mu", "1", "--dry-run"]) == 2
     assert "needs declared bounds" in capsys.readouterr().err
@@ -363,7 +435,18 @@ def test_a_dry_run_says_where_a_distribution_is_better_than_choosing(
     rows = zip(*columns.values(), strict=True)
     lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
     Path("pupils.csv").write_text("\n".join(lines) + "\n")
-    asked = ["release", "pupils.csv", "--group", "school", "--bounds", "score=0,20", "--grid", "score=20", "--mu", "1"]
+    asked = [
+        "release",
+        "pupils.csv",
+        "--group",
+        "school",
+        "--bounds",
+        "score=0,20",
+        "--grid",
+        "score=20",
+        "--mu",
+        "1",
+    ]
     said = {}
     for name, more in {
         "median": ["--median", "score"],

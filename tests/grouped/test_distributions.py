@@ -1,6 +1,8 @@
-"""Shares, quantiles and bands of distributions by group: how often they hold, and how wide they are beside choices.
+"""Shares, quantiles and bands of distributions by group: how often they hold, and how wide they are
+beside choices.
 
-Seeds are fixed, and thresholds leave four standard errors of the number of groups that are simulated.
+Seeds are fixed, and thresholds leave four standard errors of the number of groups that are
+simulated.
 """
 
 import math
@@ -36,7 +38,9 @@ from semidp.statistics.quantiles.ranks import rank_space
 Q = [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)]
 
 
-def groups_of(groups: int, size: int, steps: int, adjacency: Adjacency | None = None) -> DistributionSpace:
+def groups_of(
+    groups: int, size: int, steps: int, adjacency: Adjacency | None = None
+) -> DistributionSpace:
     """Many groups of one size, values from 0 to `steps`."""
     schema = Schema([Feature("group", map(str, range(groups)))])
     public = Dataspace.of(Table(schema, np.full(groups, size)), [Margin("group")])
@@ -60,8 +64,12 @@ def true_quantile(values: np.ndarray, probability: Fraction) -> np.ndarray:
     return np.sort(values, axis=1)[:, rank - 1]
 
 
-def measured(space: DistributionSpace, mechanism: Mechanism, rows: np.ndarray, seed: int) -> GroupDistributions:
-    return GroupDistributions(mechanism, mechanism.measure(space.measured(rows), SeededRandomness(seed)))
+def measured(
+    space: DistributionSpace, mechanism: Mechanism, rows: np.ndarray, seed: int
+) -> GroupDistributions:
+    return GroupDistributions(
+        mechanism, mechanism.measure(space.measured(rows), SeededRandomness(seed))
+    )
 
 
 def held(found: GroupDistributions, values: np.ndarray, rows: np.ndarray) -> dict[str, float]:
@@ -74,7 +82,9 @@ def held(found: GroupDistributions, values: np.ndarray, rows: np.ndarray) -> dic
     shares = {"count": float(inside.mean()), "band": float(within.all(axis=1).mean())}
     for probability, part in zip(Q, found.quantiles(Q), strict=True):
         quantile = true_quantile(values, probability)
-        shares[f"q{float(probability):g}"] = float(((part.lower <= quantile) & (quantile <= part.upper)).mean())
+        shares[f"q{float(probability):g}"] = float(
+            ((part.lower <= quantile) & (quantile <= part.upper)).mean()
+        )
     return shares
 
 
@@ -94,7 +104,9 @@ def test_without_noise_everything_is_true() -> None:
 
 @pytest.mark.parametrize("values", ["normal", "uniform", "heaped", "one"])
 def test_the_width_of_issue_29_and_the_level(values: str) -> None:
-    """n = 400, 128 values, mu = 1, any two records: the interval of a median is less than half of the chosen one."""
+    """n = 400, 128 values, mu = 1, any two records: the interval of a median is less than half of
+    the chosen one.
+    """
     groups, size, steps = 300, 400, 127
     space = groups_of(groups, size, steps)
     source = np.random.default_rng(3)
@@ -114,10 +126,15 @@ def test_the_width_of_issue_29_and_the_level(values: str) -> None:
     if values != "normal":
         return
     (median,) = found.quantiles(["1/2"])
-    ranks = rank_space(space.dataspace, space.adjacency, space.outcome, space.blocks, ["1/2"], level=LEVEL)
+    ranks = rank_space(
+        space.dataspace, space.adjacency, space.outcome, space.blocks, ["1/2"], level=LEVEL
+    )
     chooser = exponential_mechanism(ranks, Budget.gdp(1))
     (chosen,) = GroupQuantiles(chooser, chooser.measure(rows, SeededRandomness(5))).intervals()
-    width, other = float((median.upper - median.lower).mean()), float((chosen.upper - chosen.lower).mean())
+    width, other = (
+        float((median.upper - median.lower).mean()),
+        float((chosen.upper - chosen.lower).mean()),
+    )
     assert 2.2 < width < 3.2
     assert 6.5 < other < 8.5
     assert shares["q0.5"] >= 0.96
@@ -133,7 +150,10 @@ def test_a_chosen_median_alone_is_closer() -> None:
     ranks = rank_space(space.dataspace, space.adjacency, space.outcome, space.blocks)
     chooser = exponential_mechanism(ranks, Budget.gdp(1))
     chosen = GroupQuantiles(chooser, chooser.measure(rows, SeededRandomness(8))).values()[:, 0]
-    errors = [float(np.abs(point - truth).mean()) for point in (found.quantiles(["1/2"])[0].values, chosen)]
+    errors = [
+        float(np.abs(point - truth).mean())
+        for point in (found.quantiles(["1/2"])[0].values, chosen)
+    ]
     assert errors[1] < 0.6 * errors[0]
 
 
@@ -159,13 +179,17 @@ def test_a_level_stated_from_half_the_noise_is_found_out() -> None:
     rows = histograms(values, steps)
     mechanism = mechanism_for(space, Budget.gdp(1))
     noisy = mechanism.measure(space.measured(rows), SeededRandomness(12))
-    shares = held(GroupDistributions(mechanism.with_scale(mechanism.scale / 2), noisy), values, rows)
+    shares = held(
+        GroupDistributions(mechanism.with_scale(mechanism.scale / 2), noisy), values, rows
+    )
     slack = 4 * math.sqrt(0.95 * 0.05 / groups)
     assert all(share < 0.95 - slack for share in shares.values()), shares
 
 
 def test_coarse_noise_needs_its_own_law() -> None:
-    """THEORY, section 18: z·sd holds 0.888 of the time where noise is coarse; the law of the noise does not."""
+    """THEORY, section 18: z·sd holds 0.888 of the time where noise is coarse; the law of the noise
+    does not.
+    """
     space = two_wards(1, Ball(1))
     worst = 1.0
     for hundredths in range(20, 90, 5):
@@ -180,7 +204,9 @@ def test_coarse_noise_needs_its_own_law() -> None:
 
 
 def test_half_widths_hold_as_often_as_the_law_says() -> None:
-    """200,000 draws of the errors at every value of a small tree: the level within four standard errors."""
+    """200,000 draws of the errors at every value of a small tree: the level within four standard
+    errors.
+    """
     space = groups_of(1, 100, 10)
     mechanism = mechanism_for(space, Budget.gdp(3))
     errors = space.tree.up_to(mechanism.noises(200_000, SeededRandomness(13)), np.zeros(200_000))
@@ -230,7 +256,12 @@ def test_groups_without_records_have_no_quantiles() -> None:
 
 def test_what_is_no_quantile_is_refused() -> None:
     space = two_wards(3)
-    found = measured(space, mechanism_for(space, Budget.gdp(1)), np.array([[30, 0, 0, 0], [20, 0, 0, 0]]), seed=18)
+    found = measured(
+        space,
+        mechanism_for(space, Budget.gdp(1)),
+        np.array([[30, 0, 0, 0], [20, 0, 0, 0]]),
+        seed=18,
+    )
     for probability in (0, 1, "3/2"):
         with pytest.raises(InputError, match="between 0 and 1"):
             found.quantiles([probability])
@@ -240,7 +271,9 @@ def test_what_is_no_quantile_is_refused() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_an_interval_of_a_quantile_is_never_empty(size: int) -> None:
-    """Tiny groups under heavy noise: the rank of the quantile is between 1 and n, so that some value is possible."""
+    """Tiny groups under heavy noise: the rank of the quantile is between 1 and n, so that some
+    value is possible.
+    """
     space = groups_of(300, size, 9)
     values = np.random.default_rng(19).integers(0, 10, (300, size))
     found = measured(space, mechanism_for(space, Budget.gdp("1/4")), histograms(values, 9), seed=20)

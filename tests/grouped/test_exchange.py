@@ -1,4 +1,6 @@
-"""Sums and moments of a private outcome under exchange adjacency, against brute force over all datasets."""
+"""Sums and moments of a private outcome under exchange adjacency, against brute force over all
+datasets.
+"""
 
 import itertools
 
@@ -21,9 +23,15 @@ OUTCOME = Outcome("y", 0, 1, steps=STEPS)
 
 
 def pairs(public: Dataspace):
-    """All exchanges of records with their outcome, which is one more feature that nobody publishes."""
-    whole = Schema((*public.schema.features, Feature("y", [str(step) for step in range(STEPS + 1)])))
-    blocks = Blocks.of(Dataspace.known(whole, dict(zip(public.margins, public.totals, strict=True)), public.n))
+    """All exchanges of records with their outcome, which is one more feature that nobody
+    publishes.
+    """
+    whole = Schema(
+        (*public.schema.features, Feature("y", [str(step) for step in range(STEPS + 1)]))
+    )
+    blocks = Blocks.of(
+        Dataspace.known(whole, dict(zip(public.margins, public.totals, strict=True)), public.n)
+    )
     for dataset in listing.datasets(blocks.dataspace):
         X = blocks.coded(dataset)
         for Y in blocks.neighbours(X):
@@ -60,7 +68,12 @@ def sums(schema: Schema, groups: list[Margin], records) -> np.ndarray:
 )
 def test_sums_by_published_groups(counts, margins, groups, squares: int) -> None:
     counts = np.array(counts)
-    schema = Schema([Feature("ab"[axis], [str(i) for i in range(size)]) for axis, size in enumerate(counts.shape)])
+    schema = Schema(
+        [
+            Feature("ab"[axis], [str(i) for i in range(size)])
+            for axis, size in enumerate(counts.shape)
+        ]
+    )
     public = Dataspace.of(Table(schema, counts), [Margin.of(margin) for margin in margins])
     by = [Margin(*names) for names in groups]
     space = sum_space(public, outcome_exchange(public), OUTCOME, by)
@@ -74,10 +87,17 @@ def test_sums_by_published_groups(counts, margins, groups, squares: int) -> None
 
 
 @pytest.mark.parametrize("coding", list(Coding))
-@pytest.mark.parametrize(("shape", "margins"), [((2,), ["a"]), ((3,), ["a"]), ((2, 2), [["a", "b"]])])
+@pytest.mark.parametrize(
+    ("shape", "margins"), [((2,), ["a"]), ((3,), ["a"]), ((2, 2), [["a", "b"]])]
+)
 def test_regressions_on_one_block(coding: Coding, shape: tuple[int, ...], margins) -> None:
     names = "ab"[: len(shape)]
-    schema = Schema([Feature(name, [str(i) for i in range(size)]) for name, size in zip(names, shape, strict=True)])
+    schema = Schema(
+        [
+            Feature(name, [str(i) for i in range(size)])
+            for name, size in zip(names, shape, strict=True)
+        ]
+    )
     counts = np.ones(shape, dtype=np.int64)
     if len(shape) == 2:
         counts[0, 0] = 0
@@ -103,13 +123,17 @@ def test_what_is_not_public_is_refused() -> None:
     with pytest.raises(Refused, match="not published"):
         moment_space(public, outcome_exchange(public), OUTCOME, Design.of(schema, ["a", "b"]))
     overlapping = Schema([Feature(name, "01") for name in "abc"])
-    joint = Dataspace.of(Table(overlapping, np.full((2, 2, 2), 2)), [Margin("a", "b"), Margin("b", "c")])
+    joint = Dataspace.of(
+        Table(overlapping, np.full((2, 2, 2), 2)), [Margin("a", "b"), Margin("b", "c")]
+    )
     with pytest.raises(Refused, match="share no feature"):
         sum_space(joint, Exchange(3), OUTCOME, [Margin("a", "b")])
 
 
 def test_whatever_a_regression_measures_moves_no_farther_than_is_said() -> None:
-    """Cells, terms and combinations of columns for main effects of two factors whose joint counts are one block."""
+    """Cells, terms and combinations of columns for main effects of two factors whose joint counts
+    are one block.
+    """
     counts = np.array([[1, 1], [1, 0]])
     schema = Schema([Feature("a", "01"), Feature("b", "01")])
     public = Dataspace.of(Table(schema, counts), [Margin("a", "b")])
@@ -126,4 +150,5 @@ def test_whatever_a_regression_measures_moves_no_farther_than_is_said() -> None:
             found = norms_of(moved)
             assert found.l2_squared <= route.l2_squared
             assert found.l1 <= route.l1
-            assert found.l2_squared > route.l2_squared / 2.1  # and not much less: the bound is no idle one
+            # and not much less: the bound is no idle one
+            assert found.l2_squared > route.l2_squared / 2.1

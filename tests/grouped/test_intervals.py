@@ -1,4 +1,6 @@
-"""Intervals hold as often as they say: by the exact noise, in simulation, with twins that forget the noise."""
+"""Intervals hold as often as they say: by the exact noise, in simulation, with twins that forget
+the noise.
+"""
 
 import math
 from fractions import Fraction
@@ -37,7 +39,9 @@ def mechanism(budget: Budget, steps: int = 1, blocks: int = 1) -> Mechanism:
     table = Table(schema, np.stack([COUNTS // 2, COUNTS - COUNTS // 2], axis=1))
     margins = [Margin("ward"), Margin("sex")]
     public = Dataspace.of(table, margins)
-    return outcome_mechanism(sum_space(public, Ball(2), Outcome("y", 0, 1, steps), margins[:blocks]), budget)
+    return outcome_mechanism(
+        sum_space(public, Ball(2), Outcome("y", 0, 1, steps), margins[:blocks]), budget
+    )
 
 
 def within(share: float, level: float, draws: int = DRAWS) -> bool:
@@ -70,18 +74,26 @@ def test_sums_of_laplace_noise_are_inverted() -> None:
 @pytest.mark.parametrize("budget", BUDGETS[:3], ids=str)
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("simultaneous", [False, True])
-def test_means_and_differences_of_the_records_are_held(budget: Budget, blocks: int, simultaneous: bool) -> None:
-    """300 releases of the same data: how often each interval, or all of them, hold the records' own means."""
+def test_means_and_differences_of_the_records_are_held(
+    budget: Budget, blocks: int, simultaneous: bool
+) -> None:
+    """300 releases of the same data: how often each interval, or all of them, hold the records' own
+    means.
+    """
     found = mechanism(budget, 10, blocks)
     rates = np.array([0.2, 0.5, 0.7, 0.0])
     totals = np.rint(10 * COUNTS * rates).astype(np.int64)
-    values = np.concatenate([totals, [totals.sum() // 2, totals.sum() - totals.sum() // 2]][:blocks])
+    values = np.concatenate(
+        [totals, [totals.sum() // 2, totals.sum() - totals.sum() // 2]][:blocks]
+    )
     truth = totals[:3] / 10 / COUNTS[:3]
     pairs = np.array([truth[0] - truth[1], truth[0] - truth[2], truth[1] - truth[2]])
     noisy = found.measure_many(values, 300, SeededRandomness(5))
     hits = {"means": 0.0, "differences": 0.0, "narrow": 0.0}
     for draw in noisy:
-        measured = GroupSums(found, Measurement(draw, found.publish(draw), found.name, "exact", False))
+        measured = GroupSums(
+            found, Measurement(draw, found.publish(draw), found.name, "exact", False)
+        )
         means = measured.mean_intervals(Margin("ward"), level="0.9", simultaneous=simultaneous)
         gaps = measured.difference_intervals(Margin("ward"), level="0.9", simultaneous=simultaneous)
         inside = (means.lower[:3] <= truth) & (truth <= means.upper[:3])
@@ -98,7 +110,9 @@ def test_means_and_differences_of_the_records_are_held(budget: Budget, blocks: i
 
 
 def test_the_population_is_held_and_forgetting_the_noise_or_the_sample_is_seen() -> None:
-    """Means of fresh records each time: intervals with sampling hold the population's, the others do not."""
+    """Means of fresh records each time: intervals with sampling hold the population's, the others
+    do not.
+    """
     found = mechanism(Budget.gdp(1), 10)
     source = np.random.default_rng(6)
     hits = np.zeros(3)
@@ -111,7 +125,9 @@ def test_the_population_is_held_and_forgetting_the_noise_or_the_sample_is_seen()
         alone = measured.mean_intervals(level="0.9")
         assert (both.about, alone.about) == (About.sampling, About.noise)
         classical = 1.645 * spread / np.sqrt(COUNTS[:3])
-        for place, half in enumerate(((both.upper - both.lower) / 2, (alone.upper - alone.lower) / 2)):
+        for place, half in enumerate(
+            ((both.upper - both.lower) / 2, (alone.upper - alone.lower) / 2)
+        ):
             hits[place] += float(np.mean(np.abs(both.values[:3] - 0.4) <= half[:3]))
         hits[2] += float(np.mean(np.abs(both.values[:3] - 0.4) <= classical))
     assert within(hits[0] / 300, 0.9, 900)
@@ -132,14 +148,18 @@ def test_linear_coefficients_are_held_for_the_records_and_the_population() -> No
         found = regression_mechanism(public, Ball(2), outcome, design, budget)
         hits = np.zeros(3)
         for seed in range(200):
-            totals = np.array([source.binomial(20, p, n).sum() for p, n in zip(rows @ beta, counts, strict=True)])
+            totals = np.array(
+                [source.binomial(20, p, n).sum() for p, n in zip(rows @ beta, counts, strict=True)]
+            )
             own = inverse @ rows.T @ (totals / 20)
             values = route_values(found.space, design, totals)  # type: ignore[arg-type]
             fit = LinearFit(Moments(found, found.measure(values, SeededRandomness(seed)), design))
             alone, both = fit.intervals("0.9"), fit.intervals("0.9", residual_sd=0.11)
             hits[0] += float(np.mean((alone.lower <= own) & (own <= alone.upper)))
             hits[1] += float(np.mean((both.lower <= beta) & (beta <= both.upper)))
-            hits[2] += float(np.mean(np.abs(own - fit.coefficients) <= (alone.upper - alone.lower) / 4))
+            hits[2] += float(
+                np.mean(np.abs(own - fit.coefficients) <= (alone.upper - alone.lower) / 4)
+            )
         assert within(hits[0] / 200, 0.9, 200)
         assert within(hits[1] / 200, 0.9, 200)
         assert not within(hits[2] / 200, 0.9, 200)
@@ -172,7 +192,9 @@ def test_logistic_intervals_hold_and_may_be_open() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.pure(1)], ids=str)
 def test_logistic_intervals_of_more_than_twelve_columns_hold(budget: Budget) -> None:
-    """Thirteen columns, normal and Laplace noise: at least the level but for chance, and halves of them do not."""
+    """Thirteen columns, normal and Laplace noise: at least the level but for chance, and halves of
+    them do not.
+    """
     source = np.random.default_rng(13)
     schema = Schema(tuple(Feature(name, [str(level) for level in range(7)]) for name in ("a", "b")))
     counts = source.multinomial(2000, np.full(49, 1 / 49)).reshape(7, 7)
@@ -181,17 +203,24 @@ def test_logistic_intervals_of_more_than_twelve_columns_hold(budget: Budget) -> 
     assert len(design.columns) == 13
     beta = np.append(-0.5, source.normal(0, 0.5, 12))
     rates = 1 / (1 + np.exp(-design.rows().astype(float) @ beta))
-    clear, noisy = (regression_mechanism(public, Ball(2), outcome, design, b) for b in (Budget.gdp(10**7), budget))
+    clear, noisy = (
+        regression_mechanism(public, Ball(2), outcome, design, b)
+        for b in (Budget.gdp(10**7), budget)
+    )
     held = np.zeros((2, 2))
     for seed in range(40):
         ones = source.binomial(counts.ravel(), rates)
         fits = []
         for one in (clear, noisy):
             values = route_values(one.space, design, ones)  # type: ignore[arg-type]
-            fits.append(LogisticFit(Moments(one, one.measure(values, SeededRandomness(seed)), design)))
+            fits.append(
+                LogisticFit(Moments(one, one.measure(values, SeededRandomness(seed)), design))
+            )
         for row, (truth, sampling) in enumerate(((fits[0].coefficients, False), (beta, True))):
             found = fits[1].intervals(sampling=sampling)
-            half = np.where(truth > found.values, found.upper - found.values, found.values - found.lower)
+            half = np.where(
+                truth > found.values, found.upper - found.values, found.values - found.lower
+            )
             away = np.abs(found.values - truth) / half
             held[row] += [np.mean(away <= 1), np.mean(away <= 0.5)]
     assert (held[:, 0] / 40 > 0.93).all()
@@ -200,7 +229,9 @@ def test_logistic_intervals_of_more_than_twelve_columns_hold(budget: Budget) -> 
 
 def test_levels_and_choices_are_checked() -> None:
     assert Confidence() == Confidence("0.95")
-    assert each_level(Fraction(9, 10), 2, mechanism(Budget.gdp(1)), True) == pytest.approx(math.sqrt(0.9))
+    assert each_level(Fraction(9, 10), 2, mechanism(Budget.gdp(1)), True) == pytest.approx(
+        math.sqrt(0.9)
+    )
     assert each_level(Fraction(9, 10), 2, mechanism(Budget.pure(1)), True) == pytest.approx(0.95)
     for bad in (0, 1, 95, "much"):
         with pytest.raises(InputError):
@@ -208,7 +239,9 @@ def test_levels_and_choices_are_checked() -> None:
     with pytest.raises(InputError, match="true or false"):
         Confidence(sampling="yes")  # type: ignore[arg-type]
     records = {"ward": np.repeat(["a", "b", "c"], 10), "y": np.ones(30)}
-    found = sums(records, Outcome("y", 0, 1, 1), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+    found = sums(
+        records, Outcome("y", 0, 1, 1), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1)
+    )
     assert found.difference_intervals(against=["b"]).names == (("a", "b"), ("c", "b"))
     with pytest.raises(InputError, match="no group d with records"):
         found.difference_intervals(against=["d"])

@@ -1,4 +1,6 @@
-"""Statistics by group, looked at by a sceptic: labels, attained norms, and what an event does not say."""
+"""Statistics by group, looked at by a sceptic: labels, attained norms, and what an event does not
+say.
+"""
 
 import csv
 import io
@@ -19,18 +21,30 @@ from semidp.statistics.outcomes.spaces import sum_space
 
 def test_levels_stand_under_the_feature_that_they_belong_to():
     """Groups named against the schema's order once had their columns headed the wrong way round."""
-    records = {"a": ["x", "x", "y", "y"] * 10, "b": ["p", "q", "p", "q"] * 10, "won": [1, 0, 0, 0] * 10}
+    records = {
+        "a": ["x", "x", "y", "y"] * 10,
+        "b": ["p", "q", "p", "q"] * 10,
+        "won": [1, 0, 0, 0] * 10,
+    }
     won = GroupRequest("proportion", Outcome("won", 0, 1, 1), [["b", "a"]], Budget.gdp(1))
-    table = TableRequest(["a", "b"], Budget.gdp(1))  # mentioned first, so the schema's order is a, b
+    # mentioned first, so the schema's order is a, b
+    table = TableRequest(["a", "b"], Budget.gdp(1))
     release = run(Plan([table, won], invariants=[Margin("a", "b")]), records)
     (content,) = release.groups[0].files().values()
     rows = list(csv.DictReader(io.StringIO(b"".join(content.csv()).decode())))
-    assert [(row["a"], row["b"]) for row in rows] == [("x", "p"), ("x", "q"), ("y", "p"), ("y", "q")]
+    assert [(row["a"], row["b"]) for row in rows] == [
+        ("x", "p"),
+        ("x", "q"),
+        ("y", "p"),
+        ("y", "q"),
+    ]
     assert release.groups[0].estimates[0].groups[1] == ("q", "x")
 
 
 def test_blocks_tied_by_a_margin_across_them_do_not_claim_attained_norms():
-    """AB and CD beside BC: how their cells go together is partly public, so the bound need not be reached."""
+    """AB and CD beside BC: how their cells go together is partly public, so the bound need not be
+    reached.
+    """
     schema = Schema([Feature(name, "01") for name in "ABCD"])
     counts = np.zeros(schema.shape, dtype=np.int64)
     for cell, count in (((0, 0, 0, 0), 1), ((0, 0, 1, 1), 2), ((1, 1, 1, 1), 1)):
@@ -46,10 +60,14 @@ def test_blocks_tied_by_a_margin_across_them_do_not_claim_attained_norms():
 
 
 def _farthest(dataspace: Dataspace, a: int) -> int:
-    """max Σ k² over the cells of AB and of CD that any `a` records of any dataset can lie in: outcomes from 0 to 1."""
+    """max Σ k² over the cells of AB and of CD that any `a` records of any dataset can lie in:
+    outcomes from 0 to 1.
+    """
     farthest = 0
     for table in dataspace.tables():
-        records = [cell for cell in np.ndindex(*table.schema.shape) for _ in range(table.counts[cell])]
+        records = [
+            cell for cell in np.ndindex(*table.schema.shape) for _ in range(table.counts[cell])
+        ]
         for chosen in itertools.combinations(records, a):
             sums = [[cell[part] for cell in chosen] for part in (slice(0, 2), slice(2, 4))]
             farthest = max(farthest, sum(cells.count(c) ** 2 for cells in sums for c in set(cells)))
@@ -58,9 +76,13 @@ def _farthest(dataspace: Dataspace, a: int) -> int:
 
 @pytest.mark.long
 def test_a_mixture_of_gaussians_says_nothing_about_how_several_records_are_sampled():
-    """The event is one record's, so groups of several get f∘f; Poisson sampling says more, and gets more."""
+    """The event is one record's, so groups of several get f∘f; Poisson sampling says more, and gets
+    more.
+    """
     dp_event = pytest.importorskip("dp_accounting").dp_event
-    mixture = dp_event.SelfComposedDpEvent(dp_event.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.9, 0.1]), 3)
+    mixture = dp_event.SelfComposedDpEvent(
+        dp_event.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.9, 0.1]), 3
+    )
     once, twice = event_tradeoff(mixture, 1), event_tradeoff(mixture, 2)
     for epsilon in ("0.5", "1", "2"):
         assert twice.delta(epsilon) >= once.group(2).delta(epsilon)
@@ -68,9 +90,13 @@ def test_a_mixture_of_gaussians_says_nothing_about_how_several_records_are_sampl
 
 
 @pytest.mark.parametrize("published", [[Margin("A"), Margin("B")], [Margin("A", "B")]])
-@pytest.mark.parametrize("blocks", [[Margin("A")], [Margin("B"), Margin("A")], [Margin("A"), Margin()]])
+@pytest.mark.parametrize(
+    "blocks", [[Margin("A")], [Margin("B"), Margin("A")], [Margin("A"), Margin()]]
+)
 def test_no_pair_of_datasets_is_farther_apart_than_the_norms_say(published, blocks):
-    """All datasets of three records with two binary features and a yes-or-no outcome, every pair, every a."""
+    """All datasets of three records with two binary features and a yes-or-no outcome, every pair,
+    every a.
+    """
     schema = Schema([Feature("A", "01"), Feature("B", "01")])
     spaces: dict[bytes, list[tuple[tuple[int, int, int], ...]]] = {}
     for records in itertools.product(itertools.product((0, 1), repeat=3), repeat=3):
@@ -83,10 +109,17 @@ def test_no_pair_of_datasets_is_farther_apart_than_the_norms_say(published, bloc
         apart = (np.array(members)[:, None] != np.array(members)[None]).any(axis=-1).sum(axis=-1)
         moved = np.abs(sums[:, None] - sums[None])
         for a in (1, 2, 3):
-            space, near = sum_space(public, Ball(a), Outcome("y", 0, 1, 1), blocks), moved[apart <= a]
+            space, near = (
+                sum_space(public, Ball(a), Outcome("y", 0, 1, 1), blocks),
+                moved[apart <= a],
+            )
             found = (near.sum(axis=1).max(), (near**2).sum(axis=1).max(), near.max())
             claimed = (space.l1, space.l2_squared, space.linf)
-            assert found == claimed if space.exact else all(f <= c for f, c in zip(found, claimed, strict=True))
+            assert (
+                found == claimed
+                if space.exact
+                else all(f <= c for f, c in zip(found, claimed, strict=True))
+            )
 
 
 def _table(schema: Schema, records: tuple[tuple[int, int, int], ...]) -> Table:
@@ -101,14 +134,18 @@ def _sums(records: tuple[tuple[int, int, int], ...], blocks: list[Margin]) -> li
     for block in blocks:
         axes = ["AB".index(name) for name in block.names]
         for cell in np.ndindex(*(2 for _ in axes)):
-            found.append(sum(record[2] for record in records if tuple(record[axis] for axis in axes) == cell))
+            found.append(
+                sum(record[2] for record in records if tuple(record[axis] for axis in axes) == cell)
+            )
     return found
 
 
 def test_means_without_error_are_not_compared() -> None:
     records = {"ward": np.repeat(["a", "b"], 50), "days": np.repeat([2, 8], 50)}
     outcome = Outcome("days", 0, 10, 10)
-    found = grouped.sums(records, outcome, ["ward"], Budget.gdp(10**6), randomness=SeededRandomness(1))
+    found = grouped.sums(
+        records, outcome, ["ward"], Budget.gdp(10**6), randomness=SeededRandomness(1)
+    )
     assert found.compare().degrees == 0
     assert found.compare().pooled == 5
     assert found.compare(sampling_sd=1.0).degrees == 1

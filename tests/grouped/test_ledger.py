@@ -1,4 +1,6 @@
-"""Group statistics and regressions are charged before noise is drawn, and refused past the budget."""
+"""Group statistics and regressions are charged before noise is drawn, and refused past the
+budget.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +24,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "means": lambda **kw: grouped.means(RECORDS, DAYS, ["ward"], MU, **kw),
     "proportions": lambda **kw: grouped.proportions(RECORDS, "cured", ["ward"], MU, **kw),
     "linear": lambda **kw: grouped.linear_regression(RECORDS, DAYS, MU, factors=["ward"], **kw),
-    "logistic": lambda **kw: grouped.logistic_regression(RECORDS, "cured", MU, factors=["ward"], **kw),
+    "logistic": lambda **kw: grouped.logistic_regression(
+        RECORDS, "cured", MU, factors=["ward"], **kw
+    ),
 }
 
 
@@ -47,7 +51,9 @@ def test_charged_then_refused_before_any_noise(name: str, tmp_path: Path) -> Non
 
 def test_the_spread_is_charged_too(tmp_path: Path) -> None:
     book = Ledger.create(tmp_path / "ledger.json", Budget.gdp(2))
-    sums = grouped.sums(RECORDS, DAYS, ["ward"], MU, spread_budget=MU, ledger=book, randomness=SeededRandomness(1))
+    sums = grouped.sums(
+        RECORDS, DAYS, ["ward"], MU, spread_budget=MU, ledger=book, randomness=SeededRandomness(1)
+    )
     total = book.total()
     assert total is not None
     assert total.tradeoff == sums.guarantee.tradeoff

@@ -50,20 +50,30 @@ def test_nobody_is_lost_from_the_exact_sizes_and_the_mean_is_of_those_who_answer
     }
     assert rows["a", "yes"][1] == pytest.approx(15, abs=0.01)
     assert rows["b", "yes"][1] == pytest.approx(40, abs=0.01)
-    assert [margin.names for margin in release.scope.dataspace.margins] == [("ward", "pay answered")]
+    assert [margin.names for margin in release.scope.dataspace.margins] == [
+        ("ward", "pay answered")
+    ]
 
 
 def test_a_proportion_of_a_text_value_with_missing_ones() -> None:
     wanted = semidp.proportion("ok=Y", by="ward")
-    release = semidp.release(PEOPLE, wanted, mu=10**6, missing={"ok": "exact"}, randomness=SeededRandomness(1))
-    rows = {levels: (count, value) for levels, count, value, _ in release.groups[0].estimates[0].rows()}
+    release = semidp.release(
+        PEOPLE, wanted, mu=10**6, missing={"ok": "exact"}, randomness=SeededRandomness(1)
+    )
+    rows = {
+        levels: (count, value) for levels, count, value, _ in release.groups[0].estimates[0].rows()
+    }
     assert rows["a", "yes"] == (40, pytest.approx(0.5, abs=1e-3))
     assert rows["b", "yes"] == (40, pytest.approx(1.0, abs=1e-3))
 
 
-@pytest.mark.parametrize(("a", "answers"), [(1, "yyn"), (2, "yyn"), (2, "yny"), (3, "yyy"), (1, "nny")])
+@pytest.mark.parametrize(
+    ("a", "answers"), [(1, "yyn"), (2, "yyn"), (2, "yny"), (3, "yyy"), (1, "nny")]
+)
 def test_no_two_datasets_are_further_apart_than_the_norms(a: int, answers: str) -> None:
-    """Every pair of datasets of three records that keep the counts of group and answer, by brute force."""
+    """Every pair of datasets of three records that keep the counts of group and answer, by brute
+    force.
+    """
     groups, steps = ("g", "h"), 2
     values = {"y": range(steps + 1), "n": (None,)}
     start = [("g", "y"), ("g" if answers[1] == "y" else "h", answers[1]), ("h", answers[2])]
@@ -77,7 +87,9 @@ def test_no_two_datasets_are_further_apart_than_the_norms(a: int, answers: str) 
     schema = Schema([Feature("group", groups), Feature("answered", ["n", "y"])])
     table = Table(schema, np.array(counted).reshape(2, 2))
     public = Dataspace.of(table, [Margin("group", "answered")])
-    norms = sum_space(public, Ball(a), Outcome("pay", 0, 1, steps), [Margin("group", "answered")]).norms
+    norms = sum_space(
+        public, Ball(a), Outcome("pay", 0, 1, steps), [Margin("group", "answered")]
+    ).norms
     most_l1, most_l2, checked = 0, 0, 0
     for one, other in itertools.product(datasets, repeat=2):
         if sum(x != y for x, y in zip(one, other, strict=True)) > a:
@@ -98,7 +110,9 @@ def _counts(records: list[tuple[str, str]]) -> list[int]:
 
 
 def _sums(dataset: tuple[tuple[str, int | None], ...]) -> list[int]:
-    """The sums by group and answer: whoever did not answer adds the lower bound, which is no step."""
+    """The sums by group and answer: whoever did not answer adds the lower bound, which is no
+    step.
+    """
     sums = {(group, answer): 0 for group in "gh" for answer in "ny"}
     for group, value in dataset:
         sums[group, "n" if value is None else "y"] += value or 0
@@ -107,22 +121,49 @@ def _sums(dataset: tuple[tuple[str, int | None], ...]) -> list[int]:
 
 def test_the_command_and_its_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "people.csv"
-    lines = ["ward,pay", *(f"{ward},{'' if pay in (None, '') or pay != pay else pay}" for ward, pay in _rows())]
+    lines = [
+        "ward,pay",
+        *(f"{ward},{'' if pay in (None, '') or pay != pay else pay}" for ward, pay in _rows()),
+    ]
     file.write_text("\n".join(lines) + "\n")
-    words = ["release", str(file), "--group", "ward", "--mean", "pay", "--bounds", "pay=5,105", "--mu", "1"]
-    assert command([*words, "--missing", "pay=exact", "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    words = [
+        "release",
+        str(file),
+        "--group",
+        "ward",
+        "--mean",
+        "pay",
+        "--bounds",
+        "pay=5,105",
+        "--mu",
+        "1",
+    ]
+    assert (
+        command([*words, "--missing", "pay=exact", "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    )
     assert command(["show", str(tmp_path / "out"), "--quiet"]) == 0
-    assert Release.load(tmp_path / "out").plan.read_as == (("pay", "missing as 5"), ("pay answered", "answered"))
+    assert Release.load(tmp_path / "out").plan.read_as == (
+        ("pay", "missing as 5"),
+        ("pay answered", "answered"),
+    )
     capsys.readouterr()
     for wrong, reason in (
-        (["--missing", "pay=ignore"], "missing values of 'pay' are refuse, private or exact, not 'ignore'"),
+        (
+            ["--missing", "pay=ignore"],
+            "missing values of 'pay' are refuse, private or exact, not 'ignore'",
+        ),
         (["--missing", "age=exact"], "nothing of 'age' is published by groups"),
         (["--missing", "pay=exact", "--read-as", "pay=1.234,5"], "is read in a way of its own"),
     ):
         assert command([*words, *wrong, "--out", str(tmp_path / "no")]) == 2
         assert reason in capsys.readouterr().err
     with pytest.raises(InputError, match="by groups, not in"):
-        semidp.release(PEOPLE, semidp.regression("pay", on=["ward"], bounds=(0, 9)), mu=1, missing={"pay": "exact"})
+        semidp.release(
+            PEOPLE,
+            semidp.regression("pay", on=["ward"], bounds=(0, 9)),
+            mu=1,
+            missing={"pay": "exact"},
+        )
 
 
 def _rows() -> list[tuple[str, float | None]]:

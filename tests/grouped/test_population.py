@@ -1,6 +1,8 @@
-"""Intervals and tests for the population, group by group: unequal groups, coarse noise, few records; with twins.
+"""Intervals and tests for the population, group by group: unequal groups, coarse noise, few
+records; with twins.
 
-A twin is the formula of before: one spread pooled over all groups, χ² for Laplace noise, half a step added to all.
+A twin is the formula of before: one spread pooled over all groups, χ² for Laplace noise, half a
+step added to all.
 """
 
 import itertools
@@ -49,7 +51,9 @@ def public(*counts: int) -> Dataspace:
 
 
 def mechanism(budget: Budget, *counts: int, steps: int = 1) -> Mechanism:
-    return outcome_mechanism(sum_space(public(*counts), Ball(2), Outcome("y", 0, 1, steps), [WARD]), budget)
+    return outcome_mechanism(
+        sum_space(public(*counts), Ball(2), Outcome("y", 0, 1, steps), [WARD]), budget
+    )
 
 
 def noisy(found: Mechanism, values: np.ndarray, source: np.random.Generator) -> Measurement:
@@ -63,7 +67,9 @@ def enough(hits: float, draws: int, level: float) -> bool:
 
 
 def pooled_half(found: GroupSums, level: float = 0.95) -> np.ndarray:
-    """The twin: the half-widths of means with one spread for all groups, ``Σ y² <= B Σ y`` over n."""
+    """The twin: the half-widths of means with one spread for all groups, ``Σ y² <= B Σ y`` over
+    n.
+    """
     estimates = found.means()
     n, means = estimates.counts, np.clip(estimates.values, 0, 1)
     inside = max(float((n * means * (1 - means)).sum() / n.sum()), 0.0)
@@ -71,7 +77,7 @@ def pooled_half(found: GroupSums, level: float = 0.95) -> np.ndarray:
     return stats.norm.ppf((1 + level) / 2) * np.sqrt(inside / n + noise / n**2)
 
 
-# --- the law of the noise ---------------------------------------------------------------------------------------------
+# --- the law of the noise -------------------------------------------------------------------------
 
 COARSE = [Budget.gdp(4), Budget.gdp(1), Budget.zcdp(4), Budget.pure(5), Budget.pure(1)]
 
@@ -79,7 +85,9 @@ COARSE = [Budget.gdp(4), Budget.gdp(1), Budget.zcdp(4), Budget.pure(5), Budget.p
 @pytest.mark.parametrize("budget", COARSE, ids=str)
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, -0.37), (0.3, -1.0, 0.5)], ids=str)
 def test_half_widths_of_coarse_noise_are_the_least_that_hold(budget, weights):
-    """All combinations of atoms, by brute force: P(|Σ w N| <= h) >= level, and below it at the next smaller atom."""
+    """All combinations of atoms, by brute force: P(|Σ w N| <= h) >= level, and below it at the next
+    smaller atom.
+    """
     found = mechanism(budget, 30, 20)
     reach = 60 if len(weights) < 3 else 25
     steps = np.arange(-reach, reach + 1)
@@ -97,7 +105,9 @@ def test_half_widths_of_coarse_noise_are_the_least_that_hold(budget, weights):
 
 
 def test_noise_that_is_nearly_always_zero_widens_nothing():
-    """Half a step was added to everything: ±0.5/n around a sum that is exact with probability 0.9999994."""
+    """Half a step was added to everything: ±0.5/n around a sum that is exact with probability
+    0.9999994.
+    """
     found = mechanism(Budget.gdp(20), 30, 20)
     assert float(found.sampler.pmf(np.array([0]))[0]) > 0.999999
     measured = GroupSums(found, found.measure(np.array([7, 9]), SeededRandomness(1)))
@@ -105,19 +115,23 @@ def test_noise_that_is_nearly_always_zero_widens_nothing():
         np.testing.assert_array_equal(intervals.lower, intervals.upper)
 
 
-@pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.gdp("1/50")], ids=str)
+@pytest.mark.parametrize(
+    "budget", [Budget.gdp(1), Budget.zcdp(1), Budget.pure(1), Budget.gdp("1/50")], ids=str
+)
 def test_tails_and_simulated_noise_have_the_law_of_the_sampler(budget):
     found = mechanism(budget, 30, 20)
     steps = np.arange(-8, 9)
     tails = upper_tail(found, steps)
-    np.testing.assert_allclose(tails - upper_tail(found, steps + 1), found.sampler.pmf(steps), rtol=1e-4, atol=1e-12)
+    np.testing.assert_allclose(
+        tails - upper_tail(found, steps + 1), found.sampler.pmf(steps), rtol=1e-4, atol=1e-12
+    )
     np.testing.assert_allclose(tails + upper_tail(found, 1 - steps), 1.0, atol=1e-9)  # symmetric
     drawn = simulated(found, (20_000,), np.random.default_rng(1))
     assert abs(drawn.mean()) < 5 * math.sqrt(found.variance / 20_000)
     assert drawn.var() == pytest.approx(found.variance, rel=5 * math.sqrt(5 / 20_000))
 
 
-# --- rates ------------------------------------------------------------------------------------------------------------
+# --- rates ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("budget", [Budget.gdp(4), Budget.gdp(1), Budget.pure(1)], ids=str)
@@ -129,16 +143,26 @@ def test_inverted_rates_hold_whatever_the_rate_and_the_score_interval_does_not(b
         found = mechanism(budget, n, n)
         reach = int(12 * found.scale) + 2
         published = np.arange(-reach, n + reach + 1)
-        low, high = rate_ends(found, np.full(len(published), float(n)), published.astype(float), 0.95)
+        low, high = rate_ends(
+            found, np.full(len(published), float(n)), published.astype(float), 0.95
+        )
         assert ((low >= 0) & (low <= high) & (high <= 1)).all()
         score = SampledMeans(
-            np.full(len(published), float(n)), published / n, (0, 1), noise_deviation(found, 0.95), 0.95
+            np.full(len(published), float(n)),
+            published / n,
+            (0, 1),
+            noise_deviation(found, 0.95),
+            0.95,
         )
         ends = score.ends()
         steps = np.arange(-reach - n, n + reach + 1)
         law = upper_tail(found, steps) - upper_tail(found, steps + 1)
-        for rate in np.concatenate([np.geomspace(0.002, 0.5, 20), 1 - np.geomspace(0.002, 0.5, 20)]):
-            chances = np.convolve(law, stats.binom.pmf(np.arange(n + 1), n, rate))[n : n + len(published)]
+        for rate in np.concatenate(
+            [np.geomspace(0.002, 0.5, 20), 1 - np.geomspace(0.002, 0.5, 20)]
+        ):
+            chances = np.convolve(law, stats.binom.pmf(np.arange(n + 1), n, rate))[
+                n : n + len(published)
+            ]
             least = min(least, float(chances @ ((low <= rate) & (rate <= high))))
             by_score = min(by_score, float(chances @ ((ends[0] <= rate) & (rate <= ends[1]))))
             checked += 1
@@ -148,7 +172,9 @@ def test_inverted_rates_hold_whatever_the_rate_and_the_score_interval_does_not(b
 
 
 def test_a_ward_has_the_interval_of_its_own_records():
-    """The example of the issue: 50 of 100 and 50 of 5,000; the pooled spread covered ward A half of the time."""
+    """The example of the issue: 50 of 100 and 50 of 5,000; the pooled spread covered ward A half of
+    the time.
+    """
     found, source = mechanism(Budget.gdp(4), 100, 5000), np.random.default_rng(1)
     rates, hits, pooled = np.array([0.5, 0.01]), np.zeros(2), np.zeros(2)
     for _ in range(300):
@@ -198,21 +224,31 @@ def test_differences_of_rates_hold_and_pooling_does_not():
     assert both.upper[0] <= 1.0
 
 
-# --- means, with the spread measured and without ----------------------------------------------------------------------
+# --- means, with the spread measured and without --------------------------------------------------
 
 
-def drawn_means(budget: Budget, spread_budget: Budget | None, repeats: int, counts: tuple[int, int] = (16, 200)):
-    """Yield what is measured of a small flat group and a large narrow one, on a grid of 100 steps."""
+def drawn_means(
+    budget: Budget, spread_budget: Budget | None, repeats: int, counts: tuple[int, int] = (16, 200)
+):
+    """Yield what is measured of a small flat group and a large narrow one, on a grid of 100
+    steps.
+    """
     found, source = mechanism(budget, *counts, steps=100), np.random.default_rng(3)
     grid = Outcome("y", 0, 1, 100)
-    spread = None if spread_budget is None else square_mechanism(public(*counts), Ball(2), grid, spread_budget, [WARD])
+    spread = (
+        None
+        if spread_budget is None
+        else square_mechanism(public(*counts), Ball(2), grid, spread_budget, [WARD])
+    )
     for _ in range(repeats):
         values = [source.integers(0, 101, counts[0]), source.integers(45, 56, counts[1])]
         squares = None
         if spread is not None:
             totals = np.array([((2 * part - 100) ** 2).sum() for part in values])
             squares = SquareSums(grid, spread, noisy(spread, totals, source))
-        yield GroupSums(found, noisy(found, np.array([part.sum() for part in values]), source), squares)
+        yield GroupSums(
+            found, noisy(found, np.array([part.sum() for part in values]), source), squares
+        )
 
 
 @pytest.mark.few(2)
@@ -236,8 +272,13 @@ def test_means_with_a_measured_spread_hold_and_a_pooled_one_does_not(budget, cou
 
 
 def test_a_measured_spread_pays_and_the_bounds_hold_without_one():
-    (bounded,) = (found.mean_intervals(sampling=True) for found in drawn_means(Budget.gdp(4), None, 1))
-    (paid,) = (found.mean_intervals(sampling=True) for found in drawn_means(Budget.gdp(4), Budget.gdp(4), 1))
+    (bounded,) = (
+        found.mean_intervals(sampling=True) for found in drawn_means(Budget.gdp(4), None, 1)
+    )
+    (paid,) = (
+        found.mean_intervals(sampling=True)
+        for found in drawn_means(Budget.gdp(4), Budget.gdp(4), 1)
+    )
     assert paid.upper[1] - paid.lower[1] < 0.4 * (bounded.upper[1] - bounded.lower[1])
     half = 1.96 * math.sqrt(0.25 / 200 + (25 / 100) ** 2 * 4 / 200**2)
     assert (bounded.upper[1] - bounded.lower[1]) / 2 == pytest.approx(half, rel=0.02)
@@ -255,7 +296,9 @@ def test_one_record_has_the_widest_interval_and_not_none():
 
 
 def test_a_spread_from_few_records_goes_with_students_quantile():
-    """The fault of regressions: a normal quantile covers 0.81 at n = 3; that of means: 1.000, three times as wide."""
+    """The fault of regressions: a normal quantile covers 0.81 at n = 3; that of means: 1.000, three
+    times as wide.
+    """
     counts, clear = (3, 3), Budget.gdp(10**5)
     space_public = public(*counts)
     found, source = mechanism(clear, *counts, steps=100), np.random.default_rng(5)
@@ -265,7 +308,9 @@ def test_a_spread_from_few_records_goes_with_students_quantile():
     hits, normal, widths = np.zeros(2), np.zeros(2), []
     for _ in range(250):
         values = np.rint(source.normal(50, 8, (2, 3))).astype(np.int64)
-        squares = SquareSums(grid, spread, noisy(spread, ((2 * values - 100) ** 2).sum(axis=1), source))
+        squares = SquareSums(
+            grid, spread, noisy(spread, ((2 * values - 100) ** 2).sum(axis=1), source)
+        )
         measured = noisy(found, values.sum(axis=1), source)
         means = GroupSums(found, measured, squares).mean_intervals(sampling=True)
         fit = LinearFit(Moments(found, measured, design), squares)
@@ -274,18 +319,24 @@ def test_a_spread_from_few_records_goes_with_students_quantile():
         truth = np.array([0.5, 0.0])
         hits += (both.lower <= truth) & (truth <= both.upper)
         normal += (known.lower <= truth) & (truth <= known.upper)
-        np.testing.assert_allclose([means.lower[0], means.upper[0]], [both.lower[0], both.upper[0]])  # one treatment
-        widths.append((means.upper[0] - means.lower[0]) / (2 * 4.303 * values[0].std(ddof=1) / 100 / math.sqrt(3)))
+        # one treatment
+        np.testing.assert_allclose([means.lower[0], means.upper[0]], [both.lower[0], both.upper[0]])
+        widths.append(
+            (means.upper[0] - means.lower[0])
+            / (2 * 4.303 * values[0].std(ddof=1) / 100 / math.sqrt(3))
+        )
     assert all(enough(hit, 250, 0.95) for hit in hits)
     assert not enough(normal[0], 250, 0.95)
     assert np.median(widths) == pytest.approx(1.0, abs=0.02)
 
 
-# --- regressions ------------------------------------------------------------------------------------------------------
+# --- regressions ----------------------------------------------------------------------------------
 
 
 def test_a_regression_on_one_factor_is_held_cell_by_cell():
-    """A large group of rare cases and a small one at a half; one residual spread for both covers half of the time."""
+    """A large group of rare cases and a small one at a half; one residual spread for both covers
+    half of the time.
+    """
     counts, rates = (5000, 100), np.array([0.01, 0.5])
     space_public, outcome = public(*counts), Outcome("y", 0, 1, 1)
     design = Design.of(space_public.schema, ["ward"])
@@ -307,8 +358,13 @@ def test_a_regression_on_one_factor_is_held_cell_by_cell():
 
 
 def test_other_designs_take_the_largest_spread():
-    table = Table(Schema((Feature("arm", "cd"), Feature("sex", "fm"))), np.array([[50, 30], [20, 40]]))
-    space_public, outcome = Dataspace.of(table, [Margin("arm"), Margin("sex")]), Outcome("y", 2, 6, 10)
+    table = Table(
+        Schema((Feature("arm", "cd"), Feature("sex", "fm"))), np.array([[50, 30], [20, 40]])
+    )
+    space_public, outcome = (
+        Dataspace.of(table, [Margin("arm"), Margin("sex")]),
+        Outcome("y", 2, 6, 10),
+    )
     margins = Dataspace.of(table, [Margin("arm", "sex")])
     design = Design.of(table.schema, ["arm", "sex"])
     found = regression_mechanism(margins, Ball(2), outcome, design, Budget.gdp(1))
@@ -334,7 +390,8 @@ def test_separated_groups_leave_one_side_open(budget):
     assert both.upper[1] == math.inf
     assert 1.5 < both.lower[1] < 4
     assert ((both.lower < fit.coefficients) & (fit.coefficients < both.upper)).all()
-    if budget == Budget.gdp(20):  # noise that is 0 says all about the records: half a step made it -17.4 to -4.6
+    # noise that is 0 says all about the records: half a step made it -17.4 to -4.6
+    if budget == Budget.gdp(20):
         alone = fit.intervals()
         np.testing.assert_array_equal(alone.lower, alone.upper)
 
@@ -343,7 +400,10 @@ def test_slopes_of_the_distances_are_those_of_differences():
     source = np.random.default_rng(3)
     schema = Schema((Feature("a", "abc"), Feature("b", "wxyz")))
     counts = source.multinomial(400, np.full(12, 1 / 12)).reshape(3, 4)
-    space_public, outcome = Dataspace.of(Table(schema, counts), [Margin("a", "b")]), Outcome("y", 0, 1, 1)
+    space_public, outcome = (
+        Dataspace.of(Table(schema, counts), [Margin("a", "b")]),
+        Outcome("y", 0, 1, 1),
+    )
     design = Design.of(schema, ["a", "b"])
     found = regression_mechanism(space_public, Ball(2), outcome, design, Budget.gdp(1))
     values = route_values(found.space, design, source.binomial(counts.ravel(), 0.3))
@@ -354,14 +414,22 @@ def test_slopes_of_the_distances_are_those_of_differences():
             slopes = fit._distances(beta, sampling)[1]
             steps = 1e-5 * np.eye(len(beta))
             numeric = [
-                (fit._distances(beta + step, sampling)[0] - fit._distances(beta - step, sampling)[0]) / 2e-5
+                (
+                    fit._distances(beta + step, sampling)[0]
+                    - fit._distances(beta - step, sampling)[0]
+                )
+                / 2e-5
                 for step in steps
             ]
-            np.testing.assert_allclose(slopes, np.array(numeric).T, atol=1e-6 * np.abs(slopes).max())
+            np.testing.assert_allclose(
+                slopes, np.array(numeric).T, atol=1e-6 * np.abs(slopes).max()
+            )
 
 
 def rare_baseline(columns: int, repeats: int) -> tuple[float, float]:
-    """How often coefficients against a rare first level are held: by the intervals, and by the twin β ± 1.96 s."""
+    """How often coefficients against a rare first level are held: by the intervals, and by the twin
+    β ± 1.96 s.
+    """
     counts = np.full(columns, 150)
     space_public, outcome = public(*counts), Outcome("y", 0, 1, 1)
     design = Design.of(space_public.schema, ["ward"])
@@ -370,7 +438,9 @@ def rare_baseline(columns: int, repeats: int) -> tuple[float, float]:
     hits, wald = 0.0, 0.0
     for _ in range(repeats):
         drawn = source.binomial(counts, 1 / (1 + np.exp(-design.rows().astype(float) @ beta)))
-        fit = LogisticFit(Moments(found, noisy(found, route_values(found.space, design, drawn), source), design))
+        fit = LogisticFit(
+            Moments(found, noisy(found, route_values(found.space, design, drawn), source), design)
+        )
         both = fit.intervals(sampling=True)
         hits += float(np.mean((both.lower <= beta) & (beta <= both.upper)))
         wald += float(np.mean(np.abs(fit.coefficients - beta) <= 1.96 * fit.standard_errors()))
@@ -379,17 +449,21 @@ def rare_baseline(columns: int, repeats: int) -> tuple[float, float]:
 
 @pytest.mark.long
 def test_thirteen_columns_with_a_rare_baseline_are_held_and_normal_ends_do_not():
-    """Coefficients share the baseline, so a run counts once: 100 runs have a standard error of at most 0.022."""
+    """Coefficients share the baseline, so a run counts once: 100 runs have a standard error of at
+    most 0.022.
+    """
     hits, wald = rare_baseline(13, 100)
     assert hits > 0.95 - 2 * 0.022
     assert wald < 0.95 - 4 * 0.022
 
 
-# --- comparisons ------------------------------------------------------------------------------------------------------
+# --- comparisons ----------------------------------------------------------------------------------
 
 
 def test_laplace_noise_is_compared_by_its_own_law():
-    """At 0.001 χ² rejected 0.0065; 4,000 comparisons, at most binomial at 1e-6, and the twin is not."""
+    """At 0.001 χ² rejected 0.0065; 4,000 comparisons, at most binomial at 1e-6, and the twin is
+    not.
+    """
     found, source = mechanism(Budget.pure(1), 40, 100, 60, steps=100), np.random.default_rng(9)
     assert isinstance(found, LaplaceMechanism)
     totals = np.array([2000, 5000, 3000])
@@ -398,15 +472,22 @@ def test_laplace_noise_is_compared_by_its_own_law():
     drawn = simulated(found, (4000, 3), source) / 100
     precision = np.array([40, 100, 60]) ** 2 / (found.variance / 100**2)
     means = drawn / [40, 100, 60]
-    statistic = (precision * (means - (means @ precision / precision.sum())[:, None]) ** 2).sum(axis=1)
+    statistic = (precision * (means - (means @ precision / precision.sum())[:, None]) ** 2).sum(
+        axis=1
+    )
     most = stats.binom.ppf(1 - FALSE_ALARM, 4000, 0.001)
     assert (stats.chi2.sf(statistic, 2) <= 0.001).sum() > most
     reference = np.sort(statistic)
     for level in (0.05, 0.01):
         # the statistic that has this p-value by simulation is exceeded as often as it says
         ordered = [
-            GroupSums(found, Measurement(row, row.astype(float), found.name, "exact", False)).compare()
-            for row in (totals + np.rint(100 * drawn[np.argsort(statistic)[-int(level * 4000)]]).astype(np.int64),)
+            GroupSums(
+                found, Measurement(row, row.astype(float), found.name, "exact", False)
+            ).compare()
+            for row in (
+                totals
+                + np.rint(100 * drawn[np.argsort(statistic)[-int(level * 4000)]]).astype(np.int64),
+            )
         ]
         share = float((reference >= ordered[0].statistic * (1 - 1e-9)).mean())
         assert ordered[0].p_value == pytest.approx(share, abs=5 * math.sqrt(2 * level / 4000))
@@ -429,13 +510,15 @@ def test_comparisons_of_rates_keep_their_size_in_unequal_groups():
     for _ in range(60):
         equal = GroupSums(found, noisy(found, source.binomial([8, 40, 400], 0.05), source))
         rejected += equal.compare(sampling=True).p_value <= 0.05
-        other = GroupSums(found, noisy(found, source.binomial([8, 40, 400], [0.5, 0.8, 0.05]), source))
+        other = GroupSums(
+            found, noisy(found, source.binomial([8, 40, 400], [0.5, 0.8, 0.05]), source)
+        )
         differ += other.compare(sampling=True).p_value <= 0.05
     assert rejected <= stats.binom.ppf(1 - FALSE_ALARM, 60, 0.05)
     assert differ > 54
 
 
-# --- what a release says ----------------------------------------------------------------------------------------------
+# --- what a release says --------------------------------------------------------------------------
 
 
 def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
@@ -451,10 +534,17 @@ def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
     asked = Confidence(sampling=True, differences=True)
     plan = Plan(
         [
-            GroupRequest("proportion", Outcome("died", 0, 1, 1), [["ward"]], Budget.gdp(4), confidence=asked),
-            GroupRequest("mean", Outcome("days", 0, 10, 10), [["ward"]], Budget.gdp(4), confidence=asked),
+            GroupRequest(
+                "proportion", Outcome("died", 0, 1, 1), [["ward"]], Budget.gdp(4), confidence=asked
+            ),
+            GroupRequest(
+                "mean", Outcome("days", 0, 10, 10), [["ward"]], Budget.gdp(4), confidence=asked
+            ),
             RegressionRequest(
-                Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(4), confidence=Confidence(sampling=True)
+                Outcome("days", 0, 10, 10),
+                ["ward"],
+                Budget.gdp(4),
+                confidence=Confidence(sampling=True),
             ),
         ],
         invariants=[WARD],
@@ -473,9 +563,13 @@ def test_a_release_says_about_where_no_law_was_inverted(tmp_path):
     release.save(tmp_path / "release")
     again = Release.load(tmp_path / "release")
     for before, after in zip(release.groups, again.groups, strict=True):
-        assert [part.exact for part in after.intervals[0]] == [part.exact for part in before.intervals[0]]
+        assert [part.exact for part in after.intervals[0]] == [
+            part.exact for part in before.intervals[0]
+        ]
         assert after.comparisons == before.comparisons
-        assert [part.exact for part in after.differences[0]] == [part.exact for part in before.differences[0]]
+        assert [part.exact for part in after.differences[0]] == [
+            part.exact for part in before.differences[0]
+        ]
 
 
 def test_the_noise_of_a_mechanism_counts_for_no_less_than_its_own():

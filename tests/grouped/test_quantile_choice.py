@@ -1,4 +1,6 @@
-"""Quantiles are chosen or read off a distribution, whichever public numbers say is better; every output says which."""
+"""Quantiles are chosen or read off a distribution, whichever public numbers say is better; every
+output says which.
+"""
 
 import json
 from fractions import Fraction
@@ -19,7 +21,10 @@ from semidp.mechanisms.selection import mechanism_for
 from semidp.noise.randomness import SeededRandomness
 from semidp.publishing.front import median, quantile
 from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.distribution.distribution_estimates import GroupDistributions, difference_error
+from semidp.statistics.distribution.distribution_estimates import (
+    GroupDistributions,
+    difference_error,
+)
 from semidp.statistics.distribution.distribution_space import distribution_space
 from semidp.statistics.distribution.quantile_choice import even_error
 from semidp.statistics.distribution.request import Answers, DistributionRequest
@@ -35,7 +40,10 @@ NINE = evolve(MEDIAN, probabilities=[Fraction(place, 10) for place in range(1, 1
 
 def pupils(seed: int = 1) -> dict[str, np.ndarray]:
     source = np.random.default_rng(seed)
-    return {"school": np.repeat(["a", "b"], [300, 200]), "score": source.normal(50, 15, 500).clip(0, 100).round()}
+    return {
+        "school": np.repeat(["a", "b"], [300, 200]),
+        "score": source.normal(50, 15, 500).clip(0, 100).round(),
+    }
 
 
 def plan_of(request: QuantileRequest | DistributionRequest) -> Plan:
@@ -58,7 +66,9 @@ def plan_of(request: QuantileRequest | DistributionRequest) -> Plan:
 def test_a_request_is_answered_by_whichever_is_better(
     request_: QuantileRequest, kind: str, answers: Answers | None
 ) -> None:
-    """A median alone is chosen; intervals, and many quantiles, come from a distribution; a name decides."""
+    """A median alone is chosen; intervals, and many quantiles, come from a distribution; a name
+    decides.
+    """
     (answer,) = prepare(plan_of(request_), pupils()).plan.requests
     assert answer.key == kind
     assert answer.name == request_.name
@@ -72,7 +82,9 @@ def test_a_request_is_answered_by_whichever_is_better(
 
 
 def test_no_record_decides() -> None:
-    """Datasets with the same group sizes get the same answer and the same sentence, however their values lie."""
+    """Datasets with the same group sizes get the same answer and the same sentence, however their
+    values lie.
+    """
     other = pupils(2)
     other["score"] = np.zeros(500)
     sentences = 0
@@ -94,9 +106,13 @@ def test_a_median_that_is_chosen_stays_what_it_was() -> None:
 
 
 def test_a_release_answers_the_same_questions_and_says_how(tmp_path: Path) -> None:
-    """The file that is called after the request has the same columns either way; the release is computed again."""
+    """The file that is called after the request has the same columns either way; the release is
+    computed again.
+    """
     out, by_choice = tmp_path / "out", tmp_path / "chosen"
-    made = run(plan_of(WITH_INTERVAL), pupils(), RunOptions(randomness=SeededRandomness(3), out=out))
+    made = run(
+        plan_of(WITH_INTERVAL), pupils(), RunOptions(randomness=SeededRandomness(3), out=out)
+    )
     run(plan_of(evolve(WITH_INTERVAL, mechanism="selection")), pupils(), RunOptions(out=by_choice))
     columns = (out / "median-score.csv").read_text().splitlines()[0]
     chosen = (by_choice / "median-score.csv").read_text().splitlines()[0]
@@ -112,7 +128,10 @@ def test_a_release_answers_the_same_questions_and_says_how(tmp_path: Path) -> No
     lines = dict(result.summary_lines())
     assert lines["choice"].startswith("a distribution, whose intervals reach fewer ranks")
     page = (out / "report.html").read_text()
-    assert "Quantiles were asked for, and measured by a distribution, whose intervals reach fewer ranks" in page
+    assert (
+        "Quantiles were asked for, and measured by a distribution, whose intervals reach fewer"
+        " ranks" in page
+    )
     frame = again["median-score"].to_pandas()
     assert list(frame.columns) == columns.split(",")
     # Carried out again, the plan of a release measures the same.
@@ -127,9 +146,16 @@ def test_plans_hold_the_mechanism_and_refuse_others() -> None:
     asked = DistributionRequest(SCORE, [["school"]], answers="asked", name="m")
     assert Plan.from_toml(plan_of(asked).to_toml()) == plan_of(asked)
     assert asked.files == ("m-distribution.csv", "m.csv")
-    assert median("score", by="school", bounds=(0, 1), mechanism="selection").mechanism == "selection"
-    assert quantile("score", 0.1, by="school", bounds=(0, 1), mechanism="distribution").mechanism == "distribution"
-    with pytest.raises(InputError, match="must be one of auto, selection, distribution, not 'laplace'"):
+    assert (
+        median("score", by="school", bounds=(0, 1), mechanism="selection").mechanism == "selection"
+    )
+    assert (
+        quantile("score", 0.1, by="school", bounds=(0, 1), mechanism="distribution").mechanism
+        == "distribution"
+    )
+    with pytest.raises(
+        InputError, match="must be one of auto, selection, distribution, not 'laplace'"
+    ):
         evolve(MEDIAN, mechanism="laplace")
     with pytest.raises(InputError, match="intervals about a population are chosen"):
         evolve(WITH_INTERVAL, sampling=True, mechanism="distribution")
@@ -148,7 +174,9 @@ def even_world(size: int, steps: int) -> tuple[Dataspace, Outcome, list[Margin]]
 
 @pytest.mark.parametrize(("size", "steps", "count"), [(100, 15, 1), (400, 63, 3), (30, 40, 4)])
 def test_both_errors_are_those_of_the_mechanisms(size: int, steps: int, count: int) -> None:
-    """What decides is what the mechanisms do on an even group, by drawing from them; a tenth off would be seen."""
+    """What decides is what the mechanisms do on an even group, by drawing from them; a tenth off
+    would be seen.
+    """
     public, outcome, by = even_world(size, steps)
     probabilities = tuple(Fraction(place, count + 1) for place in range(1, count + 1))
     group = EvenGroup(size, steps)
@@ -156,7 +184,9 @@ def test_both_errors_are_those_of_the_mechanisms(size: int, steps: int, count: i
     truth = np.array([group.place(group.rank(probability)) for probability in probabilities])
     budget, draws = Budget.gdp(1), 1_500
 
-    choosing = exponential_mechanism(rank_space(public, Ball(2), outcome, by, probabilities), budget)
+    choosing = exponential_mechanism(
+        rank_space(public, Ball(2), outcome, by, probabilities), budget
+    )
     request = QuantileRequest(outcome, [["group"]], probabilities, budget)
     chosen = choosing.measure_many(rows, draws, SeededRandomness(1)).reshape(draws, 2, count)
     seen = float(np.abs(chosen - truth).mean())
@@ -173,7 +203,15 @@ def test_both_errors_are_those_of_the_mechanisms(size: int, steps: int, count: i
     for _ in range(150):
         measured = measuring.measure(space.measured(rows), source)
         parts = GroupDistributions(measuring, measured).quantiles(probabilities)
-        distances += [np.abs(part.values - place).mean() for part, place in zip(parts, truth, strict=True)]
+        distances += [
+            np.abs(part.values - place).mean() for part, place in zip(parts, truth, strict=True)
+        ]
     off = even_error(group, difference_error(measuring), probabilities)
     assert abs(np.mean(distances) / off - 1) < 0.2
-    assert abs(np.mean(distances) / even_error(group, 2 * difference_error(measuring), probabilities) - 1) > 0.2
+    assert (
+        abs(
+            np.mean(distances) / even_error(group, 2 * difference_error(measuring), probabilities)
+            - 1
+        )
+        > 0.2
+    )

@@ -1,4 +1,6 @@
-"""Quantiles by exact group: the joint guarantee by brute force, exact choices, intervals, and a release of them."""
+"""Quantiles by exact group: the joint guarantee by brute force, exact choices, intervals, and a
+release of them.
+"""
 
 import itertools
 import json
@@ -59,23 +61,39 @@ def law(mechanism: ExponentialMechanism, histograms: np.ndarray) -> np.ndarray:
     for histogram, ranks in zip(histograms, space.ranks(mechanism.rate).tolist(), strict=True):
         for rank in ranks:
             if 1 <= rank <= histogram.sum():
-                joint = np.multiply.outer(joint, choice.probabilities(rank_scores(histogram, rank))).ravel()
+                joint = np.multiply.outer(
+                    joint, choice.probabilities(rank_scores(histogram, rank))
+                ).ravel()
     return joint
 
 
 def told_apart(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
-    """The least ε, ρ and μ that two distributions satisfy: log ratios, Rényi divergences, and the error curve."""
+    """The least ε, ρ and μ that two distributions satisfy: log ratios, Rényi divergences, and the
+    error curve.
+    """
     loss = np.log(one / other)
     epsilon = float(np.abs(loss).max())
-    rho = max(float(np.log((one**a * other ** (1 - a)).sum()) / (a - 1) / a) for a in (1.0001, 2.0, 8.0, 32.0))
+    rho = max(
+        float(np.log((one**a * other ** (1 - a)).sum()) / (a - 1) / a)
+        for a in (1.0001, 2.0, 8.0, 32.0)
+    )
     order = np.argsort(-loss)
     false, found = np.cumsum(other[order])[:-1], np.cumsum(one[order])[:-1]
-    mu = float(np.max(stats.norm.ppf(np.clip(found, 0, 1)) - stats.norm.ppf(np.clip(false, 1e-300, 1)), initial=0.0))
+    mu = float(
+        np.max(
+            stats.norm.ppf(np.clip(found, 0, 1)) - stats.norm.ppf(np.clip(false, 1e-300, 1)),
+            initial=0.0,
+        )
+    )
     return epsilon, rho, mu
 
 
-def held(mechanism: ExponentialMechanism, one: np.ndarray, other: np.ndarray, wrong: float = 1.0) -> bool:
-    """Whether two distributions are as close as a mechanism says, or were its scale wrong by a factor."""
+def held(
+    mechanism: ExponentialMechanism, one: np.ndarray, other: np.ndarray, wrong: float = 1.0
+) -> bool:
+    """Whether two distributions are as close as a mechanism says, or were its scale wrong by a
+    factor.
+    """
     epsilon, rho, mu = told_apart(one, other)
     curve = mechanism.tradeoff
     slack = 1 + 1e-9
@@ -87,15 +105,23 @@ def held(mechanism: ExponentialMechanism, one: np.ndarray, other: np.ndarray, wr
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize(("sizes", "a"), [((2, 1), 1), ((2, 1), 2), ((1, 1, 1), 3), ((3,), 1), ((5,), 1)])
-def test_all_groups_together_are_as_private_as_is_said(everything, table, budget, sizes, a: int) -> None:
-    """Every two datasets of three (or five) records, values 0, 1, 2: the joint law of the medians of all groups."""
+@pytest.mark.parametrize(
+    ("sizes", "a"), [((2, 1), 1), ((2, 1), 2), ((1, 1, 1), 3), ((3,), 1), ((5,), 1)]
+)
+def test_all_groups_together_are_as_private_as_is_said(
+    everything, table, budget, sizes, a: int
+) -> None:
+    """Every two datasets of three (or five) records, values 0, 1, 2: the joint law of the medians
+    of all groups.
+    """
     found = everything(table(np.array(sizes), "A"), [WARD], 2)
     space = rank_space(found.dataspace, Ball(a), Outcome("y", 0, 1, 2), [WARD])
     mechanism = exponential_mechanism(space, budget)
     assert isinstance(mechanism, ExponentialMechanism)
     cells = found.x * 3 + found.y
-    histograms = np.array([np.bincount(row, minlength=3 * len(sizes)).reshape(-1, 3) for row in cells])
+    histograms = np.array(
+        [np.bincount(row, minlength=3 * len(sizes)).reshape(-1, 3) for row in cells]
+    )
     kinds, where = np.unique(histograms.reshape(len(cells), -1), axis=0, return_inverse=True)
     laws = [law(mechanism, kind.reshape(-1, 3)) for kind in kinds]
     seen = set()
@@ -108,10 +134,16 @@ def test_all_groups_together_are_as_private_as_is_said(everything, table, budget
 
 @pytest.mark.parametrize(
     ("budget", "gaps"),
-    [(Budget.pure(1), (1, 1500)), (Budget.zcdp("1/200"), (600, 600)), (Budget.gdp("1/10"), (600, 600))],
+    [
+        (Budget.pure(1), (1, 1500)),
+        (Budget.zcdp("1/200"), (600, 600)),
+        (Budget.gdp("1/10"), (600, 600)),
+    ],
 )
 def test_the_scale_is_not_larger_than_it_must_be(budget: Budget, gaps: tuple[int, int]) -> None:
-    """The value 0 of {0, s, s} becomes the largest: ranks fall by one on both sides of the median, range 2 rate."""
+    """The value 0 of {0, s, s} becomes the largest: ranks fall by one on both sides of the median,
+    range 2 rate.
+    """
     below, above = gaps
     steps = below + above + 2
     space = rank_space(world(3), Ball(1), Outcome("y", 0, 1, steps), [WARD])
@@ -128,11 +160,17 @@ def test_the_scale_is_not_larger_than_it_must_be(budget: Budget, gaps: tuple[int
 @pytest.mark.few(2)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize(
-    ("counts", "margins", "by"), [([2, 1], ["a"], [["a"]]), ([[1, 1], [1, 0]], ["a", "b"], [["a"], ["b"]])]
+    ("counts", "margins", "by"),
+    [([2, 1], ["a"], [["a"]]), ([[1, 1], [1, 0]], ["a", "b"], [["a"], ["b"]])],
 )
 def test_exchanges_are_as_private_as_is_said(budget: Budget, counts, margins, by) -> None:
     counts = np.array(counts)
-    schema = Schema([Feature("ab"[axis], [str(i) for i in range(size)]) for axis, size in enumerate(counts.shape)])
+    schema = Schema(
+        [
+            Feature("ab"[axis], [str(i) for i in range(size)])
+            for axis, size in enumerate(counts.shape)
+        ]
+    )
     public = Dataspace.of(Table(schema, counts), [Margin.of(margin) for margin in margins])
     groups = [Margin(*names) for names in by]
     space = rank_space(public, outcome_exchange(public), Outcome("y", 0, 1, 2), groups)
@@ -140,7 +178,9 @@ def test_exchanges_are_as_private_as_is_said(budget: Budget, counts, margins, by
     mechanism = exponential_mechanism(space, budget)
     assert isinstance(mechanism, ExponentialMechanism)
     whole = Schema((*schema.features, Feature("y", ["0", "1", "2"])))
-    blocks = Blocks.of(Dataspace.known(whole, dict(zip(public.margins, public.totals, strict=True)), public.n))
+    blocks = Blocks.of(
+        Dataspace.known(whole, dict(zip(public.margins, public.totals, strict=True)), public.n)
+    )
     axes = [[schema.names.index(name) for name in group.names] for group in groups]
 
     def histograms(records) -> np.ndarray:
@@ -172,7 +212,9 @@ def rank_distances(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]
 def test_distances_count_the_records_to_replace() -> None:
     """By brute force over all data of four values from 0 to 3."""
     every = list(itertools.product(range(4), repeat=4))
-    for values, rank in itertools.product([(0, 0, 2, 3), (1, 1, 1, 1), (0, 1, 2, 3), (0, 3, 3, 3)], range(1, 5)):
+    for values, rank in itertools.product(
+        [(0, 0, 2, 3), (1, 1, 1, 1), (0, 1, 2, 3), (0, 3, 3, 3)], range(1, 5)
+    ):
         found = rank_distances(np.bincount(values, minlength=4), rank)
         for v in range(4):
             fewest = min(
@@ -187,22 +229,32 @@ def test_distances_count_the_records_to_replace() -> None:
 @pytest.mark.parametrize("kind", [ExponentialChoice, FlippedChoice])
 @pytest.mark.parametrize("bits", [1, 3, 64])
 def test_choices_are_drawn_with_their_probabilities(kind, bits: int) -> None:
-    """With few bits most draws need more of them, and the law is the same; one false alarm in a million."""
+    """With few bits most draws need more of them, and the law is the same; one false alarm in a
+    million.
+    """
     distances = np.array([3, 1, 0, 2, 2, 7, 1, 40]) - 2
     choice = kind(Fraction(1), bits=bits)
     source = SeededRandomness(bits)
-    drawn = np.bincount([choice.draw(distances, source) for _ in range(4000)], minlength=len(distances))
+    drawn = np.bincount(
+        [choice.draw(distances, source) for _ in range(4000)], minlength=len(distances)
+    )
     expected = 4000 * choice.probabilities(distances)
     kept = expected > 5
     assert expected.sum() == pytest.approx(4000)
-    assert stats.chi2.sf(((drawn - expected)[kept] ** 2 / expected[kept]).sum(), kept.sum() - 1) > 1e-6
+    assert (
+        stats.chi2.sf(((drawn - expected)[kept] ** 2 / expected[kept]).sum(), kept.sum() - 1) > 1e-6
+    )
     other = FlippedChoice if kind is ExponentialChoice else ExponentialChoice
     for law in (kind(Fraction(13, 10)), other(Fraction(1))):
         wrong = 4000 * law.probabilities(distances)
-        assert stats.chi2.sf(((drawn - wrong)[kept] ** 2 / wrong[kept]).sum(), kept.sum() - 1) < 1e-6
+        assert (
+            stats.chi2.sf(((drawn - wrong)[kept] ** 2 / wrong[kept]).sum(), kept.sum() - 1) < 1e-6
+        )
     assert choice.draw(np.array([5]), SystemRandomness()) == 0
     many = np.bincount(choice.draw_many(distances, 4000, Stream(source)), minlength=len(distances))
-    assert stats.chi2.sf(((many - expected)[kept] ** 2 / expected[kept]).sum(), kept.sum() - 1) > 1e-6
+    assert (
+        stats.chi2.sf(((many - expected)[kept] ** 2 / expected[kept]).sum(), kept.sum() - 1) > 1e-6
+    )
     one, again = (SeededRandomness(9), SeededRandomness(9))
     assert choice.draw(distances, one) == choice.draw_many(distances, 1, Stream(again))[0]
 
@@ -219,7 +271,9 @@ def test_far_values_and_tiny_rates_are_drawn_too(kind) -> None:
 
 
 def test_flips_are_a_random_order_whose_first_that_stays_is_taken() -> None:
-    """The probabilities by all orders of four values, and that no distance is larger on average than by weights."""
+    """The probabilities by all orders of four values, and that no distance is larger on average
+    than by weights.
+    """
     rate, distances = Fraction(7, 10), np.array([0, 2, 1, 1])
     w, found = np.exp(-float(rate) * distances), np.zeros(4)
     for order in itertools.permutations(range(4)):
@@ -232,12 +286,16 @@ def test_flips_are_a_random_order_whose_first_that_stays_is_taken() -> None:
     source = np.random.default_rng(3)
     for _ in range(200):
         drawn = source.integers(0, 12, source.integers(2, 30))
-        best, plain = (kind(rate).probabilities(drawn) @ drawn for kind in (FlippedChoice, ExponentialChoice))
+        best, plain = (
+            kind(rate).probabilities(drawn) @ drawn for kind in (FlippedChoice, ExponentialChoice)
+        )
         assert best <= plain + 1e-12
 
 
 def test_ties_make_the_quantile_likelier_and_change_nothing_else() -> None:
-    """Scores are distances but for the wanted value, whose score is at most 0: any data, any rank."""
+    """Scores are distances but for the wanted value, whose score is at most 0: any data, any
+    rank.
+    """
     source = np.random.default_rng(6)
     for _ in range(300):
         histogram = source.integers(0, 5, 8)
@@ -254,7 +312,9 @@ def test_ties_make_the_quantile_likelier_and_change_nothing_else() -> None:
 
 
 def test_scores_move_by_at_most_one_for_each_replaced_value() -> None:
-    """All data of four values from 0 to 3; twice the score does not pass, nor does the count of the value itself."""
+    """All data of four values from 0 to 3; twice the score does not pass, nor does the count of the
+    value itself.
+    """
     every = [np.array(values) for values in itertools.product(range(4), repeat=4)]
     histograms = [np.bincount(values, minlength=4) for values in every]
     for rank in range(1, 5):
@@ -270,7 +330,9 @@ def test_scores_move_by_at_most_one_for_each_replaced_value() -> None:
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 def test_budgets_are_met_and_never_exceeded(budget: Budget) -> None:
     for level in (None, "0.9"):
-        space = rank_space(world(30, 20), Ball(2), Outcome("y", 0, 1, 100), [WARD], ["1/4", "1/2"], level=level)
+        space = rank_space(
+            world(30, 20), Ball(2), Outcome("y", 0, 1, 100), [WARD], ["1/4", "1/2"], level=level
+        )
         mechanism = exponential_mechanism(space, budget)
         assert space.choices == (2 if level is None else 6)
         assert (space.l1, space.l2_squared) == (2 * space.choices, 4 * space.choices)
@@ -306,7 +368,9 @@ def test_quantiles_of_several_sets_of_groups() -> None:
 
 @pytest.mark.parametrize("sampling", [False, True])
 def test_intervals_hold_the_quantile_of_the_records_or_of_the_population(sampling: bool) -> None:
-    """200 releases: conservative, since a bound on all values is used; a bracket of no width does not hold."""
+    """200 releases: conservative, since a bound on all values is used; a bracket of no width does
+    not hold.
+    """
     source, hits, narrow, q = np.random.default_rng(4), 0.0, 0.0, Fraction(3, 10)
     outcome, public = Outcome("y", 0, 100, 100), world(400, 90)
     space = rank_space(public, Ball(2), outcome, [WARD], [q], level="0.9", sampling=sampling)
@@ -353,20 +417,28 @@ def test_a_choice_is_seldom_farther_off_than_is_said() -> None:
     mechanism = exponential_mechanism(space, Budget.zcdp(1))
     assert isinstance(mechanism, ExponentialMechanism)
     histogram = np.bincount(np.arange(2000) // 2, minlength=1001)
-    off = rank_distances(histogram, 1000)[mechanism.measure_many(histogram[None], 200, SeededRandomness(2)).ravel()]
+    off = rank_distances(histogram, 1000)[
+        mechanism.measure_many(histogram[None], 200, SeededRandomness(2)).ravel()
+    ]
     assert (off <= farthest_rank(mechanism, 0.05)).mean() >= 0.95
 
 
 @pytest.mark.parametrize("kind", EXPONENTIAL)
-def test_what_a_ledger_keeps_is_enough_to_compute_the_guarantee_again(kind: type[ExponentialMechanism]) -> None:
+def test_what_a_ledger_keeps_is_enough_to_compute_the_guarantee_again(
+    kind: type[ExponentialMechanism],
+) -> None:
     public = world(30, 20)
-    space = rank_space(public, Ball(2), Outcome("y", 0, 1, 10), [WARD], ["0.1", "0.9"], level="0.9", sampling=True)
+    space = rank_space(
+        public, Ball(2), Outcome("y", 0, 1, 10), [WARD], ["0.1", "0.9"], level="0.9", sampling=True
+    )
     mechanism = kind(space, Fraction(1, 7))
     again = recorded(mechanism.record(), public, Ball(2))
     assert again.tradeoff == mechanism.tradeoff
     assert isinstance(again.space, RankSpace)
     assert again.space.sampling
-    assert recorded(mechanism.record(), public, Ball(4)).tradeoff == mechanism.under(Ball(4)).tradeoff
+    assert (
+        recorded(mechanism.record(), public, Ball(4)).tradeoff == mechanism.under(Ball(4)).tradeoff
+    )
     damaged = {**mechanism.record(), "noise": {"law": "laplace", "b": "4"}}
     with pytest.raises(InputError, match="damaged"):
         recorded(damaged, public, Ball(2))
@@ -387,7 +459,10 @@ def test_requests_are_checked() -> None:
         QuantileRequest(outcome, [["a"]], sampling=True)
     with pytest.raises(Refused, match="not published"):
         rank_space(
-            Dataspace.of(Table(Schema((Feature("A", "xy"), Feature("B", "xy"))), [[2, 2], [2, 2]]), [Margin("A")]),
+            Dataspace.of(
+                Table(Schema((Feature("A", "xy"), Feature("B", "xy"))), [[2, 2], [2, 2]]),
+                [Margin("A")],
+            ),
             Ball(2),
             outcome,
             [Margin("B")],
@@ -405,7 +480,9 @@ def pupils() -> dict[str, np.ndarray]:
 
 def test_a_release_of_quantiles_reads_back_and_follows_from_its_steps(tmp_path: Path) -> None:
     score = Outcome("score", 0, 100, 200)
-    request = QuantileRequest(score, [["county"]], ["1/4", "1/2"], Budget.zcdp(1), level="0.9", sampling=True)
+    request = QuantileRequest(
+        score, [["county"]], ["1/4", "1/2"], Budget.zcdp(1), level="0.9", sampling=True
+    )
     plan = Plan([request], invariants=["county"])
     assert Plan.from_toml(plan.to_toml()) == plan
     assert request.name == "quantiles-score"
@@ -439,10 +516,31 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
     data = pupils()
     lines = (",".join(map(str, row)) for row in zip(*data.values(), strict=True))
     file.write_text("\n".join([",".join(data), *lines]) + "\n")
-    shared = ["release", str(file), "--bounds", "score=0,100", "--grid", "score=1000", "--nest", "state,county"]
-    asked = ["--group", "state", "--invariant", "county", "--median", "score", "--quantile", "score=0.9"]
+    shared = [
+        "release",
+        str(file),
+        "--bounds",
+        "score=0,100",
+        "--grid",
+        "score=1000",
+        "--nest",
+        "state,county",
+    ]
+    asked = [
+        "--group",
+        "state",
+        "--invariant",
+        "county",
+        "--median",
+        "score",
+        "--quantile",
+        "score=0.9",
+    ]
     assert command([*shared, *asked, "--mu", "100", "--out", str(tmp_path / "out"), "--quiet"]) == 0
-    rows = [row.split(",") for row in (tmp_path / "out" / "quantiles-score.csv").read_text().splitlines()]
+    rows = [
+        row.split(",")
+        for row in (tmp_path / "out" / "quantiles-score.csv").read_text().splitlines()
+    ]
     assert rows[0][:4] == ["state", "count", "q0.5", "q0.9"]
     assert all(cell == str(round(float(cell), 1)) for row in rows[1:] for cell in row[2:4])
     for row in rows[1:]:
@@ -454,13 +552,24 @@ def test_the_command_line_chooses_quantiles_by_state_beside_exact_counties(
     document = json.loads(capsys.readouterr().out)
     assert document["quantiles"][0]["noise"]["name"] == "exponential (zCDP)"
     assert command([*shared, *asked, "--epsilon", "1", "--dry-run", "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["quantiles"][0]["noise"]["name"] == "permute and flip"
+    assert (
+        json.loads(capsys.readouterr().out)["quantiles"][0]["noise"]["name"] == "permute and flip"
+    )
     for wrong, said in (
         (["--median", "score", "--mu", "1"], "(--group a)"),
-        (["--group", "state", "--mean", "score", "--mu", "1", "--quantile-level", "0.9"], "is for --median"),
-        (["--group", "state", "--median", "score", "--quantile-level", "2", "--mu", "1"], "between 0 and 1"),
+        (
+            ["--group", "state", "--mean", "score", "--mu", "1", "--quantile-level", "0.9"],
+            "is for --median",
+        ),
+        (
+            ["--group", "state", "--median", "score", "--quantile-level", "2", "--mu", "1"],
+            "between 0 and 1",
+        ),
         (["--group", "state", "--mu", "1"], "--median"),
-        (["--group", "state", "--median", "score", "--mechanism", "laplace", "--mu", "1"], "leave --mechanism out"),
+        (
+            ["--group", "state", "--median", "score", "--mechanism", "laplace", "--mu", "1"],
+            "leave --mechanism out",
+        ),
     ):
         assert command([*shared, *wrong, "--out", str(tmp_path / "no")]) == 2
         assert said in capsys.readouterr().err

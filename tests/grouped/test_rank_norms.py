@@ -1,6 +1,8 @@
-"""How many values one exchange, or a ball of records, replaces in groups: by the definition, in small worlds.
+"""How many values one exchange, or a ball of records, replaces in groups: by the definition, in
+small worlds.
 
-The definition is written down here again, without `spaces.exchange`: a record is its group in each set and its value.
+The definition is written down here again, without `spaces.exchange`: a record is its group in each
+set and its value.
 """
 
 import itertools
@@ -32,7 +34,11 @@ from semidp.publishing.plan import Plan
 from semidp.queries.patterns import Norms
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
-from semidp.statistics.quantiles.mechanism import ExponentialMechanism, PermuteAndFlip, exponential_mechanism
+from semidp.statistics.quantiles.mechanism import (
+    ExponentialMechanism,
+    PermuteAndFlip,
+    exponential_mechanism,
+)
 from semidp.statistics.quantiles.ranks import RankSpace, rank_space
 from semidp.statistics.quantiles.request import QuantileRequest
 
@@ -41,8 +47,12 @@ Dataset = tuple[Record, ...]
 BUDGETS = (Budget.pure(1), Budget.zcdp("1/50"), Budget.gdp("1/4"))
 
 
-def space_of(records: int, several: int, single: int, steps: int, a: int | None = None) -> RankSpace:
-    """The space of `several` published features with levels 0 and 1, one record at 1, and `single` of one level."""
+def space_of(
+    records: int, several: int, single: int, steps: int, a: int | None = None
+) -> RankSpace:
+    """The space of `several` published features with levels 0 and 1, one record at 1, and `single`
+    of one level.
+    """
     two = [Feature(f"two{k}", "01") for k in range(several)]
     one = [Feature(f"one{k}", "0") for k in range(single)]
     schema = Schema((*two, *one))
@@ -67,12 +77,16 @@ def datasets(records: int, several: int, steps: int) -> list[Dataset]:
 
 
 def exchanges(dataset: Dataset, steps: int) -> Iterator[Dataset]:
-    """What arises from a dataset by the definition: one person moves, and a carrier for each feature that changes."""
+    """What arises from a dataset by the definition: one person moves, and a carrier for each
+    feature that changes.
+    """
     several = len(dataset[0]) - 1
     for i, x in enumerate(dataset):
         for y in itertools.product(*[(0, 1)] * several, range(steps + 1)):
             changed = [k for k in range(several) if x[k] != y[k]]
-            carriers = [[j for j, r in enumerate(dataset) if j != i and r[k] == y[k]] for k in changed]
+            carriers = [
+                [j for j, r in enumerate(dataset) if j != i and r[k] == y[k]] for k in changed
+            ]
             for chosen in itertools.product(*carriers):
                 after = [list(record) for record in dataset]
                 after[i] = list(y)
@@ -92,7 +106,9 @@ def histograms(dataset: Dataset, single: int, steps: int) -> np.ndarray:
     return rows
 
 
-def most_replaced(pairs: Iterator[tuple[Dataset, Dataset]], single: int, steps: int) -> tuple[int, int, int]:
+def most_replaced(
+    pairs: Iterator[tuple[Dataset, Dataset]], single: int, steps: int
+) -> tuple[int, int, int]:
     """The largest Σ k_g and Σ k_g² over pairs, and how many pairs there were."""
     l1 = l2 = count = 0
     for one, other in pairs:
@@ -110,8 +126,12 @@ def neighbours(records: int, several: int, steps: int) -> Iterator[tuple[Dataset
 
 @pytest.mark.few(18)
 @pytest.mark.parametrize("steps", [1, 2, 3])
-@pytest.mark.parametrize(("several", "single"), [(p, q) for p in range(4) for q in range(4) if p + q])
-def test_an_exchange_replaces_as_many_values_as_is_said(several: int, single: int, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("several", "single"), [(p, q) for p in range(4) for q in range(4) if p + q]
+)
+def test_an_exchange_replaces_as_many_values_as_is_said(
+    several: int, single: int, steps: int
+) -> None:
     """2p + p' from three values on, max(2p, p + p') with two: attained, and never exceeded."""
     records = 2 if several == 3 or steps == 3 else 3
     l1, l2, count = most_replaced(neighbours(records, several, steps), single, steps)
@@ -123,7 +143,9 @@ def test_an_exchange_replaces_as_many_values_as_is_said(several: int, single: in
 
 
 def test_the_norms_of_sums_are_too_small_for_ranks() -> None:
-    """The twin: what was claimed before fails wherever a set with several groups meets one with a single group."""
+    """The twin: what was claimed before fails wherever a set with several groups meets one with a
+    single group.
+    """
     short = 0
     for several, single in itertools.product((1, 2), (1, 2, 3)):
         l1, _, _ = most_replaced(neighbours(2, several, 2), single, 2)
@@ -133,8 +155,12 @@ def test_the_norms_of_sums_are_too_small_for_ranks() -> None:
 
 @pytest.mark.parametrize("a", [1, 2])
 @pytest.mark.parametrize("steps", [1, 2])
-@pytest.mark.parametrize(("several", "single"), [(p, q) for p in range(3) for q in range(3) if p + q])
-def test_a_ball_replaces_as_many_values_as_is_said(several: int, single: int, steps: int, a: int) -> None:
+@pytest.mark.parametrize(
+    ("several", "single"), [(p, q) for p in range(3) for q in range(3) if p + q]
+)
+def test_a_ball_replaces_as_many_values_as_is_said(
+    several: int, single: int, steps: int, a: int
+) -> None:
     """a(p + p') values: every two datasets of three records that are a records apart."""
     every = datasets(3, several, steps)
     pairs = (
@@ -168,16 +194,23 @@ def test_the_law_of_medians_by_state_and_nation_is_within_the_claim(budget: Budg
     space = space_of(3, 1, 1, 3)
     mechanism = exponential_mechanism(space, budget)
     assert isinstance(mechanism, ExponentialMechanism)
-    kinds = {one.tobytes(): one for dataset in datasets(3, 1, 3) for one in [histograms(dataset, 1, 3)]}
+    kinds = {
+        one.tobytes(): one for dataset in datasets(3, 1, 3) for one in [histograms(dataset, 1, 3)]
+    }
     laws = {key: law(mechanism, one) for key, one in kinds.items()}
-    pairs = {(histograms(one, 1, 3).tobytes(), histograms(other, 1, 3).tobytes()) for one, other in neighbours(3, 1, 3)}
+    pairs = {
+        (histograms(one, 1, 3).tobytes(), histograms(other, 1, 3).tobytes())
+        for one, other in neighbours(3, 1, 3)
+    }
     pairs = {(one, other) for one, other in pairs if one != other}
     assert len(pairs) > 500
     assert all(held(mechanism, laws[one], laws[other]) for one, other in pairs)
 
 
 def medians_by_state_and_nation() -> tuple[RankSpace, np.ndarray, np.ndarray]:
-    """Two states of 40, values from 0 to 20: v = 0 becomes w = 1 in the one, w becomes v' = 20 in the other."""
+    """Two states of 40, values from 0 to 20: v = 0 becomes w = 1 in the one, w becomes v' = 20 in
+    the other.
+    """
     schema = Schema([Feature.nested(["nation", "state"], [("z", "x"), ("z", "y")])])
     public = Dataspace.of(Table(schema, [40, 40]), [Margin("state")])
     blocks = [Margin("state"), Margin("nation")]
@@ -194,7 +227,9 @@ def medians_by_state_and_nation() -> tuple[RankSpace, np.ndarray, np.ndarray]:
 
 
 def test_medians_by_state_and_nation_at_epsilon_1() -> None:
-    """Issue 26, item 2: the claim was 1 and the truth 1.496; now the claim holds, and is close to the truth."""
+    """Issue 26, item 2: the claim was 1 and the truth 1.496; now the claim holds, and is close to
+    the truth.
+    """
     space, one, other = medians_by_state_and_nation()
     assert (space.l1, space.l2_squared, space.linf) == (3, 3, 1)
     mechanism = exponential_mechanism(space, Budget.pure(1))
@@ -208,7 +243,9 @@ def test_medians_by_state_and_nation_at_epsilon_1() -> None:
 
 
 def drawn_world(source: np.random.Generator) -> tuple[Blocks, RankSpace, SumSpace, Records] | None:
-    """Features flat and nested, blocks one-way and joint at any depth, and sets of groups that these publish."""
+    """Features flat and nested, blocks one-way and joint at any depth, and sets of groups that
+    these publish.
+    """
     kinds = [
         lambda k: Feature(f"f{k}", "01"),
         lambda k: Feature(f"f{k}", "012"),
@@ -251,7 +288,9 @@ def drawn_world(source: np.random.Generator) -> tuple[Blocks, RankSpace, SumSpac
 
 
 def search(worlds: int, seed: int) -> tuple[int, int, int]:
-    """Walk through random worlds by exchanges; return worlds, pairs, and worlds where the norms of sums fall short."""
+    """Walk through random worlds by exchanges; return worlds, pairs, and worlds where the norms of
+    sums fall short.
+    """
     source = np.random.default_rng(seed)
     seen = pairs = short = 0
     while seen < worlds:
@@ -295,7 +334,9 @@ def search(worlds: int, seed: int) -> tuple[int, int, int]:
 
 
 def test_random_worlds_move_no_farther_than_is_said() -> None:
-    """Ranks and sums by several sets of one block, coarser or joint; the norms of sums fall short for ranks."""
+    """Ranks and sums by several sets of one block, coarser or joint; the norms of sums fall short
+    for ranks.
+    """
     worlds, pairs, short = search(25, seed=26)
     assert worlds == 25
     assert pairs > 3_000
@@ -327,7 +368,9 @@ def earlier(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 def medians(budget: Budget) -> tuple[Plan, dict[str, list[str] | list[int]]]:
     """The plan of issue 26, item 2, and records for it."""
     request = QuantileRequest(Outcome("score", 0, 20, 20), [["state"], ["nation"]], budget=budget)
-    plan = Plan([request], invariants=["state"], adjacency="exchange", nests=[Nest(("nation", "state"))])
+    plan = Plan(
+        [request], invariants=["state"], adjacency="exchange", nests=[Nest(("nation", "state"))]
+    )
     records = {
         "nation": ["z"] * 80,
         "state": ["x"] * 40 + ["y"] * 40,

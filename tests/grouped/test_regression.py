@@ -37,7 +37,9 @@ def trial(seed: int = 1, n: int = 400) -> dict[str, np.ndarray]:
 
 
 def matrix(data: dict[str, np.ndarray]) -> np.ndarray:
-    return np.stack([np.ones(len(data["arm"])), data["arm"] == "d", data["sex"] == "m"], axis=1).astype(float)
+    return np.stack(
+        [np.ones(len(data["arm"])), data["arm"] == "d", data["sex"] == "m"], axis=1
+    ).astype(float)
 
 
 def test_without_noise_it_is_ordinary_least_squares():
@@ -48,7 +50,9 @@ def test_without_noise_it_is_ordinary_least_squares():
     np.testing.assert_allclose(fit.coefficients, expected, atol=2e-3)
     known = math.sqrt(residual[0] / 397)
     inverse = np.linalg.inv(x.T @ x)
-    np.testing.assert_allclose(fit.standard_errors(known), np.sqrt(np.diag(inverse)) * known, rtol=1e-3)
+    np.testing.assert_allclose(
+        fit.standard_errors(known), np.sqrt(np.diag(inverse)) * known, rtol=1e-3
+    )
     variances = np.zeros(len(y))
     for arm in "cd":
         for sex in "fm":
@@ -56,7 +60,8 @@ def test_without_noise_it_is_ordinary_least_squares():
             variances[cell] = y[cell].var(ddof=1)
     robust = np.sqrt(np.diag(inverse @ (x.T * variances) @ x @ inverse))
     both = fit.intervals(sampling=True)
-    # Student's quantile with Welch's degrees, some 300 here, and a spread measured to half a percent
+    # Student's quantile with Welch's degrees, some 300 here, and a spread measured to half a
+    # percent
     np.testing.assert_allclose((both.upper - both.lower) / 2, 1.968 * robust, rtol=0.01)
 
 
@@ -68,9 +73,13 @@ def test_scores_interactions_and_codings_give_the_same_fitted_means():
         Design.of(schema, ["arm", "sex"], interactions=[("arm", "sex")], coding=Coding.effects),
         Design.of(schema, ["arm"], scores={"sex": ["0.25", "-1/3"]}, interactions=[("arm", "sex")]),
     ]
-    fits = [linear_regression(data, DAYS, CLEAR, design=design, features=[ARM, SEX]) for design in designs]
+    fits = [
+        linear_regression(data, DAYS, CLEAR, design=design, features=[ARM, SEX])
+        for design in designs
+    ]
     fitted = [
-        fit.moments.design.rows().astype(float) / fit.moments.design.multiplier @ fit.coefficients for fit in fits
+        fit.moments.design.rows().astype(float) / fit.moments.design.multiplier @ fit.coefficients
+        for fit in fits
     ]
     np.testing.assert_allclose(fitted[1], fitted[0], atol=1e-2)
     np.testing.assert_allclose(fitted[2], fitted[0], atol=1e-2)
@@ -78,32 +87,46 @@ def test_scores_interactions_and_codings_give_the_same_fitted_means():
 
 
 def test_the_guarantee_covers_both_measurements():
-    fit = linear_regression(trial(), DAYS, Budget.zcdp(1), factors=["arm"], spread_budget=Budget.zcdp(2))
+    fit = linear_regression(
+        trial(), DAYS, Budget.zcdp(1), factors=["arm"], spread_budget=Budget.zcdp(2)
+    )
     assert fit.guarantee.tradeoff == Budget.zcdp(3).tradeoff()
     assert fit.guarantee.adjacency.a == 2
     assert fit.private
-    assert not linear_regression(trial(), DAYS, Budget.zcdp(1), factors=["arm"], randomness=SeededRandomness(1)).private
-    pairs = [Margin("arm", "sex"), Margin("arm", "cured"), Margin("sex", "cured")]  # X'X is public, cells are not
+    assert not linear_regression(
+        trial(), DAYS, Budget.zcdp(1), factors=["arm"], randomness=SeededRandomness(1)
+    ).private
+    # X'X is public, cells are not
+    pairs = [Margin("arm", "sex"), Margin("arm", "cured"), Margin("sex", "cured")]
     asked = {"factors": ["arm", "sex", "cured"], "invariants": pairs}
     assert len(linear_regression(trial(), DAYS, Budget.zcdp(1), **asked).names) == 4
-    with pytest.raises(Refused, match="the spread is measured by arm × sex × cured, whose counts are not published"):
+    with pytest.raises(
+        Refused, match="the spread is measured by arm × sex × cured, whose counts are not published"
+    ):
         linear_regression(trial(), DAYS, Budget.zcdp(1), **asked, spread_budget=Budget.zcdp(1))
 
 
-def moments(budget: Budget, seed: int, steps: int = 50, model: Design | None = None) -> tuple[Moments, np.ndarray]:
+def moments(
+    budget: Budget, seed: int, steps: int = 50, model: Design | None = None
+) -> tuple[Moments, np.ndarray]:
     table = Table(Schema((ARM, SEX)), np.array([[40, 60], [50, 30]]))
     public = Dataspace.of(table, [Margin("arm", "sex")])
     design = model or Design.of(table.schema, ["arm", "sex"], coding=Coding.effects)
     space = moment_space(public, Ball(2), Outcome("y", 0, 1, steps=steps), design)
     mechanism = outcome_mechanism(space, budget)
     truth = np.rint(table.counts.ravel() * steps * np.array([0.3, 0.5, 0.4, 0.6])).astype(np.int64)
-    return Moments(
-        mechanism, mechanism.measure(route_values(space, design, truth), SeededRandomness(seed))
-    ), truth / steps
+    return (
+        Moments(
+            mechanism, mechanism.measure(route_values(space, design, truth), SeededRandomness(seed))
+        ),
+        truth / steps,
+    )
 
 
 def test_noise_errors_of_linear_coefficients_are_as_stated_and_the_test_sees_a_wrong_scale():
-    """300 fits: Σ z² of the three coefficients, whitened, is chi-squared with 900 degrees of freedom."""
+    """300 fits: Σ z² of the three coefficients, whitened, is chi-squared with 900 degrees of
+    freedom.
+    """
     clear = LinearFit(moments(CLEAR, 0)[0]).coefficients
     total = 0.0
     for seed in range(300):
@@ -140,14 +163,22 @@ def test_designs_check_themselves():
         (lambda: Design(schema, (Column("x", ("arm",), (1,)),)), "a value for each"),
         (lambda: Design.of(schema, ["arm"], interactions=[("arm", "sex")]), "main effects first"),
         (lambda: Design.of(schema, ["arm"], scores={"arm": [0, 1]}), "both a factor and scored"),
-        (lambda: Design.of(schema, [], scores={"arm": [0, 1, 2]}), "a score for each of its 2 levels"),
+        (
+            lambda: Design.of(schema, [], scores={"arm": [0, 1, 2]}),
+            "a score for each of its 2 levels",
+        ),
         (lambda: linear_regression(trial(), DAYS, Budget.gdp(1)), "a regression needs features"),
     ):
         with pytest.raises(InputError, match=reason):
             bad()
-    design, other = Design.of(schema, ["arm"]), Design.of(Schema((Feature("arm", ("x", "y")),)), ["arm"])
+    design, other = (
+        Design.of(schema, ["arm"]),
+        Design.of(Schema((Feature("arm", ("x", "y")),)), ["arm"]),
+    )
     with pytest.raises(InputError, match="not both"):
-        linear_regression(trial(), DAYS, Budget.gdp(1), factors=["arm"], design=design, invariants=[Margin("arm")])
+        linear_regression(
+            trial(), DAYS, Budget.gdp(1), factors=["arm"], design=design, invariants=[Margin("arm")]
+        )
     with pytest.raises(InputError, match="other levels of 'arm'"):
         linear_regression(trial(), DAYS, Budget.gdp(1), design=other)
 
@@ -156,8 +187,11 @@ def test_without_noise_it_is_logistic_regression():
     data = trial(n=2000)
     fit = logistic_regression(data, "cured", CLEAR, factors=["arm", "sex"])
     x, y = matrix(data), data["cured"]
-    best = optimize.minimize(lambda b: np.logaddexp(0, x @ b).sum() - y @ x @ b, np.zeros(3), method="BFGS")
-    np.testing.assert_allclose(fit.coefficients, best.x, atol=2e-3)  # Firth's penalty moves it by less than 1/n
+    best = optimize.minimize(
+        lambda b: np.logaddexp(0, x @ b).sum() - y @ x @ b, np.zeros(3), method="BFGS"
+    )
+    # Firth's penalty moves it by less than 1/n
+    np.testing.assert_allclose(fit.coefficients, best.x, atol=2e-3)
     p = 1 / (1 + np.exp(-x @ best.x))
     classical = np.sqrt(np.diag(np.linalg.inv(x.T @ (x * (p * (1 - p))[:, None]))))
     np.testing.assert_allclose(fit.standard_errors(), classical, rtol=2e-3)
@@ -165,7 +199,9 @@ def test_without_noise_it_is_logistic_regression():
 
 
 def test_logistic_errors_cover_the_noise():
-    """300 fits at a noise that dominates: Σ z² is chi-squared with 900 degrees of freedom, but for curvature."""
+    """300 fits at a noise that dominates: Σ z² is chi-squared with 900 degrees of freedom, but for
+    curvature.
+    """
     clear = LogisticFit(moments(CLEAR, 0, steps=1)[0]).coefficients
     total = 0.0
     for seed in range(300):
@@ -177,15 +213,20 @@ def test_logistic_errors_cover_the_noise():
 
 
 def test_moments_that_no_data_could_have_still_have_a_fit():
-    """Noise far beyond n: X'y is moved to the nearest that data could have, where Firth's score vanishes."""
+    """Noise far beyond n: X'y is moved to the nearest that data could have, where Firth's score
+    vanishes.
+    """
     for seed in range(12):
         fit = LogisticFit(moments(Budget.gdp("0.02"), seed, steps=1)[0])
         nearest = fit._rows.T @ fit.feasible
         assert (fit.feasible >= 0).all()
         assert (fit.feasible <= fit._counts).all()
         assert np.isfinite(fit.standard_errors()).all()
-        assert np.abs(fit.coefficients).max() < 12  # about 2 log(2 n + 1): the noise alone would give hundreds
-        np.testing.assert_allclose(nearest, fit._fitted(fit.coefficients, penalised=True), atol=1e-5)
+        # about 2 log(2 n + 1): the noise alone would give hundreds
+        assert np.abs(fit.coefficients).max() < 12
+        np.testing.assert_allclose(
+            nearest, fit._fitted(fit.coefficients, penalised=True), atol=1e-5
+        )
 
 
 def test_moments_that_data_could_have_are_not_moved():
@@ -197,7 +238,9 @@ def test_moments_that_data_could_have_are_not_moved():
 def test_firth_is_the_maximum_of_the_penalised_likelihood():
     fit = LogisticFit(moments(CLEAR, 0, steps=1)[0])
     values = fit._rows.T @ fit.feasible
-    best = optimize.minimize(lambda beta: -fit._objective(beta, values), np.zeros(3), method="Nelder-Mead", tol=1e-9)
+    best = optimize.minimize(
+        lambda beta: -fit._objective(beta, values), np.zeros(3), method="Nelder-Mead", tol=1e-9
+    )
     np.testing.assert_allclose(fit.coefficients, best.x, atol=1e-4)
 
 
@@ -205,7 +248,9 @@ def test_logistic_regression_needs_the_joint_counts():
     data = trial()
     margins = [Margin("arm"), Margin("sex")]
     with pytest.raises(Refused, match="needs exact counts of arm × sex"):
-        logistic_regression(data, "cured", Budget.gdp(1), factors=["arm", "sex"], invariants=margins)
+        logistic_regression(
+            data, "cured", Budget.gdp(1), factors=["arm", "sex"], invariants=margins
+        )
     fit = logistic_regression(data, "cured", Budget.gdp(1), factors=["arm"], invariants=margins)
     assert fit.guarantee.adjacency.a == 3
     assert fit.private

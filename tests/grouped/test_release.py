@@ -1,4 +1,6 @@
-"""Group statistics inside a release: several measurements, one invariant, one ledger, one guarantee, one report."""
+"""Group statistics inside a release: several measurements, one invariant, one ledger, one
+guarantee, one report.
+"""
 
 import json
 import math
@@ -97,7 +99,14 @@ def test_a_release_reads_back_as_it_was_written(release, tmp_path):
             assert list(mine.rows()) == list(theirs.rows())
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {
-        *("csv-metadata.json", "release.json", "report.html", "table.csv", "measurements.csv", "mean-score.csv"),
+        *(
+            "csv-metadata.json",
+            "release.json",
+            "report.html",
+            "table.csv",
+            "measurements.csv",
+            "mean-score.csv",
+        ),
         *("proportion-passed-by-school.csv", "proportion-passed-by-sex.csv"),
     }
     (tmp_path / "mean-score.csv").write_text("school,count,mean,standard_error,noisy_steps\n")
@@ -134,7 +143,10 @@ def test_the_report_shows_them_together(release):
 def test_the_ledger_is_charged_once_for_all(tmp_path):
     ledger = Ledger.create(tmp_path / "ledger.json", Budget.gdp(13))
     done = run(plan(), pupils(), RunOptions(ledger=ledger))
-    assert done.ledger["label"] == "table (school × sex), mean-score (school), proportion-passed (school × sex)"
+    assert (
+        done.ledger["label"]
+        == "table (school × sex), mean-score (school), proportion-passed (school × sex)"
+    )
     assert ledger.total().tradeoff == Budget.gdp(13).tradeoff()
     with pytest.raises(BudgetExceeded):
         run(plan(*GROUPS), pupils(), RunOptions(ledger=ledger))
@@ -190,10 +202,15 @@ def test_budgets_are_filled_in_and_shared():
         (lambda: GroupRequest(Statistic.mean, SCORE, [["score"]]), "is no secret"),
         (lambda: GroupRequest(Statistic.proportion, SCORE, [SCHOOL]), "leave bounds and grid out"),
         (lambda: GroupRequest("median", SCORE, [SCHOOL]), "one of mean, sum, proportion"),
-        (lambda: GroupRequest.from_json({"column": "score", "by": ["school"]}), "needs declared bounds"),
+        (
+            lambda: GroupRequest.from_json({"column": "score", "by": ["school"]}),
+            "needs declared bounds",
+        ),
         (lambda: GroupRequest.from_json({"column": "score"}), "a group of a plan needs"),
         (
-            lambda: GroupRequest.from_json({"column": "score", "by": ["a"], "bounds": [0, 1], "grid": "1.5"}),
+            lambda: GroupRequest.from_json(
+                {"column": "score", "by": ["a"], "bounds": [0, 1], "grid": "1.5"}
+            ),
             "whole number",
         ),
         (lambda: plan(*[GroupRequest(Statistic.mean, SCORE, [SCHOOL])] * 2), "same name"),
@@ -235,7 +252,9 @@ def test_the_saved_empty_group_reads_back(tmp_path):
 
 @pytest.mark.parametrize("statistic", ["mean", "proportion"])
 def test_groups_that_differ_by_sampling_alone_are_not_said_to_differ(statistic):
-    """A reader means the population: with next to no noise any two samples differ, and the noise alone says p = 0."""
+    """A reader means the population: with next to no noise any two samples differ, and the noise
+    alone says p = 0.
+    """
     source = np.random.default_rng(8)
     data = {"ward": np.repeat(["a", "b", "c"], 4000), "y": source.integers(0, 2, 12_000)}
     outcome = Outcome("y", 0, 1, steps=1 if statistic == "proportion" else 10)
@@ -243,15 +262,18 @@ def test_groups_that_differ_by_sampling_alone_are_not_said_to_differ(statistic):
     release = run(Plan([request], invariants=[Margin("ward")]), data, SeededRandomness(3))
     compared = release.groups[0].comparisons[0]
     counts = [int(data["y"][data["ward"] == ward].sum()) for ward in "abc"]
-    classical = stats.chi2_contingency([counts, [4000 - c for c in counts]], correction=False).pvalue
+    classical = stats.chi2_contingency(
+        [counts, [4000 - c for c in counts]], correction=False
+    ).pvalue
     assert compared.p_value == pytest.approx(classical, abs=0.02)
     assert compared.p_value > 0.05
-    assert sums(data, outcome, ["ward"], Budget.gdp(5)).compare().p_value <= 1e-4  # what the report said before
+    # what the report said before
+    assert sums(data, outcome, ["ward"], Budget.gdp(5)).compare().p_value <= 1e-4
     page = html(release)
     assert "differ by more than sampling and the noise explain?" in page
-    assert ("was not measured: the largest that the bounds allow at each mean was taken" in page) is (
-        statistic == "mean"
-    )
+    assert (
+        "was not measured: the largest that the bounds allow at each mean was taken" in page
+    ) is (statistic == "mean")
     data["y"][:4000] = source.random(4000) < 0.6
     release = run(Plan([request], invariants=[Margin("ward")]), data, SeededRandomness(3))
     assert release.groups[0].comparisons[0].p_value < 1e-4  # what differs is found
@@ -269,7 +291,9 @@ def test_intervals_of_a_release_are_written_read_back_and_follow_from_its_noise(
     plan = Plan(
         [
             GroupRequest("mean", days, [["ward"], ["sex"]], Budget.gdp(1), confidence=asked),
-            RegressionRequest(days, ["ward"], Budget.gdp(1), confidence=evolve(asked, differences=False)),
+            RegressionRequest(
+                days, ["ward"], Budget.gdp(1), confidence=evolve(asked, differences=False)
+            ),
             RegressionRequest(Outcome("cured", 0, 1, 1), ["sex"], Budget.gdp(1), model="logistic"),
         ],
         invariants=["ward", "sex"],
@@ -299,12 +323,19 @@ def test_intervals_of_a_release_are_written_read_back_and_follow_from_its_noise(
     assert "noise alone" in page
     first = again.regressions[0]
     shifted = replace(first.intervals[0], lower=first.intervals[0].lower - 1)
-    forged = replace(again, results=(group, replace(first, intervals=(shifted, first.intervals[1])), again.results[2]))
+    forged = replace(
+        again,
+        results=(group, replace(first, intervals=(shifted, first.intervals[1])), again.results[2]),
+    )
     assert any("intervals that do not follow" in said for said in disagreements(forged, document))
 
 
 def test_what_was_measured_for_a_regression_must_be_its_own(tmp_path):
-    records = {"ward": np.repeat(["a", "b"], 30), "sex": np.tile(["f", "m"], 30), "days": np.arange(60) % 10}
+    records = {
+        "ward": np.repeat(["a", "b"], 30),
+        "sex": np.tile(["f", "m"], 30),
+        "days": np.arange(60) % 10,
+    }
     days = Outcome("days", 0, 10, steps=10)
     plan = Plan([RegressionRequest(days, ["ward"], Budget.gdp(1))], invariants=["ward", "sex"])
     release = run(plan, records, SeededRandomness(4))
@@ -313,11 +344,17 @@ def test_what_was_measured_for_a_regression_must_be_its_own(tmp_path):
     forged = replace(release, results=(replace(fit, query=other),))
     (said,) = disagreements(forged, release.to_json())
     assert "does not give the sums that the regression needs" in said
-    design = next(asked for asked in release.plan.requests if asked.key == "regression").design(release.scope)
+    design = next(asked for asked in release.plan.requests if asked.key == "regression").design(
+        release.scope
+    )
     columns = moment_space(release.scope.dataspace, release.scope.adjacency, days, design).query()
     for cancelling in ([["1", "0"], ["2", "0"]], [["1", "0"]]):
-        forged = replace(release, results=(replace(fit, query={**columns, "combination": cancelling}),))
-        assert any("does not give the sums" in said for said in disagreements(forged, release.to_json()))
+        forged = replace(
+            release, results=(replace(fit, query={**columns, "combination": cancelling}),)
+        )
+        assert any(
+            "does not give the sums" in said for said in disagreements(forged, release.to_json())
+        )
     release.save(tmp_path / "out")
     file = tmp_path / "out" / "release.json"
     document = json.loads(file.read_text())

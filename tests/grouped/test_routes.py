@@ -1,4 +1,6 @@
-"""What a regression measures: nothing that depends on the coding, and never more noise than it needs."""
+"""What a regression measures: nothing that depends on the coding, and never more noise than it
+needs.
+"""
 
 import itertools
 from fractions import Fraction
@@ -20,17 +22,32 @@ from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.registry import query_space
 from semidp.statistics.regression.designs import Coding, Design
-from semidp.statistics.regression.linear import LinearFit, Moments, noise_covariance, regression_mechanism
+from semidp.statistics.regression.linear import (
+    LinearFit,
+    Moments,
+    noise_covariance,
+    regression_mechanism,
+)
 from semidp.statistics.regression.logistic import LogisticFit
 from semidp.statistics.regression.moments import MomentSpace, moment_space
-from semidp.statistics.regression.routes import best_combination, moment_map, regression_routes, route_values
+from semidp.statistics.regression.routes import (
+    best_combination,
+    moment_map,
+    regression_routes,
+    route_values,
+)
 
 OUTCOME = Outcome("y", 0, 1, steps=100)
 BUDGETS = (Budget.gdp(1), Budget.zcdp("0.5"), Budget.pure(1))
 
 
 def factors(*sizes: int) -> Schema:
-    return Schema(tuple(Feature(name, [str(k) for k in range(size)]) for name, size in zip("ABC", sizes, strict=False)))
+    return Schema(
+        tuple(
+            Feature(name, [str(k) for k in range(size)])
+            for name, size in zip("ABC", sizes, strict=False)
+        )
+    )
 
 
 def world(*sizes: int, seed: int = 0) -> tuple[Dataspace, np.ndarray]:
@@ -44,7 +61,9 @@ def world(*sizes: int, seed: int = 0) -> tuple[Dataspace, np.ndarray]:
 
 @pytest.mark.parametrize("levels", [2, 10, 20])
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: budget.kind)
-def test_a_contrast_of_one_factor_costs_what_the_difference_of_group_means_costs(levels: int, budget: Budget) -> None:
+def test_a_contrast_of_one_factor_costs_what_the_difference_of_group_means_costs(
+    levels: int, budget: Budget
+) -> None:
     public, _ = world(levels)
     counts = public.value(Margin("A")).counts
     sums = outcome_mechanism(sum_space(public, Ball(2), OUTCOME, [Margin("A")]), budget)
@@ -52,23 +71,32 @@ def test_a_contrast_of_one_factor_costs_what_the_difference_of_group_means_costs
     for coding in Coding:
         design = Design.of(public.schema, ["A"], coding=coding)
         mechanism = regression_mechanism(public, Ball(2), OUTCOME, design, budget)
-        measured = mechanism.measure(np.zeros(mechanism.space.shape, dtype=np.int64), SeededRandomness(1))
+        measured = mechanism.measure(
+            np.zeros(mechanism.space.shape, dtype=np.int64), SeededRandomness(1)
+        )
         fit = LinearFit(Moments(mechanism, measured, design))
         rows = design.rows().astype(float)
         for one, other in itertools.combinations(range(levels), 2):
             contrast = rows[one] - rows[other]
             found = contrast @ fit.covariance() @ contrast
-            assert found == pytest.approx(variance * (1 / counts[one] ** 2 + 1 / counts[other] ** 2), rel=1e-9)
+            assert found == pytest.approx(
+                variance * (1 / counts[one] ** 2 + 1 / counts[other] ** 2), rel=1e-9
+            )
 
 
 def test_treatment_coding_used_to_cost_more() -> None:
-    """X'y measured column by column: a contrast of 20 levels had several times the error of the group means."""
+    """X'y measured column by column: a contrast of 20 levels had several times the error of the
+    group means.
+    """
     public, _ = world(20)
     design = Design.of(public.schema, ["A"])
     raw = outcome_mechanism(moment_space(public, Ball(2), OUTCOME, design), Budget.gdp(1))
     best = regression_mechanism(public, Ball(2), OUTCOME, design, Budget.gdp(1))
     inverse = np.linalg.inv(design.gram(public).astype(float))
-    ratios = [np.sqrt(np.diag(inverse @ noise_covariance(mechanism, design) @ inverse)) for mechanism in (raw, best)]
+    ratios = [
+        np.sqrt(np.diag(inverse @ noise_covariance(mechanism, design) @ inverse))
+        for mechanism in (raw, best)
+    ]
     assert (ratios[0] / ratios[1]).min() > 1.2
     assert (ratios[0] / ratios[1]).max() > 3
 
@@ -93,15 +121,19 @@ def test_the_fit_does_not_depend_on_the_coding(budget: Budget) -> None:
     fitted = []
     scores = Design.of(public.schema, ["B"], scores={"A": ["0", "1/3", "1"]})
     both = Design.of(public.schema, ["A", "B"])
-    square = both.columns[0].__class__("A squared", ("A",), (Fraction(0), Fraction(1, 9), Fraction(1)))
-    scored = Design(public.schema, (*scores.columns, square))  # a score and its square span the factor A
+    square = both.columns[0].__class__(
+        "A squared", ("A",), (Fraction(0), Fraction(1, 9), Fraction(1))
+    )
+    # a score and its square span the factor A
+    scored = Design(public.schema, (*scores.columns, square))
     for design in (both, Design.of(public.schema, ["A", "B"], coding=Coding.effects), scored):
         mechanism = regression_mechanism(public, Ball(2), OUTCOME, design, budget)
         values = route_values(mechanism.space, design, sums)
         fit = LinearFit(Moments(mechanism, mechanism.measure(values, SeededRandomness(5)), design))
         fitted.append(design.rows().astype(float) / design.multiplier @ fit.coefficients)
     np.testing.assert_allclose(fitted[1], fitted[0], atol=1e-9)
-    if budget.kind == "pure":  # sums by cell or by term; combinations of columns differ by a whole factor only
+    # sums by cell or by term; combinations of columns differ by a whole factor only
+    if budget.kind == "pure":
         np.testing.assert_allclose(fitted[2], fitted[0], atol=1e-9)
 
 
@@ -115,8 +147,12 @@ def test_the_cheapest_route_is_taken_and_it_is_never_dearer_than_the_columns(
         design = Design.of(public.schema, public.schema.names, coding=coding)
         inverse = np.linalg.inv(design.gram(public).astype(float))
 
-        def price(space: SumSpace | MomentSpace, design: Design = design, inverse: np.ndarray = inverse) -> float:
-            return float(np.sum(inverse * noise_covariance(outcome_mechanism(space, budget), design)))
+        def price(
+            space: SumSpace | MomentSpace, design: Design = design, inverse: np.ndarray = inverse
+        ) -> float:
+            return float(
+                np.sum(inverse * noise_covariance(outcome_mechanism(space, budget), design))
+            )
 
         chosen = regression_mechanism(public, Ball(2), OUTCOME, design, budget).space
         assert isinstance(chosen, (SumSpace, MomentSpace))
@@ -140,7 +176,9 @@ def test_combinations_beat_cells_where_the_model_is_smaller_than_the_table() -> 
 
 @pytest.mark.parametrize("a", [1, 2])
 def test_combinations_move_as_far_as_claimed_and_no_farther(everything, table, a: int) -> None:
-    """Every pair of datasets of four records: the longest row of the whole numbers is what counts; it is reached."""
+    """Every pair of datasets of four records: the longest row of the whole numbers is what counts;
+    it is reached.
+    """
     found = everything(table([[1, 1], [1, 1]]), [Margin("A", "B")], 1)
     design = Design.of(found.schema, ["A", "B"])
     combination = best_combination(design, found.dataspace)
@@ -149,13 +187,16 @@ def test_combinations_move_as_far_as_claimed_and_no_farther(everything, table, a
     worst = found.norms(found.moments(rows), a)[1]
     assert worst <= space.l2_squared
     shorter = space.l2_squared / 1.3**2
-    assert worst > shorter or a > 1  # two records of one cell do not exist here, so that a = 2 is not attained
+    # two records of one cell do not exist here, so that a = 2 is not attained
+    assert worst > shorter or a > 1
     if a == 1:
         assert worst == space.l2_squared
 
 
 def test_a_depth_beside_a_finer_published_one(everything, table) -> None:
-    """Counties are published, the regression is on states: as far apart as brute force over counties says."""
+    """Counties are published, the regression is on states: as far apart as brute force over
+    counties says.
+    """
     found = everything(table([[2, 1, 1]][0], "A"), [Margin("A")], 1)
     places = Feature.nested(["state", "county"], [("x", "0"), ("x", "1"), ("y", "2")])
     public = Dataspace.of(Table(Schema((places,)), np.array([2, 1, 1])), [Margin("county")])
@@ -173,7 +214,9 @@ def test_a_depth_beside_a_finer_published_one(everything, table) -> None:
 def test_columns_at_two_depths() -> None:
     places = Feature.nested(["state", "county"], [("x", "a"), ("x", "b"), ("y", "c"), ("y", "d")])
     schema = Schema((places, Feature("sex", "fm")))
-    design = Design.of(schema, ["state", "sex"], scores={"county": [0, 1, 0, 1]}, interactions=[("state", "sex")])
+    design = Design.of(
+        schema, ["state", "sex"], scores={"county": [0, 1, 0, 1]}, interactions=[("state", "sex")]
+    )
     assert design.features == ("state", "county", "sex")
     assert design.rows()[:, 1].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert design.rows()[:, 3].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
@@ -183,7 +226,9 @@ def test_columns_at_two_depths() -> None:
 def test_pairs_of_counts_are_enough_for_main_effects() -> None:
     schema = factors(2, 3, 2)
     counts = np.random.default_rng(4).integers(3, 30, schema.shape)
-    public = Dataspace.of(Table(schema, counts), [Margin("A", "B"), Margin("A", "C"), Margin("B", "C")])
+    public = Dataspace.of(
+        Table(schema, counts), [Margin("A", "B"), Margin("A", "C"), Margin("B", "C")]
+    )
     design = Design.of(schema, ["A", "B", "C"])
     kinds = [type(route) for route in regression_routes(public, Ball(5), OUTCOME, design)]
     assert kinds == [SumSpace, MomentSpace]
@@ -205,9 +250,13 @@ def test_logistic_fits_are_the_same_for_any_coding() -> None:
     fitted = []
     for coding in Coding:
         design = Design.of(public.schema, ["A", "B"], coding=coding)
-        mechanism = regression_mechanism(public, Ball(2), Outcome("y", 0, 1, 1), design, Budget.gdp("0.3"))
+        mechanism = regression_mechanism(
+            public, Ball(2), Outcome("y", 0, 1, 1), design, Budget.gdp("0.3")
+        )
         values = route_values(mechanism.space, design, ones)
-        fit = LogisticFit(Moments(mechanism, mechanism.measure(values, SeededRandomness(8)), design))
+        fit = LogisticFit(
+            Moments(mechanism, mechanism.measure(values, SeededRandomness(8)), design)
+        )
         fitted.append(design.rows().astype(float) @ fit.coefficients)
     np.testing.assert_allclose(fitted[1], fitted[0], atol=1e-4)
 
@@ -217,5 +266,7 @@ def test_an_outcome_with_a_lower_bound_and_an_intercept_alone() -> None:
     records = {"arm": np.repeat(["c", "d"], 50), "days": np.repeat([7.0, 5.0], 50)}
     schema = Schema((Feature("arm", ("c", "d")),))
     design = Design(schema, Design.of(schema, ["arm"]).columns[:1])
-    fit = linear_regression(records, days, Budget.gdp(10**7), design=design, invariants=[Margin("arm")])
+    fit = linear_regression(
+        records, days, Budget.gdp(10**7), design=design, invariants=[Margin("arm")]
+    )
     assert fit.coefficients == pytest.approx([6.0], abs=1e-3)

@@ -1,4 +1,6 @@
-"""Norms of sums and moments of a private outcome: closed forms against every dataset of small spaces."""
+"""Norms of sums and moments of a private outcome: closed forms against every dataset of small
+spaces.
+"""
 
 import numpy as np
 import pytest
@@ -57,7 +59,10 @@ def test_overlapping_blocks_are_bounded(everything, table):
     for a in (1, 2, 3):
         space = sum_space(world.dataspace, Ball(a), unit(1), blocks)
         found = world.norms(world.sums(blocks), a)
-        assert all(bound >= true for bound, true in zip((space.l1, space.l2_squared, space.linf), found, strict=True))
+        assert all(
+            bound >= true
+            for bound, true in zip((space.l1, space.l2_squared, space.linf), found, strict=True)
+        )
         assert not space.exact
 
 
@@ -67,7 +72,8 @@ def test_p_blocks_of_large_groups_have_the_published_formula(p, a):
     names = [f"f{k}" for k in range(p)]
     counts = np.full((2,) * p, 16)
     public = Dataspace.of(
-        Table(Schema(tuple(Feature(name, ("0", "1")) for name in names)), counts), [Margin(name) for name in names]
+        Table(Schema(tuple(Feature(name, ("0", "1")) for name in names)), counts),
+        [Margin(name) for name in names],
     )
     space = sum_space(public, Ball(a), unit(10), [Margin(name) for name in names])
     assert space.l2_squared == (a * 10) ** 2 * p
@@ -75,8 +81,15 @@ def test_p_blocks_of_large_groups_have_the_published_formula(p, a):
 
 
 def test_the_semi_adjacent_parameter_of_records_with_an_outcome(everything, table):
-    """An unpublished y changes nothing but a(t) = 0, which becomes 1: worst case by brute force over (x, y)."""
-    for counts, margins in ([[2, 1], [A]], [[3, 0], [A]], [[[1, 1], [0, 1]], [A, B]], [[[1, 1], [1, 1]], [A, B]]):
+    """An unpublished y changes nothing but a(t) = 0, which becomes 1: worst case by brute force
+    over (x, y).
+    """
+    for counts, margins in (
+        [[2, 1], [A]],
+        [[3, 0], [A]],
+        [[[1, 1], [0, 1]], [A, B]],
+        [[[1, 1], [1, 1]], [A, B]],
+    ):
         world = everything(table(counts, "AB"), margins, steps=1)
         records = world.x * 2 + world.y
         worst = 0
@@ -95,7 +108,10 @@ def test_regression_moments_never_exceed_the_bound_and_reach_it(everything, tabl
     for a in (1, 2, 3):
         space = moment_space(world.dataspace, Ball(a), unit(2), design)
         found = world.norms(world.moments(rows), a)
-        assert all(bound >= true for bound, true in zip((space.l1, space.l2_squared, space.linf), found, strict=True))
+        assert all(
+            bound >= true
+            for bound, true in zip((space.l1, space.l2_squared, space.linf), found, strict=True)
+        )
         if a <= 2:  # the cell with two records has the longest row, like every other
             assert space.l2_squared == found[1] == (a * 2) ** 2 * 3
 
@@ -109,7 +125,9 @@ def test_public_sums_of_z_are_enough_for_the_bound(everything, table):
 
 
 def test_an_interaction_under_one_way_margins_breaks_the_bound_and_is_refused(everything, table):
-    """The counterexample: with A = ±1, B = ±1 and only their margins public, Σ A·B·y moves by 4 at a = 2, not by 2."""
+    """The counterexample: with A = ±1, B = ±1 and only their margins public, Σ A·B·y moves by 4 at
+    a = 2, not by 2.
+    """
     margins = table([[2, 0], [0, 2]])
     world = everything(margins, [A, B], steps=1)
     product = np.array([[1], [-1], [-1], [1]])
@@ -139,18 +157,26 @@ def test_counts_that_are_not_public_are_refused(table):
         sum_space(public, Ball(0), unit(1), [A])
 
 
-counts_of_blocks = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4).filter(any), min_size=1, max_size=3)
+counts_of_blocks = st.lists(
+    st.lists(st.integers(0, 4), min_size=1, max_size=4).filter(any), min_size=1, max_size=3
+)
 
 
 @given(counts_of_blocks, st.data())
 @settings(max_examples=60, deadline=None)
 def test_projection_laws(sizes, data):
-    """P is an orthogonal projection onto sums that vanish in empty cells and agree in their totals; its trace is the
-    dimension, and it keeps every true vector of sums."""
+    """P is an orthogonal projection onto sums that vanish in empty cells and agree in their totals;
+    its trace is the dimension, and it keeps every true vector of sums.
+    """
     n = max(sum(part) for part in sizes)
     sizes = [[*part, n - sum(part)] for part in sizes]
     names = [f"f{k}" for k in range(len(sizes))]
-    schema = Schema(tuple(Feature(f, tuple(map(str, range(len(part))))) for f, part in zip(names, sizes, strict=True)))
+    schema = Schema(
+        tuple(
+            Feature(f, tuple(map(str, range(len(part)))))
+            for f, part in zip(names, sizes, strict=True)
+        )
+    )
     records = [np.repeat(np.arange(len(part)), part) for part in sizes]
     counts = np.zeros(schema.shape, dtype=np.int64)
     np.add.at(counts, tuple(records), 1)
@@ -164,7 +190,10 @@ def test_projection_laws(sizes, data):
     assert round(np.trace(matrix)) == space.dimension
     y = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
     sums = np.concatenate(
-        [np.bincount(codes, y, minlength=len(part)) for codes, part in zip(records, sizes, strict=True)]
+        [
+            np.bincount(codes, y, minlength=len(part))
+            for codes, part in zip(records, sizes, strict=True)
+        ]
     )
     np.testing.assert_allclose(space.project(sums), sums, atol=1e-9)
     assert not space.fixed_part().any()

@@ -1,4 +1,6 @@
-"""The two studies of grouped statistics: Semi-DP has the smaller error everywhere, at the same protection."""
+"""The two studies of grouped statistics: Semi-DP has the smaller error everywhere, at the same
+protection.
+"""
 
 import pytest
 

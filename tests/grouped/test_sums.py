@@ -1,4 +1,6 @@
-"""Sums, means, proportions and their comparison: values, errors, guarantees, and what bad data do."""
+"""Sums, means, proportions and their comparison: values, errors, guarantees, and what bad data
+do.
+"""
 
 import math
 from functools import cache
@@ -89,7 +91,9 @@ def test_one_group_needs_one_record_only():
 
 
 def test_two_blocks_share_one_measurement_and_one_total():
-    found = sums(pupils(), SCORE, ["school", "sex"], Budget.gdp("0.5"), randomness=SeededRandomness(4))
+    found = sums(
+        pupils(), SCORE, ["school", "sex"], Budget.gdp("0.5"), randomness=SeededRandomness(4)
+    )
     school, sex = Margin("school"), Margin("sex")
     assert found.guarantee.adjacency.a == 3
     assert found.space.l2_squared == (3 * 100) ** 2 * 2
@@ -171,14 +175,21 @@ def errors(budget: Budget, claimed: float, repeats: int = 400) -> float:
         found = GroupSums(mechanism, mechanism.measure(truth, SeededRandomness(seed)))
         for block, part in zip(found.blocks, space.slices, strict=True):
             estimates = found.sums(block)
-            total += float((((estimates.values - truth[part] / 20) / estimates.standard_errors / claimed) ** 2).sum())
+            total += float(
+                (
+                    ((estimates.values - truth[part] / 20) / estimates.standard_errors / claimed)
+                    ** 2
+                ).sum()
+            )
     return total / (repeats * 5)
 
 
 @pytest.mark.parametrize("budget", BUDGETS[:3], ids=lambda budget: budget.kind)
 def test_standard_errors_are_those_of_the_noise_and_the_test_sees_a_wrong_scale(budget):
-    """400 releases of 5 sums, kurtosis at most 6: the mean square of z has a standard deviation below
-    sqrt(5/2000)·(correlation of at most 5 sums) < 0.112; five of those are a false alarm below 1e-6."""
+    """400 releases of 5 sums, kurtosis at most 6: the mean square of z has a standard deviation
+    below sqrt(5/2000)·(correlation of at most 5 sums) < 0.112; five of those are a false alarm
+    below 1e-6.
+    """
     assert abs(errors(budget, 1.0) - 1) < 5 * 0.112
     assert abs(errors(budget, 0.6) - 1) > 5 * 0.112
 
@@ -189,7 +200,9 @@ def test_every_group_has_a_spread_of_its_own():
         "g": np.repeat(["a", "b"], 3000),
         "y": np.concatenate([source.normal(3, 0.5, 3000), source.normal(6, 1.5, 3000)]),
     }
-    found = sums(data, Outcome("y", 0, 10, steps=1000), ["g"], Budget.gdp(2), spread_budget=Budget.gdp(2))
+    found = sums(
+        data, Outcome("y", 0, 10, steps=1000), ["g"], Budget.gdp(2), spread_budget=Budget.gdp(2)
+    )
     assert found.within_sd() == pytest.approx([0.5, 1.5], abs=0.1)  # one pooled over both was 1.12
     noise = found.means().standard_errors
     both = found.means(sampling_sd=1.0).standard_errors
@@ -206,7 +219,9 @@ def test_a_proportion_is_its_own_square():
 
 
 def test_equal_means_are_rejected_as_often_as_stated_and_unequal_ones_nearly_always():
-    """Noise only: how many of 400 tests at 5% reject is binomial, tested at 1e-6; the twin must reject."""
+    """Noise only: how many of 400 tests at 5% reject is binomial, tested at 1e-6; the twin must
+    reject.
+    """
     low, high = stats.binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], 400, 0.05)
 
     def rejections(second: float) -> int:
@@ -215,7 +230,10 @@ def test_equal_means_are_rejected_as_often_as_stated_and_unequal_ones_nearly_alw
         space = sum_space(public, Ball(2), Outcome("y", 0, 1, steps=100), [Margin("g")])
         mechanism = outcome_mechanism(space, Budget.gdp(1))
         truth = np.array([40 * 50, round(100 * second), 60 * 50])
-        found = [GroupSums(mechanism, mechanism.measure(truth, SeededRandomness(seed))) for seed in range(400)]
+        found = [
+            GroupSums(mechanism, mechanism.measure(truth, SeededRandomness(seed)))
+            for seed in range(400)
+        ]
         return sum(one.compare().p_value < 0.05 for one in found)
 
     assert low <= rejections(50) <= high
@@ -223,8 +241,12 @@ def test_equal_means_are_rejected_as_often_as_stated_and_unequal_ones_nearly_alw
 
 
 @cache
-def comparisons(shift: float, spread_budget: Budget, repeats: int) -> tuple[list[float], list[float]]:
-    """p-values of samples from three unequal groups, one of them shifted: by their own spreads, and by one of all."""
+def comparisons(
+    shift: float, spread_budget: Budget, repeats: int
+) -> tuple[list[float], list[float]]:
+    """p-values of samples from three unequal groups, one of them shifted: by their own spreads, and
+    by one of all.
+    """
     source, counts = np.random.default_rng(5), np.array([20, 400, 80])
     public = Dataspace.of(Table(Schema((Feature("g", ("a", "b", "c")),)), counts), [Margin("g")])
     space = sum_space(public, Ball(2), SCORE, [Margin("g")])
@@ -237,7 +259,9 @@ def comparisons(shift: float, spread_budget: Budget, repeats: int) -> tuple[list
         measured = mechanism.measure(np.array([part.sum() for part in y]), SeededRandomness(seed))
         squares = np.array([((2 * part - 100) ** 2).sum() for part in y])
         found = GroupSums(
-            mechanism, measured, SquareSums(SCORE, spread, spread.measure(squares, SeededRandomness(seed + 10**6)))
+            mechanism,
+            measured,
+            SquareSums(SCORE, spread, spread.measure(squares, SeededRandomness(seed + 10**6))),
         )
         new.append(found.compare(sampling=True).p_value)
         inside = found.within_sd()
@@ -256,7 +280,9 @@ def test_spreads_by_group_keep_the_size_of_the_comparison(budget):
 
 
 def test_one_spread_for_all_groups_rejects_six_times_as_often_as_stated():
-    """The twin: twenty records that vary widely beside 480 that do not, and the test above would see it."""
+    """The twin: twenty records that vary widely beside 480 that do not, and the test above would
+    see it.
+    """
     _, old = comparisons(0.0, Budget.gdp(5), 120)
     assert sum(p <= 0.05 for p in old) > max(0.3 * 120, stats.binom.ppf(1 - FALSE_ALARM, 120, 0.05))
 
@@ -284,14 +310,18 @@ def test_a_good_spread_finds_what_differs():
 def test_proportions_refuse_what_is_neither_zero_nor_one(value):
     data = {"ward": np.repeat(["a", "b"], 3), "cured": np.array([0.0, 1.0, 1.0, 0.0, 1.0, value])}
     for ask in (proportions, logistic):
-        with pytest.raises(DataError, match="needs zeros and ones, and 'cured' holds other values") as refusal:
+        with pytest.raises(
+            DataError, match="needs zeros and ones, and 'cured' holds other values"
+        ) as refusal:
             ask(data, "cured", ["ward"], Budget.gdp(1))
         assert str(value) not in str(refusal.value)
     request = GroupRequest("proportion", Outcome("cured", 0, 1, steps=1), [["ward"]], Budget.gdp(1))
     with pytest.raises(DataError, match="needs zeros and ones"):
         run(Plan([request], invariants=[Margin("ward")]), data)
     data["cured"][-1] = 0.0
-    assert proportions(data, "cured", ["ward"], CLEAR).values == pytest.approx([2 / 3, 1 / 3], abs=1e-3)
+    assert proportions(data, "cured", ["ward"], CLEAR).values == pytest.approx(
+        [2 / 3, 1 / 3], abs=1e-3
+    )
 
 
 def logistic(data: dict[str, np.ndarray], column: str, by: list[str], budget: Budget) -> object:
@@ -299,7 +329,9 @@ def logistic(data: dict[str, np.ndarray], column: str, by: list[str], budget: Bu
 
 
 def test_a_grid_that_may_bias_a_mean_says_so():
-    """Values of 7.4 on steps of 10 become 10: the mean is off by 2.6 whatever the noise; on steps of 0.1 it is not."""
+    """Values of 7.4 on steps of 10 become 10: the mean is off by 2.6 whatever the noise; on steps
+    of 0.1 it is not.
+    """
     data = {"ward": np.repeat(["a", "b"], 5000), "y": np.full(10_000, 7.4)}
     coarse = means(data, Outcome("y", 0, 100, steps=10), ["ward"], Budget.gdp(1))
     assert coarse.coarse
@@ -319,7 +351,9 @@ def test_a_grid_that_may_bias_a_mean_says_so():
 
 
 def test_the_comparison_matches_a_classical_analysis_without_noise():
-    """With the sampling variance known and no noise it is the chi-squared form of the one-way analysis of variance."""
+    """With the sampling variance known and no noise it is the chi-squared form of the one-way
+    analysis of variance.
+    """
     data = pupils(7)
     found = sums(data, SCORE, ["school"], CLEAR)
     groups = [data["score"][data["school"] == name] for name in ("s0", "s1", "s2")]
@@ -332,7 +366,9 @@ def test_the_comparison_matches_a_classical_analysis_without_noise():
 
 def test_two_blocks_are_compared_with_their_own_covariance():
     """Against the dense quadratic form, with sampling error and without."""
-    found = sums(pupils(), SCORE, ["school", "sex"], Budget.gdp("0.5"), randomness=SeededRandomness(4))
+    found = sums(
+        pupils(), SCORE, ["school", "sex"], Budget.gdp("0.5"), randomness=SeededRandomness(4)
+    )
     space, noise = found.space, float(SCORE.width) ** 2 * found.mechanism.variance
     whole = np.stack([space.project(row) for row in np.eye(space.shape[0])])
     for block, part in zip(found.blocks, space.slices, strict=True):

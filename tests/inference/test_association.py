@@ -1,4 +1,6 @@
-"""Pooled tests and tests of ordered features: exact by enumeration, classical without noise, more powerful."""
+"""Pooled tests and tests of ordered features: exact by enumeration, classical without noise, more
+powerful.
+"""
 
 import itertools
 import math
@@ -53,9 +55,13 @@ def moves(r: int, c: int) -> Law:
 
 
 class Small:
-    """A test in a space that can be enumerated: two strata of the same shape, each with noise of its own."""
+    """A test in a space that can be enumerated: two strata of the same shape, each with noise of
+    its own.
+    """
 
-    def __init__(self, test: ScoreTest, margins: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
+    def __init__(
+        self, test: ScoreTest, margins: list[tuple[tuple[int, ...], tuple[int, ...]]]
+    ) -> None:
         self.test = test
         self.rows = np.array([rows for rows, _ in margins]).T
         self.columns = np.array([columns for _, columns in margins]).T
@@ -73,7 +79,9 @@ class Small:
         law: Law = {(): Fraction(1)}
         for tables in self.tables:
             seen: Law = {}
-            for (flat, share), (move, chance) in itertools.product(tables.items(), self.moves.items()):
+            for (flat, share), (move, chance) in itertools.product(
+                tables.items(), self.moves.items()
+            ):
                 if noisy or not any(move):
                     where = tuple(x + m for x, m in zip(flat, move, strict=True))
                     weight = share * chance if noisy else share
@@ -85,7 +93,9 @@ class Small:
         r, c, k = self.shape
         table = np.array(flat, dtype=float).reshape(k, r, c).transpose(1, 2, 0)
         mean = self.rows[:, None] * self.columns[None] / self.rows.sum(axis=0)
-        transforms, _ = self.test.transforms(self.test.covariances(self.rows, self.columns), self.noise)
+        transforms, _ = self.test.transforms(
+            self.test.covariances(self.rows, self.columns), self.noise
+        )
         cells = np.einsum("pkd,dij->pijk", transforms, self.test.weights)
         parts = np.einsum("pijk,ijk->p", cells, table - mean)
         return float(round(direction * parts[0], 9) if direction else round((parts**2).sum(), 9))
@@ -111,13 +121,19 @@ CASES = {
     "trend 2 × 3": Small(ScoreTest(TWO, THREE, True), [((4, 3), (2, 3, 2))]),
     "linear 3 × 3": Small(ScoreTest(THREE, THREE, True), [((2, 2, 1), (2, 1, 2))]),
     "mean scores 3 × 2": Small(ScoreTest(NOMINAL, TWO, True), [((2, 3, 1), (3, 3))]),
-    "pooled general 3 × 2": Small(ScoreTest(NOMINAL, TWO, True), [((1, 2, 1), (2, 2)), ((2, 1, 1), (1, 3))]),
+    "pooled general 3 × 2": Small(
+        ScoreTest(NOMINAL, TWO, True), [((1, 2, 1), (2, 2)), ((2, 1, 1), (1, 3))]
+    ),
 }
 DIRECTIONS = {Alternative.GREATER: 1.0, Alternative.LESS: -1.0, Alternative.TWO_SIDED: 0.0}
 
 
-def exact_p_values(small: Small, direction: float, noisy: bool) -> tuple[list[float], list[Fraction], list[Fraction]]:
-    """For everything that can be seen its statistic, its probability, and its p-value under a reference law."""
+def exact_p_values(
+    small: Small, direction: float, noisy: bool
+) -> tuple[list[float], list[Fraction], list[Fraction]]:
+    """For everything that can be seen its statistic, its probability, and its p-value under a
+    reference law.
+    """
     seen = small.law(noisy=True)
     reference: dict[float, Fraction] = {}
     for flat, share in small.law(noisy).items():
@@ -126,7 +142,9 @@ def exact_p_values(small: Small, direction: float, noisy: bool) -> tuple[list[fl
     statistics = [small.statistic(flat, direction) for flat in seen]
     tails: dict[float, Fraction] = {}
     for value in set(statistics):
-        tails[value] = sum((share for other, share in reference.items() if other >= value), Fraction(0))
+        tails[value] = sum(
+            (share for other, share in reference.items() if other >= value), Fraction(0)
+        )
     return statistics, list(seen.values()), [tails[value] for value in statistics]
 
 
@@ -139,7 +157,9 @@ DIRECTED = [
 
 
 @pytest.mark.parametrize(("name", "alternative"), DIRECTED)
-def test_the_size_is_at_most_the_level_and_is_not_where_noise_is_forgotten(name: str, alternative: Alternative) -> None:
+def test_the_size_is_at_most_the_level_and_is_not_where_noise_is_forgotten(
+    name: str, alternative: Alternative
+) -> None:
     small, direction = CASES[name], DIRECTIONS[alternative]
     _, shares, p_values = exact_p_values(small, direction, noisy=True)
     assert sum(shares) == 1
@@ -150,7 +170,8 @@ def test_the_size_is_at_most_the_level_and_is_not_where_noise_is_forgotten(name:
     _, _, wrong = exact_p_values(small, direction, noisy=False)
     small_levels = [level for level in set(wrong) if 0 < level <= Fraction(1, 4)]
     excess = [
-        sum(share for share, p in zip(shares, wrong, strict=True) if p <= level) - level for level in small_levels
+        sum(share for share, p in zip(shares, wrong, strict=True) if p <= level) - level
+        for level in small_levels
     ]
     assert max(excess) > Fraction(1, 50)
 
@@ -233,7 +254,11 @@ def strata_release(mu: str, strata: int, each: int, odds: float, seed: int):
     stratum = np.repeat(np.arange(strata), each)
     chance = np.where(rows == 0, odds / (1 + odds), 0.5)
     columns = (source.random(strata * each) > chance).astype(int)
-    data = {"r": rows.astype(str), "c": columns.astype(str), "k": [f"{value:02}" for value in stratum]}
+    data = {
+        "r": rows.astype(str),
+        "c": columns.astype(str),
+        "k": [f"{value:02}" for value in stratum],
+    }
     features = [Feature("r", ["0", "1"]), Feature("c", ["0", "1"])]
     plan = Plan([TableRequest(["r", "c", "k"], Budget.gdp(mu))], [["r", "k"], ["c", "k"]], features)
     return run(plan, {name: list(values) for name, values in data.items()}, SeededRandomness(seed))
@@ -258,7 +283,8 @@ def test_pooling_finds_a_common_odds_ratio_that_the_omnibus_test_misses() -> Non
         settings = {"draws": 99, "randomness": SeededRandomness(seed)}
         pooled.append(release.test("r", "c", ["k"], pooled=True, **settings).p_value <= 0.05)
         omnibus.append(release.test("r", "c", ["k"], **settings).p_value <= 0.05)
-    # Were the powers equal, who of the two finds it alone would be a fair coin: one in a thousand by chance.
+    # Were the powers equal, who of the two finds it alone would be a fair coin: one in a thousand
+    # by chance.
     alone = sum(one and not other for one, other in zip(pooled, omnibus, strict=True))
     other_alone = sum(other and not one for one, other in zip(pooled, omnibus, strict=True))
     assert binomtest(alone, alone + other_alone, alternative="greater").pvalue <= 0.001
@@ -281,7 +307,9 @@ def test_a_direction_is_that_of_the_odds_ratio() -> None:
 def ordinal_release(budget: Budget, seed: int, slope: float = 0.35):
     source = np.random.default_rng(seed)
     dose = source.integers(0, 6, 400)
-    answer = np.clip(np.rint(1.5 + slope * (dose - 2.5) + source.normal(0, 1.2, 400)), 0, 3).astype(int)
+    answer = np.clip(np.rint(1.5 + slope * (dose - 2.5) + source.normal(0, 1.2, 400)), 0, 3).astype(
+        int
+    )
     data = {"dose": [f"d{value}" for value in dose], "answer": [f"a{value}" for value in answer]}
     return run(Plan([TableRequest(["dose", "answer"], budget)], ["dose", "answer"]), data)
 
@@ -291,14 +319,19 @@ def test_ordered_features_have_scores_and_one_degree_of_freedom() -> None:
     found = release.test("dose", "answer", ordered=["dose", "answer"], draws=999)
     assert found.degrees == 1
     assert found.z > 3
-    assert found.ordered == (("dose", (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)), ("answer", (1.0, 2.0, 3.0, 4.0)))
+    assert found.ordered == (
+        ("dose", (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)),
+        ("answer", (1.0, 2.0, 3.0, 4.0)),
+    )
     assert found.p_value == 0.001
     one = release.test("dose", "answer", ordered={"dose": [0, 1, 2, 4, 8, 16]}, draws=999)
     assert one.degrees == 3
     assert one.z is None
     assert "mean scores of dose by the levels of answer" in one.method
     shifted = {"dose": [10, 20, 30, 40, 50, 60], "answer": [5, 6, 7, 8]}
-    assert release.test("dose", "answer", ordered=shifted, draws=99).statistic == pytest.approx(found.statistic)
+    assert release.test("dose", "answer", ordered=shifted, draws=99).statistic == pytest.approx(
+        found.statistic
+    )
 
 
 def test_what_has_no_meaning_is_refused() -> None:
@@ -316,7 +349,9 @@ def test_what_has_no_meaning_is_refused() -> None:
     ):
         with pytest.raises(InputError, match=why):
             release.test("dose", "answer", **settings)
-    constant = Plan([TableRequest(["r", "c"], Budget.gdp(1))], ["r", "c"], [Feature("r", ["a", "b"])])
+    constant = Plan(
+        [TableRequest(["r", "c"], Budget.gdp(1))], ["r", "c"], [Feature("r", ["a", "b"])]
+    )
     with pytest.raises(Refused, match="nothing to test"):
         run(constant, {"r": ["a"] * 4, "c": ["x", "y"] * 2}).test("r", "c", ordered=["r"])
 

@@ -40,7 +40,8 @@ curves = pytest.mark.parametrize("f", CURVES.values(), ids=CURVES.keys())
 def test_a_step_of_one_applies_the_curve(f: Tradeoff) -> None:
     noise, claimed = canonical_noise(f), curve_of(f).symmetric()
     x = np.linspace(-9, 9, 1801)
-    inside = noise.cdf(x) < 1  # where delta > 0 cuts the noise off, f(1) = 1 - delta is a lower value still
+    # where delta > 0 cuts the noise off, f(1) = 1 - delta is a lower value still
+    inside = noise.cdf(x) < 1
     np.testing.assert_allclose(noise.cdf(x - 1)[inside], claimed(noise.cdf(x)[inside]), atol=3e-11)
     np.testing.assert_allclose(noise.cdf(x) + noise.cdf(-x), 1, atol=1e-15)
     assert np.all(np.diff(noise.cdf(x)) >= -1e-15)
@@ -50,11 +51,14 @@ def test_a_step_of_one_applies_the_curve(f: Tradeoff) -> None:
 @curves
 @pytest.mark.parametrize("shift", [0.0, 0.13, 0.5, 0.77, 1.0])
 def test_every_smaller_shift_is_at_least_as_private(f: Tradeoff, shift: float) -> None:
-    """T(F, F(· - m)) >= f for m in [0, 1]; F need not be log-concave, so all densities ratios are compared."""
+    """T(F, F(· - m)) >= f for m in [0, 1]; F need not be log-concave, so all densities ratios are
+    compared.
+    """
     noise, claimed = canonical_noise(f), curve_of(f)
     edges = np.union1d(np.linspace(-40, 40, 4001), np.linspace(-40, 40, 4001) - shift)
     null, other = np.diff(noise.cdf(edges)), np.diff(noise.cdf(edges - shift))
-    order = np.argsort(np.where(null > 0, other / np.where(null > 0, null, 1), np.inf))  # acceptance region first
+    # acceptance region first
+    order = np.argsort(np.where(null > 0, other / np.where(null > 0, null, 1), np.inf))
     alpha, beta = np.cumsum(null[order]), np.cumsum(other[order])
     assert np.all(beta >= claimed(np.clip(alpha, 0, 1)) - 1e-9)
 
@@ -62,7 +66,9 @@ def test_every_smaller_shift_is_at_least_as_private(f: Tradeoff, shift: float) -
 @curves
 def test_the_quantile_inverts_the_cdf(f: Tradeoff) -> None:
     noise = canonical_noise(f, sensitivity=2)
-    w = np.concatenate([np.geomspace(1e-9, 0.4, 60), np.linspace(0.4, 0.6, 21), 1 - np.geomspace(1e-9, 0.4, 60)])
+    w = np.concatenate(
+        [np.geomspace(1e-9, 0.4, 60), np.linspace(0.4, 0.6, 21), 1 - np.geomspace(1e-9, 0.4, 60)]
+    )
     np.testing.assert_allclose(noise.cdf(noise.quantile(w)), w, rtol=1e-7, atol=1e-13)
 
 
@@ -81,18 +87,25 @@ def test_tulap_is_what_the_recursion_gives(milli_epsilon: int, milli_delta: int)
     f = approximate(Fraction(milli_epsilon, 1000), Fraction(milli_delta, 1000))
     polygon = polygon_above(f)
     x = np.linspace(-12, 12, 481)
-    recursive = Recursive(polygon.alphas, polygon.values) if 2 * milli_epsilon + milli_delta > 3 else canonical_noise(f)
+    recursive = (
+        Recursive(polygon.alphas, polygon.values)
+        if 2 * milli_epsilon + milli_delta > 3
+        else canonical_noise(f)
+    )
     np.testing.assert_allclose(canonical_noise(f).cdf(x), recursive.cdf(x), atol=1e-13)
 
 
-@pytest.mark.parametrize("f", [zcdp("0.3"), laplace(1), gaussian(1), approximate(1).compose(gaussian("0.5"))])
+@pytest.mark.parametrize(
+    "f", [zcdp("0.3"), laplace(1), gaussian(1), approximate(1).compose(gaussian("0.5"))]
+)
 def test_chords_lie_just_above_the_curve(f: Tradeoff) -> None:
     polygon = polygon_above(f)
     alpha = np.linspace(0.0005, 0.9995, 5000)
     gap = np.asarray(polygon(alpha)) - np.asarray(f(alpha))
     assert polygon.is_symmetric
     assert gap.min() >= -1e-15
-    assert gap[alpha < 0.5].max() < 2e-5  # the other half is its mirror image, where the curve is steep
+    # the other half is its mirror image, where the curve is steep
+    assert gap[alpha < 0.5].max() < 2e-5
 
 
 def test_a_normal_is_met_by_its_chords_too() -> None:
@@ -128,7 +141,8 @@ def test_extreme_parameters_stay_finite(epsilon: str) -> None:
     assert isinstance(noise.grid_steps(20, SeededRandomness(1)), int)
 
 
-# Exact draws on the grid. Each statistical test has a false-alarm rate of 1e-6; its twin must reject a wrong scale.
+# Exact draws on the grid. Each statistical test has a false-alarm rate of 1e-6; its twin must
+# reject a wrong scale.
 
 GRID = {
     "tulap": Tulap(Fraction(1, 2)),
@@ -142,7 +156,9 @@ DRAWS, BITS, FALSE_ALARM = 4000, 2, 1e-6
 
 
 def chi_square_p(steps: np.ndarray, noise: CanonicalNoise) -> float:
-    """The p-value of Pearson's test that `steps` are round(noise · 4), in cells of at least twenty expected draws."""
+    """The p-value of Pearson's test that `steps` are round(noise · 4), in cells of at least twenty
+    expected draws.
+    """
     edges = np.unique(np.rint(noise.quantile(np.linspace(0.02, 0.98, 25)) * 2**BITS)) + 0.5
     probability = np.diff(np.concatenate([[0.0], noise.cdf(edges / 2**BITS), [1.0]]))
     observed = np.bincount(np.searchsorted(edges, steps), minlength=len(probability))
@@ -177,12 +193,17 @@ class Scripted:
         self.rest = SeededRandomness(5)
 
     def words(self, count: int) -> np.ndarray:
-        return np.array([next(self.script, None) or int(self.rest.words(1)[0]) for _ in range(count)], dtype=np.uint64)
+        return np.array(
+            [next(self.script, None) or int(self.rest.words(1)[0]) for _ in range(count)],
+            dtype=np.uint64,
+        )
 
 
 @pytest.mark.parametrize("name", GRID)
 def test_more_bits_are_drawn_where_the_first_do_not_decide(name: str) -> None:
-    """The first word is F(1/8) to 64 bits, where 1/8 is the edge between the grid points 0 and 1/4."""
+    """The first word is F(1/8) to 64 bits, where 1/8 is the edge between the grid points 0 and
+    1/4.
+    """
     import mpmath
 
     noise = GRID[name]
@@ -199,7 +220,11 @@ def test_more_bits_are_drawn_where_the_first_do_not_decide(name: str) -> None:
                     low = middle
                     continue
                 quantile = noise._ball_quantile(ball(1 - w))
-                low, high = (middle, high) if quantile is not None and -quantile < ball(edge) else (low, middle)
+                low, high = (
+                    (middle, high)
+                    if quantile is not None and -quantile < ball(edge)
+                    else (low, middle)
+                )
         target = int(mpmath.floor(low * mpmath.mpf(2) ** 128))
     for moved, step in ((target - 2**20, 0), (target + 2**20, 1)):
         assert noise.grid_steps(BITS, Scripted(moved >> 64, moved & (2**64 - 1))) == step

@@ -1,4 +1,5 @@
-"""Tests and intervals from a release where noise is coarse and records are few: sizes and coverages by simulation.
+"""Tests and intervals from a release where noise is coarse and records are few: sizes and coverages
+by simulation.
 
 `python -m tests.inference.test_coarse_noise` prints the table of docs/inference.md.
 """
@@ -13,7 +14,13 @@ from semidp import Ball, Budget, Dataspace, Feature, Margin, Schema, Table, sens
 from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.mechanisms.selection import calibrated
 from semidp.noise.randomness import SeededRandomness
-from semidp.questions.answers import Covers, linear_interval, normal_interval, ratio_interval, sampled_rate
+from semidp.questions.answers import (
+    Covers,
+    linear_interval,
+    normal_interval,
+    ratio_interval,
+    sampled_rate,
+)
 from semidp.questions.independence import independence_test, random_tables, simulated_bound
 
 NOISE = {
@@ -28,14 +35,23 @@ RECORDS, SHAPES, POOL, DRAWS = (8, 20, 50), ((2, 2), (2, 3), (3, 3)), 4000, 199
 
 
 class Setting:
-    """A random table of few records with both margins exact, and a pool of draws of its projected noise."""
+    """A random table of few records with both margins exact, and a pool of draws of its projected
+    noise.
+    """
 
     def __init__(self, noise, shape, n, seed, margins="ab") -> None:
         self.source = np.random.default_rng([seed, n, *shape])
         self.counts = np.zeros(shape, dtype=int)
         while (self.counts.sum(axis=0) == 0).any() or (self.counts.sum(axis=1) == 0).any():
-            self.counts = self.source.multinomial(n, self.source.dirichlet(np.ones(math.prod(shape)))).reshape(shape)
-        schema = Schema([Feature(name, [str(i) for i in range(size)]) for name, size in zip("ab", shape, strict=True)])
+            self.counts = self.source.multinomial(
+                n, self.source.dirichlet(np.ones(math.prod(shape)))
+            ).reshape(shape)
+        schema = Schema(
+            [
+                Feature(name, [str(i) for i in range(size)])
+                for name, size in zip("ab", shape, strict=True)
+            ]
+        )
         self.public = Dataspace.of(Table(schema, self.counts), [Margin(name) for name in margins])
         self.space = sensitivity_space(self.public, Ball(3 if margins else 1))
         self.mechanism = calibrated(noise[0], self.space, noise[1])
@@ -54,7 +70,10 @@ class Setting:
 @functools.cache
 def settings(noise, seeds=2, margins="ab"):
     return [
-        Setting(NOISE[noise], shape, n, seed, margins) for shape in SHAPES for n in RECORDS for seed in range(seeds)
+        Setting(NOISE[noise], shape, n, seed, margins)
+        for shape in SHAPES
+        for n in RECORDS
+        for seed in range(seeds)
     ]
 
 
@@ -88,13 +107,16 @@ def one_cell(noise, runs=200):
         unit[0, 0] = 1
         span, truth = world.bounds.span(unit), float(world.counts[0, 0])
         held += [
-            truth in linear_interval(truth + e, 1.0, drawn, span, 0.95) for e in world.errors(runs)[:, 0, 0].tolist()
+            truth in linear_interval(truth + e, 1.0, drawn, span, 0.95)
+            for e in world.errors(runs)[:, 0, 0].tolist()
         ]
     return held
 
 
 def file_cell(noise, runs=200):
-    """What stands in the files: the estimate and the law of its noise, or with the quantile of a normal law."""
+    """What stands in the files: the estimate and the law of its noise, or with the quantile of a
+    normal law.
+    """
     held, normal = [], []
     for world in settings(noise):
         errors = np.abs(world.errors(runs)[:, 0, 0])
@@ -108,7 +130,9 @@ def all_cells(noise, runs=200):
     for world in settings(noise):
         scale = world.mechanism.standard_errors()
         reach = simulated_bound((np.abs(world.errors(999)) / scale).max(axis=(1, 2)), 0.95)
-        held += ((np.abs(world.errors(runs)) / scale).max(axis=(1, 2)) <= reach * (1 + 1e-9)).tolist()
+        held += (
+            (np.abs(world.errors(runs)) / scale).max(axis=(1, 2)) <= reach * (1 + 1e-9)
+        ).tolist()
     return held
 
 
@@ -128,7 +152,13 @@ def difference(noise, runs=200):
 def ratio(noise, runs=40):
     held = []
     for world in settings(noise, 1, margins=""):
-        drawn, (top, bottom) = world.errors(999), (float(world.counts[0, 0]), float(world.counts[0].sum()))
+        drawn, (top, bottom) = (
+            world.errors(999),
+            (
+                float(world.counts[0, 0]),
+                float(world.counts[0].sum()),
+            ),
+        )
         known = drawn[:, 0, 0], drawn[:, 0].sum(axis=1)
         for error in world.errors(runs):
             seen = (top + float(error[0, 0]), bottom + float(error[0].sum()))
@@ -137,14 +167,21 @@ def ratio(noise, runs=40):
 
 
 def population(noise, runs=300):
-    """Population rates in one group, and differences of two groups with one rate: normal approximations."""
+    """Population rates in one group, and differences of two groups with one rate: normal
+    approximations.
+    """
     held, rejected = [], []
     for world in settings(noise, 1):
         variance = float(world.pool[:, 0, 0].var())
         for rate in (0.1, 0.4):
             sizes = np.array([max(4, world.counts.sum() // 2)] * 2)
-            cases = world.source.binomial(sizes, rate, (runs, 2)) + world.errors(2 * runs)[:, 0, 0].reshape(runs, 2)
-            held += [rate in sampled_rate((float(y), float(sizes[0])), (variance, 0.0, 0.0), 0.95) for y in cases[:, 0]]
+            cases = world.source.binomial(sizes, rate, (runs, 2)) + world.errors(2 * runs)[
+                :, 0, 0
+            ].reshape(runs, 2)
+            held += [
+                rate in sampled_rate((float(y), float(sizes[0])), (variance, 0.0, 0.0), 0.95)
+                for y in cases[:, 0]
+            ]
             pooled = np.clip(cases.sum(axis=1) / sizes.sum(), 0, 1)
             null = np.sqrt(2 * variance / sizes[0] ** 2 + pooled * (1 - pooled) * (1 / sizes).sum())
             gaps = (cases[:, 0] - cases[:, 1]) / sizes[0]
@@ -157,7 +194,9 @@ def population(noise, runs=300):
 @pytest.mark.long
 @pytest.mark.parametrize("noise", NOISE)
 def test_exact_answers_keep_their_level_beside_coarse_noise(noise) -> None:
-    """Five standard errors of the share: a false alarm below 1e-6. The normal quantile is the twin."""
+    """Five standard errors of the share: a false alarm below 1e-6. The normal quantile is the
+    twin.
+    """
     for shares in (one_cell(noise), file_cell(noise)[0], all_cells(noise)):
         assert np.mean(shares) > 0.95 - 5 * math.sqrt(0.95 * 0.05 / len(shares))
     for shares in (independence(noise), difference(noise)):
@@ -169,8 +208,20 @@ if __name__ == "__main__":
     for each in NOISE:
         inside, twin = file_cell(each)
         rates, gaps = population(each)
-        fieller = f"{np.mean(ratio(each)):.3f}" if each != "lattice Gaussian, ρ = 8" and "K-norm" not in each else "–"
-        shares = [np.mean(independence(each)), np.mean(difference(each)), np.mean(one_cell(each)), np.mean(inside)]
+        fieller = (
+            f"{np.mean(ratio(each)):.3f}"
+            if each != "lattice Gaussian, ρ = 8" and "K-norm" not in each
+            else "–"
+        )
+        shares = [
+            np.mean(independence(each)),
+            np.mean(difference(each)),
+            np.mean(one_cell(each)),
+            np.mean(inside),
+        ]
         shares += [np.mean(twin), np.mean(all_cells(each))]
         said = " | ".join(f"{share:.3f}" for share in shares)
-        print(f"| {each} | {said} | {fieller} | {np.mean(rates):.3f} | {np.mean(gaps):.3f} |", flush=True)
+        print(
+            f"| {each} | {said} | {fieller} | {np.mean(rates):.3f} | {np.mean(gaps):.3f} |",
+            flush=True,
+        )

@@ -38,7 +38,15 @@ def document(*arguments: str) -> dict[str, Any]:
 
 def test_json_holds_the_result_and_can_be_read_back() -> None:
     found = document(*BASE, "--epsilon", "1")
-    assert {"schema_version", "u", "p_value", "alternative", "interval", "margins", "guarantee"} <= set(found)
+    assert {
+        "schema_version",
+        "u",
+        "p_value",
+        "alternative",
+        "interval",
+        "margins",
+        "guarantee",
+    } <= set(found)
     assert found["schema_version"] == 1
     assert found["alternative"] == "two-sided"
     assert sum(found["margins"]["rows"]["counts"]) == found["margins"]["n"] == 933
@@ -51,7 +59,15 @@ def test_json_holds_the_result_and_can_be_read_back() -> None:
 
 def test_declared_levels_say_what_x11_is() -> None:
     found = document(
-        *(*BASE, "--mu", "1", "--levels", "gender=Female,Male", "--levels", "admit=Admitted,Rejected"),
+        *(
+            *BASE,
+            "--mu",
+            "1",
+            "--levels",
+            "gender=Female,Male",
+            "--levels",
+            "admit=Admitted,Rejected",
+        ),
         *("--alternative", "two-sided", "--level", "0.9", "--delta", "1e-6"),
     )
     assert found["x11"] == {"gender": "Female", "admit": "Admitted"}
@@ -72,20 +88,27 @@ def test_text_says_what_was_counted_and_what_is_protected() -> None:
     assert "most powerful" in out.stdout
     assert "What is protected" in out.stdout
     assert "not private" in out.stderr
-    assert call(*BASE, "--rho", "0.5", "--seed", "3", "--alternative", "greater").stdout == out.stdout
+    assert (
+        call(*BASE, "--rho", "0.5", "--seed", "3", "--alternative", "greater").stdout == out.stdout
+    )
     default = call(*BASE, "--rho", "0.5", "--seed", "3").stdout
     assert "is the odds ratio different from 1?" in default
     assert "most powerful" not in default
 
 
 def test_the_default_finds_an_association_of_either_sign() -> None:
-    """Department A with the genders in either order: the one-sided question has p = 1 for one of them."""
+    """Department A with the genders in either order: the one-sided question has p = 1 for one of
+    them.
+    """
     orders = ("Female,Male", "Male,Female")
     for order in orders:
         levels = ("--levels", f"gender={order}", "--levels", "admit=Admitted,Rejected")
         assert document(*BASE, "--mu", "1", *levels, "--seed", "1")["p_value"] < 0.01
     levels = ("--levels", "gender=Male,Female", "--levels", "admit=Admitted,Rejected")
-    assert document(*BASE, "--mu", "1", *levels, "--seed", "1", "--alternative", "greater")["p_value"] > 0.99
+    assert (
+        document(*BASE, "--mu", "1", *levels, "--seed", "1", "--alternative", "greater")["p_value"]
+        > 0.99
+    )
 
 
 def test_a_further_invariant_widens_the_noise() -> None:
@@ -113,9 +136,17 @@ def test_a_ledger_is_charged_and_refuses(tmp_path: Path) -> None:
         (("--rows", "dept", "--columns", "admit"), SchemaError, "two levels, merge numbers"),
         (("--rows", "gender", "--columns", "gender"), InputError, "twice"),
         (("--rows", "gender", "--columns", "town"), SemidpError, "town"),
-        (("--rows", "gender", "--columns", "admit", "--level", "95"), InputError, "between 0 and 1"),
+        (
+            ("--rows", "gender", "--columns", "admit", "--level", "95"),
+            InputError,
+            "between 0 and 1",
+        ),
         (("--rows", "gender", "--columns", "admit", "--a", "1"), Refused, "at least 2"),
-        (("--rows", "gender", "--columns", "admit", "--invariant", "gender,admit"), Refused, "published exactly"),
+        (
+            ("--rows", "gender", "--columns", "admit", "--invariant", "gender,admit"),
+            Refused,
+            "published exactly",
+        ),
     ],
 )
 def test_what_cannot_be_tested_is_refused_with_a_hint(
@@ -127,7 +158,9 @@ def test_what_cannot_be_tested_is_refused_with_a_hint(
 
 def test_without_a_budget_or_a_release_both_are_named(tmp_path: Path) -> None:
     for place in (DATA, str(tmp_path), str(tmp_path / "nowhere")):
-        with pytest.raises(InputError, match=r"one of --epsilon, --rho and --mu; or the folder of a release"):
+        with pytest.raises(
+            InputError, match=r"one of --epsilon, --rho and --mu; or the folder of a release"
+        ):
             call(place, "--rows", "gender", "--columns", "admit")
 
 
@@ -141,7 +174,8 @@ def test_a_level_is_checked_before_anything_is_spent(tmp_path: Path) -> None:
 
 
 def test_an_empty_interval_is_flagged() -> None:
-    # Noise thousands of counts wide: some seed soon puts U far outside the counts that the margins allow.
+    # Noise thousands of counts wide: some seed soon puts U far outside the counts that the margins
+    # allow.
     for seed in range(60):
         found = document(*BASE, "--epsilon", "0.0001", "--seed", str(seed), "--level", "0.5")
         if found["interval"]["empty"]:

@@ -1,4 +1,6 @@
-"""Intervals for differences of population rates in a small group beside a large one: coverage by enumeration."""
+"""Intervals for differences of population rates in a small group beside a large one: coverage by
+enumeration.
+"""
 
 import math
 from dataclasses import replace
@@ -17,9 +19,13 @@ QUIET = [(0.0, 0.0, 0.0)] * 2
 
 
 def coverages(sizes: tuple[int, int], rates: tuple[float, float]) -> tuple[float, float]:
-    """Return the exact coverage, without noise, of the interval and of the normal one with the rates' own variances."""
+    """Return the exact coverage, without noise, of the interval and of the normal one with the
+    rates' own variances.
+    """
     truth = rates[0] - rates[1]
-    chances = np.outer(*(binom.pmf(np.arange(n + 1), n, rate) for n, rate in zip(sizes, rates, strict=True)))
+    chances = np.outer(
+        *(binom.pmf(np.arange(n + 1), n, rate) for n, rate in zip(sizes, rates, strict=True))
+    )
     held = np.zeros(2)
     for cases in np.ndindex(*chances.shape):
         if chances[cases] < 1e-7:
@@ -56,12 +62,17 @@ def test_common_noise_makes_the_interval_narrower_and_opposite_noise_wider() -> 
     assert widths[2] == pytest.approx(without.high - without.low, rel=0.02)
 
 
-SIZES = {"inner": np.array([[10, 150], [4, 6]]), "small": np.array([[12, 9], [8, 200]])}  # sex × ward
+# sex × ward
+SIZES = {"inner": np.array([[10, 150], [4, 6]]), "small": np.array([[12, 9], [8, 200]])}
 RATES = np.array([[0.1, 0.3], [0.5, 0.2]])
 
 
-def simulated_coverage(sizes: np.ndarray, one: Cells, other: Cells, runs: int = 800) -> tuple[float, float]:
-    """Return the shares of runs, with sampling and noise, in which the interval and a normal one hold the truth."""
+def simulated_coverage(
+    sizes: np.ndarray, one: Cells, other: Cells, runs: int = 800
+) -> tuple[float, float]:
+    """Return the shares of runs, with sampling and noise, in which the interval and a normal one
+    hold the truth.
+    """
     features = [Feature("sex", "fm"), Feature("ward", "ab"), Feature("vote", "yn")]
     columns: dict[str, list[str]] = {"sex": [], "ward": [], "vote": []}
     for (sex, ward), size in np.ndenumerate(sizes):
@@ -71,9 +82,13 @@ def simulated_coverage(sizes: np.ndarray, one: Cells, other: Cells, runs: int = 
     plan = Plan([TableRequest(["sex", "ward", "vote"], Budget.gdp(4))], [["sex", "ward"]], features)
     release = run(plan, columns, SeededRandomness(1))
     measured = measured_table(release, ("sex", "ward", "vote"))
-    errors = measured.simulated(np.eye(8).reshape(-1, 2, 2, 2), runs, SeededRandomness(5)).reshape(-1, 2, 2, 2)
+    errors = measured.simulated(np.eye(8).reshape(-1, 2, 2, 2), runs, SeededRandomness(5)).reshape(
+        -1, 2, 2, 2
+    )
     bounds = CellBounds.of(release.scope.dataspace, ["sex", "ward", "vote"])
-    means = [(sizes * RATES)[chosen].sum() / sizes[chosen].sum() for chosen in map(_cells, (one, other))]
+    means = [
+        (sizes * RATES)[chosen].sum() / sizes[chosen].sum() for chosen in map(_cells, (one, other))
+    ]
     truth, held = means[0] - means[1], np.zeros(2)
     votes = np.random.default_rng(4).binomial(sizes, RATES, (runs, 2, 2))
     for error, ones in zip(errors, votes, strict=True):
@@ -87,7 +102,9 @@ def simulated_coverage(sizes: np.ndarray, one: Cells, other: Cells, runs: int = 
 def _cells(group: Cells) -> tuple[object, ...]:
     """The part of a table by sex and ward that a group of one or both features has."""
     places = {"sex": "fm", "ward": "ab"}
-    return tuple(places[name].index(str(group[name])) if name in group else slice(None) for name in places)
+    return tuple(
+        places[name].index(str(group[name])) if name in group else slice(None) for name in places
+    )
 
 
 @pytest.mark.long
@@ -101,4 +118,6 @@ def test_a_small_group_beside_one_that_holds_it_is_held() -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_groups_that_share_some_records_are_held_at_least_as_often_as_stated(sizes) -> None:
-    assert simulated_coverage(SIZES[sizes], {"sex": "f"}, {"ward": "a"})[0] > 0.95 - 5 * math.sqrt(0.05 * 0.95 / 800)
+    assert simulated_coverage(SIZES[sizes], {"sex": "f"}, {"ward": "a"})[0] > 0.95 - 5 * math.sqrt(
+        0.05 * 0.95 / 800
+    )

@@ -1,4 +1,6 @@
-"""The law of x11 given the margins: against exact fractions, and against fifty digits where floats lose theirs."""
+"""The law of x11 given the margins: against exact fractions, and against fifty digits where floats
+lose theirs.
+"""
 
 import math
 from fractions import Fraction
@@ -20,15 +22,19 @@ def test_small_laws_are_exact(n: int, data: st.DataObject) -> None:
     odds = data.draw(st.sampled_from([Fraction(1), Fraction(1, 5), Fraction(7, 2), Fraction(100)]))
     margins = TwoByTwo(row, column, n)
     weights = [
-        math.comb(row, x) * math.comb(n - row, column - x) * odds**x for x in range(margins.low, margins.high + 1)
+        math.comb(row, x) * math.comb(n - row, column - x) * odds**x
+        for x in range(margins.low, margins.high + 1)
     ]
     law = margins.law(float(odds))
     assert (law.first, law.last) == (margins.low, margins.high)
-    np.testing.assert_allclose(law.pmf, [float(weight / sum(weights)) for weight in weights], rtol=1e-12)
+    np.testing.assert_allclose(
+        law.pmf, [float(weight / sum(weights)) for weight in weights], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
-    ("row", "column", "log_odds"), [(500_000, 500_000, 0.0), (1000, 300_000, 0.0), (500_000, 400_000, 2.0), (3, 3, 0.0)]
+    ("row", "column", "log_odds"),
+    [(500_000, 500_000, 0.0), (1000, 300_000, 0.0), (500_000, 400_000, 2.0), (3, 3, 0.0)],
 )
 def test_a_million_records_keep_eleven_digits(row: int, column: int, log_odds: float) -> None:
     n = 1_000_000
@@ -37,7 +43,9 @@ def test_a_million_records_keep_eleven_digits(row: int, column: int, log_odds: f
     with mpmath.workdps(50):
 
         def height(x: int) -> mpmath.mpf:
-            ways = mpmath.log(mpmath.binomial(row, x)) + mpmath.log(mpmath.binomial(n - row, column - x))
+            ways = mpmath.log(mpmath.binomial(row, x)) + mpmath.log(
+                mpmath.binomial(n - row, column - x)
+            )
             return ways + x * mpmath.mpf(log_odds)
 
         for i in (0, len(law.pmf) // 7, len(law.pmf) // 3, len(law.pmf) - 1):

@@ -1,4 +1,6 @@
-"""Posteriors with circles, zeros, nested features and residual noise: against enumeration, with twins that fail."""
+"""Posteriors with circles, zeros, nested features and residual noise: against enumeration, with
+twins that fail.
+"""
 
 import itertools
 import math
@@ -19,7 +21,9 @@ from semidp.questions.measured import MeasuredTable, measured_table
 
 
 def tables_with(release: Release, measured: MeasuredTable) -> np.ndarray:
-    """Every table of whole numbers with the exact totals of a release and nobody in impossible cells, flat."""
+    """Every table of whole numbers with the exact totals of a release and nobody in impossible
+    cells, flat.
+    """
     schema = measured.schema
     public = release.scope.dataspace.over(schema.names)
     n = release.scope.dataspace.n
@@ -38,16 +42,26 @@ def tables_with(release: Release, measured: MeasuredTable) -> np.ndarray:
 def circle() -> Release:
     data = {"a": [*"xxxxxyyyyy"], "b": [*"ppqqpppqqp"], "c": [*"uvuvvvuuvu"]}
     features = [Feature("a", ["x", "y"]), Feature("b", ["p", "q"]), Feature("c", ["u", "v"])]
-    plan = Plan([TableRequest(["a", "b", "c"], Budget.gdp(2))], [["a", "b"], ["b", "c"], ["a", "c"]], features)
+    plan = Plan(
+        [TableRequest(["a", "b", "c"], Budget.gdp(2))],
+        [["a", "b"], ["b", "c"], ["a", "c"]],
+        features,
+    )
     return run(plan, data, SeededRandomness(4))
 
 
 def zeros() -> Release:
-    """Nobody on the diagonal: the tables are connected by cycles of six cells, not by swaps of two records."""
+    """Nobody on the diagonal: the tables are connected by cycles of six cells, not by swaps of two
+    records.
+    """
     data = {"a": [*"xxxyyyzzz"], "b": [*"qrqprpqpp"]}
     features = [Feature("a", ["x", "y", "z"]), Feature("b", ["p", "q", "r"])]
-    diagonal = [StructuralZero.of({"a": one, "b": other}) for one, other in zip("xyz", "pqr", strict=True)]
-    plan = Plan([TableRequest(["a", "b"], Budget.gdp(1))], ["a", "b"], features, structural_zeros=diagonal)
+    diagonal = [
+        StructuralZero.of({"a": one, "b": other}) for one, other in zip("xyz", "pqr", strict=True)
+    ]
+    plan = Plan(
+        [TableRequest(["a", "b"], Budget.gdp(1))], ["a", "b"], features, structural_zeros=diagonal
+    )
     return run(plan, data, SeededRandomness(4))
 
 
@@ -55,7 +69,9 @@ def product() -> Release:
     data = {"a": [*"xxyyxyxy"], "b": [*"pqrpqrpp"], "c": [*"uvuvvuuv"]}
     features = [Feature("a", ["x", "y"]), Feature("b", ["p", "q", "r"]), Feature("c", ["u", "v"])]
     tables = [TableRequest(["a", "b"]), TableRequest(["b", "c"])]
-    return run(Plan([TablesRequest(tables, Budget.gdp(2))], ["a"], features), data, SeededRandomness(4))
+    return run(
+        Plan([TablesRequest(tables, Budget.gdp(2))], ["a"], features), data, SeededRandomness(4)
+    )
 
 
 def nested() -> Release:
@@ -63,11 +79,18 @@ def nested() -> Release:
     data = {"state": [county[0] for county in counties], "county": counties, "sex": [*"fmfmffmm"]}
     pairs = [("n", "n1"), ("n", "n2"), ("s", "s1"), ("s", "s2")]
     features = [Feature.nested(["state", "county"], pairs), Feature("sex", ["f", "m"])]
-    plan = Plan([TableRequest(["county", "sex"], Budget.gdp(1))], [["state", "sex"], ["county"]], features)
+    plan = Plan(
+        [TableRequest(["county", "sex"], Budget.gdp(1))], [["state", "sex"], ["county"]], features
+    )
     return run(plan, data, SeededRandomness(4))
 
 
-MADE: dict[str, Callable[[], Release]] = {"circle": circle, "zeros": zeros, "product": product, "nested": nested}
+MADE: dict[str, Callable[[], Release]] = {
+    "circle": circle,
+    "zeros": zeros,
+    "product": product,
+    "nested": nested,
+}
 
 
 SLOW = pytest.param("zeros", marks=pytest.mark.long)
@@ -100,7 +123,9 @@ def test_the_posterior_is_that_of_enumeration_and_not_that_of_other_noise(name: 
 
 
 def test_the_likelihood_of_a_product_is_what_it_measured() -> None:
-    """The residuals inside a table, as the product itself measures them, and the laws that it draws."""
+    """The residuals inside a table, as the product itself measures them, and the laws that it
+    draws.
+    """
     release = product()
     measured = measured_table(release, ("a", "b"))
     assert isinstance(measured, MeasuredTable)
@@ -125,13 +150,17 @@ def test_the_likelihood_of_a_product_is_what_it_measured() -> None:
 
 @pytest.mark.long
 def test_differences_that_miss_a_direction_are_caught_and_negative_counts_connect() -> None:
-    """Without a diagonal and with one record a row, swaps alone never leave a table; chains at a price do."""
+    """Without a diagonal and with one record a row, swaps alone never leave a table; chains at a
+    price do.
+    """
     grid = Grid.flat((3, 3))
     possible = ~np.eye(3, dtype=bool).ravel()
     table = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]]).ravel()
     other = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0]]).ravel()
     law = DiscreteGaussian(4)
-    likelihood = EntryLikelihood(np.eye(9, dtype=np.int64), table, (law,), np.zeros(9, dtype=np.intp))
+    likelihood = EntryLikelihood(
+        np.eye(9, dtype=np.int64), table, (law,), np.zeros(9, dtype=np.intp)
+    )
     differences = tuple(open_differences((1, 1), [(1, 0), (0, 1)]))
     assert differences == ((1, 1),)
     chains = LatticeChains(grid.chains, differences, possible, likelihood, 1.0)
@@ -153,9 +182,14 @@ def test_differences_that_miss_a_direction_are_caught_and_negative_counts_connec
 
 def test_chains_that_hold_no_possible_table_give_nothing() -> None:
     likelihood = EntryLikelihood(
-        np.eye(4, dtype=np.int64), np.zeros(4, dtype=np.int64), (DiscreteGaussian(1),), np.zeros(4, int)
+        np.eye(4, dtype=np.int64),
+        np.zeros(4, dtype=np.int64),
+        (DiscreteGaussian(1),),
+        np.zeros(4, int),
     )
-    chains = LatticeChains(Grid.flat((2, 2)).chains, ((1, 1),), np.zeros(4, dtype=bool), likelihood, 1.0)
+    chains = LatticeChains(
+        Grid.flat((2, 2)).chains, ((1, 1),), np.zeros(4, dtype=bool), likelihood, 1.0
+    )
     start = np.array([1, 0, 0, 1])
     _, kept = chains.run(np.stack([start] * 4), 50, np.random.default_rng(1), keep=10)
     assert kept is None
@@ -168,6 +202,8 @@ def test_what_is_too_large_or_unlike_is_refused() -> None:
     data = {"a": names * 2, "b": names[::-1] * 2}
     tables = [TableRequest(["a", "b"]), TableRequest(["a"])]
     features = [Feature("a", names), Feature("b", names)]
-    release = run(Plan([TablesRequest(tables, Budget.gdp(1))], [], features), data, SeededRandomness(1))
+    release = run(
+        Plan([TablesRequest(tables, Budget.gdp(1))], [], features), data, SeededRandomness(1)
+    )
     with pytest.raises(Refused, match="at most 512 cells"):
         posterior(release, "a-b")

@@ -1,4 +1,6 @@
-"""Models of a released table: maximum likelihood without noise, known errors with it, and what is refused."""
+"""Models of a released table: maximum likelihood without noise, known errors with it, and what is
+refused.
+"""
 
 import itertools
 import math
@@ -27,7 +29,10 @@ TRUTH = np.array([1.0, -0.5, -1.2, -0.8])
         ("y ~ a", (("a",),)),
         ("y~a*b", (("a",), ("b",), ("a", "b"))),
         ("y ~ a:b + b:a + c", (("c",), ("a", "b"))),
-        ("~ a * b * c", (("a",), ("b",), ("c",), ("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c"))),
+        (
+            "~ a * b * c",
+            (("a",), ("b",), ("c",), ("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")),
+        ),
         ("y ~ 1", ()),
     ],
 )
@@ -35,7 +40,9 @@ def test_formulas_are_read(text: str, terms: tuple[tuple[str, ...], ...]) -> Non
     assert Formula.parse(text).terms == terms
 
 
-@pytest.mark.parametrize("text", ["y", "y ~ a ~ b", "y ~ a + y", "y ~ a +", "y ~ (a + b)", "y ~ a - b", "y ~ a : "])
+@pytest.mark.parametrize(
+    "text", ["y", "y ~ a ~ b", "y ~ a + y", "y ~ a +", "y ~ (a + b)", "y ~ a - b", "y ~ a : "]
+)
 def test_what_is_no_formula_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         Formula.parse(text)
@@ -75,7 +82,9 @@ def test_log_linear_models_agree_with_logistic_ones() -> None:
 
 
 def coverage(known: bool, runs: int = 400) -> float:
-    """How often intervals hold the true coefficients where cases have noise of standard deviation 6."""
+    """How often intervals hold the true coefficients where cases have noise of standard deviation
+    6.
+    """
     source, held = np.random.default_rng(3), []
     noise = np.zeros((12, 12))
     noise[:6, :6] = 36 * np.eye(6)
@@ -95,7 +104,9 @@ def test_intervals_hold_and_those_that_forget_the_noise_do_not() -> None:
 
 
 def test_small_coverage_by_enumeration() -> None:
-    """One group against another, every count and every noise: exact coverage of the log-odds ratio."""
+    """One group against another, every count and every noise: exact coverage of the log-odds
+    ratio.
+    """
     design = np.array([[1.0, 0.0], [1.0, 1.0]])
     records = np.array([12.0, 15.0])
     truth = np.array([-0.4, 0.9])
@@ -135,7 +146,10 @@ def people(n: int = 900) -> dict[str, list[str]]:
 def released(mu: object = 1):
     features = [Feature("sex", ["f", "m"]), Feature("ill", ["n", "y"])]
     plan = Plan(
-        [TableRequest(["ward", "sex", "ill"], Budget.gdp(mu))], ["ward", "sex"], features, levels_from_data=True
+        [TableRequest(["ward", "sex", "ill"], Budget.gdp(mu))],
+        ["ward", "sex"],
+        features,
+        levels_from_data=True,
     )
     return run(plan, people(), SeededRandomness(1))
 

@@ -1,4 +1,6 @@
-"""Independence with noisy totals: the size by enumeration, a twin that takes noisy totals for exact, real tables."""
+"""Independence with noisy totals: the size by enumeration, a twin that takes noisy totals for
+exact, real tables.
+"""
 
 import itertools
 import math
@@ -23,9 +25,11 @@ def small_test() -> TotalsTest:
 
 
 def seen_tables(cases: int) -> dict[tuple[int, ...], float]:
-    """All noisy tables with their probabilities, where the true totals of the first column are `cases`.
+    """All noisy tables with their probabilities, where the true totals of the first column are
+    `cases`.
 
-    Row totals are exact: each row has noise of its own, +e in the first column and -e in the second.
+    Row totals are exact: each row has noise of its own, +e in the first column and -e in the
+    second.
     """
     n = int(ROWS.sum())
     law: dict[tuple[int, ...], float] = {}
@@ -38,7 +42,9 @@ def seen_tables(cases: int) -> dict[tuple[int, ...], float]:
 
 
 def test_the_size_is_at_most_the_level_for_every_true_total() -> None:
-    """Enumerated p-values for each total; the largest over all totals within the reach of the noise."""
+    """Enumerated p-values for each total; the largest over all totals within the reach of the
+    noise.
+    """
     test, n = small_test(), int(ROWS.sum())
     laws = {cases: seen_tables(cases) for cases in range(1, n)}
     statistics, tails = {}, {}
@@ -46,10 +52,13 @@ def test_the_size_is_at_most_the_level_for_every_true_total() -> None:
         columns = np.array([cases, n - cases])
         every = {table for other in laws.values() for table in other}
         stacked = np.array(sorted(every), dtype=float).reshape(-1, 2, 2)
-        values = dict(zip(sorted(every), test.statistics(stacked, ROWS, columns).round(9), strict=True))
+        values = dict(
+            zip(sorted(every), test.statistics(stacked, ROWS, columns).round(9), strict=True)
+        )
         statistics[cases] = values
         tails[cases] = {
-            table: sum(share for other, share in law.items() if values[other] >= values[table]) for table in every
+            table: sum(share for other, share in law.items() if values[other] >= values[table])
+            for table in every
         }
 
     def p_value(table: tuple[int, ...]) -> float:
@@ -69,7 +78,9 @@ def test_the_size_is_at_most_the_level_for_every_true_total() -> None:
 
 
 def sizes(runs: int, cases: int, sigma: float, known: bool) -> float:
-    """How often independence is rejected at 0.05 where it holds; the twin takes noisy totals for the truth."""
+    """How often independence is rejected at 0.05 where it holds; the twin takes noisy totals for
+    the truth.
+    """
     source, rows, n = np.random.default_rng(cases), np.array([60, 40]), 100
     rejected = 0
     errors = np.zeros((199, 2, 2))
@@ -79,13 +90,17 @@ def sizes(runs: int, cases: int, sigma: float, known: bool) -> float:
     test = TotalsTest(np.full((2, 2), sigma**2 if known else 0.0), errors, 1)
     reach = math.ceil(3.5 * sigma * math.sqrt(2)) if known else 0
     for _ in range(runs):
-        table = random_tables(rows[:, None], np.array([[cases], [n - cases]]), 1, source)[0, ..., 0].astype(float)
+        table = random_tables(rows[:, None], np.array([[cases], [n - cases]]), 1, source)[
+            0, ..., 0
+        ].astype(float)
         error = source.normal(0, sigma, 2)
         table += np.stack([error, -error], axis=1)
         centre = int(np.clip(round(table[:, 0].sum()), 1, n - 1))
         plausible = range(max(1, centre - reach), min(n - 1, centre + reach) + 1)
         totals = [(rows, np.array([value, n - value])) for value in plausible]
-        p, _ = least_favourable(totals, lambda one, other, seen=table: test.p_value(seen, one, other))
+        p, _ = least_favourable(
+            totals, lambda one, other, seen=table: test.p_value(seen, one, other)
+        )
         rejected += p <= 0.05
     return rejected / runs
 

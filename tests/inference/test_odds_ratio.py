@@ -1,4 +1,6 @@
-"""From a confidential table to a published result: what is drawn, what is claimed, what is refused."""
+"""From a confidential table to a published result: what is drawn, what is claimed, what is
+refused.
+"""
 
 import json
 import math
@@ -68,8 +70,12 @@ def test_u_is_x11_plus_a_draw_that_does_not_know_x11() -> None:
     assert one.grid_bits == other.grid_bits == 32
 
 
-@pytest.mark.parametrize(("n", "epsilon", "bits"), [(10**6, "1", 31), (10**12, "1", 11), (100, "1e-9", 14)])
-def test_the_grid_leaves_room_for_large_counts_and_large_noise(n: int, epsilon: str, bits: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "epsilon", "bits"), [(10**6, "1", 31), (10**12, "1", 11), (100, "1e-9", 14)]
+)
+def test_the_grid_leaves_room_for_large_counts_and_large_noise(
+    n: int, epsilon: str, bits: int
+) -> None:
     result = odds_ratio_test(table(n // 4, n // 4, n // 4, n // 4), Budget.pure(epsilon))
     assert result.grid_bits == bits
     assert (Fraction(result.u) * 2**bits).denominator == 1
@@ -82,19 +88,31 @@ def test_first_declared_levels_make_x11() -> None:
     assert result.reject(0.001)
     assert not odds_ratio_test(strong, Budget.pure(1), alternative=Alternative.LESS).reject(0.5)
     assert odds_ratio_test(strong, Budget.pure(1), alternative=Alternative.TWO_SIDED).reject(0.001)
-    assert 30 < result.confidence_interval(0.95).low < 81 < result.confidence_interval(0.95).high == math.inf
+    assert (
+        30
+        < result.confidence_interval(0.95).low
+        < 81
+        < result.confidence_interval(0.95).high
+        == math.inf
+    )
 
 
 def test_the_claim_is_what_the_noise_meets() -> None:
     counts = table(30, 10, 20, 40)
     assert odds_ratio_test(counts, Budget.zcdp("0.5")).guarantee.tradeoff == gaussian(1)
-    assert odds_ratio_test(counts, approximate(1).group(2)).guarantee.tradeoff == approximate(1).group(2)
+    assert odds_ratio_test(counts, approximate(1).group(2)).guarantee.tradeoff == approximate(
+        1
+    ).group(2)
     assert isinstance(odds_ratio_test(counts, zcdp(1)).guarantee.tradeoff, PiecewiseLinear)
     result = odds_ratio_test(counts, Budget.pure(1), alternative=Alternative.GREATER)
-    assert result.guarantee.dataspace == Dataspace.of(counts, [Margin("gender"), Margin("admitted")])
+    assert result.guarantee.dataspace == Dataspace.of(
+        counts, [Margin("gender"), Margin("admitted")]
+    )
     assert result.guarantee.adjacency == Ball(3)
     assert result.most_powerful
-    assert not odds_ratio_test(counts, Budget.pure(1), alternative=Alternative.TWO_SIDED).most_powerful
+    assert not odds_ratio_test(
+        counts, Budget.pure(1), alternative=Alternative.TWO_SIDED
+    ).most_powerful
 
 
 def three_way() -> Table:
@@ -166,7 +184,9 @@ def test_public_values_must_fit_the_table() -> None:
     with pytest.raises(InputError, match="admitted is not published"):
         odds_ratio_test(counts, Budget.pure(1), dataspace=Dataspace.of(counts, [Margin("gender")]))
     with pytest.raises(Refused, match="published exactly"):
-        odds_ratio_test(counts, Budget.pure(1), dataspace=Dataspace.of(counts, [Margin("gender", "admitted")]))
+        odds_ratio_test(
+            counts, Budget.pure(1), dataspace=Dataspace.of(counts, [Margin("gender", "admitted")])
+        )
     other = Dataspace.of(table(31, 10, 19, 40), [Margin("gender"), Margin("admitted")])
     with pytest.raises(DataError, match="gender are not those of the table"):
         odds_ratio_test(counts, Budget.pure(1), dataspace=other)
@@ -176,7 +196,10 @@ def test_public_values_must_fit_the_table() -> None:
 
 def test_no_message_holds_a_count() -> None:
     secret = table(31337, 10, 20, 27183)
-    for bad in ({"adjacency": Ball(1)}, {"dataspace": Dataspace.of(secret, [Margin("gender", "admitted")])}):
+    for bad in (
+        {"adjacency": Ball(1)},
+        {"dataspace": Dataspace.of(secret, [Margin("gender", "admitted")])},
+    ):
         with pytest.raises(Refused) as caught:
             odds_ratio_test(secret, Budget.pure(1), **bad)  # type: ignore[arg-type]
         assert "31337" not in str(caught.value)

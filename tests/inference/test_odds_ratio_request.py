@@ -46,14 +46,18 @@ def plan(*requests: object, **changes: object) -> Plan:
     return Plan(requests, **({"invariants": BOTH, "features": SCHEMA.features} | changes))
 
 
-@pytest.mark.parametrize("budget", [Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"), Budget.approximate(1, "1e-6")])
+@pytest.mark.parametrize(
+    "budget", [Budget.pure(1), Budget.gdp(1), Budget.zcdp("1/2"), Budget.approximate(1, "1e-6")]
+)
 @pytest.mark.parametrize("strata", [(), ("ward",)])
 def test_a_request_draws_what_the_function_draws(budget, strata):
     margins = [Margin(name, *strata) for name in ("sex", "vote")]
     request = OddsRatioRequest("sex", "vote", budget, strata=strata, alternative="greater")
     release = run(Plan([request], margins, SCHEMA.features), people(), SeededRandomness(3))
     table = Table(SCHEMA, COUNTS) if strata else Table(SCHEMA, COUNTS).margin(["sex", "vote"])
-    alone = odds_ratio_test(table, budget, strata=strata, alternative="greater", randomness=SeededRandomness(3))
+    alone = odds_ratio_test(
+        table, budget, strata=strata, alternative="greater", randomness=SeededRandomness(3)
+    )
     (published,) = release.results
     assert (published.result.u, published.result.p_value) == (alone.u, alone.p_value)
     assert release.guarantee.tradeoff == alone.guarantee.tradeoff
@@ -62,13 +66,16 @@ def test_a_request_draws_what_the_function_draws(budget, strata):
 
 def test_plans_and_releases_are_read_back(tmp_path: Path):
     asked = plan(
-        OddsRatioRequest("sex", "vote", Budget.gdp(2), ["ward"], level="0.9"), TableRequest(["ward"], Budget.gdp(1))
+        OddsRatioRequest("sex", "vote", Budget.gdp(2), ["ward"], level="0.9"),
+        TableRequest(["ward"], Budget.gdp(1)),
     )
     assert Plan.from_toml(asked.to_toml()) == asked
     release = run(asked, people())
     release.save(tmp_path / "release")
     again = Release.load(tmp_path / "release")
-    (before,), (after,) = ([part for part in one.results if part.key == "odds_ratios"] for one in (release, again))
+    (before,), (after,) = (
+        [part for part in one.results if part.key == "odds_ratios"] for one in (release, again)
+    )
     assert after.result == before.result
     assert after.result.confidence_interval(0.9) == before.result.confidence_interval(0.9)
     found = recheck(again, document_at(tmp_path / "release" / "release.json"), tmp_path / "release")
@@ -108,7 +115,10 @@ def asked_for() -> OddsRatioRequest:
         ),
         (
             lambda: OddsRatioRequest("sex", "vote", Budget.gdp(1)),
-            {"invariants": ["sex", "vote"], "features": [Feature("sex", ["f", "m", "x"]), *SCHEMA.features[1:]]},
+            {
+                "invariants": ["sex", "vote"],
+                "features": [Feature("sex", ["f", "m", "x"]), *SCHEMA.features[1:]],
+            },
             SchemaError,
             "two levels",
         ),
@@ -120,19 +130,24 @@ def test_what_cannot_be_tested_is_refused(request_, changes, refusal, reason):
 
 
 def test_a_ledger_computes_the_charge_anew_once_more_is_exact(tmp_path: Path):
-    """Beside exact wards, four records may change together and x11 by two: f is composed with itself."""
+    """Beside exact wards, four records may change together and x11 by two: f is composed with
+    itself.
+    """
     table = Table(SCHEMA, COUNTS)
     margins = Dataspace.of(table, [Margin("sex"), Margin("vote")])
     more = Dataspace.of(table, [Margin("sex"), Margin("vote"), Margin("ward")])
     from semidp.core.spaces.adjacency import Ball
 
-    mechanism = CanonicalMechanism.calibrate(CellSpace(margins, Ball(3), "sex", "vote"), Budget.pure(1))
+    mechanism = CanonicalMechanism.calibrate(
+        CellSpace(margins, Ball(3), "sex", "vote"), Budget.pure(1)
+    )
     assert mechanism.tradeoff.epsilon(0) == pytest.approx(1)
     again = recorded(mechanism.record(), more, Ball(4))
     assert again.tradeoff.epsilon(0) == pytest.approx(2)
     assert recorded(mechanism.record(), margins, Ball(3)).tradeoff == mechanism.tradeoff
     old_record = mechanism.record()
-    assert old_record["query"] == {"kind": "cell", "features": ["sex", "vote"], "cell": [0, 0]}  # as 0.1 wrote it
+    # as 0.1 wrote it
+    assert old_record["query"] == {"kind": "cell", "features": ["sex", "vote"], "cell": [0, 0]}
     book = Ledger.create(tmp_path / "ledger.json", Budget.pure(9))
     run(
         plan(OddsRatioRequest("sex", "vote", Budget.pure(1)), invariants=["sex", "vote"]),
@@ -143,17 +158,26 @@ def test_a_ledger_computes_the_charge_anew_once_more_is_exact(tmp_path: Path):
 
 
 def test_the_claimed_curve_holds_on_the_worst_pair():
-    """The exact law of U at two values of x11 that are as far apart as the noise was stretched for, by its cdf."""
-    space = CellSpace(Dataspace.of(Table(SCHEMA, COUNTS), [Margin("sex"), Margin("vote")]), _ball(4), "sex", "vote")
+    """The exact law of U at two values of x11 that are as far apart as the noise was stretched for,
+    by its cdf.
+    """
+    space = CellSpace(
+        Dataspace.of(Table(SCHEMA, COUNTS), [Margin("sex"), Margin("vote")]),
+        _ball(4),
+        "sex",
+        "vote",
+    )
     mechanism = CanonicalMechanism.calibrate(space, Budget.pure(1))
     assert mechanism.moves == 2
     cuts = np.linspace(-30, 30, 2001)
     law = mechanism.noise_law
-    false_alarms, misses = law.cdf(-cuts), law.cdf(cuts - mechanism.moves)  # reject where U is large
+    # reject where U is large
+    false_alarms, misses = law.cdf(-cuts), law.cdf(cuts - mechanism.moves)
     claimed = mechanism.tradeoff(1 - false_alarms)
     assert len(claimed) == 2001
     assert (misses >= claimed - 1e-9).all()
-    further = law.cdf(cuts - mechanism.moves - 1)  # the twin: one more than it was stretched for breaks the claim
+    # the twin: one more than it was stretched for breaks the claim
+    further = law.cdf(cuts - mechanism.moves - 1)
     assert (further < claimed - 1e-6).any()
 
 

@@ -1,4 +1,6 @@
-"""Every pair at once: the adjustment against its definition and under the worst dependence, and what is left out."""
+"""Every pair at once: the adjustment against its definition and under the worst dependence, and
+what is left out.
+"""
 
 import itertools
 
@@ -13,7 +15,9 @@ from semidp.questions.paired_tests import adjusted_p_values, draws_for, every_pa
 
 
 def test_adjusted_p_values_are_those_of_the_step_up_rule() -> None:
-    """Reject the k smallest, k the largest with p_(k) <= k q / (m c): for every q the same as adjusted <= q."""
+    """Reject the k smallest, k the largest with p_(k) <= k q / (m c): for every q the same as
+    adjusted <= q.
+    """
     source, checked = np.random.default_rng(1), 0
     for _ in range(40):
         p = source.random(int(source.integers(1, 9))) ** 3
@@ -30,7 +34,9 @@ def test_adjusted_p_values_are_those_of_the_step_up_rule() -> None:
 
 
 def worst_case(m: int, q: float, source: np.random.Generator) -> np.ndarray:
-    """p-values, each uniform, as dependent as can be: k of them fall together just below k q / m, for one random k."""
+    """p-values, each uniform, as dependent as can be: k of them fall together just below k q / m,
+    for one random k.
+    """
     p = source.uniform(q, 1, m)
     sizes = np.arange(1, m + 1)
     chosen = source.choice(m + 1, p=[*(q / sizes), 1 - (q / sizes).sum()])
@@ -40,7 +46,9 @@ def worst_case(m: int, q: float, source: np.random.Generator) -> np.ndarray:
     return p
 
 
-def test_the_false_discovery_rate_holds_under_the_worst_dependence_and_a_simpler_rule_fails() -> None:
+def test_the_false_discovery_rate_holds_under_the_worst_dependence_and_a_simpler_rule_fails() -> (
+    None
+):
     source, m, q, runs = np.random.default_rng(2), 10, 0.1, 6000
     harmonic = sum(1 / k for k in range(1, m + 1))
     ours = simpler = 0
@@ -57,7 +65,10 @@ def data(n: int = 400) -> dict[str, list[str]]:
     a = source.integers(0, 3, n)
     b = np.where(source.random(n) < 0.6, a, source.integers(0, 3, n))
     c, d = source.integers(0, 2, n), source.integers(0, 4, n)
-    return {name: [f"{name}{value}" for value in values] for name, values in zip("abcd", (a, b, c, d), strict=True)}
+    return {
+        name: [f"{name}{value}" for value in values]
+        for name, values in zip("abcd", (a, b, c, d), strict=True)
+    }
 
 
 def test_every_pair_of_several_tables_once() -> None:
@@ -65,7 +76,12 @@ def test_every_pair_of_several_tables_once() -> None:
     plan = Plan([TablesRequest(tables, Budget.gdp(1))], ["a", "b", "c", "d"])
     release = run(plan, data(), SeededRandomness(1))
     found = every_pair(release, draws=1999, randomness=SeededRandomness(1))
-    assert [{test.rows, test.columns} for test in found.tests] == [{*"ab"}, {*"bc"}, {*"ac"}, {*"ad"}]
+    assert [{test.rows, test.columns} for test in found.tests] == [
+        {*"ab"},
+        {*"bc"},
+        {*"ac"},
+        {*"ad"},
+    ]
     assert [(test.rows, test.columns) for test in found.discoveries] == [("a", "b")]
     assert found.features == ("a", "b", "c", "d")
     assert found.to_json()["tests"][0]["discovery"] is True
@@ -75,8 +91,12 @@ def test_every_pair_of_several_tables_once() -> None:
 
 
 def test_pairs_without_exact_totals_are_named_and_ordered_ones_are_trends() -> None:
-    features = [Feature(name, [f"{name}{k}" for k in range(size)]) for name, size in (("b", 3), ("d", 4))]
-    plan = Plan([TableRequest(["a", "b", "d"], Budget.gdp("0.2"))], ["a"], features, levels_from_data=True)
+    features = [
+        Feature(name, [f"{name}{k}" for k in range(size)]) for name, size in (("b", 3), ("d", 4))
+    ]
+    plan = Plan(
+        [TableRequest(["a", "b", "d"], Budget.gdp("0.2"))], ["a"], features, levels_from_data=True
+    )
     release = run(plan, data(), SeededRandomness(1))
     found = every_pair(release, ordered=["a", "b"], draws=999)
     assert [(one, other) for one, other, _ in found.untested] == [("b", "d")]
@@ -99,7 +119,9 @@ def test_draws_suffice_for_a_single_discovery() -> None:
 
 
 def test_the_report_draws_the_matrix_where_it_is_asked_for() -> None:
-    plan = Plan([TableRequest(["a", "b", "c"], Budget.gdp(2))], ["a", "b", "c"], levels_from_data=True)
+    plan = Plan(
+        [TableRequest(["a", "b", "c"], Budget.gdp(2))], ["a", "b", "c"], levels_from_data=True
+    )
     release = run(plan, data(), SeededRandomness(1))
     answer = every_pair(release, draws=999, randomness=SeededRandomness(1))
     section = pairs_section(answer)

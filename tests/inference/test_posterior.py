@@ -1,4 +1,6 @@
-"""The posterior of the true counts: chains against enumeration for every noise, and chains that have not mixed."""
+"""The posterior of the true counts: chains against enumeration for every noise, and chains that
+have not mixed.
+"""
 
 import itertools
 import math
@@ -10,7 +12,16 @@ import pytest
 from semidp import Budget, Feature, Plan, TableRequest, run
 from semidp.errors import InputError, Refused
 from semidp.noise.randomness import SeededRandomness
-from semidp.questions.markov import Chains, Mixing, RecordSwap, log_law, mixing, posterior, sampled, swaps
+from semidp.questions.markov import (
+    Chains,
+    Mixing,
+    RecordSwap,
+    log_law,
+    mixing,
+    posterior,
+    sampled,
+    swaps,
+)
 from semidp.questions.measured import measured_table
 
 # Spaces that can be enumerated: a small table, and the axes of its exact totals.
@@ -39,8 +50,12 @@ def tables_like(table: np.ndarray, margins: Iterable[Iterable[int]]) -> np.ndarr
     return np.array(every)
 
 
-def chains_of(table: np.ndarray, margins: list[list[int]], noisy: np.ndarray, sigma: float) -> Chains:
-    free = tuple(axis for axis in range(table.ndim) if not any(axis in margin for margin in margins))
+def chains_of(
+    table: np.ndarray, margins: list[list[int]], noisy: np.ndarray, sigma: float
+) -> Chains:
+    free = tuple(
+        axis for axis in range(table.ndim) if not any(axis in margin for margin in margins)
+    )
     flat = noisy.ravel()
 
     def law(counts: np.ndarray, cells: np.ndarray) -> np.ndarray:
@@ -61,7 +76,9 @@ def test_chains_have_the_posterior_of_enumeration_and_not_that_of_another_scale(
         weights = np.exp(-((noisy.ravel() - every) ** 2).sum(axis=1) / (2 * sigma**2))
         return (weights[:, None] * every).sum(axis=0) / weights.sum()
 
-    draws, state = sampled(chains_of(table, margins, noisy, 1.5), table.ravel(), np.random.default_rng(2))
+    draws, state = sampled(
+        chains_of(table, margins, noisy, 1.5), table.ravel(), np.random.default_rng(2)
+    )
     assert state.mixed
     found = draws.reshape(-1, table.size)
     assert {tuple(row) for row in found.tolist()} <= {tuple(row) for row in every.tolist()}
@@ -76,7 +93,9 @@ def test_chains_have_the_posterior_of_enumeration_and_not_that_of_another_scale(
 
 
 def test_moves_that_do_not_connect_the_tables_are_caught() -> None:
-    """Without the exchange of the third feature the chains stay where they started: refused, not reported."""
+    """Without the exchange of the third feature the chains stay where they started: refused, not
+    reported.
+    """
     table, margins = SPACES["three one-way"]
     good = chains_of(table, margins, table, 1.5)
     bad = Chains(table.shape, (RecordSwap((0,), (1,)),), (), good.log_law, 1.5)
@@ -127,7 +146,9 @@ def test_a_release_has_the_posterior_of_its_own_noise(mechanism: str, budget: Bu
     noisy = np.asarray(measured.noisy).ravel()
     answer = posterior(release, level=0.9, randomness=SeededRandomness(2))
     if mechanism == "lattice":
-        chance = np.exp(-((noisy - every) ** 2).sum(axis=1) / (2 * float(measured.mechanism.sigma2)))
+        chance = np.exp(
+            -((noisy - every) ** 2).sum(axis=1) / (2 * float(measured.mechanism.sigma2))
+        )
     else:
         chance = measured.mechanism.sampler.pmf(noisy - every).prod(axis=1)
     weights = chance / chance.sum()
@@ -139,7 +160,9 @@ def test_a_release_has_the_posterior_of_its_own_noise(mechanism: str, budget: Bu
     cells = np.arange(6)
     law = log_law(measured)
     logs = law(every, np.broadcast_to(cells, every.shape)).sum(axis=1)
-    np.testing.assert_allclose(np.exp(logs - logs.max()), chance / chance.max(), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        np.exp(logs - logs.max()), chance / chance.max(), rtol=1e-6, atol=1e-12
+    )
 
 
 def test_small_cells_have_shorter_intervals_than_the_noise_alone() -> None:
@@ -151,7 +174,9 @@ def test_small_cells_have_shorter_intervals_than_the_noise_alone() -> None:
     widths = []
     for row in "ab":
         for column in "xyz":
-            alone = release.interval({"r": row, "c": column}, draws=999, randomness=SeededRandomness(1))
+            alone = release.interval(
+                {"r": row, "c": column}, draws=999, randomness=SeededRandomness(1)
+            )
             widths.append(alone.high - alone.low)
     assert len(widths) == answer.low.size
     assert (answer.high - answer.low).sum() < sum(widths)

@@ -1,4 +1,6 @@
-"""Power and sample size: against simulation of the whole test, and next to what people would do otherwise."""
+"""Power and sample size: against simulation of the whole test, and next to what people would do
+otherwise.
+"""
 
 import math
 
@@ -28,13 +30,17 @@ def test_power_is_how_often_the_test_rejects(alternative: Alternative) -> None:
     x = generator(SeededRandomness(1)).choice(law.values, draws, p=law.pmf)
     p = test.p_value(x + test.noise.sample(draws, SeededRandomness(2)), alternative)
     expected = power(margins, Budget.pure(1), 2.2, alternative=alternative)
-    assert math.isclose(np.mean(p <= 0.05), expected, abs_tol=5 * math.sqrt(expected / draws))  # false alarm 1e-6
+    # false alarm 1e-6
+    assert math.isclose(np.mean(p <= 0.05), expected, abs_tol=5 * math.sqrt(expected / draws))
 
 
 def test_more_privacy_means_less_power_and_none_means_most() -> None:
     margins = TwoByTwo(100, 100, 200)
     one = Alternative.GREATER
-    powers = [power(margins, Budget.pure(epsilon), 2.0, alternative=one) for epsilon in ("0.1", "0.5", "1", "3", "20")]
+    powers = [
+        power(margins, Budget.pure(epsilon), 2.0, alternative=one)
+        for epsilon in ("0.1", "0.5", "1", "3", "20")
+    ]
     fisher = power_curves(margins, approximate(1).group(2), [2.0]).curves[PUBLIC][0]
     assert sorted(powers) == powers
     assert powers[-1] == pytest.approx(fisher, abs=1e-4)
@@ -47,11 +53,14 @@ def test_without_privacy_it_is_the_randomised_fisher_test() -> None:
     first = int(np.argmax(tail <= alpha))  # rejects from here on, and sometimes one count before
     share = (alpha - tail[first]) / null.pmf[first - 1]
     expected = other.pmf[first:].sum() + share * other.pmf[first - 1]
-    assert power_curves(margins, Budget.pure(1), [3.0], replicates=100).curves[PUBLIC][0] == pytest.approx(expected)
+    assert power_curves(margins, Budget.pure(1), [3.0], replicates=100).curves[PUBLIC][
+        0
+    ] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    ("odds_ratio", "alternative"), [(2.0, Alternative.GREATER), (0.4, Alternative.LESS), (3.0, Alternative.TWO_SIDED)]
+    ("odds_ratio", "alternative"),
+    [(2.0, Alternative.GREATER), (0.4, Alternative.LESS), (3.0, Alternative.TWO_SIDED)],
 )
 def test_the_sample_size_suffices_for_every_larger_n_and_one_less_does_not(
     odds_ratio: float, alternative: Alternative
@@ -59,12 +68,16 @@ def test_the_sample_size_suffices_for_every_larger_n_and_one_less_does_not(
     n = sample_size(odds_ratio, Budget.pure("0.5"), alternative=alternative, row_share=0.4)
     sizes = (n - 1, n, *range(n + 1, n + 80), *range(n + 80, 3 * n, 17))
     margins = [TwoByTwo(round(0.4 * m), round(0.5 * m), m) for m in sizes]
-    before, *after = (power(m, Budget.pure("0.5"), odds_ratio, alternative=alternative) for m in margins)
+    before, *after = (
+        power(m, Budget.pure("0.5"), odds_ratio, alternative=alternative) for m in margins
+    )
     assert before < 0.8 <= min(after)
 
 
 def test_one_n_that_suffices_is_not_enough() -> None:
-    """Where the row is rare the power falls as its rounding falls behind: larger n fail after smaller ones sufficed."""
+    """Where the row is rare the power falls as its rounding falls behind: larger n fail after
+    smaller ones sufficed.
+    """
 
     def found(n: int) -> float:
         margins = TwoByTwo(round(0.1 * n), round(0.5 * n), n)
@@ -73,8 +86,11 @@ def test_one_n_that_suffices_is_not_enough() -> None:
     reached = [found(n) for n in range(96, 126)]
     dips = [n for n in range(len(reached) - 1) if reached[n + 1] < reached[n]]
     assert dips
-    target = (reached[dips[0]] + reached[dips[0] + 1]) / 2  # reached at one n, and missed at the next
-    n = sample_size(4.0, Budget.pure(1), alternative=Alternative.GREATER, row_share=0.1, target=target)
+    # reached at one n, and missed at the next
+    target = (reached[dips[0]] + reached[dips[0] + 1]) / 2
+    n = sample_size(
+        4.0, Budget.pure(1), alternative=Alternative.GREATER, row_share=0.1, target=target
+    )
     assert n > 96 + dips[0] + 1
     assert found(n - 1) < target <= min(found(m) for m in range(n, n + 60))
 

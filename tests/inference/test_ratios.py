@@ -1,4 +1,6 @@
-"""Two rates compared: the score against Pearson's statistic and enumeration, coverage, and what releases answer."""
+"""Two rates compared: the score against Pearson's statistic and enumeration, coverage, and what
+releases answer.
+"""
 
 import itertools
 import math
@@ -17,21 +19,32 @@ NONE = np.zeros((4, 4))
 BOUND = 3.841458820694124
 
 
-@pytest.mark.parametrize(("cases", "records"), [((10, 6), (40, 60)), ((1, 19), (30, 300)), ((12, 3), (15, 9))])
-def test_without_noise_the_score_of_equal_rates_is_pearsons(cases: tuple[int, int], records: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("cases", "records"), [((10, 6), (40, 60)), ((1, 19), (30, 300)), ((12, 3), (15, 9))]
+)
+def test_without_noise_the_score_of_equal_rates_is_pearsons(
+    cases: tuple[int, int], records: tuple[int, int]
+) -> None:
     table = np.array([cases, np.subtract(records, cases)])
     pearson = chi2_contingency(table, correction=False).statistic
     rates = NoisyRates(np.array(cases, float), np.array(records, float), NONE)
     for measure in RateMeasure:
-        assert float(rates.score(measure, np.array(measure.null))) == pytest.approx(pearson, rel=1e-6)
+        assert float(rates.score(measure, np.array(measure.null))) == pytest.approx(
+            pearson, rel=1e-6
+        )
 
 
 def test_without_noise_the_intervals_are_those_of_miettinen_and_nurminen() -> None:
-    """The restricted rates maximise the binomial likelihood; here by a fine search instead of the score equation."""
+    """The restricted rates maximise the binomial likelihood; here by a fine search instead of the
+    score equation.
+    """
     cases, records = np.array([5.0, 2.0]), np.array([56.0, 84.0])
     rates = NoisyRates(cases, records, NONE)
     checked = 0
-    for measure, values in ((RateMeasure.DIFFERENCE, (-0.03, 0.1)), (RateMeasure.RISK_RATIO, (0.7, 12.0))):
+    for measure, values in (
+        (RateMeasure.DIFFERENCE, (-0.03, 0.1)),
+        (RateMeasure.RISK_RATIO, (0.7, 12.0)),
+    ):
         for value in values:
             low, high = (float(end) for end in measure.second_rates(np.array(value)))
             second = np.linspace(low + 1e-6, high - 1e-6, 400_001)
@@ -48,8 +61,12 @@ def test_without_noise_the_intervals_are_those_of_miettinen_and_nurminen() -> No
 NOISE = {-2: 0.1, -1: 0.2, 0: 0.4, 1: 0.2, 2: 0.1}
 
 
-def enumerated(records: tuple[int, int], p: tuple[float, float], measure: RateMeasure, known: bool) -> float:
-    """The exact coverage of the true value: every pair of counts and every noise, with the noise known or forgotten."""
+def enumerated(
+    records: tuple[int, int], p: tuple[float, float], measure: RateMeasure, known: bool
+) -> float:
+    """The exact coverage of the true value: every pair of counts and every noise, with the noise
+    known or forgotten.
+    """
     cases, weights = [], []
     for x, y in itertools.product(range(records[0] + 1), range(records[1] + 1)):
         share = binom.pmf(x, records[0], p[0]) * binom.pmf(y, records[1], p[1])
@@ -67,7 +84,13 @@ def enumerated(records: tuple[int, int], p: tuple[float, float], measure: RateMe
 
 @pytest.mark.parametrize("measure", RateMeasure)
 @pytest.mark.parametrize(
-    ("records", "p"), [((12, 40), (0.1, 0.1)), ((20, 40), (0.05, 0.05)), ((20, 20), (0.1, 0.3)), ((15, 30), (0.5, 0.1))]
+    ("records", "p"),
+    [
+        ((12, 40), (0.1, 0.1)),
+        ((20, 40), (0.05, 0.05)),
+        ((20, 20), (0.1, 0.3)),
+        ((15, 30), (0.5, 0.1)),
+    ],
 )
 def test_coverage_by_enumeration_and_the_twin_that_forgets_the_noise(
     measure: RateMeasure, records: tuple[int, int], p: tuple[float, float]
@@ -85,7 +108,9 @@ def test_a_small_group_against_a_large_one_is_covered_where_the_normal_interval_
     rates = NoisyRates(cases, records, NONE)
     held = rates.score(RateMeasure.DIFFERENCE, np.zeros(runs)) <= BOUND
     raw = cases / records
-    normal = np.abs(raw[:, 0] - raw[:, 1]) <= 1.96 * np.sqrt((raw * (1 - raw) / records).sum(axis=1))
+    normal = np.abs(raw[:, 0] - raw[:, 1]) <= 1.96 * np.sqrt(
+        (raw * (1 - raw) / records).sum(axis=1)
+    )
     assert held.mean() > 0.94
     assert normal.mean() < 0.83
 
@@ -139,9 +164,15 @@ def test_a_release_compares_rates_by_every_measure() -> None:
     data = people()
     plan = Plan([TableRequest(["sex", "ill"], Budget.gdp(1))], ["sex", "ill"])
     release = run(plan, data, SeededRandomness(1))
-    for measure, most in ((RateMeasure.DIFFERENCE, 0.5), (RateMeasure.RISK_RATIO, 5.0), (RateMeasure.ODDS_RATIO, 8.0)):
+    for measure, most in (
+        (RateMeasure.DIFFERENCE, 0.5),
+        (RateMeasure.RISK_RATIO, 5.0),
+        (RateMeasure.ODDS_RATIO, 8.0),
+    ):
         both = release.interval({"ill": "y"}, **GROUPS, measure=measure, sampling=True)
-        alone = release.interval({"ill": "y"}, **GROUPS, measure=measure, randomness=SeededRandomness(2))
+        alone = release.interval(
+            {"ill": "y"}, **GROUPS, measure=measure, randomness=SeededRandomness(2)
+        )
         assert measure.null < both.low < both.value < both.high < most
         assert both.p_value < 0.001
         assert both.covers is Covers.both
@@ -156,7 +187,9 @@ def test_a_release_compares_rates_by_every_measure() -> None:
 
 
 def test_noisy_denominators_and_groups_without_cases() -> None:
-    plan = Plan([TableRequest(["sex", "ill", "town"], Budget.gdp(1))], ["town"], levels_from_data=True)
+    plan = Plan(
+        [TableRequest(["sex", "ill", "town"], Budget.gdp(1))], ["town"], levels_from_data=True
+    )
     release = run(plan, people(), SeededRandomness(1))
     for measure in (RateMeasure.RISK_RATIO, RateMeasure.ODDS_RATIO):
         alone = release.interval({"ill": "y"}, **GROUPS, measure=measure)

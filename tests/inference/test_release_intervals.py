@@ -1,4 +1,6 @@
-"""Intervals from a release: coverage of each kind by simulation, simultaneous coverage, and what they are of."""
+"""Intervals from a release: coverage of each kind by simulation, simultaneous coverage, and what
+they are of.
+"""
 
 import math
 from dataclasses import replace
@@ -26,7 +28,9 @@ def people(n: int, seed: int) -> dict[str, list[str]]:
     }
 
 
-def release_of(data: dict[str, list[str]], seed: int, invariants: tuple[str, ...] = ("sex", "vote")) -> Release:
+def release_of(
+    data: dict[str, list[str]], seed: int, invariants: tuple[str, ...] = ("sex", "vote")
+) -> Release:
     plan = Plan([TableRequest(["sex", "vote", "ward"], Budget.gdp("0.7"))], invariants, FEATURES)
     return run(plan, data, SeededRandomness(seed))
 
@@ -52,21 +56,35 @@ def shifted(release: Release, count: int) -> tuple[np.ndarray, np.ndarray]:
 def test_intervals_for_the_noise_cover_counts_at_their_level() -> None:
     release = release_of(people(400, 1), 2)
     errors, spread = shifted(release, RUNS)
-    fresh = measured_table(release, ()).simulated(np.eye(12).reshape(-1, 2, 2, 3), 999, SeededRandomness(3))
+    fresh = measured_table(release, ()).simulated(
+        np.eye(12).reshape(-1, 2, 2, 3), 999, SeededRandomness(3)
+    )
     for cell in (0, 7):
-        answers = [linear_interval(40 + e, spread[cell], fresh[:, cell], (0, 400), 0.9) for e in errors[:, cell]]
-        assert abs(np.mean([40 in answer for answer in answers]) - 0.9) < SLACK + 5 * math.sqrt(0.09 / 999)
-    ignoring = [linear_interval(40 + e, spread[0], 0.5 * fresh[:, 0], (0, 400), 0.9) for e in errors[:, 0]]
+        answers = [
+            linear_interval(40 + e, spread[cell], fresh[:, cell], (0, 400), 0.9)
+            for e in errors[:, cell]
+        ]
+        assert abs(np.mean([40 in answer for answer in answers]) - 0.9) < SLACK + 5 * math.sqrt(
+            0.09 / 999
+        )
+    ignoring = [
+        linear_interval(40 + e, spread[0], 0.5 * fresh[:, 0], (0, 400), 0.9) for e in errors[:, 0]
+    ]
     assert np.mean([40 in answer for answer in ignoring]) < 0.8
 
 
 def test_simultaneous_intervals_hold_at_once() -> None:
-    """All twelve cells are inside together in 90% of all releases; single intervals of that level are not."""
+    """All twelve cells are inside together in 90% of all releases; single intervals of that level
+    are not.
+    """
     release = release_of(people(4000, 5), 6)
     errors, spread = shifted(release, RUNS)
     half = half_widths_together(measured_table(release, ()), 0.9, 1999, SeededRandomness(3))
     found = release.intervals(level=0.9, draws=1999, randomness=SeededRandomness(3))
-    ends = [whole_interval(y - h, y + h, (0, 4000)) for y, h in zip(found.estimate.ravel(), half, strict=True)]
+    ends = [
+        whole_interval(y - h, y + h, (0, 4000))
+        for y, h in zip(found.estimate.ravel(), half, strict=True)
+    ]
     assert list(zip(found.low.ravel(), found.high.ravel(), strict=True)) == ends
     together = np.mean((np.abs(errors) <= half).all(axis=1))
     assert abs(together - 0.9) < SLACK + 5 * math.sqrt(0.09 / 1999)
@@ -96,12 +114,16 @@ def test_population_rates_are_covered_with_noise_and_sampling(rate: float) -> No
 
 @pytest.mark.long
 def test_differences_with_sampling_have_their_size() -> None:
-    """Equal rates in two groups with exact sizes: p-values below 0.05 about that often, and not without the noise."""
+    """Equal rates in two groups with exact sizes: p-values below 0.05 about that often, and not
+    without the noise.
+    """
     plan = Plan([TableRequest(["sex", "vote"], Budget.gdp("0.3"))], ["sex"], FEATURES[:2])
     sizes, source = np.array([80, 120]), np.random.default_rng(4)
     release = run(plan, {"sex": ["f"] * 80 + ["m"] * 120, "vote": ["y", "n"] * 100})
     measured = measured_table(release, ("sex", "vote"))
-    errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), RUNS, SeededRandomness(5)).reshape(-1, 2, 2)
+    errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), RUNS, SeededRandomness(5)).reshape(
+        -1, 2, 2
+    )
     bounds = CellBounds.of(release.scope.dataspace, ["sex", "vote"])
     found, naive = [], []
     for error, votes in zip(errors, source.binomial(sizes, 0.3, (RUNS, 2)), strict=True):
@@ -120,12 +142,18 @@ FEW = {"ward": ["a"] * 3 + ["b"] * 30, "vote": ["y"] * 2 + ["n"] + ["y", "n"] * 
 
 
 def few(seed: int) -> Release:
-    plan = Plan([TableRequest(["ward", "vote"], Budget.gdp("0.05"))], ["ward", "vote"], [FEATURES[2], FEATURES[1]])
+    plan = Plan(
+        [TableRequest(["ward", "vote"], Budget.gdp("0.05"))],
+        ["ward", "vote"],
+        [FEATURES[2], FEATURES[1]],
+    )
     return run(plan, FEW, SeededRandomness(seed))
 
 
 def test_intervals_are_cut_to_what_the_exact_totals_allow() -> None:
-    """Three people in ward a, 17 yes of 33: at most 3 of them voted yes, and at least 14 of ward b did."""
+    """Three people in ward a, 17 yes of 33: at most 3 of them voted yes, and at least 14 of ward b
+    did.
+    """
     cells = (
         ({"ward": "a", "vote": "y"}, (0, 3)),
         ({"ward": "b", "vote": "y"}, (14, 17)),
@@ -144,7 +172,9 @@ def test_intervals_are_cut_to_what_the_exact_totals_allow() -> None:
                 asked += 1
         rate = release.interval({"vote": "y"}, among={"ward": "b"}, draws=199)
         assert 14 / 30 <= rate.low <= rate.high <= 17 / 30
-        gap = release.interval({"vote": "y", "ward": "b"}, minus={"vote": "y", "ward": "a"}, draws=199)
+        gap = release.interval(
+            {"vote": "y", "ward": "b"}, minus={"vote": "y", "ward": "a"}, draws=199
+        )
         assert 11 <= gap.low <= gap.high <= 17
         rates = release.interval({"vote": "y"}, among={"ward": "b"}, minus={"ward": "a"}, draws=199)
         assert 14 / 30 - 1 - 1e-12 <= rates.low <= rates.high <= 17 / 30 + 1e-12
@@ -158,7 +188,9 @@ def test_population_intervals_are_not_cut() -> None:
 
 
 def test_cutting_costs_no_coverage() -> None:
-    """The truth is a whole number that is possible: an interval holds it before it is cut if and only if after."""
+    """The truth is a whole number that is possible: an interval holds it before it is cut if and
+    only if after.
+    """
     source, held = np.random.default_rng(5), 0
     for _ in range(4000):
         first = int(source.integers(0, 5))
@@ -177,13 +209,18 @@ def test_cutting_costs_no_coverage() -> None:
 def test_rates_of_a_group_and_of_a_larger_one_that_holds_it_keep_their_size() -> None:
     """Equal rates in 90 of 120 records and in all of them: rejected as often as stated.
 
-    Without the covariance the error is 2.6 times as large as it is, and next to nothing is rejected.
+    Without the covariance the error is 2.6 times as large as it is, and next to nothing is
+    rejected.
     """
     plan = Plan([TableRequest(["sex", "vote"], Budget.gdp(2))], ["sex"], FEATURES[:2])
     sizes, source, runs = np.array([90, 30]), np.random.default_rng(4), 600
-    release = run(plan, {"sex": ["f"] * 90 + ["m"] * 30, "vote": ["y", "n"] * 60}, SeededRandomness(1))
+    release = run(
+        plan, {"sex": ["f"] * 90 + ["m"] * 30, "vote": ["y", "n"] * 60}, SeededRandomness(1)
+    )
     measured = measured_table(release, ("sex", "vote"))
-    errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), runs, SeededRandomness(5)).reshape(-1, 2, 2)
+    errors = measured.simulated(np.eye(4).reshape(-1, 2, 2), runs, SeededRandomness(5)).reshape(
+        -1, 2, 2
+    )
     bounds = CellBounds.of(release.scope.dataspace, ["sex", "vote"])
     found, independent = [], []
     for error, votes in zip(errors, source.binomial(sizes, 0.4, (runs, 2)), strict=True):
@@ -191,7 +228,9 @@ def test_rates_of_a_group_and_of_a_larger_one_that_holds_it_keep_their_size() ->
         inner, outer = {"sex": "f"}, {"sex": ["f", "m"]}
         answer = TableQuestion(again, 120, bounds, 0.95, True).answer({"vote": "y"}, outer, inner)
         turned = TableQuestion(again, 120, bounds, 0.95, True).answer({"vote": "y"}, inner, outer)
-        assert (turned.value, turned.standard_error) == pytest.approx((-answer.value, answer.standard_error))
+        assert (turned.value, turned.standard_error) == pytest.approx(
+            (-answer.value, answer.standard_error)
+        )
         found.append(float(answer.p_value or 0.0) <= 0.05)
         independent.append(abs(answer.value) > 1.96 * math.sqrt(0.4 * 0.6 * (1 / 90 + 1 / 120)))
     assert len(found) == runs
@@ -202,7 +241,10 @@ def test_rates_of_a_group_and_of_a_larger_one_that_holds_it_keep_their_size() ->
 def test_rates_of_groups_that_overlap_otherwise_add_their_standard_errors() -> None:
     release = release_of(people(4000, 3), 4, invariants=("sex", "vote", "ward"))
     both = release.interval({"vote": "y"}, among={"sex": "f"}, minus={"ward": "a"}, sampling=True)
-    alone = [release.interval({"vote": "y"}, among=group, sampling=True) for group in ({"sex": "f"}, {"ward": "a"})]
+    alone = [
+        release.interval({"vote": "y"}, among=group, sampling=True)
+        for group in ({"sex": "f"}, {"ward": "a"})
+    ]
     errors = []
     for answer, group in zip(alone, ({"sex": "f"}, {"ward": "a"}), strict=True):
         records = release.interval(group).value
@@ -224,7 +266,9 @@ def test_counts_rates_and_differences_are_those_of_the_records() -> None:
     assert truth(data, sex="f", ward="a") + truth(data, sex="f", ward="b") in count
     assert (count.covers, count.exact, count.p_value) == (Covers.noise, True, None)
     exact = release.interval(women)
-    assert (exact.low, exact.high, exact.standard_error) == (pytest.approx(truth(data, sex="f")),) * 2 + (0.0,)
+    assert (exact.low, exact.high, exact.standard_error) == (
+        pytest.approx(truth(data, sex="f")),
+    ) * 2 + (0.0,)
     rate = release.interval(voters, among=women, level=0.999)
     assert truth(data, sex="f", vote="y") / truth(data, sex="f") in rate
     difference = release.interval({**women, **voters}, minus={"sex": "m", **voters}, level=0.999)
@@ -244,8 +288,15 @@ def test_counts_rates_and_differences_are_those_of_the_records() -> None:
 def test_sampling_widens_what_the_noise_alone_leaves() -> None:
     release = release_of(people(4000, 3), 4)
     asked = ({"sex": "f", "vote": "y"}, {"ward": "a"})
-    for of, minus, among in ((asked[0], None, None), (asked[0], asked[1], None), ({"vote": "y"}, None, {"sex": "f"})):
-        noise, both = (release.interval(of, minus=minus, among=among, sampling=sampling) for sampling in (False, True))
+    for of, minus, among in (
+        (asked[0], None, None),
+        (asked[0], asked[1], None),
+        ({"vote": "y"}, None, {"sex": "f"}),
+    ):
+        noise, both = (
+            release.interval(of, minus=minus, among=among, sampling=sampling)
+            for sampling in (False, True)
+        )
         assert both.covers is Covers.both
         assert not both.exact
         assert both.high - both.low > 1.5 * (noise.high - noise.low)
@@ -256,7 +307,9 @@ def test_sampling_widens_what_the_noise_alone_leaves() -> None:
 
 def test_tables_of_a_product_answer_alike() -> None:
     data = people(4000, 6)
-    asked = TablesRequest([TableRequest(["sex", "vote"]), TableRequest(["vote", "ward"])], Budget.gdp(1))
+    asked = TablesRequest(
+        [TableRequest(["sex", "vote"]), TableRequest(["vote", "ward"])], Budget.gdp(1)
+    )
     release = run(Plan([asked], features=FEATURES, invariants=["sex"]), data, SeededRandomness(1))
     found = release.interval({"vote": "y"}, among={"sex": "f"}, level=0.999)
     assert truth(data, sex="f", vote="y") / truth(data, sex="f") in found

@@ -1,4 +1,6 @@
-"""Tests of independence on published releases: random tables, sizes under every noise, and what is refused."""
+"""Tests of independence on published releases: random tables, sizes under every noise, and what is
+refused.
+"""
 
 import itertools
 import math
@@ -32,18 +34,25 @@ def all_tables(rows: Sequence[int], columns: Sequence[int]) -> list[tuple[int, .
     return found
 
 
-@pytest.mark.parametrize(("rows", "columns"), [((2, 2), (1, 2, 1)), ((3, 1, 1), (2, 3)), ((2, 1, 1), (1, 2, 1))])
+@pytest.mark.parametrize(
+    ("rows", "columns"), [((2, 2), (1, 2, 1)), ((3, 1, 1), (2, 3)), ((2, 1, 1), (1, 2, 1))]
+)
 def test_random_tables_have_the_multivariate_hypergeometric_law(
     rows: tuple[int, ...], columns: tuple[int, ...]
 ) -> None:
     draws, source = 60_000, np.random.default_rng(5)
-    tables = random_tables(np.array(rows)[:, None], np.array(columns)[:, None], draws, source)[..., 0]
+    tables = random_tables(np.array(rows)[:, None], np.array(columns)[:, None], draws, source)[
+        ..., 0
+    ]
     n = sum(rows)
     for flat in all_tables(rows, columns):
         top = math.prod(map(math.factorial, (*rows, *columns)))
         share = Fraction(top, math.factorial(n) * math.prod(map(math.factorial, flat)))
         seen = int((tables.reshape(draws, -1) == flat).all(axis=1).sum())
-        assert min(binom.cdf(seen, draws, float(share)), binom.sf(seen - 1, draws, float(share))) > FALSE_ALARM
+        assert (
+            min(binom.cdf(seen, draws, float(share)), binom.sf(seen - 1, draws, float(share)))
+            > FALSE_ALARM
+        )
 
 
 def test_random_tables_keep_the_margins_of_every_stratum() -> None:
@@ -62,18 +71,30 @@ def test_the_p_value_counts_the_published_table_and_ties() -> None:
     def none(count: int, randomness: Any) -> np.ndarray:
         return np.zeros((count, 2, 2, 1))
 
-    found = independence_test(estimate, rows, columns, np.zeros((2, 2, 1)), none, 99, SeededRandomness(1))
+    found = independence_test(
+        estimate, rows, columns, np.zeros((2, 2, 1)), none, 99, SeededRandomness(1)
+    )
     assert found == (0.0, 4, 1.0)
     extreme = independence_test(
-        estimate * [[[2]], [[0]]] + [[[0]], [[0]]], rows, columns, np.zeros((2, 2, 1)), none, 99, SeededRandomness(1)
+        estimate * [[[2]], [[0]]] + [[[0]], [[0]]],
+        rows,
+        columns,
+        np.zeros((2, 2, 1)),
+        none,
+        99,
+        SeededRandomness(1),
     )
     assert extreme[2] >= 1 / 100
     with pytest.raises(InputError, match="at least 19"):
-        independence_test(estimate, rows, columns, np.zeros((2, 2, 1)), none, 3, SeededRandomness(1))
+        independence_test(
+            estimate, rows, columns, np.zeros((2, 2, 1)), none, 3, SeededRandomness(1)
+        )
 
 
 def test_a_bound_holds_as_often_as_it_says() -> None:
-    """All ranks of a further number are equally likely: 100 of 100 + 1 places, 95 of them within."""
+    """All ranks of a further number are equally likely: 100 of 100 + 1 places, 95 of them
+    within.
+    """
     source = np.random.default_rng(3)
     numbers = source.standard_exponential((4000, 100))
     held = np.mean([one[0] <= simulated_bound(one[1:], 0.95) for one in numbers])
@@ -81,7 +102,8 @@ def test_a_bound_holds_as_often_as_it_says() -> None:
     assert simulated_bound(np.zeros(5), 0.95) == math.inf
 
 
-# Sizes, by the mechanism of each release: the data are drawn again from the null hypothesis and measured again.
+# Sizes, by the mechanism of each release: the data are drawn again from the null hypothesis and
+# measured again.
 
 MECHANISMS = [
     ("gaussian", Budget.gdp("0.3")),
@@ -103,21 +125,30 @@ def release_of(
         for name, size in zip("rc", shape, strict=True)
     }
     features = [
-        Feature(name, [f"{name}{level}" for level in range(size)]) for name, size in zip("rc", shape, strict=True)
+        Feature(name, [f"{name}{level}" for level in range(size)])
+        for name, size in zip("rc", shape, strict=True)
     ]
     plan = Plan([TableRequest(["r", "c"], budget, mechanism)], ["r", "c"], features)
     measured = measured_table(run(plan, people), ("r", "c"))
-    rows, columns = (measured.estimate.sum(axis=axis).round().astype(np.int64)[:, None] for axis in (1, 0))
+    rows, columns = (
+        measured.estimate.sum(axis=axis).round().astype(np.int64)[:, None] for axis in (1, 0)
+    )
     return measured, rows, columns
 
 
-def size_at(measured: Measured, rows: np.ndarray, columns: np.ndarray, alpha: float, runs: int, ignore: bool) -> float:
-    """How often the test rejects at alpha where the features are independent; with the noise ignored if asked.
+def size_at(
+    measured: Measured, rows: np.ndarray, columns: np.ndarray, alpha: float, runs: int, ignore: bool
+) -> float:
+    """How often the test rejects at alpha where the features are independent; with the noise
+    ignored if asked.
 
-    One set of simulated statistics serves all runs: the size given that set is a Beta number around alpha, which 4999
-    draws keep within 0.0125 of 0.05 except once in a million.
+    One set of simulated statistics serves all runs: the size given that set is a Beta number around
+    alpha, which 4999 draws keep within 0.0125 of 0.05 except once in a million.
     """
-    shape, law = measured.schema.shape, measured.law(np.eye(measured.estimate.size).reshape(-1, *measured.schema.shape))
+    shape, law = (
+        measured.schema.shape,
+        measured.law(np.eye(measured.estimate.size).reshape(-1, *measured.schema.shape)),
+    )
     n = float(rows.sum())
     mean = rows * columns.T / n
     variance = mean * (n - rows) / n * (n - columns.T) / (n - 1)
@@ -137,7 +168,9 @@ def size_at(measured: Measured, rows: np.ndarray, columns: np.ndarray, alpha: fl
 
 
 @pytest.mark.parametrize(("mechanism", "budget"), MECHANISMS)
-def test_the_size_is_nominal_under_every_noise_and_not_where_it_is_ignored(mechanism: str, budget: Budget) -> None:
+def test_the_size_is_nominal_under_every_noise_and_not_where_it_is_ignored(
+    mechanism: str, budget: Budget
+) -> None:
     shape = (2, 3) if mechanism == "knorm" else (3, 4)
     measured, rows, columns = release_of(mechanism, budget, shape, 150)
     assert abs(size_at(measured, rows, columns, 0.05, 5000, ignore=False) - 0.05) < 0.02
@@ -184,7 +217,8 @@ def test_products_are_tested_by_their_estimates() -> None:
     weights = np.eye(4).reshape(-1, 2, 2)
     drawn = measured.simulated(weights, 20_000, SeededRandomness(2))
     np.testing.assert_allclose(drawn.std(axis=0), measured.errors(weights), rtol=0.05)
-    np.testing.assert_allclose(drawn.reshape(-1, 2, 2).sum(axis=1), 0, atol=1e-9)  # the margins are exact
+    # the margins are exact
+    np.testing.assert_allclose(drawn.reshape(-1, 2, 2).sum(axis=1), 0, atol=1e-9)
 
 
 @pytest.mark.parametrize(("mechanism", "budget"), MECHANISMS)
@@ -204,7 +238,9 @@ def test_the_simulated_noise_is_that_of_the_release(mechanism: str, budget: Budg
 
 
 def test_a_larger_table_is_summed_and_a_saved_release_answers_alike(tmp_path: Path) -> None:
-    plan = Plan([TableRequest(["r", "c", "k"], Budget.zcdp("0.5"))], ["r", "c"], levels_from_data=True)
+    plan = Plan(
+        [TableRequest(["r", "c", "k"], Budget.zcdp("0.5"))], ["r", "c"], levels_from_data=True
+    )
     release = run(plan, three_way(), SeededRandomness(5))
     release.save(tmp_path / "release")
     again = Release.load(tmp_path / "release")
@@ -258,6 +294,8 @@ def test_what_has_no_exact_test_is_refused() -> None:
     odd = {"r": ["r0", "r1", "r1"], "c": ["c0", "c1", "c0"]}
     with pytest.raises(Refused, match="impossible cells"):
         run(zeros, odd).test("r", "c")
-    constant = Plan([TableRequest(["r", "c"], Budget.gdp(1))], ["r", "c"], [Feature("r", ["r0", "r1"])])
+    constant = Plan(
+        [TableRequest(["r", "c"], Budget.gdp(1))], ["r", "c"], [Feature("r", ["r0", "r1"])]
+    )
     with pytest.raises(Refused, match="only one table"):
         run(constant, {"r": ["r0"] * 4, "c": ["a", "b"] * 2}).test("r", "c")

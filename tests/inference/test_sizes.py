@@ -1,4 +1,6 @@
-"""Sizes and coverages on fifty random margins, pooled; docs/inference.md has the table with more runs of each."""
+"""Sizes and coverages on fifty random margins, pooled; docs/inference.md has the table with more
+runs of each.
+"""
 
 import math
 
@@ -24,7 +26,9 @@ NAMES = (
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_shares_are_nominal_and_those_of_the_twin_are_not(name: str) -> None:
-    """Five standard errors around the nominal share, by chance once in a million; the twin is further off."""
+    """Five standard errors around the nominal share, by chance once in a million; the twin is
+    further off.
+    """
     kind, _, experiment = EXPERIMENTS[name]
     found = [experiment(seed, RUNS, RUNS - 1) for seed in range(100, 100 + MARGINS)]
     for nominal in found[0]:

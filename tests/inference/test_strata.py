@@ -1,4 +1,6 @@
-"""The exact Cochran-Mantel-Haenszel test: its law, its sensitivity and its privacy on every small case."""
+"""The exact Cochran-Mantel-Haenszel test: its law, its sensitivity and its privacy on every small
+case.
+"""
 
 import itertools
 import json
@@ -24,10 +26,16 @@ from semidp.noise.canonical import Normal, Recursive, Tulap
 from semidp.noise.noise_for_tradeoff import canonical_noise
 from semidp.noise.randomness import SeededRandomness, generator
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
-from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult, odds_ratio_test, planned_test
+from semidp.statistics.odds_ratio.measured_ratio import (
+    OddsRatioResult,
+    odds_ratio_test,
+    planned_test,
+)
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest
 
-SCHEMA = Schema([Feature("gender", ["f", "m"]), Feature("admit", ["yes", "no"]), Feature("dept", ["A", "B"])])
+SCHEMA = Schema(
+    [Feature("gender", ["f", "m"]), Feature("admit", ["yes", "no"]), Feature("dept", ["A", "B"])]
+)
 SMALL = (
     [[[2, 1], [1, 1]], [[1, 1], [1, 2]]],
     [[[1, 0], [1, 2]], [[2, 1], [0, 2]]],
@@ -37,15 +45,27 @@ SMALL = (
 
 def spaces() -> Iterator[Dataspace]:
     for counts in SMALL:
-        yield Dataspace.of(Table(SCHEMA, counts), [Margin("gender", "dept"), Margin("admit", "dept")])
+        yield Dataspace.of(
+            Table(SCHEMA, counts), [Margin("gender", "dept"), Margin("admit", "dept")]
+        )
 
 
 def berkeley() -> Table:
-    schema = Schema([Feature("gender", ["Male", "Female"]), Feature("admit", ["Admitted", "Rejected"]), *DEPARTMENTS])
-    rows = (files("semidp") / "data" / "ucb_admissions.csv").read_text(encoding="utf-8").splitlines()
+    schema = Schema(
+        [
+            Feature("gender", ["Male", "Female"]),
+            Feature("admit", ["Admitted", "Rejected"]),
+            *DEPARTMENTS,
+        ]
+    )
+    rows = (
+        (files("semidp") / "data" / "ucb_admissions.csv").read_text(encoding="utf-8").splitlines()
+    )
     names = rows[0].split(",")
     frame = {name: [row.split(",")[place] for row in rows[1:]] for place, name in enumerate(names)}
-    return Table.from_frame(frame | {"count": [int(count) for count in frame["count"]]}, schema, count="count")
+    return Table.from_frame(
+        frame | {"count": [int(count) for count in frame["count"]]}, schema, count="count"
+    )
 
 
 DEPARTMENTS = [Feature("dept", "ABCDEF")]
@@ -69,15 +89,23 @@ def test_the_law_is_that_of_every_combination_of_tables(seed: int) -> None:
         for counts in itertools.product(*ranges):
             weight = Fraction(1)
             for x, table in zip(counts, strata.tables, strict=True):
-                weight *= math.comb(table.row, x) * math.comb(table.n - table.row, table.column - x) * odds**x
+                weight *= (
+                    math.comb(table.row, x)
+                    * math.comb(table.n - table.row, table.column - x)
+                    * odds**x
+                )
             weights[sum(counts)] = weights.get(sum(counts), Fraction(0)) + weight
         law, total = strata.law(float(odds)), sum(weights.values())
         assert list(law.values) == sorted(weights)
-        np.testing.assert_allclose(law.pmf, [float(weights[t] / total) for t in sorted(weights)], rtol=1e-13)
+        np.testing.assert_allclose(
+            law.pmf, [float(weights[t] / total) for t in sorted(weights)], rtol=1e-13
+        )
 
 
 def test_the_convolution_keeps_its_digits_far_out() -> None:
-    """Fifty strata that are alike: the smallest sum has the probability of one stratum to the power of fifty."""
+    """Fifty strata that are alike: the smallest sum has the probability of one stratum to the power
+    of fifty.
+    """
     one = TwoByTwo(5, 4, 9)
     law = Strata((one,) * 50).law()
     exact = Fraction(math.comb(5, 0) * math.comb(4, 4), math.comb(9, 4)) ** 50
@@ -95,13 +123,15 @@ def test_one_stratum_is_the_two_by_two_test() -> None:
         for side in Alternative:
             np.testing.assert_array_equal(one.p_value(u, side), other.p_value(u, side))
             assert one.power(2.0, 0.05, side) == other.power(2.0, 0.05, side)
-            assert one.confidence_interval(float(u[4]), alternative=side) == other.confidence_interval(
+            assert one.confidence_interval(
                 float(u[4]), alternative=side
-            )
+            ) == other.confidence_interval(float(u[4]), alternative=side)
 
 
 def pairs(space: Dataspace, most: int) -> Iterator[tuple[int, int, int]]:
-    """The distance of any two tables of D_t that are at most `most` records apart, and the sum T in each."""
+    """The distance of any two tables of D_t that are at most `most` records apart, and the sum T in
+    each.
+    """
     tables = [table.counts for table in space.tables()]
     for one, other in itertools.combinations(tables, 2):
         distance = int(np.abs(one - other).sum()) // 2
@@ -123,7 +153,11 @@ def test_that_bound_needs_both_margins_of_every_stratum() -> None:
     assert any(abs(one - other) > distance // 2 for distance, one, other in pairs(free, 2))
 
 
-CURVES: dict[str, Tradeoff] = {"pure": approximate(1), "approximate": approximate("0.5", "0.02"), "normal": gaussian(1)}
+CURVES: dict[str, Tradeoff] = {
+    "pure": approximate(1),
+    "approximate": approximate("0.5", "0.02"),
+    "normal": gaussian(1),
+}
 
 
 def worst_excess(space: Dataspace, f: Tradeoff, a: int, stretch: int) -> float:
@@ -158,11 +192,17 @@ def test_the_size_is_alpha_for_strata(seed: int) -> None:
             UmpuTest(strata, Tulap(Fraction(1)))
         return
     for f, alpha, side in itertools.product(CURVES.values(), (0.05, 0.01), Alternative):
-        assert math.isclose(UmpuTest(strata, canonical_noise(f)).power(1.0, alpha, side), alpha, rel_tol=1e-9)
+        assert math.isclose(
+            UmpuTest(strata, canonical_noise(f)).power(1.0, alpha, side), alpha, rel_tol=1e-9
+        )
 
 
-@pytest.mark.parametrize("tables", [((2, 2, 4), (2, 3, 6)), ((1, 2, 4), (3, 3, 5)), ((1, 1, 2), (2, 1, 4), (2, 2, 4))])
-def test_no_semi_private_test_of_the_strata_has_more_power(tables: tuple[tuple[int, int, int], ...]) -> None:
+@pytest.mark.parametrize(
+    "tables", [((2, 2, 4), (2, 3, 6)), ((1, 2, 4), (3, 3, 5)), ((1, 1, 2), (2, 1, 4), (2, 2, 4))]
+)
+def test_no_semi_private_test_of_the_strata_has_more_power(
+    tables: tuple[tuple[int, int, int], ...],
+) -> None:
     """A linear program over all functions of all strata, not of their sum alone."""
     strata = Strata(tuple(TwoByTwo(*table) for table in tables))
     cells = list(itertools.product(*(range(table.low, table.high + 1) for table in strata.tables)))
@@ -179,16 +219,26 @@ def test_no_semi_private_test_of_the_strata_has_more_power(tables: tuple[tuple[i
     def joint(odds: float) -> np.ndarray:
         laws = [table.law(odds) for table in strata.tables]
         return np.array(
-            [math.prod(law.pmf[x - law.first] for law, x in zip(laws, cell, strict=True)) for cell in cells]
+            [
+                math.prod(law.pmf[x - law.first] for law, x in zip(laws, cell, strict=True))
+                for cell in cells
+            ]
         )
 
     for alpha, odds in ((0.05, 2.0), (0.2, 6.0)):
-        found = linprog(-joint(odds), A_ub=rows, b_ub=limits, A_eq=joint(1.0)[None], b_eq=[alpha], bounds=(0, 1))
-        assert UmpuTest(strata, Tulap(Fraction(1))).power(odds, alpha) == pytest.approx(-found.fun, abs=1e-7)
+        found = linprog(
+            -joint(odds), A_ub=rows, b_ub=limits, A_eq=joint(1.0)[None], b_eq=[alpha], bounds=(0, 1)
+        )
+        assert UmpuTest(strata, Tulap(Fraction(1))).power(odds, alpha) == pytest.approx(
+            -found.fun, abs=1e-7
+        )
 
 
 def test_power_is_how_often_the_test_of_strata_rejects() -> None:
-    strata, draws = Strata((TwoByTwo(30, 25, 60), TwoByTwo(10, 40, 80), TwoByTwo(20, 20, 40))), 20_000
+    strata, draws = (
+        Strata((TwoByTwo(30, 25, 60), TwoByTwo(10, 40, 80), TwoByTwo(20, 20, 40))),
+        20_000,
+    )
     test = UmpuTest(strata, Tulap(Fraction(1)))
     laws = [table.law(1.8) for table in strata.tables]
     source = generator(SeededRandomness(3))
@@ -202,17 +252,22 @@ def test_power_is_how_often_the_test_of_strata_rejects() -> None:
 
 
 def test_admission_given_department_beside_the_classical_test() -> None:
-    """Given the department there is hardly an association; without the departments there is a strong one."""
+    """Given the department there is hardly an association; without the departments there is a
+    strong one.
+    """
     table = berkeley()
     space = Dataspace.of(table, [Margin("gender", "dept"), Margin("admit", "dept")])
     classical = UmpuTest(
-        planned_test(space, "gender", "admit", Budget.pure(1), strata=["dept"]).margins, Recursive.none()
+        planned_test(space, "gender", "admit", Budget.pure(1), strata=["dept"]).margins,
+        Recursive.none(),
     )
     x11 = float(table.counts[0, 0].sum())
     exact = float(classical.p_value(x11, Alternative.TWO_SIDED))
-    assert 0.2 < exact < 0.25  # the chi-squared test of Mantel and Haenszel has p = 0.23 with continuity correction
+    # the chi-squared test of Mantel and Haenszel has p = 0.23 with continuity correction
+    assert 0.2 < exact < 0.25
     interval = classical.confidence_interval(x11)
-    assert (interval.low, interval.high) == pytest.approx((0.772, 1.060), abs=0.01)  # theirs: 0.7719 to 1.0603
+    # theirs: 0.7719 to 1.0603
+    assert (interval.low, interval.high) == pytest.approx((0.772, 1.060), abs=0.01)
     result = odds_ratio_test(table, Budget.pure(1), strata=["dept"], randomness=SeededRandomness(3))
     assert result.guarantee.adjacency == Ball(3)
     assert result.test.noise.sensitivity == 1
@@ -220,13 +275,17 @@ def test_admission_given_department_beside_the_classical_test() -> None:
     assert result.p_value > 0.05
     wider = result.confidence_interval()
     assert wider.high / wider.low > interval.high / interval.low
-    alone = odds_ratio_test(table.margin(["gender", "admit"]), Budget.pure(1), randomness=SeededRandomness(3))
+    alone = odds_ratio_test(
+        table.margin(["gender", "admit"]), Budget.pure(1), randomness=SeededRandomness(3)
+    )
     assert alone.u == result.u  # the same count and the same noise; another law of it
     assert alone.p_value < 1e-10
 
 
 def test_a_result_is_read_back_from_its_json() -> None:
-    result = odds_ratio_test(berkeley(), Budget.gdp(1), strata=["dept"], alternative=Alternative.LESS)
+    result = odds_ratio_test(
+        berkeley(), Budget.gdp(1), strata=["dept"], alternative=Alternative.LESS
+    )
     document = json.loads(json.dumps(result.to_json()))
     assert document["strata"] == ["dept"]
     assert np.shape(document["margins"]["rows"]["counts"]) == (2, 6)
@@ -239,7 +298,9 @@ def test_a_result_is_read_back_from_its_json() -> None:
 
 def test_the_axes_of_the_table_may_come_in_any_order() -> None:
     table = berkeley()
-    turned = Table(Schema([DEPARTMENTS[0], *table.schema.features[:2]]), np.moveaxis(table.counts, 2, 0))
+    turned = Table(
+        Schema([DEPARTMENTS[0], *table.schema.features[:2]]), np.moveaxis(table.counts, 2, 0)
+    )
     one, other = (
         odds_ratio_test(counts, Budget.pure(1), strata=["dept"], randomness=SeededRandomness(1))
         for counts in (table, turned)
@@ -256,9 +317,13 @@ def test_what_cannot_be_stratified_is_refused() -> None:
     one_way = Dataspace.of(table, [Margin("gender"), Margin("admit"), Margin("dept")])
     with pytest.raises(InputError, match="is not published"):
         odds_ratio_test(table, Budget.pure(1), strata=["dept"], dataspace=one_way)
-    known = Dataspace.of(table, [Margin("gender", "dept"), Margin("admit", "dept"), Margin("gender", "admit")])
+    known = Dataspace.of(
+        table, [Margin("gender", "dept"), Margin("admit", "dept"), Margin("gender", "admit")]
+    )
     with pytest.raises(Refused, match="published exactly"):
         odds_ratio_test(table, Budget.pure(1), strata=["dept"], dataspace=known, adjacency=Ball(5))
-    other = Dataspace.of(Table(SCHEMA, SMALL[1]), [Margin("gender", "dept"), Margin("admit", "dept")])
+    other = Dataspace.of(
+        Table(SCHEMA, SMALL[1]), [Margin("gender", "dept"), Margin("admit", "dept")]
+    )
     with pytest.raises(DataError, match="are not those of the table"):
         odds_ratio_test(table, Budget.pure(1), strata=["dept"], dataspace=other)

@@ -1,4 +1,6 @@
-"""The unbiased two-sided test: its pairs of thresholds, its power, its intervals, and the best test at one level."""
+"""The unbiased two-sided test: its pairs of thresholds, its power, its intervals, and the best test
+at one level.
+"""
 
 import itertools
 import math
@@ -35,7 +37,9 @@ every_noise = pytest.mark.parametrize("name", NOISES)
 @pytest.mark.few(8)
 @every_noise
 @pytest.mark.parametrize("margins", MARGINS)
-def test_the_size_is_alpha_and_the_power_has_its_minimum_there(name: str, margins: TwoByTwo | Strata) -> None:
+def test_the_size_is_alpha_and_the_power_has_its_minimum_there(
+    name: str, margins: TwoByTwo | Strata
+) -> None:
     test = UmpuTest(margins, NOISES[name])
     for alpha in (0.01, 0.2):
         powers = [test.power(w, alpha, TWO_SIDED) for w in (0.1, 0.6, 0.95, 1.0, 1.05, 1.5, 9.0)]
@@ -45,13 +49,17 @@ def test_the_size_is_alpha_and_the_power_has_its_minimum_there(name: str, margin
 
 
 def test_two_equal_tails_are_biased() -> None:
-    """What the library did before: margins far from symmetric have odds ratios that it finds less often than 1."""
+    """What the library did before: margins far from symmetric have odds ratios that it finds less
+    often than 1.
+    """
     test = UmpuTest(TwoByTwo(3, 20, 60), Tulap(Fraction(1)))
     low, high = test.threshold(0.1, Alternative.LESS), test.threshold(0.1)
 
     def tails(odds: float) -> float:
         law = test.margins.law(odds)
-        return float(law.pmf @ (test.noise.cdf(law.values - high) + test.noise.cdf(low - law.values)))
+        return float(
+            law.pmf @ (test.noise.cdf(law.values - high) + test.noise.cdf(low - law.values))
+        )
 
     assert math.isclose(tails(1.0), 0.2, rel_tol=1e-9)
     assert min(tails(w) for w in (0.9, 0.95, 1.05, 1.1)) < 0.2 - 1e-5
@@ -79,7 +87,9 @@ def test_thresholds_are_nested_and_p_values_fall_on_both_sides() -> None:
 
 
 def test_a_grid_only_makes_p_values_larger() -> None:
-    """The published point stands for all values that round to it: no p-value is below that of any of them."""
+    """The published point stands for all values that round to it: no p-value is below that of any
+    of them.
+    """
     fine, coarse = (UmpuTest(TwoByTwo(3, 20, 60), Tulap(Fraction(1)), grid) for grid in (0.0, 0.25))
     for u in np.arange(-12, 20) * 0.25:
         inside = np.linspace(u - 0.125, u + 0.125, 9)
@@ -93,20 +103,40 @@ def test_a_grid_only_makes_p_values_larger() -> None:
 
 @pytest.mark.parametrize(
     ("margins", "name"),
-    [(TwoByTwo(3, 20, 60), "pure"), (TwoByTwo(30, 25, 60), "pure"), (MARGINS[4], "pure"), (MARGINS[1], "zcdp curve")],
+    [
+        (TwoByTwo(3, 20, 60), "pure"),
+        (TwoByTwo(30, 25, 60), "pure"),
+        (MARGINS[4], "pure"),
+        (MARGINS[1], "zcdp curve"),
+    ],
 )
-def test_the_interval_holds_the_odds_ratios_that_are_not_rejected(margins: TwoByTwo | Strata, name: str) -> None:
+def test_the_interval_holds_the_odds_ratios_that_are_not_rejected(
+    margins: TwoByTwo | Strata, name: str
+) -> None:
     test = UmpuTest(margins, NOISES[name], grid=2.0**-20)
-    for u in (margins.low - 2.0, margins.low + 0.25, (margins.low + margins.high) / 2, margins.high + 1.5):
+    for u in (
+        margins.low - 2.0,
+        margins.low + 0.25,
+        (margins.low + margins.high) / 2,
+        margins.high + 1.5,
+    ):
         interval = test.confidence_interval(u, 0.8)
         for odds in np.exp(np.linspace(-6, 6, 25)):
             assert (odds in interval) == (test.p_value(u, TWO_SIDED, float(odds)) > 0.2)
 
 
 def test_the_interval_of_a_million_records_takes_few_laws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps are as long as the interval, not as the range of odds ratios; both ends have the p-value 0.05."""
-    test, laws, law_at = UmpuTest(TwoByTwo(500_000, 400_000, 1_000_000), NOISES["pure"]), [], TwoByTwo.law_at
-    monkeypatch.setattr(TwoByTwo, "law_at", lambda self, theta: laws.append(theta) or law_at(self, theta))
+    """Steps are as long as the interval, not as the range of odds ratios; both ends have the
+    p-value 0.05.
+    """
+    test, laws, law_at = (
+        UmpuTest(TwoByTwo(500_000, 400_000, 1_000_000), NOISES["pure"]),
+        [],
+        TwoByTwo.law_at,
+    )
+    monkeypatch.setattr(
+        TwoByTwo, "law_at", lambda self, theta: laws.append(theta) or law_at(self, theta)
+    )
     interval = test.confidence_interval(200_010.3)
     assert len(laws) < 8  # others are tilts of these
     for end in (interval.low, interval.high):
@@ -118,14 +148,18 @@ def test_an_interval_is_empty_exactly_where_every_odds_ratio_is_rejected() -> No
     inside, edge = 8.0, 20.0
     while edge - inside > 0.005:
         middle = (inside + edge) / 2
-        inside, edge = (inside, middle) if test.confidence_interval(middle).empty else (middle, edge)
+        inside, edge = (
+            (inside, middle) if test.confidence_interval(middle).empty else (middle, edge)
+        )
     far = [test.p_value(edge, TWO_SIDED, math.exp(theta)) for theta in (5.0, 20.0, 300.0)]
     assert max(far) <= 0.05
     assert test.p_value(edge - 0.01, TWO_SIDED, math.exp(300.0)) > 0.05
 
 
 def best_unbiased(margins: TwoByTwo, epsilon: float, alpha: float, odds_ratio: float) -> float:
-    """The most power of any pure test with size alpha whose power has slope 0 at ω = 1: a linear program."""
+    """The most power of any pure test with size alpha whose power has slope 0 at ω = 1: a linear
+    program.
+    """
     law, grow = margins.law(), math.exp(epsilon)
     size = len(law.pmf)
     rows, limits = [], []
@@ -136,18 +170,30 @@ def best_unbiased(margins: TwoByTwo, epsilon: float, alpha: float, odds_ratio: f
         rows += [reject, accept]
         limits += [0.0, grow - 1]
     equal = np.stack([law.pmf, law.pmf * (law.values - law.mean)])
-    found = linprog(-margins.law(odds_ratio).pmf, A_ub=rows, b_ub=limits, A_eq=equal, b_eq=[alpha, 0.0], bounds=(0, 1))
+    found = linprog(
+        -margins.law(odds_ratio).pmf,
+        A_ub=rows,
+        b_ub=limits,
+        A_eq=equal,
+        b_eq=[alpha, 0.0],
+        bounds=(0, 1),
+    )
     return float(-found.fun)
 
 
 def test_no_unbiased_semi_private_test_has_more_power_than_the_best() -> None:
     for margins, epsilon, alpha, odds in itertools.product(
-        (TwoByTwo(2, 2, 4), TwoByTwo(3, 8, 20), TwoByTwo(10, 8, 20)), (0.5, 2.0), (0.05, 0.3), (0.3, 3.0)
+        (TwoByTwo(2, 2, 4), TwoByTwo(3, 8, 20), TwoByTwo(10, 8, 20)),
+        (0.5, 2.0),
+        (0.05, 0.3),
+        (0.3, 3.0),
     ):
         plain = UmpuTest(margins, Tulap(Fraction(epsilon)))
         best = plain.two_sided(alpha)
         assert best.power(1.0) == pytest.approx(alpha)
-        assert best.power(odds) == pytest.approx(best_unbiased(margins, epsilon, alpha, odds), abs=1e-7)
+        assert best.power(odds) == pytest.approx(
+            best_unbiased(margins, epsilon, alpha, odds), abs=1e-7
+        )
         assert best.power(odds) >= plain.power(odds, alpha, TWO_SIDED) - 1e-9
 
 

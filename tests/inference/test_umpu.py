@@ -1,4 +1,6 @@
-"""What the paper proves about its test, checked on every small table; accuracy and coverage beyond."""
+"""What the paper proves about its test, checked on every small table; accuracy and coverage
+beyond.
+"""
 
 import itertools
 import math
@@ -43,7 +45,9 @@ def small_margins(most: int = 12) -> Iterator[TwoByTwo]:
 @pytest.mark.few(1)
 @every_noise
 def test_given_the_table_the_test_rejects_with_probability_f_of_x11_minus_m(name: str) -> None:
-    """P(p <= alpha | X), added up over all grid points U can take, is F(x11 - m(t)): all tables with n <= 12."""
+    """P(p <= alpha | X), added up over all grid points U can take, is F(x11 - m(t)): all tables
+    with n <= 12.
+    """
     noise, alpha, width = NOISES[name], 0.07, 2.0**-4
     reach = math.ceil(-float(noise.quantile(1e-13))) + 1
     steps = np.arange(-reach / width, reach / width + 1) * width
@@ -81,8 +85,12 @@ def test_one_sided_tests_are_unbiased(name: str) -> None:
         assert np.all(np.diff(mirrored) < 1e-12)
 
 
-def best_semi_private_power(margins: TwoByTwo, epsilon: float, delta: float, alpha: float, odds_ratio: float) -> float:
-    """The most power of any test of size alpha with φ(x) <= e^ε φ(x') + δ and the same for 1 - φ: a linear program."""
+def best_semi_private_power(
+    margins: TwoByTwo, epsilon: float, delta: float, alpha: float, odds_ratio: float
+) -> float:
+    """The most power of any test of size alpha with φ(x) <= e^ε φ(x') + δ and the same for 1 - φ: a
+    linear program.
+    """
     size = margins.high - margins.low + 1
     grow = math.exp(epsilon)
     rows, limits = [], []
@@ -94,7 +102,9 @@ def best_semi_private_power(margins: TwoByTwo, epsilon: float, delta: float, alp
         limits += [delta, delta + grow - 1]
     objective = -margins.law(odds_ratio).pmf
     null = margins.law().pmf[None]
-    found = linprog(objective, A_ub=rows, b_ub=limits, A_eq=null, b_eq=[alpha], bounds=(0, 1), method="highs")
+    found = linprog(
+        objective, A_ub=rows, b_ub=limits, A_eq=null, b_eq=[alpha], bounds=(0, 1), method="highs"
+    )
     assert found.status == 0
     return float(-found.fun)
 
@@ -106,11 +116,17 @@ def test_no_semi_private_test_has_more_power(epsilon: str, delta: str) -> None:
         margins = TwoByTwo(row, column, n)
         for alpha, odds_ratio in itertools.product((0.01, 0.05, 0.2), (1.5, 4.0)):
             best = best_semi_private_power(margins, float(epsilon), float(delta), alpha, odds_ratio)
-            assert UmpuTest(margins, noise).power(odds_ratio, alpha) == pytest.approx(best, abs=1e-7)
+            assert UmpuTest(margins, noise).power(odds_ratio, alpha) == pytest.approx(
+                best, abs=1e-7
+            )
 
 
-def worst_gap(test: UmpuTest, f: Tradeoff, alpha: float, moves: int, alternative: Alternative = GREATER) -> float:
-    """The largest excess of φ(x) over 1 - f(1 - φ(x')) among tables whose x11 differ by at most `moves`."""
+def worst_gap(
+    test: UmpuTest, f: Tradeoff, alpha: float, moves: int, alternative: Alternative = GREATER
+) -> float:
+    """The largest excess of φ(x) over 1 - f(1 - φ(x')) among tables whose x11 differ by at most
+    `moves`.
+    """
     phi = test.rejection(np.arange(test.margins.low, test.margins.high + 1), alpha, alternative)
     gaps = [0.0]
     for step in range(1, min(moves, len(phi) - 1) + 1):
@@ -178,7 +194,9 @@ def test_the_same_check_rejects_noise_of_the_wrong_scale() -> None:
 @pytest.mark.parametrize("odds_ratio", [0.2, 1.0, 5.0])
 @pytest.mark.parametrize("n", [20, 200, 2000])
 def test_intervals_cover_at_their_level(n: int, odds_ratio: float) -> None:
-    """An interval covers ω where the two-sided test at ω does not reject; 94% and 96.5% are over 6σ away."""
+    """An interval covers ω where the two-sided test at ω does not reject; 94% and 96.5% are over 6σ
+    away.
+    """
     margins = TwoByTwo(n // 2, 2 * n // 5, n)
     source = generator(SeededRandomness(7))
     law = margins.law(odds_ratio)
@@ -200,7 +218,10 @@ def test_empty_intervals_are_misses_and_are_flagged() -> None:
     intervals = [test.confidence_interval(float(value)) for value in u]
     empty = [interval for interval in intervals if interval.empty]
     assert empty
-    assert all(50.0 not in interval and interval.low == interval.high in (0.0, math.inf) for interval in empty)
+    assert all(
+        50.0 not in interval and interval.low == interval.high in (0.0, math.inf)
+        for interval in empty
+    )
     assert 0.85 < np.mean([50.0 in interval for interval in intervals]) < 1
 
 
@@ -239,7 +260,9 @@ def reference(margins: TwoByTwo, noise: CanonicalNoise, u: float) -> mpmath.mpf:
 
     def normal(x: mpmath.mpf) -> mpmath.mpf:
         assert isinstance(noise, Normal)
-        return mpmath.ncdf(x / mpmath.sqrt(mpmath.mpf(noise.variance.numerator) / noise.variance.denominator))
+        return mpmath.ncdf(
+            x / mpmath.sqrt(mpmath.mpf(noise.variance.numerator) / noise.variance.denominator)
+        )
 
     cdf = tulap if isinstance(noise, Tulap) else normal
     with mpmath.workdps(50):
@@ -251,8 +274,12 @@ def reference(margins: TwoByTwo, noise: CanonicalNoise, u: float) -> mpmath.mpf:
         weights = [mpmath.mpf(1)]
         for x in range(low, high):
             top = (margins.row - x) * (margins.column - x)
-            weights.append(weights[-1] * top / ((x + 1) * (margins.n - margins.row - margins.column + x + 1)))
-        terms = (weight * cdf(mpmath.mpf(low + i) - mpmath.mpf(u)) for i, weight in enumerate(weights))
+            weights.append(
+                weights[-1] * top / ((x + 1) * (margins.n - margins.row - margins.column + x + 1))
+            )
+        terms = (
+            weight * cdf(mpmath.mpf(low + i) - mpmath.mpf(u)) for i, weight in enumerate(weights)
+        )
         return mpmath.fsum(terms) / mpmath.fsum(weights)
 
 
@@ -260,7 +287,9 @@ def reference(margins: TwoByTwo, noise: CanonicalNoise, u: float) -> mpmath.mpf:
     "noise", [Tulap(Fraction(1)), Tulap(Fraction(1, 5)), Normal(Fraction(1)), Normal(Fraction(25))]
 )
 @pytest.mark.parametrize(("row", "column", "n"), [(40, 50, 100), (1000, 1300, 3000)])
-def test_p_values_keep_nine_digits_down_to_1e_30(noise: CanonicalNoise, row: int, column: int, n: int) -> None:
+def test_p_values_keep_nine_digits_down_to_1e_30(
+    noise: CanonicalNoise, row: int, column: int, n: int
+) -> None:
     test = UmpuTest(TwoByTwo(row, column, n), noise)
     for target in (0.99, 0.2, 1e-5, 1e-15, 1e-30):
         u = round(test.threshold(target) * 1024) / 1024
@@ -288,17 +317,23 @@ def test_a_p_value_for_a_million_records_reads_few_of_the_possible_counts() -> N
 
 @every_noise
 def test_counts_farther_off_than_the_noise_reaches_are_added_up_without_it(name: str) -> None:
-    """A p-value reads F only within `reach`, and is the sum over all counts; a reach too short is found out."""
+    """A p-value reads F only within `reach`, and is the sum over all counts; a reach too short is
+    found out.
+    """
     law, noise = TwoByTwo(50_000, 40_000, 100_000).law(), NOISES[name]
     u = law.mean + np.array([-3000.0, -400.0, 0.3, 500.0, 2500.0])
     whole = np.minimum(noise.lattice(law.first - u, len(law.pmf)) @ law.pmf, 1.0)
     assert noise.cdf(-noise.reach) < 1e-320
     assert 2 * noise.reach < len(law.pmf)
-    np.testing.assert_allclose([_exceedance(law, noise, np.array([one]))[0] for one in u], whole, rtol=1e-12)
+    np.testing.assert_allclose(
+        [_exceedance(law, noise, np.array([one]))[0] for one in u], whole, rtol=1e-12
+    )
     np.testing.assert_allclose(_exceedance(law, noise, u), whole, rtol=1e-12)
     far = IntegerLaw(0, np.ones(1))
     beyond = np.array([0.7 * noise.reach])
-    assert _exceedance(far, noise, beyond) == pytest.approx(noise.cdf(-beyond), rel=1e-12, abs=0) != 0
+    assert (
+        _exceedance(far, noise, beyond) == pytest.approx(noise.cdf(-beyond), rel=1e-12, abs=0) != 0
+    )
     object.__setattr__(noise := replace(noise), "reach", noise.reach / 4)
     assert _exceedance(far, noise, beyond) == 0
 
@@ -319,7 +354,9 @@ def test_many_p_values_are_read_off_the_knots(monkeypatch: pytest.MonkeyPatch) -
 # What is refused
 
 
-@pytest.mark.parametrize("margins", [TwoByTwo(0, 5, 10), TwoByTwo(10, 5, 10), TwoByTwo(3, 0, 9), TwoByTwo(0, 0, 0)])
+@pytest.mark.parametrize(
+    "margins", [TwoByTwo(0, 5, 10), TwoByTwo(10, 5, 10), TwoByTwo(3, 0, 9), TwoByTwo(0, 0, 0)]
+)
 def test_margins_that_leave_one_table_are_refused(margins: TwoByTwo) -> None:
     with pytest.raises(Refused, match="only one 2×2 table"):
         UmpuTest(margins, NOISES["pure"])

@@ -1,4 +1,6 @@
-"""Noisy totals of many levels and strata: laws above all others by enumeration, the size, twins that must fail."""
+"""Noisy totals of many levels and strata: laws above all others by enumeration, the size, twins
+that must fail.
+"""
 
 import itertools
 import math
@@ -41,7 +43,9 @@ def excess(values: np.ndarray, masses: np.ndarray, at: np.ndarray) -> np.ndarray
 
 
 def test_fewer_records_lie_below_more_times_a_factor_and_not_without_it() -> None:
-    """The martingale: t drawn records against (n - t)/(n - t') times t' drawn ones, in the convex order."""
+    """The martingale: t drawn records against (n - t)/(n - t') times t' drawn ones, in the convex
+    order.
+    """
     points = np.linspace(-6, 6, 241)
     checked = broken = 0
     for n in (5, 8, 11):
@@ -71,10 +75,15 @@ def test_the_law_of_many_totals_is_above_each_of_them() -> None:
     assert law.variance < 1.06 * hypergeometric(n, marked, 250, 1.0, step).variance
     # The twin: a single total in the middle of few is not above those at the ends.
     few, other = hypergeometric(11, 3, 5, 1.0, step), hypergeometric(11, 3, 6, 1.0, step)
-    gap = excess(other.values, other.masses, points / 20) - excess(few.values, few.masses, points / 20)
+    gap = excess(other.values, other.masses, points / 20) - excess(
+        few.values, few.masses, points / 20
+    )
     assert (gap > 1e-6).any()
     both = above_all([few, other])
-    assert (excess(both.values, both.masses, points / 20) + 1e-9 >= excess(few.values, few.masses, points / 20)).all()
+    assert (
+        excess(both.values, both.masses, points / 20) + 1e-9
+        >= excess(few.values, few.masses, points / 20)
+    ).all()
 
 
 def test_terms_that_rise_together_are_above_every_other_dependence() -> None:
@@ -98,14 +107,20 @@ def test_terms_that_rise_together_are_above_every_other_dependence() -> None:
     assert above == 50
 
 
-# --- the size in small spaces, every table and every noise ----------------------------------------------------------
+# --- the size in small spaces, every table and every noise ----------------------------------------
 
 
 def tables_of(sizes: tuple[int, ...], totals: tuple[int, ...]) -> list[tuple[np.ndarray, float]]:
     """Every table with these margins and its probability under independence."""
     rows = []
     for size in sizes:
-        rows.append([row for row in itertools.product(range(size + 1), repeat=len(totals)) if sum(row) == size])
+        rows.append(
+            [
+                row
+                for row in itertools.product(range(size + 1), repeat=len(totals))
+                if sum(row) == size
+            ]
+        )
     every = []
     for chosen in itertools.product(*rows):
         table = np.array(chosen)
@@ -134,12 +149,16 @@ class Space:
         self.weights = UnknownTotals(empty, sizes, noise_of, (question,)).weights(question)
 
     def p_value(self, forgotten: bool, noisy: tuple[int, ...], value: float) -> float:
-        """Of a sum of scores, where the noisy totals (of all levels but the last, by stratum) are these."""
+        """Of a sum of scores, where the noisy totals (of all levels but the last, by stratum) are
+        these.
+        """
         if (forgotten, noisy) in self.keys:
             key = self.keys[forgotten, noisy]
             law = self.laws[key]
             if (*key, value) not in self.p_values:
-                self.p_values[*key, value] = MISS + min(1.0, 2 * min(law.beyond(value), law.below(value)))
+                self.p_values[*key, value] = MISS + min(
+                    1.0, 2 * min(law.beyond(value), law.below(value))
+                )
             return self.p_values[*key, value]
         estimate = np.zeros(self.weights.shape)
         estimate[0, :-1] = np.array(noisy).reshape(self.levels - 1, -1)
@@ -149,18 +168,29 @@ class Space:
         if key not in self.laws:
             if forgotten:
                 ranges = test.ranges
-                test = UnknownTotals(estimate, self.sizes, lambda each: NoiseTerms(()), (self.question,))
+                test = UnknownTotals(
+                    estimate, self.sizes, lambda each: NoiseTerms(()), (self.question,)
+                )
                 test.__dict__["ranges"] = ranges
             self.laws[key] = test.law(self.question, self.weights)
         self.keys[forgotten, noisy] = key
         return self.p_value(forgotten, noisy, value)
 
-    def sizes_at(self, totals: np.ndarray, levels: tuple[float, ...], forgotten: bool) -> np.ndarray:
-        """How often the p-value is at most each level, where the true totals (levels × strata) are these."""
+    def sizes_at(
+        self, totals: np.ndarray, levels: tuple[float, ...], forgotten: bool
+    ) -> np.ndarray:
+        """How often the p-value is at most each level, where the true totals (levels × strata) are
+        these.
+        """
         groups, strata = self.sizes.shape
-        parts = [tables_of(tuple(self.sizes[:, k].tolist()), tuple(totals[:, k].tolist())) for k in range(strata)]
+        parts = [
+            tables_of(tuple(self.sizes[:, k].tolist()), tuple(totals[:, k].tolist()))
+            for k in range(strata)
+        ]
         cells = groups * (self.levels - 1) * strata
-        errors = np.array(list(itertools.product(STEPS, repeat=cells))).reshape(-1, groups, self.levels - 1, strata)
+        errors = np.array(list(itertools.product(STEPS, repeat=cells))).reshape(
+            -1, groups, self.levels - 1, strata
+        )
         shares = np.array(list(itertools.product(SHARES, repeat=cells))).prod(axis=1)
         seen_law: dict[tuple, float] = {}
         for chosen in itertools.product(*parts):
@@ -186,15 +216,27 @@ class Space:
 LEVELS = (0.01, 0.03, 0.05, 0.1, 0.2, 0.4)
 SPACES = {
     "three groups in order": (
-        Space(np.array([[3], [4], [3]]), ScoreQuestion(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0]), (0,)), 2),
+        Space(
+            np.array([[3], [4], [3]]),
+            ScoreQuestion(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0]), (0,)),
+            2,
+        ),
         [np.array([[5], [5]]), np.array([[2], [8]])],
     ),
     "two strata, pooled": (
-        Space(np.array([[4, 3], [3, 4]]), ScoreQuestion(np.array([0.0, 1.0]), np.array([0.0, 1.0]), (0, 1)), 2),
+        Space(
+            np.array([[4, 3], [3, 4]]),
+            ScoreQuestion(np.array([0.0, 1.0]), np.array([0.0, 1.0]), (0, 1)),
+            2,
+        ),
         [np.array([[3, 4], [4, 3]]), np.array([[1, 6], [6, 1]]), np.array([[2, 2], [5, 5]])],
     ),
     "three ordered levels": (
-        Space(np.array([[6], [5]]), ScoreQuestion(np.array([0.0, 1.0]), np.array([1.0, 2.0, 4.0]), (0,)), 3),
+        Space(
+            np.array([[6], [5]]),
+            ScoreQuestion(np.array([0.0, 1.0]), np.array([1.0, 2.0, 4.0]), (0,)),
+            3,
+        ),
         [np.array([[4], [4], [3]]), np.array([[7], [2], [2]])],
     ),
 }
@@ -203,7 +245,9 @@ SPACES = {
 QUICK, *SLOW = SPACES
 
 
-@pytest.mark.parametrize("name", [QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in SLOW)])
+@pytest.mark.parametrize(
+    "name", [QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in SLOW)]
+)
 def test_the_size_is_at_most_the_level_for_every_total_and_the_twin_exceeds_it(name: str) -> None:
     space, true_totals = SPACES[name]
     checked, largest = 0, np.zeros(len(LEVELS))
@@ -215,11 +259,14 @@ def test_the_size_is_at_most_the_level_for_every_total_and_the_twin_exceeds_it(n
     assert checked >= 12
     assert largest[-1] > 0.05  # it does reject
     # The twin forgets the noise in the reference.
-    exceeded = [space.sizes_at(totals, LEVELS, forgotten=True) > np.array(LEVELS) + 1e-6 for totals in true_totals]
+    exceeded = [
+        space.sizes_at(totals, LEVELS, forgotten=True) > np.array(LEVELS) + 1e-6
+        for totals in true_totals
+    ]
     assert np.any(exceeded)
 
 
-# --- releases ---------------------------------------------------------------------------------------------------------
+# --- releases -------------------------------------------------------------------------------------
 
 
 def people(n: int = 1200, slope: float = 0.25) -> dict[str, list[str]]:
@@ -229,15 +276,21 @@ def people(n: int = 1200, slope: float = 0.25) -> dict[str, list[str]]:
     b = np.clip(np.rint(source.normal(1 + slope * a, 0.8)), 0, 2).astype(int)
     c = (source.random(n) < 0.3 + 0.1 * a).astype(int)
     town = source.integers(0, 5, n)
-    return {name: [f"{name}{value}" for value in values] for name, values in zip("abct", (a, b, c, town), strict=True)}
+    return {
+        name: [f"{name}{value}" for value in values]
+        for name, values in zip("abct", (a, b, c, town), strict=True)
+    }
 
 
 FEATURES = [
-    Feature(name, [f"{name}{k}" for k in range(size)]) for name, size in (("a", 4), ("b", 3), ("c", 2), ("t", 5))
+    Feature(name, [f"{name}{k}" for k in range(size)])
+    for name, size in (("a", 4), ("b", 3), ("c", 2), ("t", 5))
 ]
 
 
-def released(table: list[str], exact: list, mechanism: str = "gaussian", budget: Budget | None = None):
+def released(
+    table: list[str], exact: list, mechanism: str = "gaussian", budget: Budget | None = None
+):
     request = TableRequest(table, Budget.gdp(1) if budget is None else budget, mechanism)
     return run(Plan([request], exact, FEATURES), people(), SeededRandomness(3))
 
@@ -301,7 +354,9 @@ def test_what_is_not_bounded_is_refused_in_a_sentence() -> None:
 
 def test_the_bounds_of_two_sides_are_those_of_a_mirrored_law() -> None:
     law = SumLaw.of([hypergeometric(12, 3, 4, 1.0, 0.01)], NoiseTerms(((NOISE, 1.0, 1),)), 0.01)
-    mirrored = SumLaw.of([hypergeometric(12, 9, 4, 1.0, 0.01)], NoiseTerms(((NOISE, 1.0, 1),)), 0.01)
+    mirrored = SumLaw.of(
+        [hypergeometric(12, 9, 4, 1.0, 0.01)], NoiseTerms(((NOISE, 1.0, 1),)), 0.01
+    )
     for bound in (0.7, 1.5, 3.0):
         assert law.beyond(bound) == pytest.approx(mirrored.below(-bound), rel=1e-6)
     assert Alternative("two-sided") is Alternative.TWO_SIDED

@@ -22,13 +22,15 @@ def _moves(rows: int, columns: int, a: int) -> Floats:
                     table[i[n], j[n]] += 1
                     table[i[(n + 1) % size], j[n]] -= 1
                 found.add(table.tobytes())
-    return np.array([np.frombuffer(move, dtype=np.int8) for move in sorted(found)], dtype=float).reshape(
-        -1, rows, columns
-    )
+    return np.array(
+        [np.frombuffer(move, dtype=np.int8) for move in sorted(found)], dtype=float
+    ).reshape(-1, rows, columns)
 
 
 def _triangulated(vertices: Floats) -> Sampler:
-    """A uniform sampler of the hull of vectors, exact up to rounding: cones over a triangulated boundary."""
+    """A uniform sampler of the hull of vectors, exact up to rounding: cones over a triangulated
+    boundary.
+    """
     from scipy.spatial import ConvexHull
 
     flat = vertices.reshape(len(vertices), -1)
@@ -43,7 +45,9 @@ def _triangulated(vertices: Floats) -> Sampler:
     shares = np.cumsum(volumes / volumes.sum())
 
     def sample(size: int, generator: np.random.Generator) -> Floats:
-        chosen = corners[np.minimum(np.searchsorted(shares, generator.random(size)), len(corners) - 1)]
+        chosen = corners[
+            np.minimum(np.searchsorted(shares, generator.random(size)), len(corners) - 1)
+        ]
         weights = generator.dirichlet(np.ones(s), size)
         radius = generator.random(size) ** (1 / s)
         inner = np.einsum("ns,nsd->nd", weights, chosen) * radius[:, None]

@@ -1,4 +1,6 @@
-"""The K-norm mechanism on sensitivity spaces: the right ball, exact margins on whole numbers, errors, refusals."""
+"""The K-norm mechanism on sensitivity spaces: the right ball, exact margins on whole numbers,
+errors, refusals.
+"""
 
 import itertools
 import math
@@ -29,11 +31,16 @@ DEVIATIONS = 4.9
 def table_of(counts: list | np.ndarray) -> Table:
     array = np.asarray(counts)
     names = "ABCDE"[: array.ndim]
-    features = [Feature(name, [str(k) for k in range(size)]) for name, size in zip(names, array.shape, strict=True)]
+    features = [
+        Feature(name, [str(k) for k in range(size)])
+        for name, size in zip(names, array.shape, strict=True)
+    ]
     return Table(Schema(features), array)
 
 
-def space_of(table: Table, margins: str, a: int | None = None, released: str | None = None) -> TableSpace:
+def space_of(
+    table: Table, margins: str, a: int | None = None, released: str | None = None
+) -> TableSpace:
     public = Dataspace.of(table, [Margin(*names) for names in margins.split()])
     return sensitivity_space(public, Ball(a or semi_adjacency(public).bound), released)
 
@@ -66,7 +73,11 @@ def test_each_space_gets_its_ball(table: Table, margins: str, ball: object) -> N
 @pytest.mark.parametrize(
     ("table", "margins", "a"),
     [(t, m, None) for t, m, _ in CASES]
-    + [(filled(2, 3), "A B", 6), (filled(2, 2, 2), "A B C", 4), (filled(2, 2, 2), "AB BC AC", None)],
+    + [
+        (filled(2, 3), "A B", 6),
+        (filled(2, 2, 2), "A B C", 4),
+        (filled(2, 2, 2), "AB BC AC", None),
+    ],
 )
 def test_every_move_is_in_the_ball(table: Table, margins: str, a: int | None) -> None:
     """The whole guarantee: no element of S_a has a K-norm above one."""
@@ -79,7 +90,9 @@ def test_every_move_is_in_the_ball(table: Table, margins: str, a: int | None) ->
         np.testing.assert_array_equal(placed.place(placed.take(move)), move)
 
 
-@pytest.mark.parametrize(("table", "margins"), [(t, m) for t, m, _ in CASES] + [(filled(2, 2, 2), "A B C")])
+@pytest.mark.parametrize(
+    ("table", "margins"), [(t, m) for t, m, _ in CASES] + [(filled(2, 2, 2), "A B C")]
+)
 def test_what_is_published_is_whole_and_keeps_every_margin(table: Table, margins: str) -> None:
     space = space_of(table, margins)
     mechanism = KNormMechanism.calibrate(space, Budget.pure("0.3"))
@@ -121,7 +134,9 @@ def test_stated_errors_are_the_errors(table: Table, margins: str, epsilon: str) 
     error = DEVIATIONS * squares.std() / math.sqrt(3000)
     slack = 0.05  # of a pilot behind a listed ball
     assert abs(squares.mean() - mechanism.expected_l2**2) < error + slack * squares.mean()
-    np.testing.assert_allclose(mechanism.standard_errors(), np.sqrt((noise**2).mean(axis=0)), rtol=0.15, atol=1e-12)
+    np.testing.assert_allclose(
+        mechanism.standard_errors(), np.sqrt((noise**2).mean(axis=0)), rtol=0.15, atol=1e-12
+    )
     weights = np.random.default_rng(3).standard_normal(table.counts.shape)
     sums = (noise * weights).reshape(3000, -1).sum(axis=1)
     assert mechanism.standard_error(weights) == pytest.approx(math.sqrt((sums**2).mean()), rel=0.15)
@@ -172,13 +187,17 @@ def test_tiny_margins_where_the_moves_span_less_than_the_kernel() -> None:
 
 
 def test_moves_that_do_not_connect_the_tables_are_refused() -> None:
-    """A square and a triangle side by side: two records move the square only, and the triangle would be exact."""
+    """A square and a triangle side by side: two records move the square only, and the triangle
+    would be exact.
+    """
     possible = np.zeros((5, 5), dtype=bool)
     possible[:2, :2] = True
     possible[[2, 3, 4], [2, 3, 4]] = possible[[2, 3, 4], [3, 4, 2]] = True
     zeros = [StructuralZero.of({"A": str(i), "B": str(j)}) for i, j in np.argwhere(~possible)]
     levels = [str(k) for k in range(5)]
-    table = Table(Schema([Feature("A", levels), Feature("B", levels)], zeros), 3 * possible.astype(int))
+    table = Table(
+        Schema([Feature("A", levels), Feature("B", levels)], zeros), 3 * possible.astype(int)
+    )
     with pytest.raises(Refused, match="do not connect all tables"):
         KNormMechanism.calibrate(space_of(table, "A B", a=2), Budget.pure(1))
     mechanism = KNormMechanism.calibrate(space_of(table, "A B", a=3), Budget.pure(1))
@@ -201,7 +220,9 @@ def test_released_features_keep_the_a_of_all_invariants() -> None:
 def test_a_large_table_is_refused_with_the_alternative_and_both_losses() -> None:
     space = space_of(filled(14, 14), "A B")
     laplace = LaplaceMechanism.calibrate(space, Budget.pure(1)).expected_l2
-    with pytest.raises(Refused, match=rf"at most 121 free cells and this one has 169: use laplace.*{laplace:.4g}"):
+    with pytest.raises(
+        Refused, match=rf"at most 121 free cells and this one has 169: use laplace.*{laplace:.4g}"
+    ):
         KNormMechanism.calibrate(space, Budget.pure(1))
 
 
@@ -215,7 +236,8 @@ def test_a_budget_of_another_kind_is_refused() -> None:
         KNormMechanism.calibrate(space_of(filled(3, 3), "A B"), Budget.zcdp(1))
 
 
-# ---------------------------------------------------------------------- better than what it competes with
+# ---------------------------------------------------------------------- better than what it
+# competes with
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 3), (4, 4), (8, 8), (12, 12), (3, 30)])
@@ -230,7 +252,9 @@ def test_progress_is_reported() -> None:
     table = filled(5, 5)
     seen = []
     mechanism = KNormMechanism.calibrate(space_of(table, "A B"), Budget.pure(1))
-    mechanism.reporting(lambda task, done, total: seen.append((task, done, total))).apply(table, SeededRandomness(7))
+    mechanism.reporting(lambda task, done, total: seen.append((task, done, total))).apply(
+        table, SeededRandomness(7)
+    )
     assert seen[-1] == ("drawing uniform points", 1, 1)
 
 
@@ -238,7 +262,9 @@ def test_noise_that_does_not_fit_is_refused() -> None:
     space = space_of(filled(3, 3), "A B")
     with pytest.raises(Refused, match="larger budget"):
         KNormMechanism.calibrate(space, Budget.pure("1e-20"))
-    large = KNormMechanism.calibrate(space_of(filled(2, 4000), "A B"), Budget.pure(Fraction(1, 2**48)))
+    large = KNormMechanism.calibrate(
+        space_of(filled(2, 4000), "A B"), Budget.pure(Fraction(1, 2**48))
+    )
     with pytest.raises(Refused, match="63 bits: use a larger budget"):
         large.noise(SeededRandomness(8))
 
@@ -260,8 +286,12 @@ def nested_table() -> Table:
     ],
     ids=str,
 )
-def test_rows_of_different_lengths_under_a_nested_feature(margins: list[Margin], ball: RowsBall) -> None:
-    """Whole noise that no published total sees, within its stated errors; a twin with a wrong scale is caught."""
+def test_rows_of_different_lengths_under_a_nested_feature(
+    margins: list[Margin], ball: RowsBall
+) -> None:
+    """Whole noise that no published total sees, within its stated errors; a twin with a wrong scale
+    is caught.
+    """
     table = nested_table()
     public = Dataspace.of(table, margins)
     space = sensitivity_space(public, Ball(ball.a))
@@ -288,7 +318,9 @@ def test_the_norm_of_rows_bounds_every_move() -> None:
     public = Dataspace.of(nested_table(), [Margin("state", "sex")])
     space = sensitivity_space(public, Ball(2))
     placed = place_ball(space)
-    norms = [float(placed.ball.norm(placed.take(move.astype(float))[None])[0]) for move in space.moves()]
+    norms = [
+        float(placed.ball.norm(placed.take(move.astype(float))[None])[0]) for move in space.moves()
+    ]
     assert max(norms) == pytest.approx(1.0)
 
 

@@ -1,4 +1,6 @@
-"""The K-norm: closed forms and certified programs against the hull of every move, and the laws of a norm."""
+"""The K-norm: closed forms and certified programs against the hull of every move, and the laws of a
+norm.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -28,19 +30,38 @@ from semidp.queries.table_spaces import sensitivity_space
 
 Floats = np.ndarray
 Moves = Callable[[int, int, int], Floats]
-SIZES = [(3, 3, 2), (3, 3, 3), (3, 5, 2), (3, 5, 3), (4, 4, 2), (4, 4, 3), (4, 5, 2), (4, 5, 3), (5, 6, 2), (5, 5, 3)]
+SIZES = [
+    (3, 3, 2),
+    (3, 3, 3),
+    (3, 5, 2),
+    (3, 5, 3),
+    (4, 4, 2),
+    (4, 4, 3),
+    (4, 5, 2),
+    (4, 5, 3),
+    (5, 6, 2),
+    (5, 5, 3),
+]
 
 
 def tables(ball: NormBall, count: int, seed: int) -> Floats:
     """Random points of the span."""
     rows = len(ball.limits) if isinstance(ball, RowsBall) else ball.shape[0]
-    values = np.random.default_rng(seed).standard_normal((count, *ball.shape)).reshape(count, rows, -1)
+    values = (
+        np.random.default_rng(seed).standard_normal((count, *ball.shape)).reshape(count, rows, -1)
+    )
     values -= values.mean(axis=2, keepdims=True)
-    return values.reshape(count, -1) if isinstance(ball, RowsBall) else values - values.mean(axis=1, keepdims=True)
+    return (
+        values.reshape(count, -1)
+        if isinstance(ball, RowsBall)
+        else values - values.mean(axis=1, keepdims=True)
+    )
 
 
 @pytest.mark.parametrize(("rows", "columns", "a"), SIZES)
-def test_the_norm_is_the_norm_of_the_hull_of_every_move(rows: int, columns: int, a: int, moves: Moves) -> None:
+def test_the_norm_is_the_norm_of_the_hull_of_every_move(
+    rows: int, columns: int, a: int, moves: Moves
+) -> None:
     ball = TableBall(rows, columns, a)
     points = tables(ball, 20, seed=1)
     everything = ExplicitBall(moves(rows, columns, a))
@@ -76,7 +97,10 @@ def test_three_cycles_cost_two_without_the_three_cycles() -> None:
 
 def test_the_longest_row_or_column_is_the_norm_of_three_rows_only() -> None:
     points = tables(TableBall(4, 4, 3), 200, seed=3)
-    longest = np.maximum(np.abs(points).sum(axis=1).max(axis=1), np.abs(points).sum(axis=2).max(axis=1)) / 2
+    longest = (
+        np.maximum(np.abs(points).sum(axis=1).max(axis=1), np.abs(points).sum(axis=2).max(axis=1))
+        / 2
+    )
     norms = TableBall(4, 4, 3).norm(points)
     assert (longest <= norms + 1e-12).all()
     assert (longest < 0.99 * norms).any()
@@ -104,7 +128,9 @@ def test_two_rows_are_the_hull_of_their_integer_moves(columns: int, reach: int) 
     vectors = [(u, tuple(-x for x in u)) for u in first if np.abs(u).sum() <= 2 * reach]
     ball = PairBall(columns, reach)
     points = tables(ball, 20, seed=5)
-    np.testing.assert_allclose(ball.norm(points), ExplicitBall(np.array(vectors)).norm(points), rtol=1e-9)
+    np.testing.assert_allclose(
+        ball.norm(points), ExplicitBall(np.array(vectors)).norm(points), rtol=1e-9
+    )
 
 
 BALLS: list[NormBall] = [
@@ -120,14 +146,19 @@ BALLS: list[NormBall] = [
 @given(st.sampled_from(BALLS), st.integers(0, 2**32), st.floats(-3, 3))
 def test_laws_of_a_norm(ball: NormBall, seed: int, factor: float) -> None:
     one, two = tables(ball, 2, seed)
-    norm_one, norm_two, norm_sum, norm_scaled = ball.norm(np.array([one, two, one + two, factor * one]))
+    norm_one, norm_two, norm_sum, norm_scaled = ball.norm(
+        np.array([one, two, one + two, factor * one])
+    )
     assert norm_one > 0
     assert norm_sum <= norm_one + norm_two + 1e-9
     assert norm_scaled == pytest.approx(abs(factor) * norm_one, abs=1e-9)
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.sampled_from([TableBall(3, 4, 2), TableBall(4, 4, 3), TableBall(4, 5, 2)]), st.integers(0, 2**32))
+@given(
+    st.sampled_from([TableBall(3, 4, 2), TableBall(4, 4, 3), TableBall(4, 5, 2)]),
+    st.integers(0, 2**32),
+)
 def test_rows_and_columns_have_no_order(ball: TableBall, seed: int) -> None:
     point = tables(ball, 1, seed)
     generator = np.random.default_rng(seed)
@@ -135,11 +166,14 @@ def test_rows_and_columns_have_no_order(ball: TableBall, seed: int) -> None:
     assert ball.norm(turned) == pytest.approx(ball.norm(point), rel=1e-9)
 
 
-# ---------------------------------------------------------------------- decisions at the boundary are proved
+# ---------------------------------------------------------------------- decisions at the boundary
+# are proved
 
 
 def on_the_boundary(rows: int, columns: int) -> Floats:
-    """Half of two moves that share a cell, exact in binary: a point of a face, of norm exactly one."""
+    """Half of two moves that share a cell, exact in binary: a point of a face, of norm exactly
+    one.
+    """
     table = np.zeros((rows, columns))
     for other in (1, 2):
         table[0, 0] += 0.5
@@ -149,7 +183,9 @@ def on_the_boundary(rows: int, columns: int) -> Floats:
     return table
 
 
-@pytest.mark.parametrize("ball", [TableBall(3, 3, 2), TableBall(3, 4, 3), TableBall(4, 4, 3), TableBall(4, 5, 2)])
+@pytest.mark.parametrize(
+    "ball", [TableBall(3, 3, 2), TableBall(3, 4, 3), TableBall(4, 4, 3), TableBall(4, 5, 2)]
+)
 def test_the_last_bit_decides(ball: TableBall) -> None:
     inside = on_the_boundary(*ball.shape)
     outside = inside.copy()
@@ -168,7 +204,9 @@ def test_rational_arithmetic_agrees_with_the_program(a: int) -> None:
 
 
 @pytest.mark.parametrize("quality", ["warm unknown", "both unknown", "wrong"])
-def test_a_solver_that_fails_or_lies_changes_no_decision(quality: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_fails_or_lies_changes_no_decision(
+    quality: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = TablePolar(4, 4, 3)
     points = tables(TableBall(4, 4, 3), 6, seed=7)
     points /= np.array([honest.norm(point)[1] for point in points])[:, None, None]
@@ -181,37 +219,51 @@ def test_a_solver_that_fails_or_lies_changes_no_decision(quality: str, monkeypat
         assert found is not None
         noise = generator.standard_normal
         return Optimum(
-            found.point + 0.1 * noise(found.point.shape), found.multipliers + 0.1 * noise(found.multipliers.shape)
+            found.point + 0.1 * noise(found.point.shape),
+            found.multipliers + 0.1 * noise(found.multipliers.shape),
         )
 
-    monkeypatch.setattr(LinearProgram, "solve", lie if quality == "wrong" else lambda self, objective: None)
+    monkeypatch.setattr(
+        LinearProgram, "solve", lie if quality == "wrong" else lambda self, objective: None
+    )
     if quality != "warm unknown":
-        monkeypatch.setattr(LinearProgram, "solve_cold", lie if quality == "wrong" else lambda self, objective: None)
+        monkeypatch.setattr(
+            LinearProgram, "solve_cold", lie if quality == "wrong" else lambda self, objective: None
+        )
     doubtful = TablePolar(4, 4, 3)
     assert [doubtful.contains(point) for point in points] == [True, False, True, False, True, False]
     everything = ExplicitBall(np.array([[1.0, 0.0], [0.0, 1.0]]))
     assert everything.contains(np.array([[0.3, 0.3], [0.7, 0.7]])).tolist() == [True, False]
 
 
-def test_cold_answers_serve_where_scipy_offers_no_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cold_answers_serve_where_scipy_offers_no_warm_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     points = tables(TableBall(4, 5, 3), 4, seed=9)
     warm = TableBall(4, 5, 3).norm(points)
-    monkeypatch.setattr("semidp.mechanisms.knorm.linear_programs._warm_solver", lambda *program: None)
+    monkeypatch.setattr(
+        "semidp.mechanisms.knorm.linear_programs._warm_solver", lambda *program: None
+    )
     np.testing.assert_allclose(TableBall(4, 5, 3).norm(points), warm, rtol=1e-9)
 
 
 def test_old_three_cycles_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semidp.mechanisms.knorm.polar._CYCLES_KEPT", 10)
     points = tables(TableBall(4, 5, 3), 5, seed=10)
-    np.testing.assert_allclose(TableBall(4, 5, 3).norm(points), TableBall(4, 5, 3).norm(points[::-1])[::-1], rtol=1e-9)
+    np.testing.assert_allclose(
+        TableBall(4, 5, 3).norm(points), TableBall(4, 5, 3).norm(points[::-1])[::-1], rtol=1e-9
+    )
 
 
-# ---------------------------------------------------------------------- the facets of the 4 x 4 balls
+# ---------------------------------------------------------------------- the facets of the 4 x 4
+# balls
 
 
 @pytest.mark.parametrize("a", [2, 3])
 def test_every_facet_is_one_and_none_is_missing(a: int, moves: Moves) -> None:
-    """From one facet of each kind, across each of its ridges: the neighbour is in the list. So the list is complete."""
+    """From one facet of each kind, across each of its ridges: the neighbour is in the list. So the
+    list is complete.
+    """
     from scipy.spatial import ConvexHull
 
     vertices = moves(4, 4, a)[:, :-1, :-1].reshape(-1, 9)
@@ -233,7 +285,9 @@ def test_every_facet_is_one_and_none_is_missing(a: int, moves: Moves) -> None:
 
 
 def _neighbours(touching: Floats, vertices: Floats, normal: Floats, hull: type) -> Floats:
-    """The normals of all facets that share a ridge with one: turn it about each ridge until a vertex stops it."""
+    """The normals of all facets that share a ridge with one: turn it about each ridge until a
+    vertex stops it.
+    """
     centre = touching.mean(axis=0)
     _, _, axes = np.linalg.svd(touching - centre)
     flat = (touching - centre) @ axes[:8].T
@@ -253,7 +307,9 @@ def _neighbours(touching: Floats, vertices: Floats, normal: Floats, hull: type) 
 # ---------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize("build", [lambda: TableBall(2, 3, 2), lambda: TableBall(4, 3, 2), lambda: TableBall(3, 3, 4)])
+@pytest.mark.parametrize(
+    "build", [lambda: TableBall(2, 3, 2), lambda: TableBall(4, 3, 2), lambda: TableBall(3, 3, 4)]
+)
 def test_a_table_ball_says_what_it_needs(build: Callable[[], NormBall]) -> None:
     with pytest.raises(InputError, match="3 <= rows <= columns and a = 2 or 3"):
         build()
@@ -301,7 +357,9 @@ def exchanges(rows: int, columns: int, each: int = 1) -> QuerySpace:
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 2), (4, 2), (2, 3), (2, 4)])
 def test_the_ball_of_exchanges_is_their_hull(rows: int, columns: int) -> None:
-    """Against the linear program over all moves, at random points: neither larger nor smaller anywhere."""
+    """Against the linear program over all moves, at random points: neither larger nor smaller
+    anywhere.
+    """
     space = exchanges(rows, columns)
     ball = place_ball(space).ball
     assert isinstance(ball, ExchangeBall)
@@ -312,12 +370,17 @@ def test_the_ball_of_exchanges_is_their_hull(rows: int, columns: int) -> None:
     assert ball.norm(points) == pytest.approx(ExplicitBall(moves).norm(points))
     drawn = ball.uniform(2000, np.random.default_rng(4))
     assert ball.norm(drawn).max() <= 1
-    # the norm of a uniform point to the power s is uniform: its mean is s/(s+1) up to 6 standard errors
+    # the norm of a uniform point to the power s is uniform: its mean is s/(s+1) up to 6 standard
+    # errors
     s = ball.dimension
-    assert abs(ball.norm(drawn).mean() - s / (s + 1)) < 6 * np.sqrt(s / (s + 2)) / (s + 1) / np.sqrt(2000)
+    assert abs(ball.norm(drawn).mean() - s / (s + 1)) < 6 * np.sqrt(s / (s + 2)) / (
+        s + 1
+    ) / np.sqrt(2000)
     assert ball.variances() == pytest.approx((drawn**2).mean(axis=0), rel=0.25)
     weights = np.arange(rows * columns, dtype=float).reshape(rows, columns) ** 2
-    assert ball.spread(weights) == pytest.approx(((drawn * weights).sum(axis=(1, 2)) ** 2).mean(), rel=0.25)
+    assert ball.spread(weights) == pytest.approx(
+        ((drawn * weights).sum(axis=(1, 2)) ** 2).mean(), rel=0.25
+    )
 
 
 def test_exchanges_of_larger_rows_are_listed_or_lie_in_a_ball_over_rows() -> None:
@@ -325,7 +388,10 @@ def test_exchanges_of_larger_rows_are_listed_or_lie_in_a_ball_over_rows() -> Non
     large = exchanges(4, 4)
     placed = place_ball(large)
     assert isinstance(placed.ball, RowsBall)
-    assert placed.ball.norm(np.array([placed.take(move) for move in large.moves()], dtype=float)).max() == 1
+    assert (
+        placed.ball.norm(np.array([placed.take(move) for move in large.moves()], dtype=float)).max()
+        == 1
+    )
 
 
 def test_counties_of_exact_states_move_by_one_record_under_exchange() -> None:

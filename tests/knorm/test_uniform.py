@@ -1,4 +1,5 @@
-"""Uniform points of K: against triangulation, known moments and the law of the norm, with twins that must be caught.
+"""Uniform points of K: against triangulation, known moments and the law of the norm, with twins
+that must be caught.
 
 Each test raises a false alarm with probability about 1e-6; its seed is fixed.
 """
@@ -28,7 +29,13 @@ DEVIATIONS = 4.9  # of a normal variable: exceeded on either side with probabili
 def statistics(points: Floats) -> list[Floats]:
     """Features of a point that tell samplers apart."""
     flat = points.reshape(len(points), -1)
-    return [(flat**2).sum(axis=1), np.abs(flat).sum(axis=1), flat[:, 0], flat.max(axis=1), 2 * flat[:, 0] + flat[:, -1]]
+    return [
+        (flat**2).sum(axis=1),
+        np.abs(flat).sum(axis=1),
+        flat[:, 0],
+        flat.max(axis=1),
+        2 * flat[:, 0] + flat[:, -1],
+    ]
 
 
 def smallest_p_value(one: Floats, two: Floats) -> float:
@@ -42,8 +49,12 @@ def smallest_p_value(one: Floats, two: Floats) -> float:
 LARGE = pytest.param(4, 4, 2, marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize(("rows", "columns", "a"), [(3, 3, 2), (3, 3, 3), (3, 4, 2), (3, 4, 3), LARGE])
-def test_agrees_with_triangulation(rows: int, columns: int, a: int, moves: Moves, triangulated: Reference) -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns", "a"), [(3, 3, 2), (3, 3, 3), (3, 4, 2), (3, 4, 3), LARGE]
+)
+def test_agrees_with_triangulation(
+    rows: int, columns: int, a: int, moves: Moves, triangulated: Reference
+) -> None:
     size = 30_000
     reference = triangulated(moves(rows, columns, a))(size, np.random.default_rng(1))
     found = TableBall(rows, columns, a).uniform(size, np.random.default_rng(2))
@@ -54,17 +65,29 @@ def test_agrees_with_triangulation(rows: int, columns: int, a: int, moves: Moves
 def test_triangulation_convicts_the_paper_s_list(moves: Moves, triangulated: Reference) -> None:
     """The hull without three-cycles is another law."""
     reference = triangulated(moves(3, 3, 3))(20_000, np.random.default_rng(3))
-    assert smallest_p_value(TableBall(3, 3, 2).uniform(20_000, np.random.default_rng(4)), reference) < FALSE_ALARM
+    assert (
+        smallest_p_value(TableBall(3, 3, 2).uniform(20_000, np.random.default_rng(4)), reference)
+        < FALSE_ALARM
+    )
 
 
 @pytest.mark.parametrize("columns", [2, 3, 5])
-def test_two_rows_agree_with_triangulation(columns: int, moves: Moves, triangulated: Reference) -> None:
+def test_two_rows_agree_with_triangulation(
+    columns: int, moves: Moves, triangulated: Reference
+) -> None:
     reference = triangulated(moves(2, columns, 2))(50_000, np.random.default_rng(5))
-    assert smallest_p_value(PairBall(columns).uniform(50_000, np.random.default_rng(6)), reference) > FALSE_ALARM
+    assert (
+        smallest_p_value(PairBall(columns).uniform(50_000, np.random.default_rng(6)), reference)
+        > FALSE_ALARM
+    )
 
 
-@pytest.mark.parametrize(("limits", "a"), [((9,), 1), ((4, 5), 2), ((1, 5), 2), ((1, 1), 2), ((2, 1), 3), ((7, 1), 3)])
-def test_one_published_side_agrees_with_triangulation(limits: tuple[int, ...], a: int, triangulated: Reference) -> None:
+@pytest.mark.parametrize(
+    ("limits", "a"), [((9,), 1), ((4, 5), 2), ((1, 5), 2), ((1, 1), 2), ((2, 1), 3), ((7, 1), 3)]
+)
+def test_one_published_side_agrees_with_triangulation(
+    limits: tuple[int, ...], a: int, triangulated: Reference
+) -> None:
     rows = [row for row in itertools.product(range(-a, a + 1), repeat=3) if sum(row) == 0]
     vectors = [
         table
@@ -82,12 +105,16 @@ def test_one_published_side_agrees_with_triangulation(limits: tuple[int, ...], a
 
 
 @pytest.mark.parametrize(
-    ("limits", "lengths", "a"), [((9, 9), (2, 3), 2), ((1, 5), (3, 2), 2), ((2, 1, 4), (2, 3, 2), 3), ((5,), (4,), 2)]
+    ("limits", "lengths", "a"),
+    [((9, 9), (2, 3), 2), ((1, 5), (3, 2), 2), ((2, 1, 4), (2, 3, 2), 3), ((5,), (4,), 2)],
 )
 def test_rows_of_different_lengths_agree_with_triangulation(
     limits: tuple[int, ...], lengths: tuple[int, ...], a: int, triangulated: Reference
 ) -> None:
-    rows = [[row for row in itertools.product(range(-a, a + 1), repeat=c) if sum(row) == 0] for c in lengths]
+    rows = [
+        [row for row in itertools.product(range(-a, a + 1), repeat=c) if sum(row) == 0]
+        for c in lengths
+    ]
     vectors = [
         np.concatenate(table)
         for table in itertools.product(*rows)
@@ -118,7 +145,10 @@ def test_rows_of_one_length_are_a_matrix() -> None:
 def test_a_list_of_moves_agrees_with_triangulation(moves: Moves, triangulated: Reference) -> None:
     vectors = moves(3, 3, 3)
     reference = triangulated(vectors)(10_000, np.random.default_rng(9))
-    assert smallest_p_value(ExplicitBall(vectors).uniform(4_000, np.random.default_rng(10)), reference) > FALSE_ALARM
+    assert (
+        smallest_p_value(ExplicitBall(vectors).uniform(4_000, np.random.default_rng(10)), reference)
+        > FALSE_ALARM
+    )
 
 
 def test_three_random_dimensions_of_ten(triangulated: Reference) -> None:
@@ -136,7 +166,8 @@ def test_three_random_dimensions_of_ten(triangulated: Reference) -> None:
     assert ball.spread(weights) == pytest.approx(((reference @ weights) ** 2).mean(), rel=0.15)
 
 
-# ---------------------------------------------------------------------- the law of the norm, at any size
+# ---------------------------------------------------------------------- the law of the norm, at any
+# size
 
 
 @pytest.mark.few(3)
@@ -173,9 +204,13 @@ def test_the_norm_to_the_power_of_the_dimension_is_uniform(ball: NormBall, size:
     ],
 )
 def test_known_second_moments(ball: NormBall, size: int, known: float) -> None:
-    """E||v||² at ε = 1 from uniform points, (s+1)(s+2) E||U||²: half a percent of Monte Carlo error at most."""
+    """E||v||² at ε = 1 from uniform points, (s+1)(s+2) E||U||²: half a percent of Monte Carlo error
+    at most.
+    """
     s = ball.dimension
-    squares = (s + 1) * (s + 2) * (ball.uniform(size, np.random.default_rng(15)) ** 2).sum(axis=(1, 2))
+    squares = (
+        (s + 1) * (s + 2) * (ball.uniform(size, np.random.default_rng(15)) ** 2).sum(axis=(1, 2))
+    )
     error = squares.std() / np.sqrt(size)
     assert error < 0.005 * known
     # the known values have a Monte Carlo error of their own, about a tenth of a percent
@@ -183,13 +218,21 @@ def test_known_second_moments(ball: NormBall, size: int, known: float) -> None:
     assert abs(1.03 * squares.mean() - known) > DEVIATIONS * np.hypot(error, 0.001 * known)
 
 
-@pytest.mark.parametrize("ball", [PairBall(6), RowsBall((8, 9), (4, 4), 2), RowsBall((50,), (7,), 1)])
+@pytest.mark.parametrize(
+    "ball", [PairBall(6), RowsBall((8, 9), (4, 4), 2), RowsBall((50,), (7,), 1)]
+)
 def test_moments_in_closed_form(ball: NormBall) -> None:
-    squares = (ball.uniform(100_000, np.random.default_rng(16)).reshape(100_000, -1) ** 2).sum(axis=1)
-    assert abs(squares.mean() - second_moment(ball)) < DEVIATIONS * squares.std() / np.sqrt(len(squares))
+    squares = (ball.uniform(100_000, np.random.default_rng(16)).reshape(100_000, -1) ** 2).sum(
+        axis=1
+    )
+    assert abs(squares.mean() - second_moment(ball)) < DEVIATIONS * squares.std() / np.sqrt(
+        len(squares)
+    )
 
 
-@pytest.mark.parametrize("ball", [PairBall(5), RowsBall((1, 6), (4, 4), 2), TableBall(3, 4, 2), TableBall(4, 4, 3)])
+@pytest.mark.parametrize(
+    "ball", [PairBall(5), RowsBall((1, 6), (4, 4), 2), TableBall(3, 4, 2), TableBall(4, 4, 3)]
+)
 def test_the_spread_of_weighted_sums(ball: NormBall) -> None:
     points = ball.uniform(20_000, np.random.default_rng(17))
     weights = np.random.default_rng(18).standard_normal(ball.shape)
@@ -217,7 +260,9 @@ def test_the_moment_of_the_noise_follows_epsilon() -> None:
 
 
 def hits(ball: NormBall, points: Floats, window: float) -> int:
-    """How many points have norm at most `window`; no cell exceeds the norm, which spares most norms."""
+    """How many points have norm at most `window`; no cell exceeds the norm, which spares most
+    norms.
+    """
     near = points[np.abs(points).max(axis=(1, 2)) <= window]
     return int((ball.norm(near) <= window).sum())
 
@@ -229,8 +274,12 @@ def hits(ball: NormBall, points: Floats, window: float) -> int:
         pytest.param(TableBall(3, 3, 3), (0.5, 0.42, 0.36), marks=pytest.mark.long),
     ],
 )
-def test_at_the_origin_only_the_right_radius_keeps_the_promise(ball: NormBall, windows: tuple[float, ...]) -> None:
-    """Noise near 0 against noise near a neighbour's shift m, ||m|| = 1, ε = 1, in windows that shrink: t K."""
+def test_at_the_origin_only_the_right_radius_keeps_the_promise(
+    ball: NormBall, windows: tuple[float, ...]
+) -> None:
+    """Noise near 0 against noise near a neighbour's shift m, ||m|| = 1, ε = 1, in windows that
+    shrink: t K.
+    """
     size = 500_000
     shift = np.zeros(ball.shape)
     shift[:2, :2] = [[1.0, -1.0], [-1.0, 1.0]]
@@ -245,7 +294,8 @@ def test_at_the_origin_only_the_right_radius_keeps_the_promise(ball: NormBall, w
         here, there = (hits(ball, wrong - at, window) for at in (0 * shift, shift))
         ratios.append(here / there)
         assert np.log(here / there) > 1 + DEVIATIONS * np.sqrt(1 / here + 1 / there)
-    if ball.dimension == 1:  # in one dimension the windows are small enough to see the ratio grow without bound
+    # in one dimension the windows are small enough to see the ratio grow without bound
+    if ball.dimension == 1:
         assert ratios == sorted(ratios)
         assert ratios[-1] > 2 * ratios[0]
 
@@ -270,11 +320,20 @@ def test_samples_a_second_on_one_core(ball: NormBall, size: int, rate: float) ->
 
 
 @pytest.mark.parametrize(
-    "ball", [PairBall(3), RowsBall((1, 2), (3, 3), 2), TableBall(3, 3, 2), ExplicitBall(np.eye(3)), TableBall(4, 5, 3)]
+    "ball",
+    [
+        PairBall(3),
+        RowsBall((1, 2), (3, 3), 2),
+        TableBall(3, 3, 2),
+        ExplicitBall(np.eye(3)),
+        TableBall(4, 5, 3),
+    ],
 )
 def test_progress_ends_at_the_end_and_a_seed_repeats(ball: NormBall) -> None:
     seen = []
-    one = ball.uniform(7, np.random.default_rng(24), lambda task, done, total: seen.append((done, total)))
+    one = ball.uniform(
+        7, np.random.default_rng(24), lambda task, done, total: seen.append((done, total))
+    )
     assert seen[-1] == (7, 7)
     np.testing.assert_array_equal(one, ball.uniform(7, np.random.default_rng(24)))
     assert ball.uniform(0, np.random.default_rng(25)).shape == (0, *ball.shape)

@@ -1,4 +1,6 @@
-"""The two adjacencies and the two kinds of datasets: what they answer, against lists of small cases."""
+"""The two adjacencies and the two kinds of datasets: what they answer, against lists of small
+cases.
+"""
 
 import itertools
 import random
@@ -46,10 +48,14 @@ def test_a_ball_is_no_exchange() -> None:
 
 
 def test_what_is_covered_is_among_the_pairs() -> None:
-    """Where one relation covers another, every pair of the other is a pair of the first; never so by accident."""
+    """Where one relation covers another, every pair of the other is a pair of the first; never so
+    by accident.
+    """
     covered = missed = 0
     for space in small_spaces():
-        relations = {one: pairs(one, space) for one in (Ball(1), Ball(2), Ball(3), Exchange.of(space))}
+        relations = {
+            one: pairs(one, space) for one in (Ball(1), Ball(2), Ball(3), Exchange.of(space))
+        }
         for one, other in itertools.product(relations, repeat=2):
             inside = relations[other] <= relations[one]
             if one.covers(space, other, space):
@@ -60,19 +66,27 @@ def test_what_is_covered_is_among_the_pairs() -> None:
     assert missed > 2
 
 
-def is_minimal(one: Sequence[object], other: Sequence[object], possible: Collection[Sequence[object]]) -> bool:
-    """Whether no part of the changes keeps the exact totals (the neighbours of `he2014blowfish`)."""
+def is_minimal(
+    one: Sequence[object], other: Sequence[object], possible: Collection[Sequence[object]]
+) -> bool:
+    """Whether no part of the changes keeps the exact totals (the neighbours of
+    `he2014blowfish`).
+    """
     changed = [place for place, record in enumerate(one) if record != other[place]]
     for size in range(1, len(changed)):
         for part in itertools.combinations(changed, size):
-            halfway = tuple(other[place] if place in part else record for place, record in enumerate(one))
+            halfway = tuple(
+                other[place] if place in part else record for place, record in enumerate(one)
+            )
             if halfway in possible:
                 return False
     return True
 
 
 def test_exchanges_are_minimal_changes_and_not_all_of_them() -> None:
-    """A circle of three people who hand on their published values is a minimal change and no exchange."""
+    """A circle of three people who hand on their published values is a minimal change and no
+    exchange.
+    """
     circle = Dataspace.of(Table(Schema([Feature("ward", "xyz")]), [1, 1, 1]), [Margin("ward")])
     minimal = exchanged = spaces = 0
     for space in (*small_spaces(), circle):

@@ -1,4 +1,6 @@
-"""What exact totals allow: valid for every table in every small structure, sharp where that is claimed."""
+"""What exact totals allow: valid for every table in every small structure, sharp where that is
+claimed.
+"""
 
 import itertools
 
@@ -22,10 +24,15 @@ SCHEMAS = [
 
 
 def all_margins(schema):
-    """Every set of at most three margins of a schema, joint and nested ones included, none within another."""
+    """Every set of at most three margins of a schema, joint and nested ones included, none within
+    another.
+    """
     names = [list(feature.names) for feature in schema.features]
     depths = itertools.product(*(range(len(own) + 1) for own in names))
-    single = [[name for own, depth in zip(names, chosen, strict=True) for name in own[:depth]] for chosen in depths]
+    single = [
+        [name for own, depth in zip(names, chosen, strict=True) for name in own[:depth]]
+        for chosen in depths
+    ]
     single = [margin for margin in single if margin]
     for size in range(4):
         for chosen in itertools.combinations(single, size):
@@ -36,19 +43,29 @@ def all_margins(schema):
 def structures(schema, source, most):
     """Random tables of few records with every set of margins, and every table of D_t."""
     for margins in all_margins(schema):
-        counts = source.multinomial(int(source.integers(2, 6)), np.full(schema.size, 1 / schema.size))
-        public = Dataspace.of(Table(schema, counts.reshape(schema.shape)), [Margin(*margin) for margin in margins])
+        counts = source.multinomial(
+            int(source.integers(2, 6)), np.full(schema.size, 1 / schema.size)
+        )
+        public = Dataspace.of(
+            Table(schema, counts.reshape(schema.shape)), [Margin(*margin) for margin in margins]
+        )
         tables = list(itertools.islice((table.counts for table in public.tables()), most + 1))
         if len(tables) <= most:
             yield public, np.stack(tables)
 
 
 def views_of(schema):
-    return [view for view in itertools.product(*(range(depth + 1) for depth in schema.grid.full)) if any(view)]
+    return [
+        view
+        for view in itertools.product(*(range(depth + 1) for depth in schema.grid.full))
+        if any(view)
+    ]
 
 
 def separators_missing(public, view):
-    """How many separators of decomposable margins a table lacks; None where the margins are not decomposable."""
+    """How many separators of decomposable margins a table lacks; None where the margins are not
+    decomposable.
+    """
     order = junction_order(maximal(total.view for total in public.published))
     if order is None:
         return None
@@ -71,7 +88,9 @@ def obvious_lower(public, view):
             rolled[shared] = known.down(grid, shared)
     for shared in maximal(rolled):
         total = total + grid.spread(rolled[shared].counts, shared, view)
-    return np.maximum(0, total - max(len(maximal(rolled)) - 1, 0) * public.n) * np.ones(grid.shape_of(view), dtype=int)
+    return np.maximum(0, total - max(len(maximal(rolled)) - 1, 0) * public.n) * np.ones(
+        grid.shape_of(view), dtype=int
+    )
 
 
 def compare(rounds, seed, schemas=SCHEMAS):
@@ -106,7 +125,9 @@ def test_bounds_hold_in_every_table_and_are_attained_where_they_are_said_to_be()
     assert counted["checked"] > 150
     assert counted["sharp"] > 100
     assert counted["loose"] > 0
-    assert counted["false_lower"] > 3, "the twin: the obvious lower bound is false where margins leave a feature out"
+    assert counted["false_lower"] > 3, (
+        "the twin: the obvious lower bound is false where margins leave a feature out"
+    )
 
 
 @pytest.mark.long

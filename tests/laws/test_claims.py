@@ -27,7 +27,8 @@ from semidp.statistics.regression.moments import moment_space
 
 
 def test_a_design_in_another_order_does_not_halve_the_noise() -> None:
-    # Rows were matched with counts by position: the longest row, (d, f), was taken for the empty cell (c, m).
+    # Rows were matched with counts by position: the longest row, (d, f), was taken for the empty
+    # cell (c, m).
     arm, sex = Feature("arm", "cd"), Feature("sex", "fm")
     public = Dataspace.of(Table(Schema([arm, sex]), [[5, 0], [5, 5]]), [Margin("arm", "sex")])
     outcome = Outcome("score", 0, 1, steps=1)
@@ -53,7 +54,9 @@ def test_a_design_may_not_declare_structural_zeros_that_the_counts_do_not() -> N
 
 @pytest.mark.parametrize(("kind", "size"), [(np.int8, 100), (np.int32, 2**20), (np.int64, 2**40)])
 def test_squares_of_an_explicit_space_do_not_wrap(kind: type, size: int) -> None:
-    space = ExplicitSpace(np.array([[size, -size]], dtype=kind), Dataspace.described("two"), Ball(1))
+    space = ExplicitSpace(
+        np.array([[size, -size]], dtype=kind), Dataspace.described("two"), Ball(1)
+    )
     assert (space.l1, space.l2_squared, space.linf) == (2 * size, 2 * size**2, size)
 
 
@@ -63,7 +66,8 @@ def test_moves_of_unsigned_vectors_have_negatives() -> None:
 
 
 def test_an_unsigned_query_is_measured_in_whole_numbers() -> None:
-    # uint64 + int64 is float64 in numpy: what was published would have been rounded in a way that depends on the data.
+    # uint64 + int64 is float64 in numpy: what was published would have been rounded in a way that
+    # depends on the data.
     space, table = two_way()
     mechanism = RoundedGaussianMechanism.calibrate(space, Budget.gdp(1))
     noisy = mechanism.measure(table.counts.astype(np.uint64), SeededRandomness(1)).noisy
@@ -79,7 +83,8 @@ def test_numbers_beyond_floats_round_outwards() -> None:
 
 @pytest.mark.parametrize("cases", [50, pytest.param(300, marks=pytest.mark.long)])
 def test_norms_and_a_are_never_below_the_truth_whatever_is_hidden_or_impossible(cases: int) -> None:
-    # Random schemas with structural zeros and features that are not released, against every dataset there is.
+    # Random schemas with structural zeros and features that are not released, against every dataset
+    # there is.
     source, seen = random.Random(20), 0
     while seen < cases:
         case = _case(source)
@@ -89,7 +94,11 @@ def test_norms_and_a_are_never_below_the_truth_whatever_is_hidden_or_impossible(
         dataspace, released, a, tables = case
         shape, axes = dataspace.schema.shape, dataspace.schema.axes(released)
         hidden = tuple(axis for axis in range(len(shape)) if axis not in axes)
-        seen_tables = tables.reshape(-1, *shape).sum(axis=tuple(axis + 1 for axis in hidden)).reshape(len(tables), -1)
+        seen_tables = (
+            tables.reshape(-1, *shape)
+            .sum(axis=tuple(axis + 1 for axis in hidden))
+            .reshape(len(tables), -1)
+        )
         moves = np.concatenate(
             [
                 seen_tables[np.abs(tables - table).sum(axis=1) <= 2 * a] - here
@@ -107,7 +116,9 @@ def test_norms_and_a_are_never_below_the_truth_whatever_is_hidden_or_impossible(
         assert not space.exact or said == true
         listed = [tuple(move.ravel().tolist()) for move in space.moves()]
         assert len(listed) == len({*listed})
-        assert {*listed} == {tuple(move) for move in moves.tolist() if any(move)}, "S and nothing else"
+        assert {*listed} == {tuple(move) for move in moves.tolist() if any(move)}, (
+            "S and nothing else"
+        )
         form = space.matrix()
         if form is not None:  # noise on the lattice must reach every move
             inside = moves[:, form.cells.ravel()].reshape(-1, *form.cells.shape)
@@ -127,15 +138,23 @@ def _case(source: random.Random) -> tuple[Dataspace, list[str], int, np.ndarray]
     for _ in range(source.choice([0, 1, 2])):
         parts = source.sample(range(len(sizes)), source.choice([1, 2]))
         zeros.append(StructuralZero.of({names[i]: str(source.randrange(sizes[i])) for i in parts}))
-    features = [Feature(name, [str(k) for k in range(size)]) for name, size in zip(names, sizes, strict=True)]
+    features = [
+        Feature(name, [str(k) for k in range(size)])
+        for name, size in zip(names, sizes, strict=True)
+    ]
     schema = Schema(features, zeros)
-    possible = np.flatnonzero(np.ones(schema.shape, dtype=bool) if schema.possible is None else schema.possible)
+    possible = np.flatnonzero(
+        np.ones(schema.shape, dtype=bool) if schema.possible is None else schema.possible
+    )
     n = source.choice([2, 3, 4])
     if len(possible) < 2 or math.comb(len(possible) + n - 1, n) > 800:
         return None
     chosen_lists = itertools.combinations_with_replacement(possible.tolist(), n)
     records = [np.bincount(chosen, minlength=schema.size) for chosen in chosen_lists]
-    margins = [Margin(*source.sample(names, source.choice([1, 1, 2]))) for _ in range(source.choice([0, 1, 2, 3]))]
+    margins = [
+        Margin(*source.sample(names, source.choice([1, 1, 2])))
+        for _ in range(source.choice([0, 1, 2, 3]))
+    ]
     table = Table(schema, source.choice(records).reshape(schema.shape))
     dataspace = Dataspace.of(table, margins)
     every = (Table(schema, counts.reshape(schema.shape)) for counts in records)

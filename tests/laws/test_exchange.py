@@ -1,4 +1,6 @@
-"""Exchange adjacency against brute force: all datasets of small spaces, every neighbour, every table."""
+"""Exchange adjacency against brute force: all datasets of small spaces, every neighbour, every
+table.
+"""
 
 import itertools
 import random
@@ -45,31 +47,56 @@ def space_of(schema: Schema, records: list[Record], margins: list[tuple[str, ...
 
 
 class ByHand:
-    """The definition once more, on labels, from published margins alone: what the library is compared with."""
+    """The definition once more, on labels, from published margins alone: what the library is
+    compared with.
+    """
 
     def __init__(self, dataspace: Dataspace) -> None:
         self.schema, self.space = dataspace.schema, dataspace
-        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
-        start = itertools.accumulate((len(feature.names) for feature in self.schema.features), initial=0)
-        self.spans = [range(s, s + len(f.names)) for s, f in zip(start, self.schema.features, strict=False)]
+        paths = [
+            [feature.path(leaf) for leaf in range(len(feature.levels))]
+            for feature in self.schema.features
+        ]
+        start = itertools.accumulate(
+            (len(feature.names) for feature in self.schema.features), initial=0
+        )
+        self.spans = [
+            range(s, s + len(f.names)) for s, f in zip(start, self.schema.features, strict=False)
+        ]
         names = [name for feature in self.schema.features for name in feature.names]
         self.blocks = [[names.index(name) for name in margin.names] for margin in dataspace.margins]
         self.totals = []
-        for margin, total, block in zip(dataspace.margins, dataspace.totals, self.blocks, strict=True):
-            parts = [self.schema.features[i] for i, span in enumerate(self.spans) if {*span} & {*block}]
+        for margin, total, block in zip(
+            dataspace.margins, dataspace.totals, self.blocks, strict=True
+        ):
+            parts = [
+                self.schema.features[i] for i, span in enumerate(self.spans) if {*span} & {*block}
+            ]
             shown = [
-                [f.path(leaf)[: sum(n in margin.names for n in f.names)] for leaf in range(len(f.levels))]
+                [
+                    f.path(leaf)[: sum(n in margin.names for n in f.names)]
+                    for leaf in range(len(f.levels))
+                ]
                 for f in parts
             ]
             keys = [list(dict.fromkeys(found)) for found in shown]
             counts = zip(itertools.product(*keys), total.counts.ravel().tolist(), strict=True)
-            self.totals.append(Counter({tuple(itertools.chain(*key)): count for key, count in counts if count}))
+            self.totals.append(
+                Counter({tuple(itertools.chain(*key)): count for key, count in counts if count})
+            )
         flat = [tuple(itertools.chain(*parts)) for parts in itertools.product(*paths)]
-        possible = np.ones(self.schema.shape, bool) if self.schema.possible is None else self.schema.possible
+        possible = (
+            np.ones(self.schema.shape, bool)
+            if self.schema.possible is None
+            else self.schema.possible
+        )
         self.cells = [
             record
             for record, there in zip(flat, possible.ravel().tolist(), strict=True)
-            if there and all(self.seen(record, b) in t for b, t in zip(self.blocks, self.totals, strict=True))
+            if there
+            and all(
+                self.seen(record, b) in t for b, t in zip(self.blocks, self.totals, strict=True)
+            )
         ]
 
     @staticmethod
@@ -79,7 +106,8 @@ class ByHand:
     def datasets(self):
         for records in itertools.product(self.cells, repeat=self.space.n):
             if all(
-                Counter(self.seen(r, b) for r in records) == t for b, t in zip(self.blocks, self.totals, strict=True)
+                Counter(self.seen(r, b) for r in records) == t
+                for b, t in zip(self.blocks, self.totals, strict=True)
             ):
                 yield records
 
@@ -88,7 +116,8 @@ class ByHand:
             for y in self.cells:
                 todo = [b for b in self.blocks if self.seen(x, b) != self.seen(y, b)]
                 carriers = [
-                    [j for j in range(len(X)) if j != i and self.seen(X[j], b) == self.seen(y, b)] for b in todo
+                    [j for j in range(len(X)) if j != i and self.seen(X[j], b) == self.seen(y, b)]
+                    for b in todo
                 ]
                 for chosen in itertools.product(*carriers):
                     Y = [list(r) for r in X]
@@ -126,7 +155,9 @@ def check(dataspace: Dataspace, *, most: int = 300) -> Counter:
         for Y in found:
             near[Y].add(X)
         for person in range(dataspace.n):
-            assert {Y[person] for Y in found} | {X[person]} == {*by_hand.cells}, "everybody reaches everything"
+            assert {Y[person] for Y in found} | {X[person]} == {*by_hand.cells}, (
+                "everybody reaches everything"
+            )
     for X in every:
         ours = {blocks.labelled(Y) for Y in blocks.neighbours(blocks.coded(X))}
         assert ours == near[X], "the library's neighbours are those of the definition"
@@ -143,7 +174,9 @@ def check(dataspace: Dataspace, *, most: int = 300) -> Counter:
                 distance |= dict.fromkeys(ahead, distance[frontier[0]] + 1)
                 frontier = list(ahead)
             for Y in every:
-                assert distance[Y] <= sum(x != y for x, y in zip(X, Y, strict=True)), "the chain lemma"
+                assert distance[Y] <= sum(x != y for x, y in zip(X, Y, strict=True)), (
+                    "the chain lemma"
+                )
                 done["chains"] += 1
     pairs = {(blocks.coded(X), blocks.coded(Y)) for X in every for Y in near[X]}
     for view in views(schema):
@@ -212,7 +245,10 @@ def test_the_definition_and_every_table_of_small_spaces(case: str) -> None:
     rng, done, tried = random.Random(case), Counter(), 0
     while done["spaces"] < 3 and tried < 40:
         tried += 1
-        records = [tuple(rng.randrange(size) for size in schema.shape) for _ in range(rng.choice([2, 3, 4]))]
+        records = [
+            tuple(rng.randrange(size) for size in schema.shape)
+            for _ in range(rng.choice([2, 3, 4]))
+        ]
         found = check(space_of(schema, records, margins))
         done += found
         done["spaces"] += bool(found)
@@ -221,19 +257,28 @@ def test_the_definition_and_every_table_of_small_spaces(case: str) -> None:
 
 
 def test_random_structures() -> None:
-    """Features flat and nested, blocks one-way and joint, at any published depth; what is checked is counted."""
+    """Features flat and nested, blocks one-way and joint, at any published depth; what is checked
+    is counted.
+    """
     rng, done = random.Random(14), Counter()
     while done["spaces"] < 30:
         schema = Schema(
-            [feature(i, rng.choice(["2", "2", "3", "geo", "deep"])) for i in range(rng.choice([1, 2, 2, 3]))]
+            [
+                feature(i, rng.choice(["2", "2", "3", "geo", "deep"]))
+                for i in range(rng.choice([1, 2, 2, 3]))
+            ]
         )
         left, margins = list(schema.features), []
         rng.shuffle(left)
         while left:
             block = [left.pop() for _ in range(min(rng.choice([1, 1, 2]), len(left)))]
             if rng.random() < 0.7:
-                margins.append(tuple(name for f in block for name in f.names[: rng.randint(1, len(f.names))]))
-        records = [tuple(rng.randrange(size) for size in schema.shape) for _ in range(rng.choice([2, 3]))]
+                margins.append(
+                    tuple(name for f in block for name in f.names[: rng.randint(1, len(f.names))])
+                )
+        records = [
+            tuple(rng.randrange(size) for size in schema.shape) for _ in range(rng.choice([2, 3]))
+        ]
         found = check(space_of(schema, records, margins), most=200)
         done += found
         done["spaces"] += bool(found)
@@ -241,14 +286,21 @@ def test_random_structures() -> None:
 
 
 def exact_blocks(sizes: list[int], free: int, each: int = 50) -> Dataspace:
-    """So many one-way blocks with plenty of records, and an unpublished feature with so many levels."""
+    """So many one-way blocks with plenty of records, and an unpublished feature with so many
+    levels.
+    """
     named = {**{f"b{i}": size for i, size in enumerate(sizes)}, **({"u": free} if free else {})}
-    schema = Schema([Feature(name, [str(level) for level in range(size)]) for name, size in named.items()])
-    return Dataspace.of(Table(schema, np.full(schema.shape, each)), [Margin(f"b{i}") for i in range(len(sizes))])
+    schema = Schema(
+        [Feature(name, [str(level) for level in range(size)]) for name, size in named.items()]
+    )
+    return Dataspace.of(
+        Table(schema, np.full(schema.shape, each)), [Margin(f"b{i}") for i in range(len(sizes))]
+    )
 
 
 @pytest.mark.parametrize(
-    ("q", "exchange", "ball"), [(0, 2, 2), (1, 4, 8), (2, 8, 18), (3, 14, 32), (4, 22, 50), (5, 32, 72)]
+    ("q", "exchange", "ball"),
+    [(0, 2, 2), (1, 4, 8), (2, 8, 18), (3, 14, 32), (4, 22, 50), (5, 32, 72)],
 )
 def test_blocks_beside_an_unpublished_feature(q: int, exchange: int, ball: int) -> None:
     public = exact_blocks([3] * q, 2)
@@ -256,12 +308,24 @@ def test_blocks_beside_an_unpublished_feature(q: int, exchange: int, ball: int) 
     assert (found.l1, found.l2_squared, found.exact) == (2 * (q + 1), exchange, True)
     assert sensitivity_space(public, Ball(q + 1)).l2_squared == ball
     alone = sensitivity_space(public, Exchange.of(public), ["u"])
-    assert (alone.l2_squared, sensitivity_space(public, Ball(q + 1), ["u"]).l2_squared) == (2, 2 * (q + 1) ** 2)
+    assert (alone.l2_squared, sensitivity_space(public, Ball(q + 1), ["u"]).l2_squared) == (
+        2,
+        2 * (q + 1) ** 2,
+    )
 
 
 @pytest.mark.parametrize(
     ("sizes", "squares"),
-    [([3], 0), ([2, 5], 4), ([3, 4], 6), ([2] * 3, 12), ([4] * 3, 12), ([2] * 4, 18), ([3] * 5, 26), ([2] * 6, 36)],
+    [
+        ([3], 0),
+        ([2, 5], 4),
+        ([3, 4], 6),
+        ([2] * 3, 12),
+        ([4] * 3, 12),
+        ([2] * 4, 18),
+        ([3] * 5, 26),
+        ([2] * 6, 36),
+    ],
 )
 def test_blocks_alone(sizes: list[int], squares: int) -> None:
     public = exact_blocks(sizes, 0)
@@ -269,7 +333,9 @@ def test_blocks_alone(sizes: list[int], squares: int) -> None:
     assert (found.l2_squared, found.exact) == (squares, True)
 
 
-@pytest.mark.parametrize(("sizes", "free"), [([2] * 3, 0), ([3] * 3, 0), ([2] * 4, 0), ([3] * 4, 0), ([2, 3, 2], 2)])
+@pytest.mark.parametrize(
+    ("sizes", "free"), [([2] * 3, 0), ([3] * 3, 0), ([2] * 4, 0), ([3] * 4, 0), ([2, 3, 2], 2)]
+)
 def test_closed_forms_are_the_agreement_patterns(sizes: list[int], free: int) -> None:
     """The two ways share no step."""
     for each in (5, 1):
@@ -283,7 +349,9 @@ def test_closed_forms_are_the_agreement_patterns(sizes: list[int], free: int) ->
 
 @pytest.mark.parametrize("kind", ["ball", "exchange"])
 def test_listing_is_bounded_by_work(kind: str) -> None:
-    """Five binary blocks and a table of three: listed at once; of five with an unpublished bit: refused at once."""
+    """Five binary blocks and a table of three: listed at once; of five with an unpublished bit:
+    refused at once.
+    """
     public = exact_blocks([2] * 5, 2)
     adjacency = Ball(6) if kind == "ball" else Exchange.of(public)
     few = list(sensitivity_space(public, adjacency, ["b0", "b1", "b2"]).moves())
@@ -295,11 +363,19 @@ def test_listing_is_bounded_by_work(kind: str) -> None:
 
 def test_a_large_geography_is_answered_at_once_and_county_alone_costs_two() -> None:
     paths = [(f"s{i}", f"c{i}-{j}") for i in range(50) for j in range(60)]
-    schema = Schema([Feature.nested(["state", "county"], paths), Feature("age", [str(age) for age in range(20)])])
+    schema = Schema(
+        [
+            Feature.nested(["state", "county"], paths),
+            Feature("age", [str(age) for age in range(20)]),
+        ]
+    )
     states = Table(schema.restrict(["state"]), np.full(50, 9000))
     public = Dataspace.known(schema, {Margin("state"): states})
     exchange = Exchange.of(public)
-    found = {names: sensitivity_space(public, exchange, names) for names in (("county",), ("county", "age"), ("age",))}
+    found = {
+        names: sensitivity_space(public, exchange, names)
+        for names in (("county",), ("county", "age"), ("age",))
+    }
     assert [space.l2_squared for space in found.values()] == [2, 4, 2]
     assert all(space.exact for space in found.values())
 
@@ -311,8 +387,14 @@ def test_the_bound_over_all_totals_holds_for_each_and_is_attained() -> None:
         most = exchange_bound(schema, names)
         found = set()
         for records in itertools.combinations_with_replacement(list(np.ndindex(*schema.shape)), 2):
-            found.add(Exchange.of(space_of(schema, list(records), [margin.names for margin in names])).a)
-        found.add(Exchange.of(space_of(schema, list(np.ndindex(*schema.shape)), [m.names for m in names])).a)
+            found.add(
+                Exchange.of(space_of(schema, list(records), [margin.names for margin in names])).a
+            )
+        found.add(
+            Exchange.of(
+                space_of(schema, list(np.ndindex(*schema.shape)), [m.names for m in names])
+            ).a
+        )
         assert max(found) == most.a == len(names) + 1
     with pytest.raises(Refused, match="share no feature"):
         exchange_bound(schema, [Margin("f0", "f1"), Margin("f1", "state2")])
@@ -340,7 +422,10 @@ def test_exchange_and_the_ball_are_not_comparable_where_rare_levels_overlap() ->
 
 def test_guarantees_for_exchanges_of_other_totals_are_not_comparable() -> None:
     table = Table(Schema([Feature("a", "01"), Feature("b", "01")]), [[3, 3], [3, 3]])
-    coarse, fine = Dataspace.of(table, [Margin("a")]), Dataspace.of(table, [Margin("a"), Margin("b")])
+    coarse, fine = (
+        Dataspace.of(table, [Margin("a")]),
+        Dataspace.of(table, [Margin("a"), Margin("b")]),
+    )
     of = {space: Guarantee(space, Exchange.of(space), gaussian(1)) for space in (coarse, fine)}
     assert fine.is_within(coarse)
     assert of[fine].compare(of[coarse]) is Order.NOT_COMPARABLE
@@ -362,7 +447,9 @@ JOINED = {
 
 @pytest.mark.parametrize("case", JOINED)
 def test_joined_spaces_exchange_only_what_each_of_them_does(case: str) -> None:
-    """Dropping a feature that neither space publishes turns an exchange into an exchange, or into nothing."""
+    """Dropping a feature that neither space publishes turns an exchange into an exchange, or into
+    nothing.
+    """
     kinds, margins, n = JOINED[case]
     schema = Schema([feature(number, kind) for number, kind in enumerate(kinds)])
     rng, checked, moved = random.Random(case), 0, 0
@@ -370,22 +457,30 @@ def test_joined_spaces_exchange_only_what_each_of_them_does(case: str) -> None:
         records = [tuple(rng.randrange(size) for size in schema.shape) for _ in range(n)]
         whole = space_of(schema, records, margins)
         kept = [name for part in schema.features[:-1] for name in part.names]
-        kept += [name for name in schema.features[-1].names if any(name in margin for margin in margins)]
+        kept += [
+            name for name in schema.features[-1].names if any(name in margin for margin in margins)
+        ]
         part = whole.over(kept)
         assert whole.union(part) == part.with_features(whole.schema) == whole
         assert Exchange.of(part).a <= Exchange.of(whole).a <= max(1, Exchange.of(part).a)
         big, small = ByHand(whole), Blocks.of(part)
         for X in big.datasets():
             for Y in big.arising(X):
-                one, other = (small.coded(record[: len(kept)] for record in data) for data in (X, Y))
+                one, other = (
+                    small.coded(record[: len(kept)] for record in data) for data in (X, Y)
+                )
                 assert small.adjacent(one, other)
                 checked, moved = checked + 1, moved + (one != other)
     assert moved > 100
 
 
 def test_handing_over_the_whole_joint_block_would_break_the_bound() -> None:
-    """The twin of the definition: state × sex published, county × u released; by feature 4, by block 6."""
-    schema = Schema([Feature.nested(["state", "county"], PLACES), Feature("sex", "fm"), Feature("u", "01")])
+    """The twin of the definition: state × sex published, county × u released; by feature 4, by
+    block 6.
+    """
+    schema = Schema(
+        [Feature.nested(["state", "county"], PLACES), Feature("sex", "fm"), Feature("u", "01")]
+    )
     records = [(0, 0, 0), (1, 1, 1), (2, 1, 0), (0, 1, 1)]
     public = space_of(schema, records, [("state", "sex")])
     assert sensitivity_space(public, Exchange.of(public), ["county", "u"]).l2_squared == 4
@@ -394,10 +489,13 @@ def test_handing_over_the_whole_joint_block_would_break_the_bound() -> None:
     for X in by_hand.datasets():
         for i, j, y in itertools.product(range(4), range(4), by_hand.cells):
             x, block = X[i], by_hand.blocks[0]
-            if i != j and by_hand.seen(X[j], block) == by_hand.seen(y, block) != by_hand.seen(x, block):
+            if i != j and by_hand.seen(X[j], block) == by_hand.seen(y, block) != by_hand.seen(
+                x, block
+            ):
                 move = Counter({(y[1], y[3]): 1})
                 move.subtract([(x[1], x[3]), (X[j][1], X[j][3])])
-                move.update([(x[1], X[j][3])])  # the carrier takes x's county even where the states agree
+                # the carrier takes x's county even where the states agree
+                move.update([(x[1], X[j][3])])
                 worst = max(worst, sum(count**2 for count in move.values()))
     assert worst == 6
 
@@ -413,7 +511,9 @@ def test_handing_over_the_whole_joint_block_would_break_the_bound() -> None:
 def test_what_has_no_exchanges_is_refused_in_a_sentence(margins, zeros, words: str) -> None:
     features = [Feature(name, "012") for name in "abc"]
     schema = Schema(features, [StructuralZero.of(zero) for zero in zeros])
-    counts = np.where(np.ones(schema.shape, bool) if schema.possible is None else schema.possible, 2, 0)
+    counts = np.where(
+        np.ones(schema.shape, bool) if schema.possible is None else schema.possible, 2, 0
+    )
     public = Dataspace.of(Table(schema, counts), [Margin(*names) for names in margins])
     with pytest.raises(Refused, match=words) as refusal:
         Exchange.of(public)
@@ -422,7 +522,9 @@ def test_what_has_no_exchanges_is_refused_in_a_sentence(margins, zeros, words: s
 
 @pytest.mark.parametrize("zeros", [[{"f0": "0", "f1": "0"}], [{"f2": "0", "f3": "1"}]])
 def test_zeros_inside_a_block_or_outside_all_of_them_are_served(zeros) -> None:
-    schema = Schema([feature(i, "2") for i in range(4)], [StructuralZero.of(zero) for zero in zeros])
+    schema = Schema(
+        [feature(i, "2") for i in range(4)], [StructuralZero.of(zero) for zero in zeros]
+    )
     assert schema.possible is not None
     cells = [tuple(map(int, cell)) for cell in np.argwhere(schema.possible)]
     done = check(space_of(schema, random.Random(3).sample(cells, 3), [("f0", "f1")]))

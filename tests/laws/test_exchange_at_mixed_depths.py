@@ -1,6 +1,8 @@
-"""Exchanges over joint blocks that a table sees finer in one feature and coarser in another than they are published.
+"""Exchanges over joint blocks that a table sees finer in one feature and coarser in another than
+they are published.
 
-Norms, moves and the checks that guard them, against `Blocks.neighbours` on every dataset of small spaces.
+Norms, moves and the checks that guard them, against `Blocks.neighbours` on every dataset of small
+spaces.
 """
 
 import itertools
@@ -39,16 +41,21 @@ def nested(rng: random.Random, name: str) -> Feature:
     depth, paths = rng.choice([2, 2, 3]), set()
     while len(paths) < 3:
         paths = {
-            tuple(str(rng.randrange(2 + (d == depth - 1))) for d in range(depth)) for _ in range(rng.randint(3, 6))
+            tuple(str(rng.randrange(2 + (d == depth - 1))) for d in range(depth))
+            for _ in range(rng.randint(3, 6))
         }
     labels = sorted(tuple("".join(path[: d + 1]) for d in range(depth)) for path in paths)
     return Feature.nested([f"{name}{d}" for d in range(depth)], labels)
 
 
 def random_space(rng: random.Random) -> Dataspace:
-    """A joint block of two nested features at random depths; sometimes a third feature, published or not."""
+    """A joint block of two nested features at random depths; sometimes a third feature, published
+    or not.
+    """
     features = [nested(rng, "a"), nested(rng, "b")]
-    joint = [name for feature in features for name in feature.names[: rng.randint(1, len(feature.names))]]
+    joint = [
+        name for feature in features for name in feature.names[: rng.randint(1, len(feature.names))]
+    ]
     margins = [Margin(*joint)]
     if rng.random() < 0.4:
         features.append(Feature("c", "01"))
@@ -61,7 +68,9 @@ def random_space(rng: random.Random) -> Dataspace:
 
 
 def is_mixed(dataspace: Dataspace, view: View) -> bool:
-    """Whether a table sees one feature of a joint block finer and another one coarser than published."""
+    """Whether a table sees one feature of a joint block finer and another one coarser than
+    published.
+    """
     return any(
         any(seen > known for seen, known in zip(view, margin.view, strict=True) if known)
         and any(0 < seen < known for seen, known in zip(view, margin.view, strict=True))
@@ -70,12 +79,15 @@ def is_mixed(dataspace: Dataspace, view: View) -> bool:
 
 
 def moves_by_view(dataspace: Dataspace) -> Views | None:
-    """The differences of every table over all pairs of `Blocks.neighbours`; None where there are many datasets."""
+    """The differences of every table over all pairs of `Blocks.neighbours`; None where there are
+    many datasets.
+    """
     blocks, schema = Blocks.of(dataspace), dataspace.schema
     assert dataspace.n is not None
     if len(blocks.cells) > 14:
         return None
-    # a neighbour of a reordered dataset is a reordered neighbour: one order of each is enough for tables
+    # a neighbour of a reordered dataset is a reordered neighbour: one order of each is enough for
+    # tables
     orders = itertools.combinations_with_replacement(blocks.cells, dataspace.n)
     datasets = [records for records in orders if blocks.contains(records)]
     leaf_moves = set()
@@ -98,7 +110,9 @@ def moves_by_view(dataspace: Dataspace) -> Views | None:
 
 
 def spaces(seed: int, count: int) -> Iterator[tuple[Dataspace, Views]]:
-    """So many random spaces, each with some table at mixed depths, and the moves of all their tables."""
+    """So many random spaces, each with some table at mixed depths, and the moves of all their
+    tables.
+    """
     rng = random.Random(seed)
     while count:
         dataspace = random_space(rng)
@@ -140,8 +154,14 @@ def check_structures(seed: int, count: int) -> Counter[str]:
 def test_norms_and_moves_are_those_of_all_neighbours() -> None:
     done = check_structures(26, 12)
     assert done["spaces"] == 12
-    assert (done["tables"] > 150, done["mixed"] >= 20, done["moves"] > 800) == (True, True, True), done
-    assert done["attained"] >= 0.97 * done["tables"], "drawn exchanges nearly always attain the norms"
+    assert (done["tables"] > 150, done["mixed"] >= 20, done["moves"] > 800) == (
+        True,
+        True,
+        True,
+    ), done
+    assert done["attained"] >= 0.97 * done["tables"], (
+        "drawn exchanges nearly always attain the norms"
+    )
 
 
 @pytest.mark.long
@@ -164,11 +184,17 @@ def found_by_attack() -> Dataspace:
 
 
 def test_the_case_that_was_found_by_attack() -> None:
-    """(R2, T1), (R1, S2) become (R2, S2), (R1, T1): four cells of district by state, where Δ2² = 2 was claimed."""
+    """(R2, T1), (R1, S2) become (R2, S2), (R1, T1): four cells of district by state, where Δ2² = 2
+    was claimed.
+    """
     public = found_by_attack()
     blocks = Blocks.of(public)
-    before = blocks.coded([("R", "R2", "T", "T1"), ("R", "R1", "S", "S2")] + [("Q", "Q1", "S", "S1")] * 298)
-    after = blocks.coded([("R", "R2", "S", "S2"), ("R", "R1", "T", "T1")] + [("Q", "Q1", "S", "S1")] * 298)
+    before = blocks.coded(
+        [("R", "R2", "T", "T1"), ("R", "R1", "S", "S2")] + [("Q", "Q1", "S", "S1")] * 298
+    )
+    after = blocks.coded(
+        [("R", "R2", "S", "S2"), ("R", "R1", "T", "T1")] + [("Q", "Q1", "S", "S1")] * 298
+    )
     assert after in {*blocks._from(before, 0, before[0], after[0])}
     space = sensitivity_space(public, Exchange.of(public), ["district", "state"])
     assert (space.norms, space.exact) == (Norms(4, 4, 1), True)
@@ -187,7 +213,9 @@ def test_the_hull_holds_every_exchange_at_mixed_depths() -> None:
         for view, moves in by_view.items():
             if not is_mixed(dataspace, view) or not moves:
                 continue
-            space = sensitivity_space(dataspace, Exchange.of(dataspace), dataspace.schema.named(view))
+            space = sensitivity_space(
+                dataspace, Exchange.of(dataspace), dataspace.schema.named(view)
+            )
             try:
                 placed = place_ball(space)
             except Refused:
@@ -204,7 +232,11 @@ def test_costs_of_residuals_cover_every_exchange_at_mixed_depths() -> None:
         rng = random.Random(seed)
         schema = Schema([nested(rng, "a"), nested(rng, "b")])
         table = Table(schema, np.full(schema.shape, rng.choice([1, 1, 3])))
-        joint = [name for feature in schema.features for name in feature.names[: rng.randint(1, len(feature.names))]]
+        joint = [
+            name
+            for feature in schema.features
+            for name in feature.names[: rng.randint(1, len(feature.names))]
+        ]
         public = Dataspace.of(table, [Margin(*joint)])
         exchange = Exchange.of(public)
         for view in itertools.product(*(range(1, depth + 1) for depth in schema.grid.full)):
@@ -214,7 +246,9 @@ def test_costs_of_residuals_cover_every_exchange_at_mixed_depths() -> None:
             probes = drawn(Blocks.of(public), view)
             for small in product.measured:
                 for move in itertools.islice(probes.moves(schema.grid.shape_of(view)), 40):
-                    part = product.residuals.table(product.trim(move, view).astype(np.int64), view, small)
+                    part = product.residuals.table(
+                        product.trim(move, view).astype(np.int64), view, small
+                    )
                     square = float((product.residuals.centred(small, part) ** 2).sum())
                     assert square <= float(product.cost[small]) * (1 + 1e-9)
                     checked += 1
@@ -222,17 +256,24 @@ def test_costs_of_residuals_cover_every_exchange_at_mixed_depths() -> None:
 
 
 def first_children_alone(self: ExchangeTable, axis: int, depth: int, node: int) -> tuple[int, ...]:
-    """The fault that was found: a node seen from above is left out unless it is its parent's first child."""
+    """The fault that was found: a node seen from above is left out unless it is its parent's first
+    child.
+    """
     chain, released = self.blocks.structure.grid.chains[axis], self.table.released[axis]
     if released < depth:
         above = chain.ancestor(depth, node, released)
         return (above,) if chain.below(released, above, depth).start == node else ()
-    below, inhabited = chain.below(depth, node, released), self.blocks.structure.inhabited_nodes(axis, released)
+    below, inhabited = (
+        chain.below(depth, node, released),
+        self.blocks.structure.inhabited_nodes(axis, released),
+    )
     return tuple(child for child in range(below.start, below.stop) if inhabited[child])
 
 
 def test_the_fault_would_not_pass_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twin: with the fault put back, every wrong norm and every short list of moves is an internal error."""
+    """The twin: with the fault put back, every wrong norm and every short list of moves is an
+    internal error.
+    """
     monkeypatch.setattr(ExchangeTable, "_in_sight", first_children_alone)
     public = found_by_attack()
     with pytest.raises(SelfCheckError, match="by more than its norms"):
@@ -253,7 +294,9 @@ def test_the_fault_would_not_pass_the_checks(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("norms", [Norms(6, 4, 1), Norms(4, 5, 1), Norms(4, 4, 2)])
-def test_norms_above_what_is_proved_are_not_used(monkeypatch: pytest.MonkeyPatch, norms: Norms) -> None:
+def test_norms_above_what_is_proved_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, norms: Norms
+) -> None:
     """One block in sight: Δ1 <= 4, Δ2² <= 4, Δ∞ <= 1."""
     monkeypatch.setattr(ExchangeTable, "_search", lambda self: TableNorms(norms, True, "made up"))
     public = found_by_attack()
@@ -269,7 +312,12 @@ def test_a_chain_looks_up_and_down_and_refuses_the_wrong_way() -> None:
             for node in range(chain.size(fine)):
                 leaf = int(np.flatnonzero(chain.above(fine) == node)[0])
                 assert chain.ancestor(fine, node, coarse) == chain.above(coarse)[leaf]
-                assert node in range(chain.size(fine))[chain.below(coarse, chain.ancestor(fine, node, coarse), fine)]
+                assert (
+                    node
+                    in range(chain.size(fine))[
+                        chain.below(coarse, chain.ancestor(fine, node, coarse), fine)
+                    ]
+                )
                 checked += 1
             if coarse < fine:
                 for wrong in (chain.first, chain.children):
@@ -288,12 +336,15 @@ def three_totals() -> Dataspace:
 
 
 @pytest.mark.parametrize(
-    ("norms", "words"), [(Norms(4, 4, 1), "by more than its norms"), (Norms(8, 40, 4), "above what is proved")]
+    ("norms", "words"),
+    [(Norms(4, 4, 1), "by more than its norms"), (Norms(8, 40, 4), "above what is proved")],
 )
 def test_norms_of_the_ball_that_contradict_what_is_known_are_not_used(
     monkeypatch: pytest.MonkeyPatch, norms: Norms, words: str
 ) -> None:
-    """Δ1 = 6, Δ2² = 18 and Δ∞ = 3 for three records; exchanges of at most three records attain (6, 8, 2)."""
+    """Δ1 = 6, Δ2² = 18 and Δ∞ = 3 for three records; exchanges of at most three records attain (6,
+    8, 2).
+    """
     public = three_totals()
     assert sensitivity_space(public, Ball(3)).norms == Norms(6, 18, 3)
     monkeypatch.setattr(BlockTable, "norms", lambda self, a: (norms, None))
@@ -302,7 +353,9 @@ def test_norms_of_the_ball_that_contradict_what_is_known_are_not_used(
 
 
 @pytest.mark.parametrize("kind", ["ball", "exchange"])
-def test_costs_of_residuals_that_an_exchange_exceeds_are_not_used(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_costs_of_residuals_that_an_exchange_exceeds_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     public = three_totals()
     adjacency = Ball(3) if kind == "ball" else Exchange.of(public)
     tables = [["sex", "region"], ["region", "ill"]]
@@ -315,11 +368,17 @@ def test_costs_of_residuals_that_an_exchange_exceeds_are_not_used(monkeypatch: p
 
 
 def test_what_exchanges_attain_is_the_cost_where_the_moves_are_listed() -> None:
-    """The lower bound shares no step with the costs, and agrees with nearly all of those that are exact."""
+    """The lower bound shares no step with the costs, and agrees with nearly all of those that are
+    exact.
+    """
     rng, costs, attained = random.Random(1), 0, 0
     for _ in range(12):
         schema = Schema([nested(rng, "a"), nested(rng, "b")])
-        joint = [name for feature in schema.features for name in feature.names[: rng.randint(1, len(feature.names))]]
+        joint = [
+            name
+            for feature in schema.features
+            for name in feature.names[: rng.randint(1, len(feature.names))]
+        ]
         public = Dataspace.of(Table(schema, np.full(schema.shape, 3)), [Margin(*joint)])
         product = product_space(public, Exchange.of(public), [schema.names])
         for view, cost in product.cost.items():

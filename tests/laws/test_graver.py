@@ -1,11 +1,18 @@
-"""Graver bases of small margin maps against brute force, and the bound on a(t) that follows from them."""
+"""Graver bases of small margin maps against brute force, and the bound on a(t) that follows from
+them.
+"""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from semidp.core.spaces.adjacency import by_listing, graver_degree, semi_adjacency, semi_adjacency_bound
+from semidp.core.spaces.adjacency import (
+    by_listing,
+    graver_degree,
+    semi_adjacency,
+    semi_adjacency_bound,
+)
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.spaces.graver import graver_basis
 from semidp.core.spaces.structure import Structure
@@ -26,7 +33,9 @@ def margin_map(shape: tuple[int, ...], margins: str) -> np.ndarray:
 
 
 def small_elements(matrix: np.ndarray, largest: int) -> set[tuple[int, ...]]:
-    """All minimal tables with zero margins and entries of at most `largest`, by listing every such table."""
+    """All minimal tables with zero margins and entries of at most `largest`, by listing every such
+    table.
+    """
     cells = matrix.shape[1]
     pivots: list[int] = []
     for cell in range(cells):  # cells that the others determine
@@ -35,7 +44,9 @@ def small_elements(matrix: np.ndarray, largest: int) -> set[tuple[int, ...]]:
     free = [cell for cell in range(cells) if cell not in pivots]
     found = []
     for values in itertools.product(range(-largest, largest + 1), repeat=len(free)):
-        rest, *_ = np.linalg.lstsq(matrix[:, pivots], -matrix[:, free] @ np.array(values), rcond=None)
+        rest, *_ = np.linalg.lstsq(
+            matrix[:, pivots], -matrix[:, free] @ np.array(values), rcond=None
+        )
         table = np.zeros(cells, dtype=np.int64)
         table[free], table[pivots] = values, np.rint(rest).astype(np.int64)
         if table.any() and not (matrix @ table).any() and np.abs(table).max() <= largest:
@@ -59,7 +70,9 @@ def small_elements(matrix: np.ndarray, largest: int) -> set[tuple[int, ...]]:
         ((2, 2, 3), "AB BC AC", 3),
     ],
 )
-def test_the_basis_is_all_minimal_tables(shape: tuple[int, ...], margins: str, largest: int) -> None:
+def test_the_basis_is_all_minimal_tables(
+    shape: tuple[int, ...], margins: str, largest: int
+) -> None:
     matrix = margin_map(shape, margins)
     basis = graver_basis(matrix)
     assert basis is not None
@@ -75,14 +88,22 @@ def test_the_basis_on_possible_cells_is_the_part_supported_there() -> None:
     for _ in range(20):
         cells = np.flatnonzero(rng.random(8) < 0.8)
         part = graver_basis(matrix[:, cells])
-        supported = whole[(whole[:, [cell for cell in range(8) if cell not in cells]] == 0).all(axis=1)][:, cells]
+        supported = whole[
+            (whole[:, [cell for cell in range(8) if cell not in cells]] == 0).all(axis=1)
+        ][:, cells]
         if part is not None:
-            assert {tuple(row) for row in part.tolist()} == {tuple(row) for row in supported.tolist()}
+            assert {tuple(row) for row in part.tolist()} == {
+                tuple(row) for row in supported.tolist()
+            }
 
 
 @pytest.mark.parametrize(
     ("shape", "margins", "size", "degree"),
-    [((3, 3, 3), "AB BC AC", 1590, 12), ((2, 2, 2, 2), "AB BC CD AD", 212, 5), ((2, 3, 3), "AB BC AC", 30, 6)],
+    [
+        ((3, 3, 3), "AB BC AC", 1590, 12),
+        ((2, 2, 2, 2), "AB BC CD AD", 212, 5),
+        ((2, 3, 3), "AB BC AC", 30, 6),
+    ],
 )
 def test_known_sizes(shape: tuple[int, ...], margins: str, size: int, degree: int) -> None:
     basis = graver_basis(margin_map(shape, margins))
@@ -96,12 +117,19 @@ def space_of(counts: np.ndarray, margins: str, possible: np.ndarray) -> Dataspac
         StructuralZero.of({names[axis]: str(level) for axis, level in enumerate(cell)})
         for cell in np.argwhere(~possible).tolist()
     ]
-    features = [Feature(names[axis], [str(level) for level in range(size)]) for axis, size in enumerate(counts.shape)]
-    return Dataspace.of(Table(Schema(features, zeros), counts), [Margin(*part) for part in margins.split()])
+    features = [
+        Feature(names[axis], [str(level) for level in range(size)])
+        for axis, size in enumerate(counts.shape)
+    ]
+    return Dataspace.of(
+        Table(Schema(features, zeros), counts), [Margin(*part) for part in margins.split()]
+    )
 
 
 def test_the_bound_holds_and_is_attained_without_closed_forms() -> None:
-    """Three blocks, overlapping margins and a cycle of margins, with structural zeros: every small fiber listed."""
+    """Three blocks, overlapping margins and a cycle of margins, with structural zeros: every small
+    fiber listed.
+    """
     rng = np.random.default_rng(11)
     checked, attained = 0, set()
     for shape, margins in (

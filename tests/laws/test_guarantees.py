@@ -1,4 +1,6 @@
-"""Laws of guarantees: the partial order of the paper, plain language, JSON, and carrying an invariant."""
+"""Laws of guarantees: the partial order of the paper, plain language, JSON, and carrying an
+invariant.
+"""
 
 import json
 from fractions import Fraction
@@ -43,7 +45,9 @@ CURVES: list[Tradeoff] = [
     piecewise([0, "1/2", 1], [0, "1/4", 1]),
 ]
 
-guarantees = st.builds(Guarantee, st.sampled_from(SPACES), st.integers(0, 4).map(Ball), st.sampled_from(CURVES))
+guarantees = st.builds(
+    Guarantee, st.sampled_from(SPACES), st.integers(0, 4).map(Ball), st.sampled_from(CURVES)
+)
 
 
 @given(guarantees, guarantees, guarantees)
@@ -152,7 +156,13 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:
 def test_the_explanation_says_what_is_and_is_not_protected() -> None:
     text = str(Guarantee(SPACES[2], Ball(3), gaussian(1)).explain())
     assert len(text.split("\n\n")) == 4
-    for phrase in ("sex, region", "at most 3 records", "side information", "leave a single dataset", "26%"):
+    for phrase in (
+        "sex, region",
+        "at most 3 records",
+        "side information",
+        "leave a single dataset",
+        "26%",
+    ):
         assert phrase in text
     assert "What is not protected: the exact statistics" in text
 

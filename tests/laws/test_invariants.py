@@ -1,4 +1,6 @@
-"""a(t), dataspaces and adjacency beyond brute force: closed forms, structural zeros, witnesses, errors."""
+"""a(t), dataspaces and adjacency beyond brute force: closed forms, structural zeros, witnesses,
+errors.
+"""
 
 import itertools
 
@@ -19,13 +21,17 @@ from semidp.errors import AdjacencyUnknown, InputError, SchemaError
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:
     names = "ABCDEFGH"
-    features = [Feature(names[i], [str(level) for level in range(size)]) for i, size in enumerate(shape)]
+    features = [
+        Feature(names[i], [str(level) for level in range(size)]) for i, size in enumerate(shape)
+    ]
     return Schema(features, [StructuralZero.of(zero) for zero in zeros])
 
 
 def space_of(counts: object, *margins: str, zeros: tuple = ()) -> Dataspace:
     array = np.asarray(counts)
-    return Dataspace.of(Table(schema_of(*array.shape, zeros=zeros), array), [Margin(*names) for names in margins])
+    return Dataspace.of(
+        Table(schema_of(*array.shape, zeros=zeros), array), [Margin(*names) for names in margins]
+    )
 
 
 def records(*rows: str) -> np.ndarray:
@@ -39,15 +45,20 @@ def one_way(*blocks: list[int]) -> Dataspace:
     """The dataspace with these one-way margins."""
     schema = schema_of(*map(len, blocks))
     names = schema.names
-    values = {Margin(name): Table(schema.restrict([name]), block) for name, block in zip(names, blocks, strict=True)}
+    values = {
+        Margin(name): Table(schema.restrict([name]), block)
+        for name, block in zip(names, blocks, strict=True)
+    }
     return Dataspace.known(schema, values)
 
 
-# --- the values that the errata cite ------------------------------------------------------------------------------
+# --- the values that the errata cite --------------------------------------------------------------
 
 
 def test_definition_and_examples_disagree() -> None:
-    """The smallest counterexample: 2x2 with margins (2,1) and (2,1). Literally 2, in the paper's own example 3."""
+    """The smallest counterexample: 2x2 with margins (2,1) and (2,1). Literally 2, in the paper's
+    own example 3.
+    """
     found = semi_adjacency(one_way([2, 1], [2, 1]))
     assert (found.worst_case, found.definition) == (3, 2)
 
@@ -76,8 +87,12 @@ def test_overlapping_margins_can_have_a_larger_definition() -> None:
     assert found.method == "listing of all tables"
 
 
-@pytest.mark.parametrize(("margins", "reached"), [(("AB", "BC"), 3), (("AB", "BC", "CD"), 4), (("AB", "AC", "AD"), 4)])
-def test_the_junction_tree_bound_holds_and_is_reached(margins: tuple[str, ...], reached: int) -> None:
+@pytest.mark.parametrize(
+    ("margins", "reached"), [(("AB", "BC"), 3), (("AB", "BC", "CD"), 4), (("AB", "AC", "AD"), 4)]
+)
+def test_the_junction_tree_bound_holds_and_is_reached(
+    margins: tuple[str, ...], reached: int
+) -> None:
     size = 1 + max("ABCD".index(name) for margin in margins for name in margin)
     cells = list(itertools.product("01", repeat=size))
     worst = 0
@@ -116,13 +131,17 @@ def test_the_triangle_can_need_five_records() -> None:
     assert max(filter(None, found)) == 5
 
 
-# --- structural zeros ---------------------------------------------------------------------------------------------
+# --- structural zeros -----------------------------------------------------------------------------
 
 
 def cycle(k: int) -> Dataspace:
     """k x k with only the cells (i, i) and (i, i+1) possible, one record in each."""
     allowed = {(i, j) for i in range(k) for j in (i, (i + 1) % k)}
-    zeros = tuple({"A": str(i), "B": [str(j) for j in range(k) if (i, j) not in allowed]} for i in range(k) if k > 2)
+    zeros = tuple(
+        {"A": str(i), "B": [str(j) for j in range(k) if (i, j) not in allowed]}
+        for i in range(k)
+        if k > 2
+    )
     counts = np.zeros((k, k), dtype=int)
     for cell in allowed:
         counts[cell] = 1
@@ -155,7 +174,9 @@ def nested(*margins: str, sizes: tuple[int, ...] = (5, 6, 7)) -> Dataspace:
         (("county,sex", "state"), 2),
     ],
 )
-def test_a_nested_feature_is_one_block_at_its_finest_published_depth(margins: tuple[str, ...], a: int) -> None:
+def test_a_nested_feature_is_one_block_at_its_finest_published_depth(
+    margins: tuple[str, ...], a: int
+) -> None:
     public = nested(*margins)
     found = semi_adjacency(public)
     assert found.worst_case == a
@@ -170,7 +191,10 @@ def test_a_zero_inside_a_published_margin_changes_nothing() -> None:
     counts = np.array([[[5, 2], [0, 0]], [[3, 3], [4, 1]]])
     with_zero = space_of(counts, "AB", "C", zeros=({"A": "0", "B": "1"},))
     assert not Structure.of(with_zero).zeros_matter
-    assert semi_adjacency(with_zero).worst_case == semi_adjacency(space_of(counts, "AB", "C")).worst_case
+    assert (
+        semi_adjacency(with_zero).worst_case
+        == semi_adjacency(space_of(counts, "AB", "C")).worst_case
+    )
 
 
 def test_large_spaces_with_structural_zeros_have_a_bound_or_need_a() -> None:
@@ -185,7 +209,9 @@ def test_large_spaces_with_structural_zeros_have_a_bound_or_need_a() -> None:
 
 
 def test_graver_bounds_hold_and_are_attained() -> None:
-    """Two-way tables with any structural zeros, also beside a free bit, and 2 x J x K by pairs: all small fibers."""
+    """Two-way tables with any structural zeros, also beside a free bit, and 2 x J x K by pairs: all
+    small fibers.
+    """
     rng = np.random.default_rng(7)
     checked, attained = 0, set()
     for shape, margins in (
@@ -201,7 +227,8 @@ def test_graver_bounds_hold_and_are_attained() -> None:
             if not 2 <= table.sum() <= 6:
                 continue
             zeros = tuple(
-                {"ABC"[axis]: str(level) for axis, level in enumerate(cell)} for cell in np.argwhere(~possible).tolist()
+                {"ABC"[axis]: str(level) for axis, level in enumerate(cell)}
+                for cell in np.argwhere(~possible).tolist()
             )
             space = space_of(table, *margins.split(), zeros=zeros)
             listed, degree = by_listing(space), graver_degree(Structure.of(space))
@@ -214,11 +241,13 @@ def test_graver_bounds_hold_and_are_attained() -> None:
     assert by_listing(cycle(4)).worst_case <= 1 + graver_degree(Structure.of(cycle(4)))
 
 
-# --- closed form = listing, on random margins ---------------------------------------------------------------------
+# --- closed form = listing, on random margins -----------------------------------------------------
 
 
 @st.composite
-def small_spaces(draw: st.DrawFn, margins: tuple[str, ...], shape: tuple[int, ...], most: int) -> Dataspace:
+def small_spaces(
+    draw: st.DrawFn, margins: tuple[str, ...], shape: tuple[int, ...], most: int
+) -> Dataspace:
     cells = int(np.prod(shape))
     chosen = draw(st.lists(st.integers(0, cells - 1), min_size=1, max_size=most))
     return space_of(np.bincount(chosen, minlength=cells).reshape(shape), *margins)
@@ -250,14 +279,18 @@ def test_the_closed_form_equals_the_listing(data: st.DataObject) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 14))
-def test_the_integer_program_equals_a_search_over_all_placements(rarest: list[int], spare: int) -> None:
+def test_the_integer_program_equals_a_search_over_all_placements(
+    rarest: list[int], spare: int
+) -> None:
     others = max(rarest) + spare
     found = worst_cover(tuple(sorted(rarest)), others)
     assert found.least == found.most == search(tuple(sorted(rarest)), others)
 
 
 def search(rarest: tuple[int, ...], others: int) -> int:
-    """Try every family of patterns that is closed under subsets: is there one that carries all and is hard to cover?"""
+    """Try every family of patterns that is closed under subsets: is there one that carries all and
+    is hard to cover?
+    """
     blocks = len(rarest)
     patterns = [p for k in range(1, blocks + 1) for p in itertools.combinations(range(blocks), k)]
 
@@ -268,7 +301,9 @@ def search(rarest: tuple[int, ...], others: int) -> int:
                     return size
         return blocks + 1
 
-    def carries(left: tuple[int, ...], family: tuple[tuple[int, ...], ...], records_left: int) -> bool:
+    def carries(
+        left: tuple[int, ...], family: tuple[tuple[int, ...], ...], records_left: int
+    ) -> bool:
         if not any(left):
             return True
         if records_left * max(map(len, family)) < sum(left) or max(left) > records_left:
@@ -287,9 +322,18 @@ def search(rarest: tuple[int, ...], others: int) -> int:
         if size > 5:
             break
         for facets in itertools.combinations(patterns, size):
-            family = tuple({p for f in facets for k in range(1, len(f) + 1) for p in itertools.combinations(f, k)})
+            family = tuple(
+                {
+                    p
+                    for f in facets
+                    for k in range(1, len(f) + 1)
+                    for p in itertools.combinations(f, k)
+                }
+            )
             number = cover(family)
-            if best < number <= blocks and carries(rarest, tuple(sorted(family, key=len, reverse=True)), others):
+            if best < number <= blocks and carries(
+                rarest, tuple(sorted(family, key=len, reverse=True)), others
+            ):
                 best = number
     return best
 
@@ -306,7 +350,7 @@ def test_more_than_six_blocks_are_bounded() -> None:
     assert semi_adjacency(one_way(*[[1, 9]] * 7)).worst_case == 8
 
 
-# --- definitions that execute -------------------------------------------------------------------------------------
+# --- definitions that execute ---------------------------------------------------------------------
 
 
 def test_a_dataspace_lists_its_tables_and_datasets() -> None:
@@ -349,7 +393,9 @@ def test_adjacency_is_a_metric_ball(one: list[int], data: st.DataObject) -> None
     other = data.draw(st.lists(st.integers(0, 3), min_size=len(one), max_size=len(one)))
     for a in range(len(one) + 1):
         assert Ball(a).adjacent(one, other) == Ball(a).adjacent(other, one)
-        assert Ball(a).adjacent(one, other) == (sum(x != y for x, y in zip(one, other, strict=True)) <= a)
+        assert Ball(a).adjacent(one, other) == (
+            sum(x != y for x, y in zip(one, other, strict=True)) <= a
+        )
 
 
 @pytest.mark.parametrize("a", [-1, True, 1.5, "2"])
@@ -358,7 +404,7 @@ def test_an_illegal_a_is_refused(a: object) -> None:
         Ball(a)  # type: ignore[arg-type]
 
 
-# --- margins and dataspaces ---------------------------------------------------------------------------------------
+# --- margins and dataspaces -----------------------------------------------------------------------
 
 
 def test_nested_margins_are_dropped_and_unknown_names_listed() -> None:
@@ -402,7 +448,9 @@ def test_the_witness_depends_on_t_only() -> None:
 
 def test_a_dataspace_does_not_depend_on_the_order_of_its_features() -> None:
     counts = np.arange(12).reshape(2, 3, 2)
-    one = Schema((Feature("x", ("a", "b")), Feature("y", ("c", "d", "e")), Feature("z", ("f", "g"))))
+    one = Schema(
+        (Feature("x", ("a", "b")), Feature("y", ("c", "d", "e")), Feature("z", ("f", "g")))
+    )
     other = Schema((one.features[2], one.features[0], one.features[1]))
     margins = [Margin("x", "y"), Margin("z")]
     space = Dataspace.of(Table(one, counts), margins)

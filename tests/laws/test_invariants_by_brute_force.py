@@ -1,7 +1,9 @@
-"""Every dataset of every small dataspace: a(t) in both readings and all three norms against their definitions.
+"""Every dataset of every small dataspace: a(t) in both readings and all three norms against their
+definitions.
 
-The brute force below knows nothing of the library: labelled datasets, Hamming distance, maxima and minima. All margins
-of the listed tables are tried, up to renaming the levels of a feature and the records of a dataset.
+The brute force below knows nothing of the library: labelled datasets, Hamming distance, maxima and
+minima. All margins of the listed tables are tried, up to renaming the levels of a feature and the
+records of a dataset.
 """
 
 import itertools
@@ -47,16 +49,24 @@ CASES = [
 
 
 def spaces(shape: tuple[int, ...], margins: list[tuple[int, ...]], n: int) -> Iterator[np.ndarray]:
-    """Yield D_t for every t up to renaming levels: an array of datasets, each a row of cell numbers."""
+    """Yield D_t for every t up to renaming levels: an array of datasets, each a row of cell
+    numbers.
+    """
     cells = np.array(list(itertools.product(*map(range, shape))))
     data = np.array(list(itertools.product(range(len(cells)), repeat=n)), dtype=np.int8)
     keys = [np.zeros((len(data), 1), dtype=int)]
     for margin in margins:
         sizes = [shape[axis] for axis in margin]
         levels = np.ravel_multi_index([cells[:, axis] for axis in margin], sizes)[data]
-        keys.append(np.stack([(levels == level).sum(axis=1) for level in range(int(np.prod(sizes)))], axis=1))
+        keys.append(
+            np.stack(
+                [(levels == level).sum(axis=1) for level in range(int(np.prod(sizes)))], axis=1
+            )
+        )
     published, which = np.unique(np.hstack(keys), axis=0, return_inverse=True)
-    groups = np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(np.bincount(which.ravel()))[:-1])
+    groups = np.split(
+        np.argsort(which.ravel(), kind="stable"), np.cumsum(np.bincount(which.ravel()))[:-1]
+    )
     renamings = list(itertools.product(*(itertools.permutations(range(size)) for size in shape)))
     seen = set()
     for t, rows in zip(published, groups, strict=True):
@@ -66,7 +76,9 @@ def spaces(shape: tuple[int, ...], margins: list[tuple[int, ...]], n: int) -> It
                 seen.add(_renamed(t, shape, margins, renaming).tobytes())
 
 
-def _renamed(t: np.ndarray, shape: tuple[int, ...], margins: list[tuple[int, ...]], renaming: tuple) -> np.ndarray:
+def _renamed(
+    t: np.ndarray, shape: tuple[int, ...], margins: list[tuple[int, ...]], renaming: tuple
+) -> np.ndarray:
     parts, start = [t[:1]], 1
     for margin in margins:
         sizes = [shape[axis] for axis in margin]
@@ -77,7 +89,9 @@ def _renamed(t: np.ndarray, shape: tuple[int, ...], margins: list[tuple[int, ...
 
 
 def brute_a(data: np.ndarray, tables: np.ndarray) -> tuple[int, int]:
-    """Both readings of a(t). Records are exchangeable, so record 0 stands for all and X need only be one per table."""
+    """Both readings of a(t). Records are exchangeable, so record 0 stands for all and X need only
+    be one per table.
+    """
     _, chosen = np.unique(np.hstack([tables, data[:, :1]]), axis=0, return_index=True)
     values = np.unique(data[:, 0])
     costs: dict[tuple[int, int], list[int]] = {}
@@ -102,20 +116,27 @@ def brute_norms(data: np.ndarray, tables: np.ndarray, largest: int) -> list[tupl
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize(("shape", "margins", "largest"), CASES, ids=lambda case: str(case).replace(" ", ""))
+@pytest.mark.parametrize(
+    ("shape", "margins", "largest"), CASES, ids=lambda case: str(case).replace(" ", "")
+)
 def test_every_dataset_of_every_small_space(
     shape: tuple[int, ...], margins: list[tuple[int, ...]], largest: int
 ) -> None:
     names = "ABCD"[: len(shape)]
     schema = Schema(
-        [Feature(name, [str(level) for level in range(size)]) for name, size in zip(names, shape, strict=True)]
+        [
+            Feature(name, [str(level) for level in range(size)])
+            for name, size in zip(names, shape, strict=True)
+        ]
     )
     cells = int(np.prod(shape))
     for n in range(1, largest + 1):
         for data in spaces(shape, margins, n):
             tables = np.stack([(data == cell).sum(axis=1) for cell in range(cells)], axis=1)
             table = Table(schema, tables[0].reshape(shape))
-            public = Dataspace.of(table, [Margin(*(names[axis] for axis in margin)) for margin in margins])
+            public = Dataspace.of(
+                table, [Margin(*(names[axis] for axis in margin)) for margin in margins]
+            )
             found = semi_adjacency(public)
             assert (found.worst_case, found.definition) == brute_a(data, tables)
             assert found.bound == found.worst_case
@@ -134,7 +155,9 @@ def test_every_dataset_of_every_small_space(
 
 
 def check_witness(public: Dataspace, found) -> None:
-    """The witness moves as many records as it must, changes no published margin, and lies in some dataset of D_t."""
+    """The witness moves as many records as it must, changes no published margin, and lies in some
+    dataset of D_t.
+    """
     if found.worst_case == 0:
         assert found.witness is None
         return
@@ -149,7 +172,9 @@ def check_witness(public: Dataspace, found) -> None:
 
 
 def tabulated(schema: Schema, records: list[tuple[str, ...]]) -> Table:
-    return Table.from_frame({name: [r[i] for r in records] for i, name in enumerate(schema.names)}, schema)
+    return Table.from_frame(
+        {name: [r[i] for r in records] for i, name in enumerate(schema.names)}, schema
+    )
 
 
 def check_bounds(public: Dataspace, a: int, norms: tuple[int, int, int]) -> None:
@@ -178,8 +203,15 @@ BOUNDED = [
 def test_the_bound_over_all_totals_holds_for_each_and_is_met_by_some(
     shape: tuple[int, ...], margins: list[tuple[str, ...]], n: int, bound: int
 ) -> None:
-    """All tables of up to n records, so all totals; a bound smaller by one would fail for some of them."""
-    schema = Schema([Feature(name, [str(k) for k in range(size)]) for name, size in zip("ABC", shape, strict=False)])
+    """All tables of up to n records, so all totals; a bound smaller by one would fail for some of
+    them.
+    """
+    schema = Schema(
+        [
+            Feature(name, [str(k) for k in range(size)])
+            for name, size in zip("ABC", shape, strict=False)
+        ]
+    )
     published = [Margin(*names) for names in margins]
     assert semi_adjacency_bound(schema, published).bound == bound
     worst = 0
@@ -191,11 +223,17 @@ def test_the_bound_over_all_totals_holds_for_each_and_is_met_by_some(
 
 
 def test_the_bound_over_all_totals_allows_for_structural_zeros() -> None:
-    """Four levels of which i meets i and i + 1 only: four records must move, and the tree would say three."""
+    """Four levels of which i meets i and i + 1 only: four records must move, and the tree would say
+    three.
+    """
     levels = [str(k) for k in range(4)]
     zeros = [{"A": a, "B": b} for a in levels for b in levels if (int(b) - int(a)) % 4 > 1]
-    schema = Schema([Feature("A", levels), Feature("B", levels)], [StructuralZero.of(zero) for zero in zeros])
+    schema = Schema(
+        [Feature("A", levels), Feature("B", levels)], [StructuralZero.of(zero) for zero in zeros]
+    )
     table = Table(schema, np.eye(4, dtype=np.int64))
     assert semi_adjacency(Dataspace.of(table, [Margin("A"), Margin("B")])).bound == 4
-    assert semi_adjacency_bound(schema, [Margin("A"), Margin("B")]).bound == 5  # 1 + min(4, 4), by Graver elements
-    assert semi_adjacency_bound(schema, [Margin("A", "B")]).bound == 2  # inside a margin a zero is an empty cell
+    # 1 + min(4, 4), by Graver elements
+    assert semi_adjacency_bound(schema, [Margin("A"), Margin("B")]).bound == 5
+    # inside a margin a zero is an empty cell
+    assert semi_adjacency_bound(schema, [Margin("A", "B")]).bound == 2

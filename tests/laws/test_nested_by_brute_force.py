@@ -1,7 +1,8 @@
-"""Every dataset of every small dataspace with a nested feature, published at every depth, against the definitions.
+"""Every dataset of every small dataspace with a nested feature, published at every depth, against
+the definitions.
 
-The brute force is that of `test_invariants_by_brute_force`; here the cells are paths, and a margin is what a path shows
-of itself at each depth.
+The brute force is that of `test_invariants_by_brute_force`; here the cells are paths, and a margin
+is what a path shows of itself at each depth.
 """
 
 import itertools
@@ -9,7 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.laws.test_invariants_by_brute_force import brute_a, brute_norms, check_bounds, check_witness
+from tests.laws.test_invariants_by_brute_force import (
+    brute_a,
+    brute_norms,
+    check_bounds,
+    check_witness,
+)
 
 from semidp.core.margins import View, within
 from semidp.core.spaces.adjacency import Ball, semi_adjacency
@@ -30,7 +36,8 @@ def places(*children: int) -> Feature:
 
 
 TRACTS = Feature.nested(
-    ["state", "county", "tract"], [("s", "c", "t"), ("s", "c", "u"), ("s", "d", "v"), ("r", "e", "w")]
+    ["state", "county", "tract"],
+    [("s", "c", "t"), ("s", "c", "u"), ("s", "d", "v"), ("r", "e", "w")],
 )
 JOBS = Feature.nested(["field", "job"], [("f", "i"), ("f", "j"), ("g", "k")])
 SCHEMAS = {
@@ -63,7 +70,10 @@ def shown(schema: Schema, view: View) -> np.ndarray:
     """Number what each cell shows of itself in a margin, from its labels alone."""
     paths = [feature.paths() for feature in schema.features]
     cells = [
-        tuple(paths[axis][leaf][:depth] for axis, (leaf, depth) in enumerate(zip(cell, view, strict=True)))
+        tuple(
+            paths[axis][leaf][:depth]
+            for axis, (leaf, depth) in enumerate(zip(cell, view, strict=True))
+        )
         for cell in np.ndindex(*schema.shape)
     ]
     numbers = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
@@ -77,9 +87,13 @@ def spaces(schema: Schema, views: list[View], n: int) -> Iterator[tuple[np.ndarr
     keys = [np.zeros((len(data), 1), dtype=int)]
     for view in views:
         cells = shown(schema, view)
-        keys += [tables[:, cells == level].sum(axis=1, keepdims=True) for level in range(cells.max() + 1)]
+        keys += [
+            tables[:, cells == level].sum(axis=1, keepdims=True) for level in range(cells.max() + 1)
+        ]
     _, which = np.unique(np.hstack(keys), axis=0, return_inverse=True)
-    for rows in np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(np.bincount(which.ravel()))[:-1]):
+    for rows in np.split(
+        np.argsort(which.ravel(), kind="stable"), np.cumsum(np.bincount(which.ravel()))[:-1]
+    ):
         yield data[rows], tables[rows]
 
 
@@ -116,7 +130,9 @@ def test_a_norms_and_projection_in_every_space(name: str, views: list[View]) -> 
 
 
 def check_projection(space, public: Dataspace, tables: np.ndarray, known: dict) -> None:
-    """P is the projection onto differences that no published total sees, on the cells that some dataset fills."""
+    """P is the projection onto differences that no published total sees, on the cells that some
+    dataset fills.
+    """
     schema = public.schema
     domain = tables.any(axis=0)
     key = domain.tobytes()
@@ -131,7 +147,9 @@ def check_projection(space, public: Dataspace, tables: np.ndarray, known: dict) 
         known[key] = null.T @ null
     projection = known[key]
     noise = np.random.default_rng(len(known)).normal(size=schema.size)
-    assert np.allclose(space.project(noise.reshape(schema.shape)).ravel(), projection @ noise, atol=1e-9)
+    assert np.allclose(
+        space.project(noise.reshape(schema.shape)).ravel(), projection @ noise, atol=1e-9
+    )
     assert np.allclose(space.variances().ravel(), np.diag(projection), atol=1e-9)
     assert space.dimension == round(np.trace(projection))
     fixed = tables[0] - projection @ tables[0]
@@ -148,19 +166,30 @@ RELEASED = [
 
 
 @pytest.mark.few(100)
-@pytest.mark.parametrize(("name", "views", "released"), RELEASED, ids=lambda part: str(part).replace(" ", ""))
-def test_norms_of_a_table_released_at_another_depth(name: str, views: list[View], released: View) -> None:
-    """Published at one depth and released at another: never less than the brute force, equal where said to be."""
+@pytest.mark.parametrize(
+    ("name", "views", "released"), RELEASED, ids=lambda part: str(part).replace(" ", "")
+)
+def test_norms_of_a_table_released_at_another_depth(
+    name: str, views: list[View], released: View
+) -> None:
+    """Published at one depth and released at another: never less than the brute force, equal where
+    said to be.
+    """
     schema, n = SCHEMAS[name][0], 2 if name == "two others" else 3
     cells = shown(schema, released)
     for data, tables in spaces(schema, views, n):
         public = Dataspace.of(
-            Table(schema, tables[0].reshape(schema.shape)), [Margin(*schema.named(view)) for view in views]
+            Table(schema, tables[0].reshape(schema.shape)),
+            [Margin(*schema.named(view)) for view in views],
         )
-        seen = np.stack([tables[:, cells == level].sum(axis=1) for level in range(cells.max() + 1)], axis=1)
+        seen = np.stack(
+            [tables[:, cells == level].sum(axis=1) for level in range(cells.max() + 1)], axis=1
+        )
         for a, norms in enumerate(brute_norms(data, seen, n)):
             if norms[0] == 0:
                 continue
             space = sensitivity_space(public, Ball(a), schema.named(released))
             found = (space.l1, space.l2_squared, space.linf)
-            assert np.array_equal(found, norms) if space.exact else np.all(np.asarray(found) >= norms)
+            assert (
+                np.array_equal(found, norms) if space.exact else np.all(np.asarray(found) >= norms)
+            )

@@ -1,4 +1,6 @@
-"""The projection onto tables with zero published margins: laws, and a dense matrix as the reference."""
+"""The projection onto tables with zero published margins: laws, and a dense matrix as the
+reference.
+"""
 
 import itertools
 
@@ -41,7 +43,9 @@ def views(margins: list[tuple[int, ...]], features: int = 3) -> tuple[View, ...]
     return tuple(tuple(int(axis in margin) for axis in range(features)) for margin in margins)
 
 
-def projection(shape: tuple[int, ...], margins: list[tuple[int, ...]], mask: np.ndarray) -> Projector:
+def projection(
+    shape: tuple[int, ...], margins: list[tuple[int, ...]], mask: np.ndarray
+) -> Projector:
     return projector(Grid.flat(shape), views(margins, len(shape)), mask)
 
 
@@ -58,13 +62,17 @@ def problems(draw: st.DrawFn) -> tuple[tuple[int, ...], list[tuple[int, ...]], n
     elif kind == "margins":
         grown = np.ones(shape, dtype=bool)
         for margin in margins:
-            grown &= mask.any(axis=tuple(axis for axis in range(3) if axis not in margin), keepdims=True)
+            grown &= mask.any(
+                axis=tuple(axis for axis in range(3) if axis not in margin), keepdims=True
+            )
         mask = grown
     return shape, margins, mask
 
 
 def dense(shape: tuple[int, ...], margins: list[tuple[int, ...]], mask: np.ndarray) -> np.ndarray:
-    """P as a matrix: the null space of the margins among the cells of the domain, by singular values."""
+    """P as a matrix: the null space of the margins among the cells of the domain, by singular
+    values.
+    """
     cells = np.argwhere(mask)
     rows = [
         [
@@ -115,7 +123,9 @@ def test_the_fixed_part_comes_from_the_margins_alone(problem: tuple, seed: int) 
     shape, margins, mask = problem
     table = np.random.default_rng(seed).integers(0, 50, size=shape) * mask
     found = projection(shape, margins, mask)
-    sums = [table.sum(axis=tuple(axis for axis in range(3) if axis not in margin)) for margin in margins]
+    sums = [
+        table.sum(axis=tuple(axis for axis in range(3) if axis not in margin)) for margin in margins
+    ]
     assert np.allclose(found.project(table) + found.fixed_part(sums), table, atol=1e-8)
 
 
@@ -141,18 +151,24 @@ def test_cliques_minus_separators() -> None:
 
 
 def test_a_chain_with_empty_margin_cells_needs_no_least_squares() -> None:
-    """Zeros in joint margins leave no product domain, yet the averages still commute along the junction tree."""
+    """Zeros in joint margins leave no product domain, yet the averages still commute along the
+    junction tree.
+    """
     generator = np.random.default_rng(3)
     counts = generator.integers(0, 2, size=(4, 4, 4, 4)) * (generator.random((4, 4, 1, 1)) < 0.6)
     schema = Schema([Feature(name, "wxyz") for name in "ABCD"])
-    public = Dataspace.of(Table(schema, counts), [Margin("A", "B"), Margin("B", "C"), Margin("C", "D")])
+    public = Dataspace.of(
+        Table(schema, counts), [Margin("A", "B"), Margin("B", "C"), Margin("C", "D")]
+    )
     space = sensitivity_space(public, Ball(4))
     assert isinstance(space._projector, AveragingProjection)
     assert np.allclose(space.project(counts) + space.fixed_part(), counts, atol=1e-9)
 
 
 def test_large_irregular_domains_project_by_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the dense limit margins are still killed to 1e-9 n; dimension and variances are refused."""
+    """Beyond the dense limit margins are still killed to 1e-9 n; dimension and variances are
+    refused.
+    """
     generator = np.random.default_rng(5)
     mask = generator.random((40, 50)) < 0.7
     monkeypatch.setattr(module, "DENSE_MARGIN_CELLS", 10)
@@ -174,7 +190,9 @@ def test_large_irregular_domains_project_by_iteration(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("margins", [("A", "B"), ("AB", "BC"), ("A", "B", "C"), ()])
 def test_variances_are_those_of_projected_noise(margins: tuple[str, ...]) -> None:
     schema = Schema([Feature(name, "xyz") for name in "ABC"])
-    public = Dataspace.of(Table(schema, np.full((3, 3, 3), 40)), [Margin(*names) for names in margins])
+    public = Dataspace.of(
+        Table(schema, np.full((3, 3, 3), 40)), [Margin(*names) for names in margins]
+    )
     space = sensitivity_space(public, Ball(4))
     unit = np.zeros((3, 3, 3))
     unit[1, 2, 0] = 1

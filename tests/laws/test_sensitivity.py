@@ -1,4 +1,6 @@
-"""Sensitivity spaces: the norms the errata cite, order of the naive spaces, moves, explicit spaces, refusals."""
+"""Sensitivity spaces: the norms the errata cite, order of the naive spaces, moves, explicit spaces,
+refusals.
+"""
 
 import itertools
 import math
@@ -20,20 +22,25 @@ from semidp.queries.table_spaces import TableSpace, sensitivity_space
 
 
 def schema_of(*shape: int, zeros: tuple = ()) -> Schema:
-    features = [Feature("ABCDEFGH"[i], [str(level) for level in range(size)]) for i, size in enumerate(shape)]
+    features = [
+        Feature("ABCDEFGH"[i], [str(level) for level in range(size)])
+        for i, size in enumerate(shape)
+    ]
     return Schema(features, [StructuralZero.of(zero) for zero in zeros])
 
 
 def space_of(counts: object, *margins: str, zeros: tuple = ()) -> Dataspace:
     array = np.asarray(counts)
-    return Dataspace.of(Table(schema_of(*array.shape, zeros=zeros), array), [Margin(*names) for names in margins])
+    return Dataspace.of(
+        Table(schema_of(*array.shape, zeros=zeros), array), [Margin(*names) for names in margins]
+    )
 
 
 def norms(space: TableSpace) -> tuple[int, int, int]:
     return space.l1, space.l2_squared, space.linf
 
 
-# --- the table of exact values ------------------------------------------------------------------------------------
+# --- the table of exact values --------------------------------------------------------------------
 
 EXACT = [
     # shape, margins, Δ2² for a = 2, 3, 4, 5, 6
@@ -48,7 +55,9 @@ EXACT = [
 
 
 @pytest.mark.parametrize(("shape", "margins", "squares"), EXACT, ids=str)
-def test_exact_values_for_large_counts(shape: tuple[int, ...], margins: tuple[str, ...], squares: tuple) -> None:
+def test_exact_values_for_large_counts(
+    shape: tuple[int, ...], margins: tuple[str, ...], squares: tuple
+) -> None:
     public = space_of(np.full(shape, 1000), *margins)
     found = [sensitivity_space(public, Ball(a)) for a in range(2, 7)]
     assert tuple(space.l2_squared for space in found) == squares
@@ -58,7 +67,9 @@ def test_exact_values_for_large_counts(shape: tuple[int, ...], margins: tuple[st
 
 
 def check_move(space: TableSpace) -> None:
-    """The worst move has zero margins, at most a records, and attains Δ2 where the norms are exact."""
+    """The worst move has zero margins, at most a records, and attains Δ2 where the norms are
+    exact.
+    """
     move = space.worst_move()
     assert move is not None
     for margin in space._released_table.visible:
@@ -67,11 +78,15 @@ def check_move(space: TableSpace) -> None:
     assert (move**2).sum() == space.l2_squared
 
 
-@pytest.mark.parametrize(("shape", "margins", "squares"), [case for case in EXACT if len(case[0]) < 4], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "margins", "squares"), [case for case in EXACT if len(case[0]) < 4], ids=str
+)
 def test_exact_values_against_all_integer_tables(
     shape: tuple[int, ...], margins: tuple[str, ...], squares: tuple
 ) -> None:
-    """Every integer table with zero margins and small entries, from a lattice basis, knows the same maxima."""
+    """Every integer table with zero margins and small entries, from a lattice basis, knows the same
+    maxima.
+    """
     axes = [tuple("ABCD".index(name) for name in margin) for margin in margins]
     for a, square in zip(range(2, 7), squares, strict=True):
         basis = lattice_basis(shape, axes)
@@ -88,7 +103,9 @@ def test_exact_values_against_all_integer_tables(
 
 
 def lattice_basis(shape: tuple[int, ...], margins: list[tuple[int, ...]]) -> np.ndarray:
-    """Tables with zero margins, one for each cell whose nonzero levels lie inside no margin; they span the lattice."""
+    """Tables with zero margins, one for each cell whose nonzero levels lie inside no margin; they
+    span the lattice.
+    """
     found = []
     for cell in itertools.product(*map(range, shape)):
         support = {axis for axis, level in enumerate(cell) if level}
@@ -122,11 +139,13 @@ def test_the_chain_and_the_triangle_on_binary_features() -> None:
     assert [sensitivity_space(triangle, Ball(a)).l2_squared for a in (4, 5, 6)] == [8, 8, 8]
 
 
-# --- the three-cycles that the paper leaves out ---------------------------------------------------------------------
+# --- the three-cycles that the paper leaves out ---------------------------------------------------
 
 
 @pytest.mark.parametrize(("a", "elements", "expected"), [(2, 19, (4, 4, 1)), (3, 31, (6, 6, 1))])
-def test_three_by_three_has_three_cycles(a: int, elements: int, expected: tuple[int, int, int]) -> None:
+def test_three_by_three_has_three_cycles(
+    a: int, elements: int, expected: tuple[int, int, int]
+) -> None:
     space = sensitivity_space(space_of(np.full((3, 3), 5), "A", "B"), Ball(a))
     listed = list(space.moves())
     assert len(listed) + 1 == elements  # zero is an element too
@@ -151,7 +170,7 @@ def test_two_rows_have_no_three_cycles(columns: int) -> None:
     assert {m.tobytes() for m in two.moves()} == {m.tobytes() for m in three.moves()}
 
 
-# --- rows only, total only, fewer features --------------------------------------------------------------------------
+# --- rows only, total only, fewer features --------------------------------------------------------
 
 
 def test_rows_only_and_total_only() -> None:
@@ -177,9 +196,13 @@ def test_a_comes_from_all_invariants_and_the_shape_from_the_released_features() 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_released_margin_is_the_projection_of_the_whole(data: st.DataObject) -> None:
-    """Releasing fewer features: norms against all pairs of datasets, from the moves of the whole table."""
+    """Releasing fewer features: norms against all pairs of datasets, from the moves of the whole
+    table.
+    """
     margins = data.draw(
-        st.sampled_from([("A", "B", "C"), ("AB", "C"), ("AB", "BC"), ("A", "B"), ("AC",), ("AB", "BC", "AC")])
+        st.sampled_from(
+            [("A", "B", "C"), ("AB", "C"), ("AB", "BC"), ("A", "B"), ("AC",), ("AB", "BC", "AC")]
+        )
     )
     released = data.draw(st.sampled_from(["A", "AB", "AC", "BC", "C"]))
     chosen = data.draw(st.lists(st.integers(0, 7), min_size=1, max_size=5))
@@ -190,7 +213,11 @@ def test_a_released_margin_is_the_projection_of_the_whole(data: st.DataObject) -
     listed = [table.counts for table in public.tables()]
     moves = [x - y for x in listed for y in listed if np.abs(x - y).sum() <= 2 * a]
     small = [np.abs(move.sum(axis=dropped)) for move in moves]
-    expected = (max(m.sum() for m in small), max((m**2).sum() for m in small), max(m.max() for m in small))
+    expected = (
+        max(m.sum() for m in small),
+        max((m**2).sum() for m in small),
+        max(m.max() for m in small),
+    )
     try:
         space = sensitivity_space(public, Ball(a), released=list(released))
     except Refused:
@@ -200,17 +227,23 @@ def test_a_released_margin_is_the_projection_of_the_whole(data: st.DataObject) -
     assert norms(space) == expected
 
 
-# --- order: S_Semi ⊆ S_Group, hull(S_Group) ⊆ a hull(S_DP) ----------------------------------------------------------
+# --- order: S_Semi ⊆ S_Group, hull(S_Group) ⊆ a hull(S_DP) ----------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_semi_is_never_worse_than_group_and_naive(data: st.DataObject) -> None:
     shape = data.draw(st.sampled_from([(2, 2), (3, 3), (2, 4), (2, 2, 2), (3, 2, 2)]))
-    margins = data.draw(st.sampled_from([("A", "B"), ("A",), ("AB",), (), ("A", "C"), ("AB", "BC"), ("A", "B", "C")]))
+    margins = data.draw(
+        st.sampled_from(
+            [("A", "B"), ("A",), ("AB",), (), ("A", "C"), ("AB", "BC"), ("A", "B", "C")]
+        )
+    )
     if max(map(ord, "".join(margins) or "A")) - ord("A") >= len(shape):
         return
-    counts = data.draw(st.lists(st.integers(0, 4), min_size=math.prod(shape), max_size=math.prod(shape)))
+    counts = data.draw(
+        st.lists(st.integers(0, 4), min_size=math.prod(shape), max_size=math.prod(shape))
+    )
     public = space_of(np.reshape(counts, shape), *margins)
     a = semi_adjacency(public).bound
     space = sensitivity_space(public, Ball(a))
@@ -227,7 +260,9 @@ def test_semi_is_never_worse_than_group_and_naive(data: st.DataObject) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_moves_are_symmetric_realisable_and_reach_the_norms(data: st.DataObject) -> None:
-    margins = data.draw(st.sampled_from([("A", "B"), ("AB", "BC"), ("A",), ("AB", "BC", "CD"), ("AC", "B")]))
+    margins = data.draw(
+        st.sampled_from([("A", "B"), ("AB", "BC"), ("A",), ("AB", "BC", "CD"), ("AC", "B")])
+    )
     size = 4 if "CD" in margins else 3 if any("C" in margin for margin in margins) else 2
     counts = data.draw(st.lists(st.integers(0, 2), min_size=2**size, max_size=2**size))
     public = space_of(np.reshape(counts, (2,) * size), *margins)
@@ -241,14 +276,19 @@ def test_moves_are_symmetric_realisable_and_reach_the_norms(data: st.DataObject)
     listed = {move.tobytes(): move for move in space.moves()}
     assert all((-move).tobytes() in listed for move in listed.values())
     sizes = [np.abs(move) for move in listed.values()] or [np.zeros(1, dtype=int)]
-    assert norms(space) == (max(s.sum() for s in sizes), max((s**2).sum() for s in sizes), max(s.max() for s in sizes))
+    assert norms(space) == (
+        max(s.sum() for s in sizes),
+        max((s**2).sum() for s in sizes),
+        max(s.max() for s in sizes),
+    )
 
 
-# --- certified bounds -----------------------------------------------------------------------------------------------
+# --- certified bounds -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("margins", "rho"), [("A B", 2), ("AB BC", 2), ("AB BC CD", 2), ("AB AC AD", 3), ("AB BC AC", 1.5), ("A B C", 3)]
+    ("margins", "rho"),
+    [("A B", 2), ("AB BC", 2), ("AB BC CD", 2), ("AB AC AD", 3), ("AB BC AC", 1.5), ("A B C", 3)],
 )
 def test_fractional_edge_covers(margins: str, rho: float) -> None:
     sets = [frozenset(margin) for margin in margins.split()]
@@ -273,7 +313,7 @@ def test_a_large_given_a_has_certified_bounds(a: int) -> None:
 
 SOME = Dataspace.described("some datasets")
 
-# --- explicit spaces ------------------------------------------------------------------------------------------------
+# --- explicit spaces ------------------------------------------------------------------------------
 
 
 def test_an_explicit_space_is_rank_deficient_like_the_papers() -> None:
@@ -281,8 +321,13 @@ def test_an_explicit_space_is_rank_deficient_like_the_papers() -> None:
     move = [[1, -1], [-1, 1]]
     space = ExplicitSpace([move], SOME, Ball(3))
     table = sensitivity_space(space_of([[4, 3], [2, 5]], "A", "B"), Ball(3))
-    assert (space.l1, space.l2_squared, space.linf, space.dimension) == (*norms(table), table.dimension)
-    assert np.allclose(space.project(np.arange(4).reshape(2, 2)), table.project(np.arange(4).reshape(2, 2)))
+    assert (space.l1, space.l2_squared, space.linf, space.dimension) == (
+        *norms(table),
+        table.dimension,
+    )
+    assert np.allclose(
+        space.project(np.arange(4).reshape(2, 2)), table.project(np.arange(4).reshape(2, 2))
+    )
     assert np.allclose(space.variances(), table.variances())
     assert space.variance_of(move) == pytest.approx(table.variance_of(move))
     assert [m.tolist() for m in space.moves()] == [move, [[-1, 1], [1, -1]]]
@@ -305,7 +350,7 @@ def test_an_illegal_list_is_refused(vectors: list) -> None:
         ExplicitSpace(vectors, SOME, Ball(1))
 
 
-# --- what is refused, what is fixed ---------------------------------------------------------------------------------
+# --- what is refused, what is fixed ---------------------------------------------------------------
 
 
 def test_an_a_too_small_to_move_anything_is_refused() -> None:
@@ -368,7 +413,7 @@ def test_errors_name_what_there_is() -> None:
         sensitivity_space(public, Ball(3)).project(np.zeros(3))
 
 
-# --- zero levels, structural zeros, layouts -------------------------------------------------------------------------
+# --- zero levels, structural zeros, layouts -------------------------------------------------------
 
 
 def test_zero_levels_are_left_out() -> None:
@@ -385,7 +430,9 @@ def test_zero_levels_are_left_out() -> None:
 @pytest.mark.parametrize("k", [4, 5])
 def test_a_cycle_of_structural_zeros_has_one_move(k: int) -> None:
     allowed = {(i, j) for i in range(k) for j in (i, (i + 1) % k)}
-    zeros = tuple({"A": str(i), "B": [str(j) for j in range(k) if (i, j) not in allowed]} for i in range(k))
+    zeros = tuple(
+        {"A": str(i), "B": [str(j) for j in range(k) if (i, j) not in allowed]} for i in range(k)
+    )
     counts = np.zeros((k, k), dtype=int)
     for cell in allowed:
         counts[cell] = 1

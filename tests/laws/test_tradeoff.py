@@ -15,17 +15,26 @@ from semidp.core.exact import exact, up
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.curves import approximate, gaussian, laplace, tradeoff_from_json, zcdp
 from semidp.core.tradeoff.function import Order, Tradeoff
-from semidp.core.tradeoff.piecewise_linear import PiecewiseLinear, from_function, from_profile, piecewise
+from semidp.core.tradeoff.piecewise_linear import (
+    PiecewiseLinear,
+    from_function,
+    from_profile,
+    piecewise,
+)
 from semidp.core.tradeoff.polygons import Approximate
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian, Laplace
 from semidp.errors import InputError
 
 ALPHAS = np.unique(
-    np.concatenate([np.linspace(0, 1, 201), np.geomspace(1e-12, 0.1, 60), 1 - np.geomspace(1e-12, 0.1, 60)])
+    np.concatenate(
+        [np.linspace(0, 1, 201), np.geomspace(1e-12, 0.1, 60), 1 - np.geomspace(1e-12, 0.1, 60)]
+    )
 )
 
 parameters = st.fractions(Fraction(1, 50), 6, max_denominator=50)
-small = st.sampled_from([Fraction(0), Fraction(1, 10**9), Fraction(1, 1000), Fraction(1, 20), Fraction(1, 3)])
+small = st.sampled_from(
+    [Fraction(0), Fraction(1, 10**9), Fraction(1, 1000), Fraction(1, 20), Fraction(1, 3)]
+)
 
 
 @st.composite
@@ -142,7 +151,8 @@ def test_a_group_is_functional_composition(f: Tradeoff, k: int) -> None:
     for _ in range(k):
         values = f(values)
     inner = ALPHAS < 1 - 1e-6  # closer to 1, the rounding of f(alpha) itself is magnified
-    if isinstance(f, ZCDP):  # k² rho is what zCDP says about groups; around its kink composition says a little more
+    # k² rho is what zCDP says about groups; around its kink composition says a little more
+    if isinstance(f, ZCDP):
         assert np.all(f.group(k)(ALPHAS)[inner] <= values[inner] + 1e-11)
         return
     assert np.allclose(f.group(k)(ALPHAS)[inner], values[inner], rtol=1e-8, atol=1e-11)
@@ -151,7 +161,9 @@ def test_a_group_is_functional_composition(f: Tradeoff, k: int) -> None:
 @given(st.builds(approximate, parameters, small), st.integers(1, 5))
 @settings(deadline=None)
 def test_groups_beat_the_usual_formula(f: Approximate, k: int) -> None:
-    """f_{eps,delta}∘…∘f >= f_{k eps, delta (e^{k eps}-1)/(e^eps-1)}, and the smallest pure epsilon is k eps."""
+    """f_{eps,delta}∘…∘f >= f_{k eps, delta (e^{k eps}-1)/(e^eps-1)}, and the smallest pure epsilon
+    is k eps.
+    """
     grouped = f.group(k)
     total, delta = approximate_group(f.epsilon0, f.delta0, k)
     assert grouped.delta(total) <= delta
@@ -172,7 +184,9 @@ def test_a_pure_pair_has_the_three_lines_of_the_closed_form() -> None:
 @settings(max_examples=60, deadline=None)
 def test_delta_is_the_dual_of_f(f: Tradeoff, epsilon: Fraction) -> None:
     """delta(eps) = sup_a [1 - e^eps (1 - a) - f(a)]: never below any point, and touched by some."""
-    dense = np.unique(np.concatenate([np.linspace(0, 1, 20001), 1 - np.geomspace(1e-16, 0.5, 4001)]))
+    dense = np.unique(
+        np.concatenate([np.linspace(0, 1, 20001), 1 - np.geomspace(1e-16, 0.5, 4001)])
+    )
     gaps = 1 - math.exp(epsilon) * (1 - dense) - f(dense)
     delta = f.delta(epsilon)
     assert delta >= gaps.max() - 1e-13 * math.exp(epsilon)
@@ -241,13 +255,18 @@ def test_json_is_exact(f: Tradeoff) -> None:
 
 @given(
     st.lists(
-        st.tuples(st.fractions(0, 4, max_denominator=10), st.fractions(0, Fraction(1, 2), max_denominator=100)),
+        st.tuples(
+            st.fractions(0, 4, max_denominator=10),
+            st.fractions(0, Fraction(1, 2), max_denominator=100),
+        ),
         min_size=1,
         max_size=4,
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_a_profile_says_what_it_was_given_and_no_more(points: list[tuple[Fraction, Fraction]]) -> None:
+def test_a_profile_says_what_it_was_given_and_no_more(
+    points: list[tuple[Fraction, Fraction]],
+) -> None:
     f = from_profile(points)
     for epsilon, delta in points:
         assert f.delta(epsilon) <= float(delta) + 1e-12
@@ -361,7 +380,9 @@ def test_extreme_parameters_stay_sound(f: Tradeoff) -> None:
     values = f(ALPHAS)
     assert np.all((values >= 0) & (values <= ALPHAS))
     for epsilon in (0, 1, 100):
-        assert f.delta(epsilon) >= (1 - math.exp(epsilon) * (1 - ALPHAS) - values).max() - 1e-12 * math.exp(epsilon)
+        assert f.delta(epsilon) >= (
+            1 - math.exp(epsilon) * (1 - ALPHAS) - values
+        ).max() - 1e-12 * math.exp(epsilon)
         assert f.delta(epsilon) <= 1
     weak = f.epsilon("1e-10")
     assert f.delta(weak) <= 1.0000001e-10 if math.isfinite(weak) else f.delta(10**6) > 1e-10
@@ -397,7 +418,9 @@ def test_a_budget_made_by_hand_has_the_numbers_of_its_kind(numbers: dict[str, ob
 
 
 def test_a_curve_of_hundreds_of_digits_is_read_back() -> None:
-    """Several regressions by weighted sums compose to such fractions: what is written must be read."""
+    """Several regressions by weighted sums compose to such fractions: what is written must be
+    read.
+    """
     for digits in (20, 399, 401, 1500):
         share = Fraction(10**digits + 7, 3 * 10**digits + 1)
         curve = Gaussian(share)

@@ -1,4 +1,6 @@
-"""Laws of composition: commutative, associative, below the truth, and Semi-DP first is never worse."""
+"""Laws of composition: commutative, associative, below the truth, and Semi-DP first is never
+worse.
+"""
 
 import itertools
 import math
@@ -19,20 +21,26 @@ from semidp.core.tradeoff.smooth import ZCDP, Gaussian
 
 mpmath.mp.dps = 50
 ALPHAS = np.unique(
-    np.concatenate([np.linspace(0, 1, 101), np.geomspace(1e-6, 0.1, 40), 1 - np.geomspace(1e-6, 0.1, 40)])
+    np.concatenate(
+        [np.linspace(0, 1, 101), np.geomspace(1e-6, 0.1, 40), 1 - np.geomspace(1e-6, 0.1, 40)]
+    )
 )
 
 
 def grid_error(*curves: Tradeoff) -> float:
     """The stated numerical error of compositions, in f and in delta: half a grid step per part."""
-    return 1e-13 + sum(curve.step * len(curve.parts) / 2 for curve in curves if isinstance(curve, Composed))
+    return 1e-13 + sum(
+        curve.step * len(curve.parts) / 2 for curve in curves if isinstance(curve, Composed)
+    )
 
 
 sizes = st.fractions(Fraction(1, 20), 2, max_denominator=20)
 parts: st.SearchStrategy[Tradeoff] = st.one_of(
     st.builds(gaussian, sizes),
     st.builds(laplace, sizes),
-    st.builds(approximate, sizes, st.sampled_from([Fraction(0), Fraction(1, 10**6), Fraction(1, 100)])),
+    st.builds(
+        approximate, sizes, st.sampled_from([Fraction(0), Fraction(1, 10**6), Fraction(1, 100)])
+    ),
     st.sampled_from([piecewise([0, "1/2", 1], [0, "1/4", 1]), piecewise([0, "1/3", 1], [0, 0, 1])]),
 )
 
@@ -107,7 +115,9 @@ def test_a_group_facing_a_composition_composes_the_curve(epsilons: list[Fraction
 
 
 def pure_delta(epsilons: list[Fraction], epsilon: Fraction) -> mpmath.mpf:
-    """delta(epsilon) of the composition of pure mechanisms, by all sign patterns (Murtagh and Vadhan 2016)."""
+    """delta(epsilon) of the composition of pure mechanisms, by all sign patterns (Murtagh and
+    Vadhan 2016).
+    """
     total = mpmath.mpf(0)
     weight = mpmath.mpf(1)
     for e in epsilons:
@@ -132,12 +142,18 @@ def test_pure_compositions_against_enumeration(epsilons: list[Fraction], epsilon
 
 @given(sizes, sizes, st.fractions(0, 4, max_denominator=10))
 @settings(max_examples=20, deadline=None)
-def test_gaussian_with_pure_against_the_mixture(mu: Fraction, e: Fraction, epsilon: Fraction) -> None:
-    """A pure part adds ±e to the loss, so delta is a mixture of two Gaussian deltas, at epsilon ∓ e."""
+def test_gaussian_with_pure_against_the_mixture(
+    mu: Fraction, e: Fraction, epsilon: Fraction
+) -> None:
+    """A pure part adds ±e to the loss, so delta is a mixture of two Gaussian deltas, at epsilon ∓
+    e.
+    """
 
     def normal(target: mpmath.mpf) -> mpmath.mpf:
         m = mpmath.mpf(mu.numerator) / mu.denominator
-        return mpmath.ncdf(m / 2 - target / m) - mpmath.exp(target) * mpmath.ncdf(-m / 2 - target / m)
+        return mpmath.ncdf(m / 2 - target / m) - mpmath.exp(target) * mpmath.ncdf(
+            -m / 2 - target / m
+        )
 
     shift, target = (mpmath.mpf(x.numerator) / x.denominator for x in (e, epsilon))
     up, down = 1 / (1 + mpmath.exp(-shift)), 1 / (1 + mpmath.exp(shift))
@@ -154,7 +170,9 @@ def test_far_tails_stay_tight() -> None:
 
     def delta(x: mpmath.mpf) -> mpmath.mpf:
         def one(y: mpmath.mpf) -> mpmath.mpf:
-            return mpmath.ncdf(mpmath.mpf(1) / 2 - y) - mpmath.exp(y) * mpmath.ncdf(-mpmath.mpf(1) / 2 - y)
+            return mpmath.ncdf(mpmath.mpf(1) / 2 - y) - mpmath.exp(y) * mpmath.ncdf(
+                -mpmath.mpf(1) / 2 - y
+            )
 
         return up * one(x - 1) + down * one(x + 1)
 
@@ -171,7 +189,9 @@ def test_it_agrees_with_dp_accounting() -> None:
     assert isinstance(curve, Composed)
     peer = pld.from_gaussian_mechanism(1.0, value_discretization_interval=curve.step)
     for scale in (1.0, 2.0):
-        peer = peer.compose(pld.from_laplace_mechanism(scale, value_discretization_interval=curve.step))
+        peer = peer.compose(
+            pld.from_laplace_mechanism(scale, value_discretization_interval=curve.step)
+        )
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         assert curve.delta(epsilon) == pytest.approx(peer.get_delta_for_epsilon(epsilon), rel=1e-6)
     assert curve.epsilon("1e-6") == pytest.approx(peer.get_epsilon_for_delta(1e-6), rel=1e-6)
@@ -192,7 +212,10 @@ def test_fourier_and_plain_convolution_agree() -> None:
     summed = one.convolve(one)
     offset = summed.lowest - 2 * one.lowest
     assert len(one.masses) ** 2 > 1 << 21
-    assert np.abs(summed.masses[1:] - plain[offset + 1 :][: len(summed.masses) - 1]).sum() < summed.infinite
+    assert (
+        np.abs(summed.masses[1:] - plain[offset + 1 :][: len(summed.masses) - 1]).sum()
+        < summed.infinite
+    )
     assert summed.infinite < 1e-12
 
 
@@ -212,7 +235,9 @@ def mixture_delta(mu: mpmath.mpf, shift: mpmath.mpf, epsilon: mpmath.mpf) -> mpm
     """delta(epsilon) of a Gaussian and a pure part together: a mixture of two Gaussian deltas."""
 
     def normal(target: mpmath.mpf) -> mpmath.mpf:
-        return mpmath.ncdf(mu / 2 - target / mu) - mpmath.exp(target) * mpmath.ncdf(-mu / 2 - target / mu)
+        return mpmath.ncdf(mu / 2 - target / mu) - mpmath.exp(target) * mpmath.ncdf(
+            -mu / 2 - target / mu
+        )
 
     up, down = 1 / (1 + mpmath.exp(-shift)), 1 / (1 + mpmath.exp(shift))
     return up * normal(epsilon - shift) + down * normal(epsilon + shift)
@@ -225,7 +250,8 @@ def test_the_best_of_the_proven_bounds_reaches_any_delta(delta: str) -> None:
     found = curve.epsilon(delta)
     assert found <= 1 + gaussian(1).epsilon(delta) + 1e-9
     assert found <= ZCDP(Fraction(1)).epsilon(delta) + 1e-9
-    assert mixture_delta(mpmath.mpf(1), mpmath.mpf(1), mpmath.mpf(found)) <= mpmath.mpf(delta)  # and it is true
+    # and it is true
+    assert mixture_delta(mpmath.mpf(1), mpmath.mpf(1), mpmath.mpf(found)) <= mpmath.mpf(delta)
     assert curve.delta(Fraction(found)) <= float(delta) * (1 + 1e-9)
     group = curve.group(2)
     assert math.isfinite(group.epsilon(delta))

@@ -1,4 +1,6 @@
-"""The move that is said to attain Δ2 does: it keeps the published totals, fits into them, and has that length."""
+"""The move that is said to attain Δ2 does: it keeps the published totals, fits into them, and has
+that length.
+"""
 
 import itertools
 
@@ -20,9 +22,14 @@ from semidp.queries.table_spaces import sensitivity_space
 def check(counts: np.ndarray, a: int) -> None:
     names = "ABCD"[: counts.ndim]
     schema = Schema(
-        [Feature(name, [str(i) for i in range(size)]) for name, size in zip(names, counts.shape, strict=True)]
+        [
+            Feature(name, [str(i) for i in range(size)])
+            for name, size in zip(names, counts.shape, strict=True)
+        ]
     )
-    space = sensitivity_space(Dataspace.of(Table(schema, counts), [Margin(name) for name in names]), Ball(a))
+    space = sensitivity_space(
+        Dataspace.of(Table(schema, counts), [Margin(name) for name in names]), Ball(a)
+    )
     move = space.worst_move()
     if move is None:
         assert space.is_zero
@@ -38,7 +45,9 @@ def check(counts: np.ndarray, a: int) -> None:
 
 @given(st.lists(st.integers(1, 3), min_size=2, max_size=4), st.data())
 def test_blocks_of_different_sizes(shape: list[int], data: st.DataObject) -> None:
-    cells = data.draw(st.lists(st.integers(0, 4), min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))
+    cells = data.draw(
+        st.lists(st.integers(0, 4), min_size=int(np.prod(shape)), max_size=int(np.prod(shape)))
+    )
     counts = np.array(cells).reshape(shape)
     if counts.sum() >= 2 and max(shape) > 1:
         check(counts, 4)
@@ -60,10 +69,18 @@ def test_moves_under_structural_zeros_are_those_of_a_listing() -> None:
         if not 2 <= table.sum() <= 4:
             continue
         cells = np.argwhere(~possible).tolist()
-        zeros = [StructuralZero.of({"ABC"[axis]: str(level) for axis, level in enumerate(cell)}) for cell in cells]
-        features = [Feature("ABC"[axis], [str(level) for level in range(size)]) for axis, size in enumerate(shape)]
+        zeros = [
+            StructuralZero.of({"ABC"[axis]: str(level) for axis, level in enumerate(cell)})
+            for cell in cells
+        ]
+        features = [
+            Feature("ABC"[axis], [str(level) for level in range(size)])
+            for axis, size in enumerate(shape)
+        ]
         names = "AB"[: rng.integers(1, 3)]
-        public = Dataspace.of(Table(Schema(features, zeros), table), [Margin(name) for name in names])
+        public = Dataspace.of(
+            Table(Schema(features, zeros), table), [Margin(name) for name in names]
+        )
         adjacency = Ball(max(semi_adjacency(public).bound, 1))
         for size in range(1, len(shape) + 1):
             for released in itertools.combinations("ABC"[: len(shape)], size):
@@ -84,5 +101,8 @@ def test_both_ways_to_complete_a_move_agree() -> None:
     labels = [grid.labels(view).tolist() for view in views]
     appearing = _Appearing(grid, views, labels, list(range(12)))
     for vanish in itertools.combinations_with_replacement(range(12), 3):
-        ways = ({tuple(sorted(way)) for way in found(vanish)} for found in (appearing._shuffled, appearing._searched))
+        ways = (
+            {tuple(sorted(way)) for way in found(vanish)}
+            for found in (appearing._shuffled, appearing._searched)
+        )
         assert len({frozenset(way) for way in ways}) == 1

@@ -20,7 +20,14 @@ from semidp.queries.linked_products import linked_space
 
 PLACES = Feature.nested(
     ["state", "county", "tract"],
-    [("A", "a", "a1"), ("A", "a", "a2"), ("A", "b", "b1"), ("B", "c", "c1"), ("B", "c", "c2"), ("B", "c", "c3")],
+    [
+        ("A", "a", "a1"),
+        ("A", "a", "a2"),
+        ("A", "b", "b1"),
+        ("B", "c", "c1"),
+        ("B", "c", "c2"),
+        ("B", "c", "c3"),
+    ],
 )
 TENURE = Feature("tenure", ["own", "rent"])
 SEX = Feature("sex", ["f", "m"])
@@ -35,7 +42,10 @@ def population(seed, least, most, own, households=60):
     members = np.zeros((*(len(part.levels) for part in own), 2), dtype=np.int64)
     for number in range(households):
         # every place has a household
-        place = tuple(number % len(part.levels) if number < 6 else random.integers(len(part.levels)) for part in own)
+        place = tuple(
+            number % len(part.levels) if number < 6 else random.integers(len(part.levels))
+            for part in own
+        )
         size = int(random.integers(least, most + 1))
         women = int(random.integers(0, size + 1))
         units[(*place, size - least, min(women, 2))] += 1
@@ -46,8 +56,20 @@ def population(seed, least, most, own, households=60):
 
 CASES = {
     "tracts": ((PLACES,), [], [["tract"]], [["tract", "sex"]], [["tract", "size"]]),
-    "states exact": ((PLACES,), [["state"]], [["tract"]], [["tract", "sex"]], [["tract", "size", "type"]]),
-    "coarser units": ((PLACES,), [["sex"]], [["county"]], [["tract", "sex"]], [["county", "size"], ["state", "type"]]),
+    "states exact": (
+        (PLACES,),
+        [["state"]],
+        [["tract"]],
+        [["tract", "sex"]],
+        [["tract", "size", "type"]],
+    ),
+    "coarser units": (
+        (PLACES,),
+        [["sex"]],
+        [["county"]],
+        [["tract", "sex"]],
+        [["county", "size"], ["state", "type"]],
+    ),
     "tenure": (
         (PLACES, TENURE),
         [["state"]],
@@ -74,7 +96,9 @@ def linked(name, protect="member", seed=5, least=1, most=4):
         Link(protect, least, most, ("size", "type")),
     )
     space = linked_space(public, Exchange(public.reach.members), tables, unit_tables)
-    values = space.measure([members.margin(names) for names in tables], [units.margin(names) for names in unit_tables])
+    values = space.measure(
+        [members.margin(names) for names in tables], [units.margin(names) for names in unit_tables]
+    )
     return space, values
 
 
@@ -86,7 +110,9 @@ def centring(residuals, view):
 
 
 class Dense:
-    """All residuals of both kinds in one vector, their covariance, and what must agree, as matrices."""
+    """All residuals of both kinds in one vector, their covariance, and what must agree, as
+    matrices.
+    """
 
     def __init__(self, mechanism):
         self.mechanism, self.agreement = mechanism, mechanism.agreement
@@ -179,12 +205,16 @@ def test_standard_errors_are_those_of_least_squares(name):
                     for entry in range(place.stop - place.start):
                         unit = np.zeros(place.stop - place.start)
                         unit[entry] = 1
-                        spread = kind.residuals.spread(unit.reshape(kind.residuals.shape(small)), small, view)
+                        spread = kind.residuals.spread(
+                            unit.reshape(kind.residuals.shape(small)), small, view
+                        )
                         rows[:, place.start + entry] = spread.ravel()
             expected = np.diag(rows @ covariance @ rows.T)
             found = kind.trim(variances(number), view).ravel()
             assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
-            smaller += int((found < kind.trim(part.cell_variances(number), view).ravel() - 1e-9).any())
+            smaller += int(
+                (found < kind.trim(part.cell_variances(number), view).ravel() - 1e-9).any()
+            )
     assert smaller
 
 

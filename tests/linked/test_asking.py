@@ -1,4 +1,6 @@
-"""Errors, weights and shares that linked tables are asked with; the prefix ``units:`` names tables of units."""
+"""Errors, weights and shares that linked tables are asked with; the prefix ``units:`` names tables
+of units.
+"""
 
 import json
 from fractions import Fraction
@@ -28,21 +30,37 @@ def prepared(plan):
 
 def largest_errors(mechanism):
     agreement = mechanism.agreement
-    return [float(np.sqrt(variances(0).max())) for variances in (agreement.member_variances, agreement.unit_variances)]
+    return [
+        float(np.sqrt(variances(0).max()))
+        for variances in (agreement.member_variances, agreement.unit_variances)
+    ]
 
 
 @pytest.mark.parametrize(("members", "units"), [(None, 4), (3, None), (3, 4), (20, 1)])
 def test_the_least_budget_meets_the_errors_of_both_kinds(members, units):
-    tables = [semidp.table("zone", "sex", target_error=members), semidp.table("units:zone", "size", target_error=units)]
+    tables = [
+        semidp.table("zone", "sex", target_error=members),
+        semidp.table("units:zone", "size", target_error=units),
+    ]
     ready = prepared(plan_of(tables))
     (request,), (mechanism,) = ready.plan.requests, ready.mechanisms
     errors = largest_errors(mechanism)
-    targets = [target for target in zip(errors, (members, units), strict=True) if target[1] is not None]
+    targets = [
+        target for target in zip(errors, (members, units), strict=True) if target[1] is not None
+    ]
     assert all(error <= target for error, target in targets)
     # a budget that is a hundredth smaller does not
-    less = prepared(plan_of([semidp.table("zone", "sex"), semidp.table("units:zone", "size")], None, _less(request)))
+    less = prepared(
+        plan_of(
+            [semidp.table("zone", "sex"), semidp.table("units:zone", "size")], None, _less(request)
+        )
+    )
     fewer = largest_errors(less.mechanisms[0])
-    assert any(error > target for error, target in zip(fewer, (members, units), strict=True) if target is not None)
+    assert any(
+        error > target
+        for error, target in zip(fewer, (members, units), strict=True)
+        if target is not None
+    )
 
 
 def _less(request):
@@ -82,16 +100,22 @@ def test_a_release_in_one_call_takes_shares_and_errors():
     tables = semidp.table("zone", "sex"), semidp.table("units:zone", "size")
     release = semidp.release(persons, *tables, **chosen, rho=1, shares={"units:tables": 9})
     assert release.plan.requests[0].unit_share == Fraction(9, 10)
-    found = semidp.release(persons, semidp.table("zone", "sex", target_error=2), tables[1], **chosen)
+    found = semidp.release(
+        persons, semidp.table("zone", "sex", target_error=2), tables[1], **chosen
+    )
     assert found["zone-sex"].standard_errors.max() <= 2
     with pytest.raises(InputError, match="units:tables do"):
         semidp.release(persons, *tables, **chosen, rho=1, shares={"units": 9})
     with pytest.raises(InputError, match="target error"):
-        semidp.release(persons, semidp.table("zone", "sex", target_error=2), tables[1], **chosen, rho=1)
+        semidp.release(
+            persons, semidp.table("zone", "sex", target_error=2), tables[1], **chosen, rho=1
+        )
 
 
 def test_plan_files_name_a_share_and_errors():
-    document = plan_of([semidp.table("zone", "sex"), semidp.table("units:zone", "size", target_error=3)]).to_json()
+    document = plan_of(
+        [semidp.table("zone", "sex"), semidp.table("units:zone", "size", target_error=3)]
+    ).to_json()
     assert document["unit_table"][0]["target_error"] == "3"
     assert Plan.from_json(json.loads(json.dumps(document))).requests[0].has_targets
     for share in ("0", "1", "3/2"):
@@ -111,10 +135,13 @@ def test_the_command_takes_the_prefix(files, capsys):  # noqa: F811
     code, out, err = command(f"{plain} --share units:tables=3 --rho 1 --out second", capsys)
     assert code == 0, err
     assert "25% of it for members" in out
-    (files / "plan.json").write_text(json.dumps({key: value for key, value in plan.items() if key != "mu"}))
+    (files / "plan.json").write_text(
+        json.dumps({key: value for key, value in plan.items() if key != "mu"})
+    )
     words = "--plan plan.json --units homes.csv"
     code, out, err = command(
-        f"{words} --target-error units:zone,size,type=3 --target-error zone,sex,age=9 --dry-run", capsys
+        f"{words} --target-error units:zone,size,type=3 --target-error zone,sex,age=9 --dry-run",
+        capsys,
     )
     assert code == 0, err
     assert "3 in units by zone" in out

@@ -1,4 +1,6 @@
-"""`semidp release` of two linked sources: options, plans, dry runs, and sentences for what is wrong."""
+"""`semidp release` of two linked sources: options, plans, dry runs, and sentences for what is
+wrong.
+"""
 
 import json
 import shlex
@@ -9,8 +11,9 @@ from semidp.cli import run
 from tests.linked.test_release import homes_and_persons
 
 ASKED = (
-    "--link home --protect member --most 6 --nest state,zone --table zone,sex,age --table units:zone,size,type "
-    "--derived type --exact units:zone --levels sex=f,m --levels type=alone,family --bins age=0,18,65,120"
+    "--link home --protect member --most 6 --nest state,zone --table zone,sex,age --table"
+    " units:zone,size,type --derived type --exact units:zone --levels sex=f,m --levels"
+    " type=alone,family --bins age=0,18,65,120"
 )
 
 
@@ -42,7 +45,9 @@ def test_a_release_says_that_both_kinds_agree(files, capsys):
 
 
 def test_a_dry_run_and_a_plan(files, capsys):
-    code, out, err = command(f"--units homes.csv {ASKED} --weight units:zone,size,type=2 --rho 1 --dry-run", capsys)
+    code, out, err = command(
+        f"--units homes.csv {ASKED} --weight units:zone,size,type=2 --rho 1 --dry-run", capsys
+    )
     assert code == 0, err
     assert "units-zone-size-type: standard error" in out
     assert "nothing was drawn" in out

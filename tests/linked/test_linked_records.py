@@ -1,4 +1,6 @@
-"""Synthetic records of two linked files: every table of both kinds, and as many members in a unit as it has."""
+"""Synthetic records of two linked files: every table of both kinds, and as many members in a unit
+as it has.
+"""
 
 import csv
 from collections import Counter
@@ -17,7 +19,10 @@ from tests.linked.test_release import TABLES, plan_of, released
 def test_both_files_have_every_table_and_every_size(protect):
     release = released(plan_of(TABLES, protect=protect, derived=["type"], adjacency="exchange"))
     members, units = linked_records(release, SeededRandomness(5))
-    for records, table in ((members, release["zone-sex-age"]), (units, release["units:zone-size-type"])):
+    for records, table in (
+        (members, release["zone-sex-age"]),
+        (units, release["units:zone-size-type"]),
+    ):
         columns = records.to_dict()
         names = [name for name in table.schema.names if name != "state"]
         counts = Counter(zip(*(columns[name] for name in names), strict=True))
@@ -31,7 +36,9 @@ def test_both_files_have_every_table_and_every_size(protect):
     persons = members.to_dict()
     inside = Counter(persons["home"])
     assert all(inside[home] == size for home, size in sizes.items())
-    assert all(zones[home] == zone for home, zone in zip(persons["home"], persons["zone"], strict=True))
+    assert all(
+        zones[home] == zone for home, zone in zip(persons["home"], persons["zone"], strict=True)
+    )
     assert len(set(homes["home"])) == len(units) == 200
 
 
@@ -40,7 +47,9 @@ def test_the_command_writes_two_files(tmp_path, capsys):
     words = ["synthesize", str(tmp_path / "release"), "--out", str(tmp_path / "persons.csv")]
     assert run(words) == 2
     assert "--units-out" in capsys.readouterr().err
-    assert run([*words, "--units-out", str(tmp_path / "homes.csv"), "--seed", "1"]) == 0, capsys.readouterr().err
+    assert run([*words, "--units-out", str(tmp_path / "homes.csv"), "--seed", "1"]) == 0, (
+        capsys.readouterr().err
+    )
     with (tmp_path / "homes.csv").open() as file:
         homes = list(csv.DictReader(file))
     with (tmp_path / "persons.csv").open() as file:

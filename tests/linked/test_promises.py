@@ -1,4 +1,6 @@
-"""The promise about one member against every small world: neighbours exist, and no cost is exceeded."""
+"""The promise about one member against every small world: neighbours exist, and no cost is
+exceeded.
+"""
 
 from collections import Counter
 
@@ -31,26 +33,46 @@ SETTINGS = {
     "nothing exact": Setting((PLACES,), THREE, 3, (SEX,), 0, 2, ()),
     "nothing exact, none empty": Setting((PLACES,), THREE, 4, (SEX,), 1, 2, (), women),
     "states": Setting((PLACES,), ((0,), (1,), (2,), (2,)), 4, (SEX,), 0, 2, (("state",),)),
-    "states, none empty": Setting((PLACES,), ((0,), (1,), (2,), (2,)), 5, (SEX,), 1, 2, (("state",),), women),
+    "states, none empty": Setting(
+        (PLACES,), ((0,), (1,), (2,), (2,)), 5, (SEX,), 1, 2, (("state",),), women
+    ),
     "blocks": Setting((PLACES,), THREE, 3, (SEX,), 0, 2, (("block",),)),
     "sexes": Setting((PLACES,), THREE, 4, (SEX,), 0, 2, (("sex",),), women),
     "states and sexes": Setting((PLACES,), THREE, 4, (SEX,), 0, 3, (("state",), ("sex",))),
     "states by sex": Setting((PLACES,), THREE, 4, (SEX,), 1, 3, (("state", "sex"),)),
-    "states by sex, four units": Setting((PLACES,), ((0,), (1,), (2,), (2,)), 4, (SEX,), 0, 2, (("state", "sex"),)),
+    "states by sex, four units": Setting(
+        (PLACES,), ((0,), (1,), (2,), (2,)), 4, (SEX,), 0, 2, (("state", "sex"),)
+    ),
     "tenure": Setting((TENURE,), ((0,), (0,), (1,)), 3, (SEX, AGE), 0, 2, (("tenure",),)),
     "two own": Setting((TENURE,), ((0,), (1,)), 3, (SEX, AGE), 0, 3, (("sex",), ("age",))),
     "quarters": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, ()),
     "quarters, full homes": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 1, (), women),
-    "quarters and states": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("state",),)),
-    "quarters by state": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("state", "quarters"),)),
-    "exact quarters": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("quarters",),), women),
-    "quarters by sex": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("quarters", "sex"),)),
-    "quarters, sexes": Setting((PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("state",), ("sex",))),
-    "tenure, states, sexes": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 2, (("state",), ("sex",))),
+    "quarters and states": Setting(
+        (PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("state",),)
+    ),
+    "quarters by state": Setting(
+        (PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("state", "quarters"),)
+    ),
+    "exact quarters": Setting(
+        (PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("quarters",),), women
+    ),
+    "quarters by sex": Setting(
+        (PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("quarters", "sex"),)
+    ),
+    "quarters, sexes": Setting(
+        (PLACES, QUARTERS), WITH_QUARTERS, 3, (SEX,), 0, 2, (("state",), ("sex",))
+    ),
+    "tenure, states, sexes": Setting(
+        (PLACES, TENURE), FOUR, 3, (SEX,), 0, 2, (("state",), ("sex",))
+    ),
     "tenure, states by sex": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 2, (("state", "sex"),)),
-    "tenure, blocks, sexes": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 3, (("block",), ("sex",)), women),
+    "tenure, blocks, sexes": Setting(
+        (PLACES, TENURE), FOUR, 3, (SEX,), 0, 3, (("block",), ("sex",)), women
+    ),
     "tenure, sexes": Setting((PLACES, TENURE), FOUR, 3, (SEX,), 0, 2, (("sex",),)),
-    "both places": Setting((PLACES, TENURE), ((0, 0), (1, 1), (2, 0)), 3, (SEX,), 0, 2, (("state", "tenure"),)),
+    "both places": Setting(
+        (PLACES, TENURE), ((0, 0), (1, 1), (2, 0)), 3, (SEX,), 0, 2, (("state", "tenure"),)
+    ),
 }
 
 
@@ -103,7 +125,9 @@ def test_every_member_reaches_every_alternative_and_no_exchange_costs_more(name)
                 with pytest.raises(Refused, match="publish them exactly"):
                     costs.cost(view)
                 continue
-            if kind is MemberCosts and any(np.all(np.array(view) <= block) for block in setting.blocks):
+            if kind is MemberCosts and any(
+                np.all(np.array(view) <= block) for block in setting.blocks
+            ):
                 assert largest < 1e-12
                 continue
             claimed = float(costs.cost(view))
@@ -114,9 +138,11 @@ def test_every_member_reaches_every_alternative_and_no_exchange_costs_more(name)
 
 
 def within_the_ball(setting):
-    """Every pair of worlds with the same totals that differ in no more members than promised, as moves of tables.
+    """Every pair of worlds with the same totals that differ in no more members than promised, as
+    moves of tables.
 
-    Worlds are counts of members by unit and levels, so that two differ in as many members as they do not share.
+    Worlds are counts of members by unit and levels, so that two differ in as many members as they
+    do not share.
     """
     worlds = list(setting.worlds())
     kinds = sorted({member for world in worlds for member in world})
@@ -150,7 +176,10 @@ def largest_squares(schema, moves):
     for view in below(schema.grid.full):
         if any(view) and residuals.varies(view):
             cells = np.eye(schema.size).reshape(-1, *schema.shape)
-            parts = [residuals.centred(view, residuals.table(cell, schema.grid.full, view)).ravel() for cell in cells]
+            parts = [
+                residuals.centred(view, residuals.table(cell, schema.grid.full, view)).ravel()
+                for cell in cells
+            ]
             largest[view] = float(((moves @ np.array(parts)) ** 2).sum(axis=1).max())
     return largest
 
@@ -180,7 +209,9 @@ def test_no_members_that_change_at_once_cost_more_than_the_ball(name):
 
 
 def test_a_twin_with_one_mover_fewer_is_caught():
-    """The bound of a member who always finds room, 2 where 4 is true, is exceeded by some exchange."""
+    """The bound of a member who always finds room, 2 where 4 is true, is exceeded by some
+    exchange.
+    """
     setting = SETTINGS["nothing exact"]
     moves, _ = exchanged(setting)
     every = {move for _, members, _ in moves.values() for move in members}
@@ -189,7 +220,9 @@ def test_a_twin_with_one_mover_fewer_is_caught():
 
 
 def test_a_carrier_of_another_tenure_costs_more_than_an_exchange_of_records_of_one_kind():
-    """State and sex are exact: who takes the place comes from the new state, but from a unit of another tenure."""
+    """State and sex are exact: who takes the place comes from the new state, but from a unit of
+    another tenure.
+    """
     setting = SETTINGS["tenure, states, sexes"]
     moves, _ = exchanged(setting)
     every = {move for _, members, _ in moves.values() for move in members}
@@ -202,7 +235,9 @@ def test_a_carrier_of_another_tenure_costs_more_than_an_exchange_of_records_of_o
 
 
 def test_totals_under_which_no_promise_is_known_are_refused():
-    setting = Setting((PLACES, TENURE), ((0, 0), (1, 1), (2, 0)), 3, (SEX,), 0, 2, (("state",), ("tenure",)))
+    setting = Setting(
+        (PLACES, TENURE), ((0, 0), (1, 1), (2, 0)), 3, (SEX,), 0, 2, (("state",), ("tenure",))
+    )
     world = next(iter(setting.worlds()))
     with pytest.raises(Refused, match="at most one exact total of members"):
         _ = setting.public(world).reach

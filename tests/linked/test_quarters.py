@@ -1,4 +1,6 @@
-"""Group quarters: units in no table, without a bound; sizes agree with the members of counted units."""
+"""Group quarters: units in no table, without a bound; sizes agree with the members of counted
+units.
+"""
 
 import json
 import shlex
@@ -40,7 +42,13 @@ CASES = {
     "quarters exact": ((PLACES,), [["quarters"]], [["tract"]], *TRACTS),
     "both exact": ((PLACES,), [["state", "quarters"]], [["tract"]], *TRACTS),
     "quarters by sex": ((PLACES,), [["quarters", "sex"]], [["tract"]], *TRACTS),
-    "states and sexes": ((PLACES,), [["state"], ["sex"]], [["county"]], TRACTS[0], ["county", "size"]),
+    "states and sexes": (
+        (PLACES,),
+        [["state"], ["sex"]],
+        [["county"]],
+        TRACTS[0],
+        ["county", "size"],
+    ),
     "tenure": (
         (PLACES, TENURE),
         [],
@@ -114,7 +122,9 @@ def test_the_correction_is_constrained_least_squares_and_errors_follow(name):
             rows[:, place.start + entry] = spread.ravel()
     found = kind.trim(mechanism.agreement.member_variances(0), view).ravel()
     assert np.allclose(found, np.diag(rows @ covariance @ rows.T), rtol=1e-6, atol=1e-6)
-    smaller += int((found < kind.trim(mechanism.members.cell_variances(0), view).ravel() - 1e-9).any())
+    smaller += int(
+        (found < kind.trim(mechanism.members.cell_variances(0), view).ravel() - 1e-9).any()
+    )
     assert smaller
 
 
@@ -126,7 +136,9 @@ def test_whole_numbers_agree_with_the_members_of_counted_units(name, rho):
         space, values = linked(name, seed)
         mechanism = LinkedMechanism.calibrate(space, Budget.zcdp(rho))
         refuse_unfitted(mechanism)
-        residuals = mechanism.agreement.residuals(*space.split(values + mechanism.noise(SeededRandomness(seed))))
+        residuals = mechanism.agreement.residuals(
+            *space.split(values + mechanism.noise(SeededRandomness(seed)))
+        )
         ((members, how),), ((units, also),) = fitted_kinds(
             mechanism, residuals, ([FitKind.integer], [FitKind.integer]), silent
         )
@@ -136,23 +148,30 @@ def test_whole_numbers_agree_with_the_members_of_counted_units(name, rho):
         for margin in space.dataspace.published:
             shared = tuple(map(min, view, margin.view))
             grid = space.members.schema.grid
-            assert np.array_equal(grid.sum(members, shared, view), grid.sum(margin.counts, shared, margin.view))
+            assert np.array_equal(
+                grid.sum(members, shared, view), grid.sum(margin.counts, shared, margin.view)
+            )
         (equation,) = mechanism.agreement.deepest
         by_kind = tuple(
-            max(pair) for pair in zip(equation.members, space.members.schema.view(["quarters"]), strict=True)
+            max(pair)
+            for pair in zip(equation.members, space.members.schema.view(["quarters"]), strict=True)
         )
         persons = space.members.schema.grid.sum(members, by_kind, view)
-        at = named(by_kind).index([part.name for part in space.members.schema.features].index("quarters"))
+        at = named(by_kind).index(
+            [part.name for part in space.members.schema.features].index("quarters")
+        )
         living = np.take(persons, LIVING, axis=at)
         homes = space.units.schema.grid.sum(units, equation.sizes, unit_view)
         place = named(equation.sizes).index(space.dataspace.size_axis)
-        assert np.array_equal(living, np.moveaxis(homes, place, -1) @ mechanism.agreement.sizes.astype(int))
+        assert np.array_equal(
+            living, np.moveaxis(homes, place, -1) @ mechanism.agreement.sizes.astype(int)
+        )
         assert members.sum() == space.dataspace.n
         agreed += living.size
     assert agreed >= 9
 
 
-# --- releases ---------------------------------------------------------------------------------------------------------
+# --- releases -------------------------------------------------------------------------------------
 
 
 def town(seed=1):
@@ -165,7 +184,10 @@ def town(seed=1):
         "unittype": np.array([0] * 100 + [1, 2]),
         "tenure": np.array(["own", "rent", "none"])[[*(np.arange(100) % 2).tolist(), 2, 2]],
     }
-    persons = {"home": np.repeat(np.arange(102), sizes), "sex": random.choice(["f", "m"], sum(sizes))}
+    persons = {
+        "home": np.repeat(np.arange(102), sizes),
+        "sex": random.choice(["f", "m"], sum(sizes)),
+    }
     return persons, homes
 
 
@@ -173,10 +195,22 @@ UNITTYPE = semidp.Feature("unittype", ["0", "1", "2"])
 ASKED = (["zone", "unittype", "sex"], ["units:zone", "size"])
 
 
-def plan_of(tables=ASKED, exact=("units:zone",), quarters=None, protect="member", least=0, **features):
+def plan_of(
+    tables=ASKED, exact=("units:zone",), quarters=None, protect="member", least=0, **features
+):
     declared = [semidp.Feature("sex", ["f", "m"]), features.get("unittype", UNITTYPE)]
-    asked = Plan([semidp.TableRequest(names) for names in tables], exact, declared, adjacency="exchange")
-    linked = linked_units("home", protect, least, 4, (), (), {"unittype": ["1", "2"]} if quarters is None else quarters)
+    asked = Plan(
+        [semidp.TableRequest(names) for names in tables], exact, declared, adjacency="exchange"
+    )
+    linked = linked_units(
+        "home",
+        protect,
+        least,
+        4,
+        (),
+        (),
+        {"unittype": ["1", "2"]} if quarters is None else quarters,
+    )
     return with_units(asked, linked).with_budget(Budget.zcdp(1))
 
 
@@ -226,17 +260,25 @@ def changed(**columns):
 REFUSED = {
     "protect members": lambda: plan_of(protect="unit"),
     "declare least = 0": lambda: plan_of(least=1),
-    "in tables of members alone": lambda: released(plan_of([["zone", "sex"], ["units:zone", "size"]])),
-    "tables of members alone": lambda: released(plan_of([ASKED[0], ["units:zone", "unittype", "size"]])),
+    "in tables of members alone": lambda: released(
+        plan_of([["zone", "sex"], ["units:zone", "size"]])
+    ),
+    "tables of members alone": lambda: released(
+        plan_of([ASKED[0], ["units:zone", "unittype", "size"]])
+    ),
     "all levels of 'unittype' but one": lambda: released(plan_of(quarters={"unittype": ["1"]})),
     "is no level of 'unittype'": lambda: released(plan_of(quarters={"unittype": ["1", "2", "3"]})),
-    "no column": lambda: released(plan_of(), ({**town()[0]}, {k: v for k, v in town()[1].items() if k != "unittype"})),
+    "no column": lambda: released(
+        plan_of(), ({**town()[0]}, {k: v for k, v in town()[1].items() if k != "unittype"})
+    ),
     "one column and its levels": lambda: plan_of(quarters={"unittype": ["1"], "zone": ["n"]}),
     "each once": lambda: plan_of(quarters={"unittype": ["1", "1"]}),
     "missing values": lambda: released(
         plan_of(), changed(unittype=np.array([*(["0"] * 100), "1", None], dtype=object))
     ),
-    "more members than declared": lambda: released(plan_of(), changed(unittype=np.zeros(102, dtype=int))),
+    "more members than declared": lambda: released(
+        plan_of(), changed(unittype=np.zeros(102, dtype=int))
+    ),
     "leave it out of theirs": lambda: released(
         plan_of(), ({**town()[0], "unittype": np.zeros(len(town()[0]["home"]))}, town()[1])
     ),
@@ -265,13 +307,16 @@ def test_the_command_takes_quarters(tmp_path, monkeypatch, capsys):
         lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
     words = (
-        "release persons.csv --units homes.csv --link home --protect member --least 0 --most 4 --quarters unittype=1,2 "
-        "--table zone,unittype,sex --table units:zone,size --exact units:zone --levels sex=f,m --levels unittype=0,1,2 "
-        "--rho 1 --out release"
+        "release persons.csv --units homes.csv --link home --protect member --least 0 --most 4"
+        " --quarters unittype=1,2 --table zone,unittype,sex --table units:zone,size --exact"
+        " units:zone --levels sex=f,m --levels unittype=0,1,2 --rho 1 --out release"
     )
     assert run(shlex.split(words)) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
     assert "none of them is of unittype 1, 2" in said
     assert "who live in no quarters in 2 of 2 places" in said
-    assert run(shlex.split(words.replace("--least 0 ", "").replace("--out release", "--out other"))) == 2
+    assert (
+        run(shlex.split(words.replace("--least 0 ", "").replace("--out release", "--out other")))
+        == 2
+    )
     assert "declare least = 0" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""Questions to releases of linked tables: errors, intervals, tests and models of both kinds after they agree."""
+"""Questions to releases of linked tables: errors, intervals, tests and models of both kinds after
+they agree.
+"""
 
 import json
 import shlex
@@ -24,18 +26,24 @@ UNITS = "units:zone-size-type"
 
 @pytest.fixture(scope="module")
 def release():
-    return released(plan_of(TABLES, exact=["units:zone", "sex", "age"], adjacency="exchange", derived=["type"]))
+    return released(
+        plan_of(TABLES, exact=["units:zone", "sex", "age"], adjacency="exchange", derived=["type"])
+    )
 
 
 def variances_of(mechanism):
     """The variances of all tables, as the agreement gives them."""
     agreement = mechanism.agreement
-    members = [agreement.member_variances(number) for number in range(len(mechanism.space.members.views))]
+    members = [
+        agreement.member_variances(number) for number in range(len(mechanism.space.members.views))
+    ]
     units = [agreement.unit_variances(number) for number in range(len(mechanism.space.units.views))]
     return [*members, *units]
 
 
-@pytest.mark.parametrize("budget", [Budget.zcdp("1/50"), Budget.gdp("1/3")], ids=["discrete", "rounded"])
+@pytest.mark.parametrize(
+    "budget", [Budget.zcdp("1/50"), Budget.gdp("1/3")], ids=["discrete", "rounded"]
+)
 @pytest.mark.parametrize("name", CASES)
 def test_errors_of_single_cells_are_those_of_the_tables(name, budget):
     mechanism = LinkedMechanism.calibrate(linked(name)[0], budget)
@@ -45,7 +53,12 @@ def test_errors_of_single_cells_are_those_of_the_tables(name, budget):
         for cell in np.ndindex(variance.shape):
             unit = np.zeros(variance.shape)
             unit[cell] = 1.0
-            assert np.isclose(mechanism.combination_error({number: unit}) ** 2, variance[cell], rtol=1e-6, atol=1e-9)
+            assert np.isclose(
+                mechanism.combination_error({number: unit}) ** 2,
+                variance[cell],
+                rtol=1e-6,
+                atol=1e-9,
+            )
             row = mechanism.combination({number: unit})
             assert not np.delete(row, reached).any()
             compared += 1
@@ -58,7 +71,10 @@ def test_covariances_of_both_kinds_are_seen_in_many_draws(name):
     mechanism = LinkedMechanism.calibrate(space, Budget.zcdp("1/2"))
     random = np.random.default_rng(6)
     tables = mechanism.estimates(values)
-    weights = [{number: random.normal(size=table.shape) for number, table in enumerate(tables)} for _ in range(6)]
+    weights = [
+        {number: random.normal(size=table.shape) for number, table in enumerate(tables)}
+        for _ in range(6)
+    ]
     # of one kind alone, too: a table of members has noise of units in it
     weights += [{0: each[0]} for each in weights[:2]] + [{1: each[1]} for each in weights[:2]]
     rows = np.stack([mechanism.combination(each) for each in weights])
@@ -69,7 +85,10 @@ def test_covariances_of_both_kinds_are_seen_in_many_draws(name):
     for one in noise[:5]:
         noisy = mechanism.estimates(values + one)
         for row, each in zip(rows, weights, strict=True):
-            moved = sum(float(((noisy[number] - tables[number]) * weight).sum()) for number, weight in each.items())
+            moved = sum(
+                float(((noisy[number] - tables[number]) * weight).sum())
+                for number, weight in each.items()
+            )
             assert np.isclose(moved, float(row @ one), atol=1e-6)
     errors = np.array([mechanism.combination_error(each) for each in weights])
     drawn = noise @ rows.T
@@ -97,7 +116,9 @@ def test_intervals_cover_also_where_noise_is_coarse(name, rho):
     missed, cells = {"law": 0.0, "normal": 0.0}, 0
     for number, variance in enumerate(variances_of(mechanism)):
         unit_rows = []
-        chosen = np.random.default_rng(1).choice(variance.size, size=min(8, variance.size), replace=False)
+        chosen = np.random.default_rng(1).choice(
+            variance.size, size=min(8, variance.size), replace=False
+        )
         for cell in chosen:
             unit = np.zeros(variance.size)
             unit[cell] = 1.0
@@ -120,11 +141,15 @@ def test_intervals_cover_also_where_noise_is_coarse(name, rho):
 
 
 def density_ratio(sigma2, tau2):
-    """The largest density of a normal number plus a discrete one, over that of the normal number of both variances."""
+    """The largest density of a normal number plus a discrete one, over that of the normal number of
+    both variances.
+    """
     steps = np.arange(-200, 201)
     law = np.exp(-(steps**2) / (2 * sigma2))
     places = np.linspace(-3, 3, 601)[:, None]
-    mixed = (law / law.sum() * np.exp(-((places - steps) ** 2) / (2 * tau2))).sum(axis=1) / np.sqrt(tau2)
+    mixed = (law / law.sum() * np.exp(-((places - steps) ** 2) / (2 * tau2))).sum(axis=1) / np.sqrt(
+        tau2
+    )
     whole = np.exp(-(places[:, 0] ** 2) / (2 * (sigma2 + tau2))) / np.sqrt(sigma2 + tau2)
     return float((mixed / whole).max())
 
@@ -139,7 +164,10 @@ def test_a_normal_number_hides_the_steps_of_discrete_noise():
 def test_hidden_steps_give_the_intervals_of_the_law(monkeypatch):
     mechanism = LinkedMechanism.calibrate(linked("states exact")[0], Budget.zcdp(1))
     intervals = LinkedIntervals(mechanism)
-    hidden = [intervals.of_table(number, variance) for number, variance in enumerate(variances_of(mechanism))]
+    hidden = [
+        intervals.of_table(number, variance)
+        for number, variance in enumerate(variances_of(mechanism))
+    ]
     monkeypatch.setattr("semidp.mechanisms.linked_intervals._NEAR", 0.0)
     compared = 0
     for close, number in zip(hidden, range(len(hidden)), strict=True):
@@ -154,9 +182,15 @@ def test_a_wide_tree_has_bounds_instead_of_laws(monkeypatch):
     space, _ = linked("tracts")
     mechanism = LinkedMechanism.calibrate(space, Budget.zcdp(3))
     variances = variances_of(mechanism)
-    by_law = [LinkedIntervals(mechanism).of_table(number, variance) for number, variance in enumerate(variances)]
+    by_law = [
+        LinkedIntervals(mechanism).of_table(number, variance)
+        for number, variance in enumerate(variances)
+    ]
     monkeypatch.setattr("semidp.mechanisms.linked_intervals._MOST_LAWS", 0)
-    wider = [LinkedIntervals(mechanism).of_table(number, variance) for number, variance in enumerate(variances)]
+    wider = [
+        LinkedIntervals(mechanism).of_table(number, variance)
+        for number, variance in enumerate(variances)
+    ]
     for close, wide, variance in zip(by_law, wider, variances, strict=True):
         assert (wide >= close - 1e-6).all()
         assert (wide <= 5.44 * 3 * np.sqrt(variance) + 1e-9).all()
@@ -181,7 +215,9 @@ def test_weighted_sums_of_both_kinds_know_that_they_agree(release):
     assert value == pytest.approx(release["zone-sex-age"].estimate[0].sum())
     assert error > 1
     assert release.estimate({UNITS: homes}) == pytest.approx((value, error))
-    assert release.estimate({UNITS: homes, "zone-sex-age": -persons}) == pytest.approx((0.0, 0.0), abs=1e-9)
+    assert release.estimate({UNITS: homes, "zone-sex-age": -persons}) == pytest.approx(
+        (0.0, 0.0), abs=1e-9
+    )
     with pytest.raises(InputError, match="there is no table"):
         release.estimate({"units:zone": homes})
 
@@ -191,7 +227,9 @@ def test_members_are_meant_unless_units_are_named(release):
     homes = release.interval({"zone": "A1"}, table=UNITS, randomness=SeededRandomness(1))
     assert persons.value == pytest.approx(release["zone-sex-age"].estimate[0].sum())
     assert (homes.low, homes.high, homes.standard_error) == (34.0, 34.0, 0.0)
-    sizes = release.interval({"size": ["1", "2"]}, among={"zone": "A1"}, randomness=SeededRandomness(1))
+    sizes = release.interval(
+        {"size": ["1", "2"]}, among={"zone": "A1"}, randomness=SeededRandomness(1)
+    )
     assert 0 <= sizes.low < sizes.value < sizes.high <= 1
     # exact totals of their own kind cut the intervals
     every = release.intervals(UNITS, randomness=SeededRandomness(1))
@@ -245,7 +283,9 @@ def test_folders_answer_in_the_terminal(release, tmp_path, capsys):
     for words, said in asked.items():
         assert run(shlex.split(words)) == 0, capsys.readouterr().err
         assert said in capsys.readouterr().out
-    assert run(shlex.split(f"intervals {tmp_path}/release --name {UNITS} --seed 1 --format json")) == 0
+    assert (
+        run(shlex.split(f"intervals {tmp_path}/release --name {UNITS} --seed 1 --format json")) == 0
+    )
     assert json.loads(capsys.readouterr().out)["table"] == "units-zone-size-type"
     again = semidp.Release.load(tmp_path / "release")
     assert [table.counted for table in again.tables] == ["member", "unit"]

@@ -1,4 +1,6 @@
-"""Every wrong combination about linked records: one sentence, exit code 2, nothing charged and nothing written."""
+"""Every wrong combination about linked records: one sentence, exit code 2, nothing charged and
+nothing written.
+"""
 
 import json
 import shlex
@@ -18,7 +20,10 @@ GOOD = f"{LINKED} {TABLES} --exact units:zone {LEVELS}"
 UNIT = GOOD.replace("--protect member", "--protect unit")
 TYPED = f"{GOOD.replace('size', 'size,type')} --levels type=alone,family --derived type"
 SPLIT = GOOD.replace(" --bins age=0,18,65,120", "").replace("zone,sex,age", "zone,sex")
-QUARTERS = f"{SPLIT.replace('zone,sex', 'zone,tenure,sex')} --levels tenure=own,rent --least 0 --quarters tenure=rent"
+QUARTERS = (
+    f"{SPLIT.replace('zone,sex', 'zone,tenure,sex')} --levels tenure=own,rent --least 0 --quarters"
+    " tenure=rent"
+)
 
 # what is asked for, by what is said
 ASKED = {
@@ -33,7 +38,9 @@ ASKED = {
     "count, where and id": f"{GOOD} --where 'age < 3'",
     "count, where and id are not built": f"{GOOD} --count age",
     "where and id are not built": f"{GOOD} --id home",
-    "one table of members and one of units": GOOD.replace("--table zone,sex,age ", "").replace(LEVELS, ""),
+    "one table of members and one of units": (
+        GOOD.replace("--table zone,sex,age ", "").replace(LEVELS, "")
+    ),
     "at least one table of members": GOOD.replace("--table units:zone,size", ""),
     "worst-case or exchange": f"{GOOD} --adjacency 3",
     "linked records have the adjacency": f"{GOOD} --adjacency definition",
@@ -47,7 +54,7 @@ ASKED = {
     "share a feature": f"{GOOD} --exact state,sex --exact zone",
     "two exact totals of members share": f"{GOOD} --exact sex,age --exact state,age",
     "are not known for whole units": f"{UNIT} --exact zone",
-    "exact totals of units share": (f"{UNIT} --exact units:zone,tenure --exact units:tenure,type"),
+    "exact totals of units share": f"{UNIT} --exact units:zone,tenure --exact units:tenure,type",
     "exact totals of units are by their own": f"{GOOD} --exact units:size",
     "by their own features": f"{TYPED} --exact units:type",
     "publish them exactly": SPLIT.replace("--exact units:zone", "--levels-from-data"),
@@ -59,7 +66,9 @@ ASKED = {
     "no promise about a whole unit": QUARTERS.replace("--protect member", "--protect unit"),
     "declare least = 0 beside quarters": QUARTERS.replace("--least 0 ", ""),
     "in tables of members alone": QUARTERS.replace("units:zone,size", "units:zone,tenure,size"),
-    "some table of members": QUARTERS.replace("zone,tenure,sex", "zone,sex").replace("--levels tenure=own,rent ", ""),
+    "some table of members": (
+        QUARTERS.replace("zone,tenure,sex", "zone,sex").replace("--levels tenure=own,rent ", "")
+    ),
     "no kind of quarters": QUARTERS.replace("--quarters tenure=rent", "--quarters tenure=castle"),
     "all levels of 'tenure' but one": QUARTERS.replace("tenure=own,rent ", "tenure=own,rent,none "),
     "--quarters takes NAME=": QUARTERS.replace("--quarters tenure=rent", "--quarters tenure"),
@@ -75,11 +84,19 @@ ASKED = {
     "every number from the least to the most": f"{GOOD} --levels size=1,2,3,4,5+",
     # aggregates
     "needs the levels": f"{GOOD} --aggregate 'old=max(age)'",
-    "aggregates nothing": f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=age'",
+    "aggregates nothing": (
+        f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=age'"
+    ),
     "no order": f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=first(age)'",
-    "beside the link": f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(home)'",
-    "'old' has values not among": f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(age)'",
-    "computed here": f"{GOOD.replace('size', 'size,type')} --levels type=1 --aggregate 'type=max(age)'",
+    "beside the link": (
+        f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(home)'"
+    ),
+    "'old' has values not among": (
+        f"{GOOD.replace('size', 'size,old')} --levels old=1 --aggregate 'old=max(age)'"
+    ),
+    "computed here": (
+        f"{GOOD.replace('size', 'size,type')} --levels type=1 --aggregate 'type=max(age)'"
+    ),
     # budgets
     "units:tables do": f"{GOOD} --share homes=3",
     "leave one of them out": f"{GOOD} --share tables=3 --target-error zone,sex,age=3",
@@ -106,7 +123,10 @@ RECORDS = {
     "names a unit twice": ("homes", {"home": _first(HOMES["home"], "h1")}),
     "missing values among the members": ("persons", {"home": _first(PERSONS["home"], "")}),
     "missing values among the units": ("homes", {"home": _first(HOMES["home"], "")}),
-    "a unit has no member": ("persons", {"home": np.where(PERSONS["home"] == EMPTIED, FILLED, PERSONS["home"])}),
+    "a unit has no member": (
+        "persons",
+        {"home": np.where(PERSONS["home"] == EMPTIED, FILLED, PERSONS["home"])},
+    ),
     "more members than declared": (
         "persons",
         {"home": np.where(np.arange(len(PERSONS["home"])) < 9, "h5", PERSONS["home"])},
@@ -130,8 +150,8 @@ def folder(tmp_path, monkeypatch):
     _write(tmp_path / "persons.csv", PERSONS)
     _write(tmp_path / "homes.csv", HOMES)
     (tmp_path / "schema.toml").write_text(
-        '[[feature]]\nname = "sex"\nlevels = ["f", "m"]\n[[feature]]\nname = "age"\nbins = [0, 18, 65, 120]\n'
-        '[[structural_zero]]\nsex = "f"\nage = "0 to <18"\n'
+        '[[feature]]\nname = "sex"\nlevels = ["f", "m"]\n[[feature]]\nname = "age"\nbins = [0, 18,'
+        ' 65, 120]\n[[structural_zero]]\nsex = "f"\nage = "0 to <18"\n'
     )
     Ledger.create(tmp_path / "ledger.json", Budget.zcdp(9))
     return tmp_path
@@ -140,7 +160,17 @@ def folder(tmp_path, monkeypatch):
 def refused(words, folder, capsys):
     before = (folder / "ledger.json").read_text()
     capsys.readouterr()
-    code = run(["release", "persons.csv", *shlex.split(words), "--ledger", "ledger.json", "--out", "release"])
+    code = run(
+        [
+            "release",
+            "persons.csv",
+            *shlex.split(words),
+            "--ledger",
+            "ledger.json",
+            "--out",
+            "release",
+        ]
+    )
     printed = capsys.readouterr().err
     assert code == 2, printed
     (sentence,) = [line for line in printed.splitlines() if not line.startswith("warning")]

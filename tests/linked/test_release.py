@@ -1,4 +1,6 @@
-"""Releases of two linked sources: from data frames and files, through plans, ledgers and the folder."""
+"""Releases of two linked sources: from data frames and files, through plans, ledgers and the
+folder.
+"""
 
 import json
 
@@ -42,7 +44,9 @@ def homes_and_persons(households=200, seed=4):
     return persons, homes
 
 
-def plan_of(tables, exact=("units:zone",), adjacency="worst-case", protect="member", budget=None, **units):
+def plan_of(
+    tables, exact=("units:zone",), adjacency="worst-case", protect="member", budget=None, **units
+):
     asked = Plan(
         [semidp.TableRequest(names) for names in tables],
         [names if isinstance(names, str) else list(names) for names in exact],
@@ -51,7 +55,9 @@ def plan_of(tables, exact=("units:zone",), adjacency="worst-case", protect="memb
         adjacency=adjacency,
     )
     chosen = {"most": 6, **units}
-    return with_units(asked, LinkedUnits("home", protect, **chosen)).with_budget(budget or semidp.Budget.zcdp(1))
+    return with_units(asked, LinkedUnits("home", protect, **chosen)).with_budget(
+        budget or semidp.Budget.zcdp(1)
+    )
 
 
 TABLES = [["zone", "sex", "age"], ["units:zone", "size", "type"]]
@@ -83,7 +89,9 @@ def test_a_folder_is_read_back_and_everything_in_it_follows(tmp_path):
     files = {file.name for file in (tmp_path / "release").iterdir()}
     assert {"zone-sex-age.csv", "units-zone-size-type.csv", "linked-measurements.csv"} <= files
     again = semidp.Release.load(tmp_path / "release")
-    assert np.array_equal(again["units:zone-size-type"].counts, release["units:zone-size-type"].counts)
+    assert np.array_equal(
+        again["units:zone-size-type"].counts, release["units:zone-size-type"].counts
+    )
     document = json.loads((tmp_path / "release" / "release.json").read_text())
     found = recheck(again, document, tmp_path / "release")
     assert found.disagreements == ()
@@ -105,7 +113,9 @@ def test_a_count_that_was_changed_is_found(tmp_path):
     assert recheck(again, document, tmp_path / "release").disagreements
     table.counts[0, 0, 0] += 1
     release.save(tmp_path / "other")
-    with pytest.raises(InputError, match="'units-zone-size-type' does not add up to the exact totals"):
+    with pytest.raises(
+        InputError, match="'units-zone-size-type' does not add up to the exact totals"
+    ):
         semidp.Release.load(tmp_path / "other")
 
 
@@ -163,12 +173,18 @@ BAD = {
     "names a unit twice": changed("homes", home=_first(HOMES["home"], "h1")),
     "missing values among the members": changed("persons", home=_first(PERSONS["home"], None)),
     "missing values among the units": changed("homes", home=_first(HOMES["home"], None)),
-    "has no member": changed("persons", home=np.where(PERSONS["home"] == "h0", "h1", PERSONS["home"])),
+    "has no member": changed(
+        "persons", home=np.where(PERSONS["home"] == "h0", "h1", PERSONS["home"])
+    ),
     "more members than declared": changed(
         "persons", home=np.where(np.arange(len(PERSONS["home"])) < 9, "h1", PERSONS["home"])
     ),
-    "another 'tenure' than its unit": changed("persons", tenure=np.array(["own"] * len(PERSONS["home"]))),
-    "has a value that is not a declared level": changed("homes", type=np.array(["castle"] * len(HOMES["home"]))),
+    "another 'tenure' than its unit": changed(
+        "persons", tenure=np.array(["own"] * len(PERSONS["home"]))
+    ),
+    "has a value that is not a declared level": changed(
+        "homes", type=np.array(["castle"] * len(HOMES["home"]))
+    ),
 }
 
 
@@ -176,7 +192,10 @@ BAD = {
 def test_records_that_contradict_the_link_are_refused_in_a_sentence(said, tmp_path):
     tables, exact = TABLES, ["units:zone"]
     if "tenure" in said:
-        tables, exact = [["zone", "sex"], ["units:zone", "size", "tenure"]], [("units:zone", "tenure")]
+        tables, exact = (
+            [["zone", "sex"], ["units:zone", "size", "tenure"]],
+            [("units:zone", "tenure")],
+        )
     ledger = Ledger.create(tmp_path / "ledger.json", semidp.Budget.zcdp(2))
     plan = plan_of(tables, exact, derived=[] if "tenure" in said else ["type"], least=1, most=9)
     if "more members" in said or "no unit" in said or "missing" in said:
@@ -213,7 +232,11 @@ def test_what_is_not_built_is_refused_in_a_sentence():
 
 def test_standard_errors_and_intervals_are_true_after_the_agreement():
     persons, homes = homes_and_persons(60)
-    plan = plan_of([["zone", "sex"], ["units:zone", "size"]], adjacency="exchange", budget=semidp.Budget.zcdp("1/4"))
+    plan = plan_of(
+        [["zone", "sex"], ["units:zone", "size"]],
+        adjacency="exchange",
+        budget=semidp.Budget.zcdp("1/4"),
+    )
     prepared = semidp.prepare(plan, LinkedData(persons, homes))
     (mechanism,), (values,) = prepared.mechanisms, prepared.values
     space, agreement, draws = mechanism.space, mechanism.agreement, 600

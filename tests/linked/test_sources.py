@@ -1,4 +1,6 @@
-"""Linked records in databases, joined there; data frames; and plans that name the source of units."""
+"""Linked records in databases, joined there; data frames; and plans that name the source of
+units.
+"""
 
 import json
 
@@ -119,7 +121,11 @@ def test_quarters_are_told_apart_in_the_database(stored):
 def test_records_that_contradict_the_link_are_found_there(stored, said, tmp_path):
     tables, exact, derived = TABLES, ["units:zone"], ["type"]
     if "tenure" in said:
-        tables, exact, derived = [["zone", "sex"], ["units:zone", "size", "tenure"]], [("units:zone", "tenure")], []
+        tables, exact, derived = (
+            [["zone", "sex"], ["units:zone", "size", "tenure"]],
+            [("units:zone", "tenure")],
+            [],
+        )
     ledger = Ledger.create(tmp_path / "ledger.json", semidp.Budget.zcdp(2))
     least = int("no member" in said or "twice" in said or "tenure" in said)
     plan = plan_of(tables, exact, derived=derived, least=least, most=9 if least else 6)
@@ -146,7 +152,10 @@ def test_aggregates_and_other_sources_are_joined_here(tmp_path):
     plan = plan_of(TABLES, derived=["type"])
     stored = _duckdb(None, tmp_path, persons, homes)
     mixed = units_by_size(plan, LinkedData(stored.members, homes, "persons"))
-    assert all(np.allclose(*pair) for pair in zip(mixed, units_by_size(plan, LinkedData(persons, homes)), strict=True))
+    assert all(
+        np.allclose(*pair)
+        for pair in zip(mixed, units_by_size(plan, LinkedData(persons, homes)), strict=True)
+    )
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
@@ -156,7 +165,10 @@ def test_data_frames_of_any_kind(library):
     build = frames.table if library == "pyarrow" else frames.DataFrame
     plan = plan_of(TABLES, derived=["type"])
     framed = units_by_size(plan, LinkedData(build(persons), build(homes)))
-    assert all(np.allclose(*pair) for pair in zip(framed, units_by_size(plan, LinkedData(persons, homes)), strict=True))
+    assert all(
+        np.allclose(*pair)
+        for pair in zip(framed, units_by_size(plan, LinkedData(persons, homes)), strict=True)
+    )
 
 
 def test_a_plan_names_the_source_of_units(files, capsys):  # noqa: F811
@@ -188,8 +200,28 @@ def test_the_command_reads_two_tables_of_a_database(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     data = _duckdb(None, tmp_path, *homes_and_persons())
     words = [
-        *("release", data.members, "--from", "persons", "--units-from", "homes", "--link", "home", "--protect"),
-        *("member", "--most", "6", "--table", "zone,sex", "--table", "units:zone,size", "--exact", "units:zone"),
+        *(
+            "release",
+            data.members,
+            "--from",
+            "persons",
+            "--units-from",
+            "homes",
+            "--link",
+            "home",
+            "--protect",
+        ),
+        *(
+            "member",
+            "--most",
+            "6",
+            "--table",
+            "zone,sex",
+            "--table",
+            "units:zone,size",
+            "--exact",
+            "units:zone",
+        ),
         *("--levels", "sex=f,m", "--rho", "1", "--out", "release"),
     ]
     assert run(words) == 0, capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""Features of units that are computed from their members: what a plan may ask for, and what it may not."""
+"""Features of units that are computed from their members: what a plan may ask for, and what it may
+not.
+"""
 
 import json
 
@@ -20,7 +22,12 @@ CHILDREN = semidp.Feature("children", ["0", "1", "2", "3", "4"])
 COUNTED = "count(*) filter (where age < 18)"
 
 
-def plan_of(aggregates, features=(CHILDREN,), tables=(["zone", "sex"], ["units:zone", "size", "children"]), **units):
+def plan_of(
+    aggregates,
+    features=(CHILDREN,),
+    tables=(["zone", "sex"], ["units:zone", "size", "children"]),
+    **units,
+):
     features = [AGES, SEX, *features]
     asked = Plan([semidp.TableRequest(names) for names in tables], ["units:zone"], features)
     computed = computed_features(aggregates, features)
@@ -57,9 +64,14 @@ def test_an_aggregate_is_counted_as_by_hand():
 
 
 def test_files_compare_as_numbers_what_data_frames_do(files):  # noqa: F811
-    plan = plan_of({"children": COUNTED, "oldest": "max(age)"}, (CHILDREN, semidp.Feature("oldest", bins=[0, 9, 50])))
+    plan = plan_of(
+        {"children": COUNTED, "oldest": "max(age)"},
+        (CHILDREN, semidp.Feature("oldest", bins=[0, 9, 50])),
+    )
     from_frames = semidp.run(plan, LinkedData(*homes_and_persons()), SeededRandomness(3))
-    from_files = semidp.run(plan, LinkedData(files / "persons.csv", files / "homes.csv"), SeededRandomness(3))
+    from_files = semidp.run(
+        plan, LinkedData(files / "persons.csv", files / "homes.csv"), SeededRandomness(3)
+    )
     assert np.array_equal(from_files.results[0].noisy, from_frames.results[0].noisy)
 
 
@@ -76,7 +88,9 @@ def test_a_unit_without_members_has_the_value_of_no_record():
 def test_plans_have_unit_features():
     plan = plan_of({"children": COUNTED})
     document = plan.to_json()
-    assert document["unit_feature"] == [{"name": "children", "levels": list("01234"), "aggregate": COUNTED}]
+    assert document["unit_feature"] == [
+        {"name": "children", "levels": list("01234"), "aggregate": COUNTED}
+    ]
     assert all(entry["name"] != "children" for entry in document["feature"])
     assert Plan.from_toml(plan.to_toml()) == plan
     assert Plan.from_json(json.loads(json.dumps(document))) == plan
@@ -86,9 +100,14 @@ def test_a_release_says_that_nothing_is_promised_about_it(tmp_path):
     plan = plan_of({"children": COUNTED})
     release = semidp.run(plan, LinkedData(*homes_and_persons()), SeededRandomness(2))
     release.save(tmp_path / "release")
-    assert "Nothing is promised about children of units" in (tmp_path / "release" / "report.html").read_text()
+    assert (
+        "Nothing is promised about children of units"
+        in (tmp_path / "release" / "report.html").read_text()
+    )
     again = semidp.Release.load(tmp_path / "release")
-    assert np.array_equal(again["units:zone-size-children"].counts, release["units:zone-size-children"].counts)
+    assert np.array_equal(
+        again["units:zone-size-children"].counts, release["units:zone-size-children"].counts
+    )
 
 
 def test_values_outside_the_levels_are_refused_before_anything_is_charged(tmp_path):
@@ -147,7 +166,9 @@ def test_wrong_plans_are_one_sentence():
     with pytest.raises(InputError, match="an aggregate"):
         Plan.from_json({"units": {}, "unit_feature": [{"name": "a", "levels": ["1"]}]})
     with pytest.raises((InputError, SchemaError), match="aggregate"):
-        Plan.from_json({"units": {}, "unit_feature": [{"name": "a", "levels": ["1"], "aggregate": 3}]})
+        Plan.from_json(
+            {"units": {}, "unit_feature": [{"name": "a", "levels": ["1"], "aggregate": 3}]}
+        )
     persons, homes = homes_and_persons()
     homes["children"] = np.zeros(len(homes["home"]), dtype=int)
     with pytest.raises(InputError, match="of their own"):
@@ -155,13 +176,16 @@ def test_wrong_plans_are_one_sentence():
 
 
 def test_columns_are_found_in_any_capitals():
-    assert aggregated_columns({"a": "count_if(AGE < 3) + max(Sex = 'f')"}, ["age", "Sex", "other"]) == ["age", "Sex"]
+    assert aggregated_columns(
+        {"a": "count_if(AGE < 3) + max(Sex = 'f')"}, ["age", "Sex", "other"]
+    ) == ["age", "Sex"]
 
 
 def test_the_command_takes_aggregates(files, capsys):  # noqa: F811
     asked = (
-        "--units homes.csv --link home --protect member --most 6 --table zone,sex --table units:zone,size,children "
-        "--exact units:zone --levels sex=f,m --levels children=0,1,2,3,4 --rho 1 "
+        "--units homes.csv --link home --protect member --most 6 --table zone,sex --table"
+        " units:zone,size,children --exact units:zone --levels sex=f,m --levels children=0,1,2,3,4"
+        " --rho 1 "
     )
     words = f"{asked} --aggregate 'children={COUNTED}' --out release"
     code, _, err = command(words, capsys)

@@ -1,4 +1,6 @@
-"""Whole numbers of linked tables: both totals, nothing negative, and members that are sizes times units."""
+"""Whole numbers of linked tables: both totals, nothing negative, and members that are sizes times
+units.
+"""
 
 import itertools
 
@@ -28,14 +30,21 @@ def test_units_by_size_are_nearly_the_closest_with_both_totals():
     random = np.random.default_rng(1)
     exact, cases = 0, 0
     for _ in range(300):
-        levels, least, units = int(random.integers(2, 5)), int(random.integers(0, 2)), int(random.integers(1, 7))
+        levels, least, units = (
+            int(random.integers(2, 5)),
+            int(random.integers(0, 2)),
+            int(random.integers(1, 7)),
+        )
         sizes = np.arange(least, least + levels)
         members = int(random.integers(sizes[0] * units, sizes[-1] * units + 1))
         estimate = random.normal(units / levels, 2, levels)
         found = fit_sizes(estimate, least, units, members)
         assert found.min() >= 0
         assert (found.sum(), found @ sizes) == (units, members)
-        best = min(float(((counts - estimate) ** 2).sum()) for counts in every_count(levels, units, sizes, members))
+        best = min(
+            float(((counts - estimate) ** 2).sum())
+            for counts in every_count(levels, units, sizes, members)
+        )
         loss = float(((found - estimate) ** 2).sum())
         assert loss <= best + 8
         exact += loss <= best + 1e-9
@@ -63,7 +72,9 @@ def test_whole_numbers_agree_in_every_place(name, rho):
                 for margin in kind.dataspace.published:
                     shared = tuple(map(min, view, margin.view))
                     summed = kind.schema.grid.sum(counts, shared, view)
-                    assert np.array_equal(summed, kind.schema.grid.sum(margin.counts, shared, margin.view))
+                    assert np.array_equal(
+                        summed, kind.schema.grid.sum(margin.counts, shared, margin.view)
+                    )
         agreed = 0
         for equation in mechanism.agreement.equations:
             persons = _rolled(space.members, members, equation.members)
@@ -90,8 +101,12 @@ def test_a_whole_unit_is_protected_with_noisy_units_by_place():
     finally:
         del CASES["noisy units"]
     mechanism = LinkedMechanism.calibrate(space, Budget.zcdp("1/5"))
-    residuals = mechanism.agreement.residuals(*space.split(values + mechanism.noise(SeededRandomness(1))))
-    members, units = fitted_kinds(mechanism, residuals, ([FitKind.integer], [FitKind.integer]), silent)
+    residuals = mechanism.agreement.residuals(
+        *space.split(values + mechanism.noise(SeededRandomness(1)))
+    )
+    members, units = fitted_kinds(
+        mechanism, residuals, ([FitKind.integer], [FitKind.integer]), silent
+    )
     sizes = mechanism.agreement.sizes.astype(int)
     assert np.array_equal(units[0][0] @ sizes, members[0][0].sum(axis=1))
     assert units[0][0].sum() == space.units.dataspace.n
@@ -115,7 +130,9 @@ def test_exchanges_of_units_bring_members_near_and_keep_all_totals():
         assert balanced.min() >= 0
         assert np.array_equal(balanced.sum(axis=0), counts.sum(axis=0))
         assert np.array_equal(balanced.sum(axis=1), counts.sum(axis=1))
-        before, after = (float(np.square(table @ sizes - targets).sum()) for table in (counts, balanced))
+        before, after = (
+            float(np.square(table @ sizes - targets).sum()) for table in (counts, balanced)
+        )
         assert after <= before + 1e-9
         nearer += after < before / 2
     assert nearer > 30

@@ -1,4 +1,6 @@
-"""The promise about a whole unit against every small world: any unit may be any other possible one."""
+"""The promise about a whole unit against every small world: any unit may be any other possible
+one.
+"""
 
 import itertools
 from collections import Counter
@@ -64,7 +66,9 @@ class Hospital:
     def public(self, patients):
         sizes = Feature("size", [str(size) for size in range(self.least, self.most + 1)])
         members = Table(Schema([REGION, WARD]), self.member_table(patients))
-        units = Table(Schema([REGION, sizes, Feature("type", ["0", "1"])]), self.unit_table(patients))
+        units = Table(
+            Schema([REGION, sizes, Feature("type", ["0", "1"])]), self.unit_table(patients)
+        )
         link = Link("unit", self.least, self.most, ("size", "type"))
         return LinkedDataspace.joining(
             Dataspace.of(members, [Margin(name) for name in self.exact_stays]),
@@ -73,7 +77,9 @@ class Hospital:
         )
 
     def possible(self, kind, patients):
-        """Whether a patient may be so: no more of a value than is published, and the others hold the rest."""
+        """Whether a patient may be so: no more of a value than is published, and the others hold
+        the rest.
+        """
         region, fill = kind
         if self.exact_patients and region not in {where for where, _ in patients}:
             return False
@@ -120,7 +126,9 @@ def test_every_patient_may_be_every_possible_other_one(hospital):
         units = np.array([hospital.unit_table(patients) for patients in datasets])
         regions = np.array([[region for region, _ in patients] for patients in datasets])
         sizes = np.array([[len(fill) for _, fill in patients] for patients in datasets])
-        codes = np.array([[hospital.kinds.index(kind) for kind in patients] for patients in datasets])
+        codes = np.array(
+            [[hospital.kinds.index(kind) for kind in patients] for patients in datasets]
+        )
         seen = set()
         for place, patients in enumerate(datasets):
             if tuple(sorted(patients)) in seen:
@@ -140,15 +148,23 @@ def test_every_patient_may_be_every_possible_other_one(hospital):
                     reached = np.flatnonzero(near & (codes[:, patient] == code))
                     assert len(reached), (patients, patient, kind)
                     assert any(
-                        _within(member_costs, squares(public.schema, members[other] - members[place]))
-                        and _within(unit_costs, squares(public.units.schema, units[other] - units[place]))
+                        _within(
+                            member_costs, squares(public.schema, members[other] - members[place])
+                        )
+                        and _within(
+                            unit_costs, squares(public.units.schema, units[other] - units[place])
+                        )
                         for other in reached
                     )
     assert asked > 50
 
 
 def _within(costs, found):
-    excess = [square for view, square in found.items() if square > 1e-12 and square > float(costs.cost(view)) + 1e-9]
+    excess = [
+        square
+        for view, square in found.items()
+        if square > 1e-12 and square > float(costs.cost(view)) + 1e-9
+    ]
     return not excess
 
 
@@ -167,7 +183,9 @@ def test_no_pair_within_the_numbers_costs_more_than_the_ball(hospital):
         member_moves, unit_moves = set(), set()
         for one, other in itertools.product(datasets[:: max(1, len(datasets) // 30)], datasets):
             own = sum(a[0] != b[0] for a, b in zip(one, other, strict=True))
-            size = sum((a[0], len(a[1])) != (b[0], len(b[1])) for a, b in zip(one, other, strict=True))
+            size = sum(
+                (a[0], len(a[1])) != (b[0], len(b[1])) for a, b in zip(one, other, strict=True)
+            )
             any_unit = sum(a != b for a, b in zip(one, other, strict=True))
             if own > reach.own_units or size > reach.size_units or any_unit > reach.derived_units:
                 continue
@@ -176,7 +194,9 @@ def test_no_pair_within_the_numbers_costs_more_than_the_ball(hospital):
                 continue
             pairs += 1
             member_moves.add(tuple(move.ravel().tolist()))
-            unit_moves.add(tuple((hospital.unit_table(other) - hospital.unit_table(one)).ravel().tolist()))
+            unit_moves.add(
+                tuple((hospital.unit_table(other) - hospital.unit_table(one)).ravel().tolist())
+            )
         for costs, schema, moves in (
             (member_costs, public.schema, member_moves),
             (unit_costs, public.units.schema, unit_moves),

@@ -1,6 +1,8 @@
-"""Small worlds of units and members, and everything that one member can do in them: by the words of THEORY §15.
+"""Small worlds of units and members, and everything that one member can do in them: by the words of
+THEORY §15.
 
-Nothing here uses the costs that it is compared with. A world is a tuple of members, each a unit and its own levels.
+Nothing here uses the costs that it is compared with. A world is a tuple of members, each a unit and
+its own levels.
 """
 
 import itertools
@@ -42,7 +44,9 @@ def women(members: Sequence[tuple[int, ...]]) -> int:
 
 @dataclass(frozen=True)
 class Setting:
-    """Units with own features, members with own features, bounds on sizes, and exact totals of members."""
+    """Units with own features, members with own features, bounds on sizes, and exact totals of
+    members.
+    """
 
     own: tuple[Feature, ...]
     units: tuple[tuple[int, ...], ...]
@@ -123,25 +127,34 @@ class Setting:
             table[(*own, len(inside) - self.least, self.kind(inside))] += 1
         return table
 
-    def public(self, world: World, protect: str = "member", exact_units: Iterable[Margin] = ()) -> LinkedDataspace:
+    def public(
+        self, world: World, protect: str = "member", exact_units: Iterable[Margin] = ()
+    ) -> LinkedDataspace:
         """What is public about a world."""
         members = Table(self.member_schema, self.member_table(world))
         units = Table(self.unit_schema, self.unit_table(world))
         quarters = None if self.quarters is None else Quarters("quarters", ["dormitory"])
         link = Link(protect, self.least, self.most, ("size", "type"), quarters=quarters)
         margins = [Margin(*names) for names in self.exact]
-        return LinkedDataspace.joining(Dataspace.of(members, margins), Dataspace.of(units, exact_units), link)
+        return LinkedDataspace.joining(
+            Dataspace.of(members, margins), Dataspace.of(units, exact_units), link
+        )
 
-    # --- what one member can do -------------------------------------------------------------------------------------
+    # --- what one member can do -------------------------------------------------------------------
 
     def alternatives(self, world: World) -> Iterator[tuple[int, Member]]:
-        """Every member, by its number, and everything else that it may be: its published values have positive count."""
+        """Every member, by its number, and everything else that it may be: its published values
+        have positive count.
+        """
         present = [{self.value(member, block) for member in world} for block in self.blocks]
         levels = [range(len(feature.levels)) for feature in self.features]
         others = list(itertools.product(range(len(self.units)), itertools.product(*levels)))
         for number in range(len(world)):
             for other in others:
-                if all(self.value(other, block) in there for block, there in zip(self.blocks, present, strict=True)):
+                if all(
+                    self.value(other, block) in there
+                    for block, there in zip(self.blocks, present, strict=True)
+                ):
                     yield number, other
 
     def exchanges(self, world: World, number: int, other: Member) -> Iterator[World]:
@@ -153,11 +166,21 @@ class Setting:
         rest = [place for place in range(len(world)) if place != number]
         choices = []
         for block in changed:
-            choices.append([place for place in rest if self.value(world[place], block) == self.value(other, block)])
+            choices.append(
+                [
+                    place
+                    for place in rest
+                    if self.value(world[place], block) == self.value(other, block)
+                ]
+            )
         for carriers in itertools.product(*choices):
-            yield from self._carried(world, number, other, list(zip(changed, carriers, strict=True)))
+            yield from self._carried(
+                world, number, other, list(zip(changed, carriers, strict=True))
+            )
 
-    def _carried(self, world: World, number: int, other: Member, carriers: list[tuple[View, int]]) -> Iterator[World]:
+    def _carried(
+        self, world: World, number: int, other: Member, carriers: list[tuple[View, int]]
+    ) -> Iterator[World]:
         mine, inherited = world[number], len(self.own)
         result = list(world)
         result[number] = other

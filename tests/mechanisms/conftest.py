@@ -19,7 +19,10 @@ Setting = tuple[QuerySpace, Table]
 
 def a_table(shape: Sequence[int], zeros: Sequence[StructuralZero] = ()) -> Table:
     """Return a table with features A, B, C, … whose levels are 0, 1, 2, …."""
-    features = [Feature(name, tuple(map(str, range(size)))) for name, size in zip("ABCDE", shape, strict=False)]
+    features = [
+        Feature(name, tuple(map(str, range(size))))
+        for name, size in zip("ABCDE", shape, strict=False)
+    ]
     schema = Schema(tuple(features), tuple(zeros))
     counts = np.random.default_rng(0).integers(1, 30, size=tuple(shape))
     return Table(schema, counts if schema.possible is None else counts * schema.possible)
@@ -59,7 +62,9 @@ SETTINGS: dict[str, Callable[[], Setting]] = {
     "one-way": lambda: a_setting(a_table((2, 3, 4)), ["A", "B", "C"], 4),
     "no three-way": lambda: a_setting(a_table((2, 2, 3)), ["AB", "BC", "AC"], 5),
     "part released": lambda: a_setting(a_table((2, 3, 4)), ["A", "B", "C"], 4, released="AB"),
-    "impossible cell": lambda: a_setting(a_table((3, 4), [StructuralZero.of({"A": "0", "B": "2"})]), ["A", "B"], 3),
+    "impossible cell": lambda: a_setting(
+        a_table((3, 4), [StructuralZero.of({"A": "0", "B": "2"})]), ["A", "B"], 3
+    ),
 }
 
 
@@ -83,7 +88,9 @@ def build() -> Callable[..., Setting]:
 
 @pytest.fixture
 def build_from() -> Callable[..., Setting]:
-    """Return a function that builds a space from counts: ``build_from([[1, 2], [3, 4]], ["A", "B"], a=3)``."""
+    """Return a function that builds a space from counts:
+    ``build_from([[1, 2], [3, 4]], ["A", "B"], a=3)``.
+    """
 
     def from_counts(counts: Sequence[object], margins: Sequence[str], a: int) -> Setting:
         array = np.array(counts)

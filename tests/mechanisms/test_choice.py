@@ -1,4 +1,6 @@
-"""Calibration meets the budget from the safe side, and the choice follows the stated loss and public numbers only."""
+"""Calibration meets the budget from the safe side, and the choice follows the stated loss and
+public numbers only.
+"""
 
 import inspect
 from dataclasses import replace
@@ -34,9 +36,15 @@ budgets = st.one_of(
     positive.map(Budget.zcdp),
     positive.map(Budget.gdp),
     positive.map(Budget.pure),
-    st.builds(Budget.approximate, positive, st.sampled_from(["1e-12", "1e-9", "1e-5", "0.01", "0.5"]).map(Fraction)),
+    st.builds(
+        Budget.approximate,
+        positive,
+        st.sampled_from(["1e-12", "1e-9", "1e-5", "0.01", "0.5"]).map(Fraction),
+    ),
 )
-slow = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+slow = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @slow
@@ -59,7 +67,9 @@ def test_the_choice_has_the_least_expected_loss(build, budget):
     listed = available(space, budget)
     losses = [m.expected_l2 for m in listed]
     assert losses[1:] == sorted(losses[1:])
-    assert losses[0] ** 2 * 0.95 <= min(losses) ** 2, "noise on the lattice is preferred from a twentieth on"
+    assert losses[0] ** 2 * 0.95 <= min(losses) ** 2, (
+        "noise on the lattice is preferred from a twentieth on"
+    )
     assert choose(space, budget).name == listed[0].name
     assert all(budget.kind in type(m).kinds for m in listed)
     assert not {type(m) for m in listed} & set(FOR_STUDIES)
@@ -68,7 +78,11 @@ def test_the_choice_has_the_least_expected_loss(build, budget):
 
 
 def test_conversion_of_a_delta_is_tight_from_below():
-    for budget in (Budget.approximate(1, "1e-9"), Budget.approximate("0.1", "1e-5"), Budget.approximate(8, "0.1")):
+    for budget in (
+        Budget.approximate(1, "1e-9"),
+        Budget.approximate("0.1", "1e-5"),
+        Budget.approximate(8, "0.1"),
+    ):
         mu, rho = mu_within(budget), rho_within(budget)
         assert (
             Gaussian(mu**2).delta(budget.epsilon)
@@ -76,7 +90,9 @@ def test_conversion_of_a_delta_is_tight_from_below():
             < Gaussian((mu * (1 + Fraction(1, 10**9))) ** 2).delta(budget.epsilon)
         )
         assert (
-            ZCDP(rho).delta(budget.epsilon) <= budget.delta < ZCDP(rho * (1 + Fraction(1, 10**9))).delta(budget.epsilon)
+            ZCDP(rho).delta(budget.epsilon)
+            <= budget.delta
+            < ZCDP(rho * (1 + Fraction(1, 10**9))).delta(budget.epsilon)
         )
 
 
@@ -109,11 +125,16 @@ def test_upper_bounds_of_the_norms_are_enough(build):
 
 
 def test_the_choice_reads_public_numbers_only(build_from):
-    """Two tables with the same totals give the same mechanisms; no function of the choice takes a table."""
+    """Two tables with the same totals give the same mechanisms; no function of the choice takes a
+    table.
+    """
     one = build_from([[5, 7, 3], [2, 8, 9], [4, 4, 4]], ["A", "B"], 3)[0]
     other = build_from([[6, 6, 3], [1, 9, 9], [4, 4, 4]], ["A", "B"], 3)[0]
     for budget in (Budget.zcdp("0.5"), Budget.gdp(1), Budget.pure(1)):
-        described = [[(m.name, m.scale, m.expected_l2) for m in available(space, budget)] for space in (one, other)]
+        described = [
+            [(m.name, m.scale, m.expected_l2) for m in available(space, budget)]
+            for space in (one, other)
+        ]
         assert described[0] == described[1]
     for function in (available, choose, calibrated):
         assert "table" not in inspect.signature(function).parameters
@@ -142,8 +163,15 @@ def test_the_alternatives_in_messages_are_those_that_exist():
 
 
 def test_coarse_noise_goes_on_the_lattice_where_that_saves_a_twentieth(build):
-    """By the true expected loss: no larger than that of noise in single cells, and never worse for a larger budget."""
-    for shape, margins in (((2, 2), ["A", "B"]), ((3, 3), ["A", "B"]), ((3, 4), ["A"]), ((2, 3, 2), ["A", "B"])):
+    """By the true expected loss: no larger than that of noise in single cells, and never worse for
+    a larger budget.
+    """
+    for shape, margins in (
+        ((2, 2), ["A", "B"]),
+        ((3, 3), ["A", "B"]),
+        ((3, 4), ["A"]),
+        ((2, 3, 2), ["A", "B"]),
+    ):
         space, _ = build(shape, margins, a=3)
         losses, names = [], []
         for rho in ("1/2", 1, 2, 4, 8, 16, 40, 100):

@@ -8,7 +8,11 @@ import pytest
 from semidp.core.tables.counts import Table
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import DataError, InputError, Refused
-from semidp.mechanisms.gaussian import ContinuousGaussianMechanism, DiscreteGaussianMechanism, LatticeGaussianMechanism
+from semidp.mechanisms.gaussian import (
+    ContinuousGaussianMechanism,
+    DiscreteGaussianMechanism,
+    LatticeGaussianMechanism,
+)
 from semidp.mechanisms.mechanism import NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.selection import FOR_RELEASES, available, calibrated, choose
@@ -33,7 +37,12 @@ def test_a_table_that_the_totals_fix_needs_no_noise_and_says_so(build_from, budg
     assert isinstance(mechanism, NoNoise)
     assert available(space, budget)[0].name == "no noise"
     assert "no noise is needed" in mechanism.statement
-    assert mechanism.to_json() == {"name": "no noise", "scale": 0.0, "expected_l2": 0.0, "claim": "exact"}
+    assert mechanism.to_json() == {
+        "name": "no noise",
+        "scale": 0.0,
+        "expected_l2": 0.0,
+        "claim": "exact",
+    }
     assert not mechanism.standard_errors().any()
     assert mechanism.tradeoff.is_trivial
     assert "published exactly" in mechanism.guarantee.explain().strength
@@ -126,5 +135,8 @@ def test_the_wrong_table_is_refused_without_a_count(build):
 def test_nothing_shows_a_confidential_count(build):
     space, table = build((3, 3), ["A", "B"], a=3)
     mechanism = choose(space, Budget.gdp(1))
-    assert repr(mechanism.apply(table)) == "Measurement(mechanism='rounded gaussian', claim='exact', private=True)"
+    assert (
+        repr(mechanism.apply(table))
+        == "Measurement(mechanism='rounded gaussian', claim='exact', private=True)"
+    )
     assert "array" not in repr(mechanism)

@@ -1,7 +1,8 @@
 """Stated errors against simulation, and the laws of the noise against their probabilities.
 
-Seeds are fixed. A comparison of means passes within 4.9 standard errors (false alarms about 1e-6), a test of a law
-with a p-value above 1e-6; each has a twin that shows that a scale wrong by 10% (30% for a cell or a sum) is caught.
+Seeds are fixed. A comparison of means passes within 4.9 standard errors (false alarms about 1e-6),
+a test of a law with a p-value above 1e-6; each has a twin that shows that a scale wrong by 10% (30%
+for a cell or a sum) is caught.
 """
 
 import math
@@ -36,12 +37,18 @@ DRAWS = 1500
 
 
 def agrees(samples, expected):
-    """Whether the mean of independent samples is the expected one, by a normal test at about 1e-6."""
-    return abs(np.mean(samples) - expected) <= 4.9 * np.std(samples, ddof=1) / math.sqrt(len(samples))
+    """Whether the mean of independent samples is the expected one, by a normal test at about
+    1e-6.
+    """
+    return abs(np.mean(samples) - expected) <= 4.9 * np.std(samples, ddof=1) / math.sqrt(
+        len(samples)
+    )
 
 
 def agrees_and_would_notice(squares, expected, off):
-    """The test passes, and fails where the scale (the root of the expectation) is wrong by the share `off`."""
+    """The test passes, and fails where the scale (the root of the expectation) is wrong by the
+    share `off`.
+    """
     assert agrees(squares, expected)
     assert not agrees(squares, expected * (1 + off) ** 2)
     assert not agrees(squares, expected / (1 + off) ** 2)
@@ -57,7 +64,9 @@ def check_errors(mechanism, found, weights):
     agrees_and_would_notice((found**2).sum(axis=(1, 2)), mechanism.expected_l2**2, 0.1)
     cell = np.unravel_index(mechanism.standard_errors().argmax(), found.shape[1:])
     assert agrees(found[(slice(None), *cell)], 0.0)
-    agrees_and_would_notice(found[(slice(None), *cell)] ** 2, mechanism.standard_errors()[cell] ** 2, 0.3)
+    agrees_and_would_notice(
+        found[(slice(None), *cell)] ** 2, mechanism.standard_errors()[cell] ** 2, 0.3
+    )
     total = (found * weights).sum(axis=(1, 2))
     agrees_and_would_notice(total**2, mechanism.standard_error(weights) ** 2, 0.3)
 
@@ -88,9 +97,13 @@ def test_stated_errors_of_the_one_sided_lattice(build, margins):
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(("shape", "margins"), [((3, 3), ["A", "B"]), ((2, 4), ["A", "B"]), ((3, 4), ["A"])], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "margins"), [((3, 3), ["A", "B"]), ((2, 4), ["A", "B"]), ((3, 4), ["A"])], ids=str
+)
 def test_stated_errors_of_the_lattice_are_those_of_coarse_noise(build, shape, margins):
-    """At σ² = 3/8 the bound σ²P that was stated before is far too large, and the check notices it."""
+    """At σ² = 3/8 the bound σ²P that was stated before is far too large, and the check notices
+    it.
+    """
     space, table = build(shape, margins, a=2)
     mechanism = LatticeGaussianMechanism(space, Fraction(3, 8))
     found = errors(mechanism, table)
@@ -150,18 +163,22 @@ def test_the_norm_of_norm_noise_is_gamma(build, kind, order, dimension):
 
 
 def test_the_direction_of_l2_noise_is_uniform(build):
-    """The share of the squared length along a fixed direction of the subspace is Beta(1/2, (s-1)/2)."""
+    """The share of the squared length along a fixed direction of the subspace is Beta(1/2,
+    (s-1)/2).
+    """
     space, _ = build((3, 4), ["A", "B"], a=3)
     mechanism = L2Mechanism.calibrate(space, Budget.pure(1))
     along = space.project(np.eye(3, 4)).ravel()
     along /= np.linalg.norm(along)
     found = norms(mechanism, lambda v: (v @ along) ** 2 / (v @ v))
     assert stats.kstest(found, stats.beta(0.5, 2.5).cdf).pvalue > 1e-6
-    assert stats.kstest(found, stats.beta(0.5, 5.5).cdf).pvalue < 1e-6  # were it uniform in all twelve cells
+    # were it uniform in all twelve cells
+    assert stats.kstest(found, stats.beta(0.5, 5.5).cdf).pvalue < 1e-6
 
 
 @pytest.mark.parametrize(
-    ("k", "a", "l1", "l2"), [(2, 3, 4, 2), (3, 2, 4, 2), (3, 3, 6, math.sqrt(6)), (5, 3, 6, math.sqrt(6))]
+    ("k", "a", "l1", "l2"),
+    [(2, 3, 4, 2), (3, 2, 4, 2), (3, 3, 6, math.sqrt(6)), (5, 3, 6, math.sqrt(6))],
 )
 def test_expected_loss_has_the_known_closed_forms(build, k, a, l1, l2):
     space, _ = build((k, k), ["A", "B"], a=a)

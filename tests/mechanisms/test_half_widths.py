@@ -1,4 +1,6 @@
-"""Intervals of single cells: their level is that of the law of the noise, summed exactly in small spaces."""
+"""Intervals of single cells: their level is that of the law of the noise, summed exactly in small
+spaces.
+"""
 
 import itertools
 import math
@@ -26,19 +28,27 @@ from semidp.queries.products import product_space
 from semidp.queries.projection import projector
 from semidp.queries.table_spaces import sensitivity_space
 
-NORMAL, LAPLACE = 1.959963984540054, math.log(20) / math.sqrt(2)  # what intervals were made of before
+# what intervals were made of before
+NORMAL, LAPLACE = 1.959963984540054, math.log(20) / math.sqrt(2)
 
 
 def flat(shape, margins, a=3):
     names = "abcd"[: len(shape)]
     schema = Schema(
-        [Feature(name, [f"{name}{i}" for i in range(size)]) for name, size in zip(names, shape, strict=True)]
+        [
+            Feature(name, [f"{name}{i}" for i in range(size)])
+            for name, size in zip(names, shape, strict=True)
+        ]
     )
-    return sensitivity_space(Dataspace.of(Table(schema, np.full(shape, 9)), [Margin(*m) for m in margins]), Ball(a))
+    return sensitivity_space(
+        Dataspace.of(Table(schema, np.full(shape, 9)), [Margin(*m) for m in margins]), Ball(a)
+    )
 
 
 def law_of_sum(terms):
-    """The probabilities of Σ weight · number on the multiples of the common denominator, by convolution."""
+    """The probabilities of Σ weight · number on the multiples of the common denominator, by
+    convolution.
+    """
     common = math.lcm(*(weight.denominator for _, weight in terms))
     total = np.array([1.0])
     for law, weight in terms:
@@ -65,7 +75,9 @@ def row_of(space, cell):
     """The weights of one cell's error, from the projection of a unit."""
     unit = np.zeros(space.shape)
     unit.flat[cell] = 1
-    return [Fraction(float(weight)).limit_denominator(10**4) for weight in space.project(unit).ravel()]
+    return [
+        Fraction(float(weight)).limit_denominator(10**4) for weight in space.project(unit).ravel()
+    ]
 
 
 SPACES = {
@@ -94,24 +106,39 @@ def test_every_interval_has_its_level_by_the_law_of_the_noise(name) -> None:
             terms = [(mechanism.sampler, weight) for weight in row_of(space, cell)]
             half = float(mechanism.half_widths.flat[cell])
             assert coverage(terms, half) >= 0.95 - 1e-9, (budget, cell)
-            assert half == 0 or coverage(terms, half * 0.99) < 0.95 + 3e-4, (budget, cell, "wider than it need be")
+            assert half == 0 or coverage(terms, half * 0.99) < 0.95 + 3e-4, (
+                budget,
+                cell,
+                "wider than it need be",
+            )
             short.append(coverage(terms, reach * float(mechanism.standard_errors().flat[cell])))
             checked += 1
     assert checked == 2 * len(SCALES)
-    assert min(short) < 0.945, "the twin: normal and Laplace quantiles of the standard error are no 95%"
+    assert min(short) < 0.945, (
+        "the twin: normal and Laplace quantiles of the standard error are no 95%"
+    )
 
 
-@pytest.mark.parametrize(("name", "a", "rho", "share"), [("2 x 2", 2, 8, 0.9054), ("two levels", 1, 2, 0.8815)])
+@pytest.mark.parametrize(
+    ("name", "a", "rho", "share"), [("2 x 2", 2, 8, 0.9054), ("two levels", 1, 2, 0.8815)]
+)
 def test_the_coverages_that_were_found_by_attack(name, a, rho, share) -> None:
     noise = DiscreteGaussianMechanism.calibrate(flat(*SPACES[name], a=a), Budget.zcdp(rho))
     terms = [(noise.sampler, weight) for weight in row_of(noise.space, 0)]
-    assert coverage(terms, NORMAL * float(noise.standard_errors().flat[0])) == pytest.approx(share, abs=1e-4)
+    assert coverage(terms, NORMAL * float(noise.standard_errors().flat[0])) == pytest.approx(
+        share, abs=1e-4
+    )
     assert coverage(terms, float(noise.half_widths.flat[0])) >= 0.95
 
 
 @pytest.mark.parametrize("budget", [Budget.zcdp(2), Budget.zcdp(16), Budget.gdp(4)], ids=str)
 def test_cells_put_together_from_residuals_have_their_level(budget) -> None:
-    schema = Schema([Feature.nested(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")]), Feature("sex", "fm")])
+    schema = Schema(
+        [
+            Feature.nested(["state", "county"], [("s", "x"), ("s", "y"), ("t", "z")]),
+            Feature("sex", "fm"),
+        ]
+    )
     public = Dataspace.of(Table(schema, np.full(schema.shape, 9)), [Margin("state")])
     space = product_space(public, Ball(2), [["county", "sex"], ["state", "sex"]])
     mechanism = ResidualMechanism.calibrate(space, budget)
@@ -133,7 +160,14 @@ def test_cells_put_together_from_residuals_have_their_level(budget) -> None:
 
 
 def test_the_cells_of_a_part_have_the_intervals_of_the_whole() -> None:
-    places = [("s", "x", "1"), ("s", "x", "2"), ("s", "y", "3"), ("t", "z", "4"), ("t", "z", "5"), ("t", "z", "6")]
+    places = [
+        ("s", "x", "1"),
+        ("s", "x", "2"),
+        ("s", "y", "3"),
+        ("t", "z", "4"),
+        ("t", "z", "5"),
+        ("t", "z", "6"),
+    ]
     schema = Schema([Feature.nested(["state", "county", "tract"], places), Feature("sex", "fm")])
     counts = np.full(schema.shape, 9)
     counts[1] = 0  # a tract without anybody
@@ -141,7 +175,10 @@ def test_the_cells_of_a_part_have_the_intervals_of_the_whole() -> None:
     space = product_space(public, Ball(2), [["tract", "sex"], ["county", "sex"], ["sex"]])
     mechanism = ResidualMechanism.calibrate(space, Budget.zcdp(6))
     checked = 0
-    for depth, nodes in (("state", [slice(0, 3), slice(3, 6)]), ("county", [slice(0, 2), slice(2, 3), slice(3, 6)])):
+    for depth, nodes in (
+        ("state", [slice(0, 3), slice(3, 6)]),
+        ("county", [slice(0, 2), slice(2, 3), slice(3, 6)]),
+    ):
         cut = Cut.at(schema, depth)
         for node, leaves in enumerate(nodes):
             noise = BranchNoise.of(mechanism, cut, node)
@@ -155,7 +192,12 @@ def test_the_cells_of_a_part_have_the_intervals_of_the_whole() -> None:
 def test_patterns_are_the_rows_of_the_projection() -> None:
     """All margins of small trees and flat features, whole or with cells that cannot occur."""
     source = np.random.default_rng(4)
-    trees = [Chain(5, ((0, 3), (0, 1, 2, 3, 4))), Chain(4, ((0, 1), (0, 1, 2, 3))), Chain.flat(3), Chain.flat(2)]
+    trees = [
+        Chain(5, ((0, 3), (0, 1, 2, 3, 4))),
+        Chain(4, ((0, 1), (0, 1, 2, 3))),
+        Chain.flat(3),
+        Chain.flat(2),
+    ]
     checked = 0
     for chains in itertools.product(trees, repeat=2):
         grid = Grid(chains)
@@ -174,7 +216,9 @@ def test_patterns_are_the_rows_of_the_projection() -> None:
                 row = projector(grid, margins, domain).project(unit).ravel()
                 expected = np.sort(row[np.abs(row) > 1e-12])
                 weights = found.weights[int(found.which.flat[cell])]
-                actual = np.sort(np.concatenate([[], *([float(w)] * n for w, n in weights.items())]))
+                actual = np.sort(
+                    np.concatenate([[], *([float(w)] * n for w, n in weights.items())])
+                )
                 np.testing.assert_allclose(actual, expected, atol=1e-9)
                 checked += 1
     assert checked > 1000
@@ -194,11 +238,17 @@ def test_laws_know_their_transforms_and_their_tails(law) -> None:
     masses = law.pmf(places)
     for frequency in (-40.0, -3.2, 0.0, 0.4, 3.14, 9.0):
         expected = float((masses * np.cos(frequency * places)).sum())
-        assert float(law.characteristic(np.array([frequency]))[0]) == pytest.approx(expected, abs=1e-12)
+        assert float(law.characteristic(np.array([frequency]))[0]) == pytest.approx(
+            expected, abs=1e-12
+        )
     for rate in (0.01, 0.1):
-        assert law.log_moment(rate) >= math.log(float((masses * np.exp(rate * places)).sum())) - 1e-12
+        assert (
+            law.log_moment(rate) >= math.log(float((masses * np.exp(rate * places)).sum())) - 1e-12
+        )
     terms = [Weighted(law, Fraction(2, 5), 1), Weighted(law, Fraction(-1, 10), 3)]
-    assert coverage([(law, Fraction(2, 5)), *[(law, Fraction(-1, 10))] * 3], half_width(terms)) >= 0.95
+    assert (
+        coverage([(law, Fraction(2, 5)), *[(law, Fraction(-1, 10))] * 3], half_width(terms)) >= 0.95
+    )
 
 
 def test_a_discrete_gaussian_is_a_normal_number_moved_by_at_most_one() -> None:
@@ -221,7 +271,9 @@ def test_a_discrete_gaussian_is_a_normal_number_moved_by_at_most_one() -> None:
 
 
 def test_no_symmetric_log_concave_law_is_wider_than_the_bound() -> None:
-    """Random concave logarithms, and cut exponentials, of which the worst is near 4.5; normal quantiles would fail."""
+    """Random concave logarithms, and cut exponentials, of which the worst is near 4.5; normal
+    quantiles would fail.
+    """
     source, found = np.random.default_rng(2), []
     edges = np.linspace(0, 1, 4001)
     middles = (edges[1:] + edges[:-1]) / 2
@@ -229,7 +281,9 @@ def test_no_symmetric_log_concave_law_is_wider_than_the_bound() -> None:
     def reach(logarithm):
         density = np.exp(logarithm - logarithm.max())
         shares = density / density.sum()
-        return np.interp(0.95, np.cumsum(shares), edges[1:]) / math.sqrt(float((shares * middles**2).sum()))
+        return np.interp(0.95, np.cumsum(shares), edges[1:]) / math.sqrt(
+            float((shares * middles**2).sum())
+        )
 
     for rate in np.linspace(0.1, 40, 400):
         found.append(reach(-rate * middles))
@@ -251,11 +305,15 @@ def test_no_symmetric_log_concave_law_is_wider_than_the_bound() -> None:
 @pytest.mark.parametrize("epsilon", [1, 5])
 @pytest.mark.parametrize("kind", [KNormMechanism, L2Mechanism])
 def test_noise_in_all_directions_has_its_level_too(kind, epsilon) -> None:
-    """5,000 fresh draws: five binomial standard deviations below 0.95 have a false alarm rate below 1e-6."""
+    """5,000 fresh draws: five binomial standard deviations below 0.95 have a false alarm rate below
+    1e-6.
+    """
     for name in ("2 x 3", "2 x 3, rows"):
         mechanism = kind.calibrate(flat(*SPACES[name]), Budget.pure(epsilon))
         zeros = np.zeros(mechanism.space.shape, dtype=np.int64)
         noisy = mechanism.measure_many(zeros, 5_000, SeededRandomness(11))
-        errors = np.abs(np.stack([mechanism.publish(each) for each in noisy]) - mechanism.publish(zeros))
+        errors = np.abs(
+            np.stack([mechanism.publish(each) for each in noisy]) - mechanism.publish(zeros)
+        )
         held = (errors <= mechanism.half_widths + 1e-9).mean(axis=0)
         assert held.min() > 0.95 - 5 * math.sqrt(0.95 * 0.05 / 5_000)

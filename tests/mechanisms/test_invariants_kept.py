@@ -1,4 +1,6 @@
-"""Every mechanism keeps every invariant: exactly where it publishes whole numbers, else to 1e-9 of n."""
+"""Every mechanism keeps every invariant: exactly where it publishes whole numbers, else to 1e-9 of
+n.
+"""
 
 import numpy as np
 import pytest
@@ -37,7 +39,9 @@ def test_margins_are_kept(setting, kind):
     if kind in FOR_STUDIES:
         calibrated = kind.calibrate(space, BUDGETS[kind.kinds[0]])
     else:
-        there = {type(mechanism): mechanism for mechanism in available(space, BUDGETS[kind.kinds[0]])}
+        there = {
+            type(mechanism): mechanism for mechanism in available(space, BUDGETS[kind.kinds[0]])
+        }
         if kind not in there:
             assert kind.name in ("lattice gaussian", "k-norm")
             return
@@ -50,7 +54,9 @@ def test_margins_are_kept(setting, kind):
             assert measured.noisy.dtype == np.int64
             assert np.array_equal(measured.noisy.sum(axis=away), total)
     impossible = space.variances() < 1e-12
-    assert np.allclose(measured.projected[impossible], table.counts[impossible], atol=1e-9 * table.n)
+    assert np.allclose(
+        measured.projected[impossible], table.counts[impossible], atol=1e-9 * table.n
+    )
 
 
 def test_lattice_serves_one_and_two_margins(setting, request):

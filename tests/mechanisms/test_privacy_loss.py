@@ -1,7 +1,8 @@
-"""The exact privacy loss of the discrete mechanisms, from their probabilities, on worst-case pairs of S.
+"""The exact privacy loss of the discrete mechanisms, from their probabilities, on worst-case pairs
+of S.
 
-It never exceeds what is claimed, it reaches the claim, and for noise calibrated with the paper's list of moves (the
-four-cell moves, which are S_2) it does exceed the claim under A_3.
+It never exceeds what is claimed, it reaches the claim, and for noise calibrated with the paper's
+list of moves (the four-cell moves, which are S_2) it does exceed the claim under A_3.
 """
 
 import itertools
@@ -11,7 +12,11 @@ import numpy as np
 import pytest
 
 from semidp.core.tradeoff.budget import Budget
-from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.gaussian import (
+    DiscreteGaussianMechanism,
+    LatticeGaussianMechanism,
+    RoundedGaussianMechanism,
+)
 from semidp.mechanisms.pure import LaplaceMechanism
 
 FOUR_CELLS = np.array([[1, -1, 0], [-1, 1, 0], [0, 0, 0]])
@@ -37,7 +42,9 @@ def discrete_renyi(mechanism, move, order):
     """Sum of the divergences of the cells, which are independent."""
     k = np.arange(-60, 61)
     log_weight = -(k**2) / (2 * float(mechanism.sigma2))
-    assert np.allclose(np.exp(log_weight) / np.exp(log_weight).sum(), mechanism.sampler.pmf(k), rtol=1e-12)
+    assert np.allclose(
+        np.exp(log_weight) / np.exp(log_weight).sum(), mechanism.sampler.pmf(k), rtol=1e-12
+    )
 
     def cell(shift):
         shifted = -((k - shift) ** 2) / (2 * float(mechanism.sigma2))
@@ -48,9 +55,12 @@ def discrete_renyi(mechanism, move, order):
 
 
 def hockey_stick(mechanism, move, epsilon):
-    """sup_A P(A) - e^ε Q(A) for independent cells shifted by ±1, all of it: two halves, one sorted by its loss."""
+    """sup_A P(A) - e^ε Q(A) for independent cells shifted by ±1, all of it: two halves, one sorted
+    by its loss.
+    """
     k = np.arange(-40, 41)
-    p, q = mechanism.sampler.pmf(k), mechanism.sampler.pmf(k - 1)  # both signs of a shift give the same experiment
+    # both signs of a shift give the same experiment
+    p, q = mechanism.sampler.pmf(k), mechanism.sampler.pmf(k - 1)
     keep = (p > 1e-14) & (q > 1e-14)
     p, q = p[keep], q[keep]
     cells = int(np.abs(move).sum())
@@ -60,7 +70,8 @@ def hockey_stick(mechanism, move, epsilon):
     order = np.argsort(-np.log(P / Q))
     loss = np.log(P / Q)[order]
     above_p, above_q = np.append(0, np.cumsum(P[order])), np.append(0, np.cumsum(Q[order]))
-    count = np.searchsorted(-loss, np.log(P / Q) - epsilon, side="left")  # partners with total loss above ε
+    # partners with total loss above ε
+    count = np.searchsorted(-loss, np.log(P / Q) - epsilon, side="left")
     return float(np.sum(P * above_p[count] - math.exp(epsilon) * Q * above_q[count]))
 
 
@@ -89,7 +100,10 @@ def test_discrete_gaussian_on_the_papers_list_fails_under_a_3(paper_space):
 def test_rounded_gaussian_never_exceeds_its_claim(true_space, mu, move):
     mechanism = RoundedGaussianMechanism.calibrate(true_space, Budget.gdp(mu))
     for epsilon in (0.0, 0.3, 1.0, 2.0, 4.0):
-        assert hockey_stick(mechanism, move, epsilon) <= mechanism.tradeoff.delta(epsilon) * (1 + ROUNDING) + 1e-12
+        assert (
+            hockey_stick(mechanism, move, epsilon)
+            <= mechanism.tradeoff.delta(epsilon) * (1 + ROUNDING) + 1e-12
+        )
 
 
 def test_rounded_gaussian_nearly_reaches_its_claim(true_space):
@@ -105,7 +119,9 @@ def test_rounded_gaussian_on_the_papers_list_fails_under_a_3(paper_space, mu):
 
 
 def largest_loss(mechanism, move):
-    """max over outputs of log P/Q: cells are independent, so the largest losses of the cells add up."""
+    """max over outputs of log P/Q: cells are independent, so the largest losses of the cells add
+    up.
+    """
     k = np.arange(-200, 201)
 
     def cell(shift):
@@ -118,7 +134,9 @@ def largest_loss(mechanism, move):
 @pytest.mark.parametrize("move", [FOUR_CELLS, THREE_CYCLE], ids=["four cells", "three-cycle"])
 def test_laplace_never_exceeds_its_claim(true_space, epsilon, move):
     mechanism = LaplaceMechanism.calibrate(true_space, Budget.pure(epsilon))
-    assert largest_loss(mechanism, move) <= float(mechanism.tradeoff.implied_epsilon()) * (1 + ROUNDING)
+    assert largest_loss(mechanism, move) <= float(mechanism.tradeoff.implied_epsilon()) * (
+        1 + ROUNDING
+    )
 
 
 def test_laplace_reaches_its_claim_and_fails_on_the_papers_list(true_space, paper_space):
@@ -130,7 +148,9 @@ def test_laplace_reaches_its_claim_and_fails_on_the_papers_list(true_space, pape
 
 
 def lattice_renyi(mechanism, move, order):
-    """Divergence of the law on 3x3 tables with zero margins from its shift, by listing the four free cells."""
+    """Divergence of the law on 3x3 tables with zero margins from its shift, by listing the four
+    free cells.
+    """
     reach = np.arange(-9, 10)
     free = np.stack(np.meshgrid(*[reach] * 4, indexing="ij"), axis=-1).reshape(-1, 2, 2)
     tables = np.zeros((len(free), 3, 3))
@@ -140,7 +160,9 @@ def lattice_renyi(mechanism, move, order):
     spread = 2 * float(mechanism.sigma2)
     here = -(tables**2).sum(axis=(1, 2)) / spread
     there = -((tables - move) ** 2).sum(axis=(1, 2)) / spread
-    return (np.log(np.exp(order * here + (1 - order) * there).sum()) - np.log(np.exp(here).sum())) / (order - 1)
+    return (
+        np.log(np.exp(order * here + (1 - order) * there).sum()) - np.log(np.exp(here).sum())
+    ) / (order - 1)
 
 
 @pytest.mark.parametrize("order", [1.01, 1.5, 2.0, 3.0])
@@ -149,4 +171,9 @@ def test_lattice_gaussian_never_exceeds_its_claim(true_space, paper_space, order
     for move in (FOUR_CELLS, THREE_CYCLE):
         assert lattice_renyi(mechanism, move, order) <= 2 * order * (1 + ROUNDING)
     assert lattice_renyi(mechanism, THREE_CYCLE, 2.0) == pytest.approx(4)
-    assert lattice_renyi(LatticeGaussianMechanism.calibrate(paper_space, Budget.zcdp(2)), THREE_CYCLE, 2.0) > 4 * 1.4
+    assert (
+        lattice_renyi(
+            LatticeGaussianMechanism.calibrate(paper_space, Budget.zcdp(2)), THREE_CYCLE, 2.0
+        )
+        > 4 * 1.4
+    )

@@ -1,4 +1,6 @@
-"""Tools for tests of distributions: a chi-square test whose false-alarm rate is stated, and sources of chosen words."""
+"""Tools for tests of distributions: a chi-square test whose false-alarm rate is stated, and sources
+of chosen words.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,21 +11,27 @@ from numpy.typing import NDArray
 from scipy import stats
 
 FALSE_ALARM = 1e-6
-"""How often a test rejects a correct sampler. Seeds are fixed, save where the operating system is what is tested."""
+"""How often a test rejects a correct sampler. Seeds are fixed, save where the operating system is
+what is tested."""
 
 Fits = Callable[..., bool]
 
 
 @pytest.fixture
 def fits() -> Fits:
-    """Return ``fits(observed, probabilities)``: False with probability 1e-6 if the counts have these probabilities.
+    """Return ``fits(observed, probabilities)``: False with probability 1e-6 if the counts have
+    these probabilities.
 
-    Cells are joined in their order until each bin expects about `smallest` draws; what the listed probabilities leave
-    out is one more cell, and draws outside the list must be passed as `outside`.
+    Cells are joined in their order until each bin expects about `smallest` draws; what the listed
+    probabilities leave out is one more cell, and draws outside the list must be passed as
+    `outside`.
     """
 
     def test(
-        observed: NDArray[np.int64], probabilities: NDArray[np.float64], outside: int = 0, smallest: float = 20
+        observed: NDArray[np.int64],
+        probabilities: NDArray[np.float64],
+        outside: int = 0,
+        smallest: float = 20,
     ) -> bool:
         n = int(observed.sum()) + outside
         expected = np.append(probabilities, max(0.0, 1 - probabilities.sum())) * n

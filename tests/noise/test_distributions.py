@@ -1,4 +1,6 @@
-"""The one-dimensional samplers have exactly the law they state, on every path, and the tests would notice if not."""
+"""The one-dimensional samplers have exactly the law they state, on every path, and the tests would
+notice if not.
+"""
 
 import tracemalloc
 from fractions import Fraction
@@ -10,7 +12,12 @@ import pytest
 
 from semidp.errors import InputError, Refused
 from semidp.noise import rejection
-from semidp.noise.distributions import DiscreteGaussian, DiscreteLaplace, RoundedGaussian, sample_each
+from semidp.noise.distributions import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    RoundedGaussian,
+    sample_each,
+)
 from semidp.noise.inversion import GaussianLaw, GeometricLaw, Inversion
 from semidp.noise.randomness import SeededRandomness, Stream
 
@@ -30,12 +37,19 @@ def support(noise) -> np.ndarray:
 def agrees(fits, draws: np.ndarray, noise, smallest: float) -> bool:
     k = support(noise)
     inside = np.abs(draws) <= k[-1]
-    return fits(np.bincount(draws[inside] + k[-1], minlength=k.size), noise.pmf(k), int((~inside).sum()), smallest)
+    return fits(
+        np.bincount(draws[inside] + k[-1], minlength=k.size),
+        noise.pmf(k),
+        int((~inside).sum()),
+        smallest,
+    )
 
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_draws_have_the_stated_probabilities_and_not_those_of_a_scale_off_by_a_tenth(fits, kind, scale) -> None:
+def test_draws_have_the_stated_probabilities_and_not_those_of_a_scale_off_by_a_tenth(
+    fits, kind, scale
+) -> None:
     noise = of_scale(kind, scale)
     draws = noise.sample(200_000, SeededRandomness(11))
     assert agrees(fits, draws, noise, smallest=1000)
@@ -51,8 +65,12 @@ def test_the_same_holds_when_short_words_force_the_refinement(fits, kind, scale)
     noise = of_scale(kind, scale)
     table = Inversion(noise, guide_bits=3, word_bits=5)
     assert np.mean(table.guide < 0) >= 0.25
-    # Every draw takes ball arithmetic here; the Gaussian needs fewer of them than the Laplace to tell scales apart.
-    draws = table.draw(5000 if scale == 1000 and kind is not DiscreteLaplace else 10_000, Stream(SeededRandomness(12)))
+    # Every draw takes ball arithmetic here; the Gaussian needs fewer of them than the Laplace to
+    # tell scales apart.
+    draws = table.draw(
+        5000 if scale == 1000 and kind is not DiscreteLaplace else 10_000,
+        Stream(SeededRandomness(12)),
+    )
     assert agrees(fits, draws, noise, smallest=400)
     for wrong in (scale * Fraction(9, 10), scale * Fraction(11, 10)):
         assert not agrees(fits, draws, of_scale(kind, wrong), smallest=400)
@@ -78,7 +96,9 @@ def test_large_scales_need_no_large_table(fits, kind, scale) -> None:
 
 
 def quantile_by_mpmath(law, u: mpmath.mpf) -> int:
-    """Return the k with F(k-1) <= u < F(k), from formulas of F that share nothing with the package."""
+    """Return the k with F(k-1) <= u < F(k), from formulas of F that share nothing with the
+    package.
+    """
     k = 0
     while mp_cdf(law, k) <= u:
         k += 1
@@ -100,7 +120,9 @@ def mp_cdf_at(law, k: int, _precision: int) -> mpmath.mpf:
         weights = [mp.exp(-mp.mpf(j * j) / (2 * s2)) for j in range(-reach, reach + 1)]
         return mp.fsum(weights[: max(0, k + reach + 1)]) / mp.fsum(weights)
     if isinstance(law, RoundedGaussian):
-        return mp.ncdf((k + mp.mpf(1) / 2) / mp.sqrt(mp.mpf(law.sigma2.numerator) / law.sigma2.denominator))
+        return mp.ncdf(
+            (k + mp.mpf(1) / 2) / mp.sqrt(mp.mpf(law.sigma2.numerator) / law.sigma2.denominator)
+        )
     s = mp.mpf(law.scale.numerator) / law.scale.denominator
     if isinstance(law, DiscreteLaplace):
         tail = mp.exp(-(k + 1) / s) if k >= 0 else mp.exp(k / s)
@@ -124,7 +146,8 @@ FIVE_LAWS = [
 
 @pytest.mark.parametrize("law", FIVE_LAWS, ids=lambda law: type(law).__name__)
 def test_every_boundary_is_decided_exactly_where_the_words_of_the_table_end(law, scripted) -> None:
-    # Exactness is this: U in [0, 1) goes to the k with F(k-1) <= U < F(k). It is tested 2^-128 to either side of F(k).
+    # Exactness is this: U in [0, 1) goes to the k with F(k-1) <= U < F(k). It is tested 2^-128 to
+    # either side of F(k).
     table = Inversion(law)
     with mpmath.workprec(320):
         for k, floor in enumerate(table.floors.tolist(), start=table.first):
@@ -141,7 +164,8 @@ def test_every_boundary_is_decided_exactly_where_the_words_of_the_table_end(law,
 
 @pytest.mark.parametrize("law", FIVE_LAWS, ids=lambda law: type(law).__name__)
 def test_all_short_words_enumerated_give_the_certified_probabilities(law, scripted) -> None:
-    # 2^6 words of six bits, each followed by one of eight further words: all of U on a grid, against mpmath.
+    # 2^6 words of six bits, each followed by one of eight further words: all of U on a grid,
+    # against mpmath.
     table = Inversion(law, guide_bits=3, word_bits=6)
     with mpmath.workprec(200):
         for word in range(64):
@@ -152,7 +176,8 @@ def test_all_short_words_enumerated_give_the_certified_probabilities(law, script
                 assert in_guide < 0 or in_guide + table.first == value
                 u = (mpmath.mpf(word) + mpmath.mpf((further << 61) + 12345) / 2**64) / 64
                 expected = quantile_by_mpmath(law, u)
-                # Where the word alone decides, the further bits are not read: any U of that word gives the same value.
+                # Where the word alone decides, the further bits are not read: any U of that word
+                # gives the same value.
                 assert value == expected, (word, further)
 
 
@@ -162,19 +187,27 @@ def test_the_tails_beyond_the_table_have_their_true_probability(law, tail, scrip
     table = Inversion(law)
     with mpmath.workprec(400):
         upper = 2**64 - 1
-        value = table.resolve(np.array([2**16 - 1], dtype=np.uint16), Stream(scripted([upper, upper - tail, 7])))[0]
-        assert value == quantile_by_mpmath(law, 1 - mpmath.mpf(tail + 1) / 2**128 + mpmath.mpf(7) / 2**192)
+        value = table.resolve(
+            np.array([2**16 - 1], dtype=np.uint16), Stream(scripted([upper, upper - tail, 7]))
+        )[0]
+        assert value == quantile_by_mpmath(
+            law, 1 - mpmath.mpf(tail + 1) / 2**128 + mpmath.mpf(7) / 2**192
+        )
         if table.first < 0:
             value = table.resolve(np.array([0], dtype=np.uint16), Stream(scripted([0, tail, 7])))[0]
             assert value == quantile_by_mpmath(law, mpmath.mpf(tail) / 2**128)
             # A word of zeros says nothing about a tail without end: more words are asked for.
-            value = table.resolve(np.array([0], dtype=np.uint16), Stream(scripted([0, 0, 0, tail])))[0]
+            value = table.resolve(
+                np.array([0], dtype=np.uint16), Stream(scripted([0, 0, 0, tail]))
+            )[0]
             assert value < table.first - 1
 
 
 @pytest.mark.parametrize("kind", [DiscreteGaussian, RoundedGaussian])
 def test_many_laws_with_few_draws_each_keep_their_own(fits, kind) -> None:
-    """Drawn together without a table each: every law has its probabilities, and not those of its neighbour."""
+    """Drawn together without a table each: every law has its probabilities, and not those of its
+    neighbour.
+    """
     scales = [Fraction(1), Fraction(11, 10), Fraction(20), Fraction(22)]
     laws = [kind(scale**2) for scale in scales]
     which = np.tile(np.arange(4), 40_000)
@@ -211,13 +244,21 @@ def test_the_exponential_is_as_precise_as_it_is_proved_to_be() -> None:
     x = np.concatenate([np.linspace(0, 48, 4001), np.random.default_rng(3).exponential(3, 4000)])
     with mpmath.workprec(120):
         true = [mpmath.exp(-mpmath.mpf(v)) for v in x]
-        error = max(abs(mpmath.mpf(got) / want - 1) for got, want in zip(rejection.exp_minus(x), true, strict=True))
+        error = max(
+            abs(mpmath.mpf(got) / want - 1)
+            for got, want in zip(rejection.exp_minus(x), true, strict=True)
+        )
     assert error < 2.0**-34
-    assert rejection.exp_minus(np.array([-1.0, 1e9])).tolist() == [1.0, pytest.approx(np.exp(-48.0))]
+    assert rejection.exp_minus(np.array([-1.0, 1e9])).tolist() == [
+        1.0,
+        pytest.approx(np.exp(-48.0)),
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scale", [Fraction(3, 10), Fraction(1), Fraction(5, 2), Fraction(20)], ids=str)
+@pytest.mark.parametrize(
+    "scale", [Fraction(3, 10), Fraction(1), Fraction(5, 2), Fraction(20)], ids=str
+)
 def test_pmf_and_variance_are_accurate(kind, scale) -> None:
     noise = of_scale(kind, scale)
     with mpmath.workprec(200):

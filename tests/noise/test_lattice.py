@@ -1,4 +1,6 @@
-"""Lattice noise has exactly the law it states, whatever the order of its draws; a wrong step would be caught."""
+"""Lattice noise has exactly the law it states, whatever the order of its draws; a wrong step would
+be caught.
+"""
 
 import itertools
 import math
@@ -20,7 +22,9 @@ SIGMAS = [Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5)]
 
 
 class Enumerated:
-    """All integer tables with zero margins near zero, each with its probability: nothing but the definition."""
+    """All integer tables with zero margins near zero, each with its probability: nothing but the
+    definition.
+    """
 
     def __init__(self, rows: int, columns: int, sigma: float, one_sided: bool = False) -> None:
         free_rows = rows if one_sided else rows - 1
@@ -40,7 +44,9 @@ class Enumerated:
         self.free = (free_rows, columns - 1)
 
     def agrees(self, fits, tables: np.ndarray) -> bool:
-        """Compare the joint law of all free cells, the law of the norm, and that of the last cell drawn."""
+        """Compare the joint law of all free cells, the law of the norm, and that of the last cell
+        drawn.
+        """
         free = tables[:, : self.free[0], : self.free[1]].reshape(len(tables), -1)
         inside = np.all(np.abs(free) <= self.reach, axis=1)
         outside = int((~inside).sum())
@@ -55,7 +61,9 @@ class Enumerated:
     def _fits(self, fits, joint: np.ndarray, order: np.ndarray, outside: int) -> bool:
         return fits(joint[order], self.probability.ravel()[order], outside)
 
-    def _law(self, drawn: np.ndarray, statistic: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray, int]:
+    def _law(
+        self, drawn: np.ndarray, statistic: np.ndarray, shift: int
+    ) -> tuple[np.ndarray, np.ndarray, int]:
         law = np.bincount((statistic + shift).ravel(), weights=self.probability.ravel())
         inside = (drawn + shift >= 0) & (drawn + shift < law.size)
         return np.bincount(drawn[inside] + shift, minlength=law.size), law, int((~inside).sum())
@@ -63,7 +71,9 @@ class Enumerated:
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_tables_have_the_enumerated_probabilities_and_not_those_of_a_wrong_scale(fits, shape, sigma) -> None:
+def test_tables_have_the_enumerated_probabilities_and_not_those_of_a_wrong_scale(
+    fits, shape, sigma
+) -> None:
     tables = LatticeGaussian(*shape, sigma**2).sample_many(60_000, SeededRandomness(21))
     assert Enumerated(*shape, float(sigma)).agrees(fits, tables)
     for factor in (0.9, 1.1):
@@ -72,10 +82,13 @@ def test_tables_have_the_enumerated_probabilities_and_not_those_of_a_wrong_scale
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_leaving_out_the_acceptance_step_is_caught(fits, shape, monkeypatch) -> None:
-    monkeypatch.setattr(lattice, "_accepted", lambda plan, sums, stream: np.ones(sums.shape[1], dtype=bool))
+    monkeypatch.setattr(
+        lattice, "_accepted", lambda plan, sums, stream: np.ones(sums.shape[1], dtype=bool)
+    )
     tables = LatticeGaussian(*shape, Fraction(1, 4)).sample_many(60_000, SeededRandomness(22))
     caught = not Enumerated(*shape, 0.5).agrees(fits, tables)
-    # A 2 x 2 table has one free integer and no earlier one to be off-centre from: there is nothing to correct.
+    # A 2 x 2 table has one free integer and no earlier one to be off-centre from: there is nothing
+    # to correct.
     assert caught == (shape != (2, 2))
 
 
@@ -90,21 +103,29 @@ def test_every_order_of_draws_gives_the_same_law(fits, runs, sigma, monkeypatch)
 
 @pytest.mark.parametrize("sigma", [Fraction(1, 2), Fraction(1), Fraction(3)], ids=str)
 @pytest.mark.parametrize("columns", [2, 3, 4])
-def test_one_sided_rows_are_independent_and_have_the_enumerated_probabilities(fits, columns, sigma) -> None:
+def test_one_sided_rows_are_independent_and_have_the_enumerated_probabilities(
+    fits, columns, sigma
+) -> None:
     noise = OneSidedLatticeGaussian(2, columns, sigma**2)
     rows = OneSidedLatticeGaussian(60_000, columns, sigma**2).sample(SeededRandomness(24))
     assert not rows.sum(axis=1).any()
     assert Enumerated(1, columns, float(sigma), one_sided=True).agrees(fits, rows[:, None, :])
     for factor in (0.9, 1.1):
-        assert not Enumerated(1, columns, factor * float(sigma), one_sided=True).agrees(fits, rows[:, None, :])
-    assert np.array_equal(noise.sample_many(30_000, SeededRandomness(24)), rows.reshape(-1, 2, columns))
+        assert not Enumerated(1, columns, factor * float(sigma), one_sided=True).agrees(
+            fits, rows[:, None, :]
+        )
+    assert np.array_equal(
+        noise.sample_many(30_000, SeededRandomness(24)), rows.reshape(-1, 2, columns)
+    )
     if columns == 3 and sigma == 1:
         pairs = rows.reshape(-1, 2, columns)
         assert Enumerated(2, columns, float(sigma), one_sided=True).agrees(fits, pairs)
         assert noise.sample(SeededRandomness(1)).shape == (2, 3)
 
 
-@pytest.mark.parametrize("shape_and_sigma", [((3, 3), Fraction(1, 2)), ((4, 5), Fraction(1)), ((6, 70), Fraction(30))])
+@pytest.mark.parametrize(
+    "shape_and_sigma", [((3, 3), Fraction(1, 2)), ((4, 5), Fraction(1)), ((6, 70), Fraction(30))]
+)
 def test_floats_decide_as_ball_arithmetic_does(shape_and_sigma, monkeypatch) -> None:
     (rows, columns), sigma = shape_and_sigma
     noise = LatticeGaussian(rows, columns, sigma**2)
@@ -126,7 +147,10 @@ def test_the_acceptance_factors_are_as_precise_as_they_are_proved_to_be() -> Non
         with precision(200):
             true = 1 - theta.ratio(Fraction(top, bottom), variance)
             error = abs(ball(Fraction(loss)) - true)
-            assert error < ball(Fraction(2.0**-30)) * 4 * (-2 * ball(1).pi() ** 2 * ball(variance)).exp()
+            assert (
+                error
+                < ball(Fraction(2.0**-30)) * 4 * (-2 * ball(1).pi() ** 2 * ball(variance)).exp()
+            )
 
 
 def test_theta_is_the_sum_over_shifted_integers() -> None:
@@ -135,7 +159,9 @@ def test_theta_is_the_sum_over_shifted_integers() -> None:
     for c, s2 in itertools.product([0.0, 0.2, 0.5, -0.35], [0.07, 0.25, 1.0]):
         direct = np.exp(-((x - c) ** 2) / (2 * s2)).sum() / np.exp(-(x**2) / (2 * s2)).sum()
         with precision(64):
-            assert float(theta.ratio(Fraction(repr(c)), Fraction(repr(s2)))) == pytest.approx(direct, rel=1e-12)
+            assert float(theta.ratio(Fraction(repr(c)), Fraction(repr(s2)))) == pytest.approx(
+                direct, rel=1e-12
+            )
 
 
 @settings(max_examples=40, deadline=None)
@@ -171,7 +197,9 @@ def test_splits_are_a_tree_whose_squares_add_up(size, run) -> None:
 
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
-def test_the_stated_variance_is_the_true_one_and_95_percent_lie_within_the_half_width(sigma) -> None:
+def test_the_stated_variance_is_the_true_one_and_95_percent_lie_within_the_half_width(
+    sigma,
+) -> None:
     exact = Enumerated(2, 3, float(sigma))
     for noise, law in (
         (LatticeGaussian(2, 3, sigma**2), exact),
@@ -189,7 +217,8 @@ def test_a_large_table_keeps_its_sums_and_its_variance() -> None:
     table = noise.sample(SystemRandomness())
     assert not table.sum(axis=0).any()
     assert not table.sum(axis=1).any()
-    # 299 · 399 nearly normal squares: a standard error of √2/345 of the variance; five of them have probability 6e-7.
+    # 299 · 399 nearly normal squares: a standard error of √2/345 of the variance; five of them have
+    # probability 6e-7.
     measured = (table.astype(float) ** 2).mean() / noise.variance
     assert abs(measured - 1) < 5 * math.sqrt(2) / 345
     assert abs(measured / 1.21 - 1) > 5 * math.sqrt(2) / 345
@@ -248,10 +277,14 @@ def test_the_law_of_a_cell_is_that_of_all_tables() -> None:
                 table[:-1, -1] = -table[:-1].sum(axis=1)
                 table[-1] = -table[:-1].sum(axis=0)
                 if abs(table[0, 0]) < 4:
-                    found[int(abs(table[0, 0]))] += math.exp(-float((table**2).sum()) / (2 * float(sigma2)))
+                    found[int(abs(table[0, 0]))] += math.exp(
+                        -float((table**2).sum()) / (2 * float(sigma2))
+                    )
             found[1:] /= 2  # both signs were counted
             assert noise.cell_law is not None
-            np.testing.assert_allclose(noise.cell_law[:4], found / (found[0] + 2 * found[1:].sum()), atol=1e-6)
+            np.testing.assert_allclose(
+                noise.cell_law[:4], found / (found[0] + 2 * found[1:].sum()), atol=1e-6
+            )
             checked += 1
     assert checked == 12
     assert LatticeGaussian(8, 8, Fraction(1)).cell_law is None

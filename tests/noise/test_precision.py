@@ -1,4 +1,6 @@
-"""One precision for all threads: curves and samplers take turns, since error bounds of samplers depend on it."""
+"""One precision for all threads: curves and samplers take turns, since error bounds of samplers
+depend on it.
+"""
 
 import threading
 

@@ -1,4 +1,6 @@
-"""Words are fresh, forks and threads share none, and a seeded source cannot be mistaken for a secure one."""
+"""Words are fresh, forks and threads share none, and a seeded source cannot be mistaken for a
+secure one.
+"""
 
 import subprocess
 import sys
@@ -85,7 +87,8 @@ def test_each_generator_has_a_key_of_its_own() -> None:
 
 
 def test_threads_draw_different_noise_of_the_right_law(fits) -> None:
-    # Each thread builds tables of its own at the same time: flint has one precision for all of them.
+    # Each thread builds tables of its own at the same time: flint has one precision for all of
+    # them.
     def work(i: int) -> tuple[np.ndarray, np.ndarray]:
         noise = RoundedGaussian(Fraction(40 + i, 7))
         draws = noise.sample(20_000, SystemRandomness())
@@ -100,9 +103,9 @@ def test_threads_draw_different_noise_of_the_right_law(fits) -> None:
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system cannot fork")
 def test_a_fork_shares_no_noise_and_does_not_wait_for_a_lost_thread() -> None:
-    # In a process of its own: the child is forked while another thread holds the lock that guards flint's precision.
-    script = textwrap.dedent(
-        """
+    # In a process of its own: the child is forked while another thread holds the lock that guards
+    # flint's precision.
+    script = textwrap.dedent("""
         import os, threading, warnings
         from fractions import Fraction
         from semidp.noise import DiscreteGaussian, SystemRandomness
@@ -133,9 +136,10 @@ def test_a_fork_shares_no_noise_and_does_not_wait_for_a_lost_thread() -> None:
         for reader in children:
             os.wait()
             print(os.read(reader, 10_000).decode())
-        """
+        """)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     lines = done.stdout.splitlines()
     assert len(lines) == 3
     assert all(line.endswith("] 4") for line in lines)

@@ -1,4 +1,6 @@
-"""A small country: states, counties and tracts of unequal numbers, one state in which nobody lives."""
+"""A small country: states, counties and tracts of unequal numbers, one state in which nobody
+lives.
+"""
 
 import csv
 from pathlib import Path
@@ -46,20 +48,28 @@ def unfinished(place: Path) -> Path:
 
 
 def plan(exact=("state", "sex"), **more) -> Plan:
-    tables = [TableRequest(["tract", "sex"]), TableRequest(["county", "age"]), TableRequest(["sex", "age"])]
+    tables = [
+        TableRequest(["tract", "sex"]),
+        TableRequest(["county", "age"]),
+        TableRequest(["sex", "age"]),
+    ]
     return Plan([TablesRequest(tables, Budget.gdp(2))], invariants=exact, features=FEATURES, **more)
 
 
 @pytest.fixture(autouse=True)
 def no_report(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports take longer than releases of this size: tests that look at them ask for `reported`."""
+    """Reports take longer than releases of this size: tests that look at them ask for
+    `reported`.
+    """
     if "reported" not in request.fixturenames:
         monkeypatch.setattr(Release, "report_html", lambda self, title=None: "")
 
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every part is fitted by itself, as those of large tables are, also where totals cross parts."""
+    """Every part is fitted by itself, as those of large tables are, also where totals cross
+    parts.
+    """
     monkeypatch.setattr(cut_fits, "MOST_TOGETHER", 0)
 
 

@@ -1,8 +1,9 @@
-"""Kill a release by parts at its n-th access to the file system, and see what is left: run as a process by the tests.
+"""Kill a release by parts at its n-th access to the file system, and see what is left: run as a
+process by the tests.
 
-Every step runs in a fork of a process that has only imported semidp, so that a kill costs no second start. The words
-are a folder, which accesses count (``moves``: of the destination, the old release and the note; or ``all``), and the
-points.
+Every step runs in a fork of a process that has only imported semidp, so that a kill costs no second
+start. The words are a folder, which accesses count (``moves``: of the destination, the old release
+and the note; or ``all``), and the points.
 """
 
 import json
@@ -49,7 +50,9 @@ def forked(work: Callable[[], Any]) -> tuple[int, Any]:
     os.close(writer)
     with open(reader, "rb") as answers:
         answer = answers.read()
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), json.loads(answer) if answer else None
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (
+        json.loads(answer) if answer else None
+    )
 
 
 def killing(place: Path, kind: str, point: int, work: Callable[[], Any]) -> int:
@@ -61,7 +64,9 @@ def killing(place: Path, kind: str, point: int, work: Callable[[], Any]) -> int:
         nonlocal seen
         if event not in EVENTS:
             return
-        if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
+        if event == "open" and not (
+            isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        ):
             return
         paths = [os.fspath(path) for path in arguments[:2] if isinstance(path, (str, Path))]
         if kind == "moves":
@@ -80,7 +85,9 @@ def killing(place: Path, kind: str, point: int, work: Callable[[], Any]) -> int:
 
 
 def state(place: Path, thorough: bool = False) -> dict[str, Any]:
-    """Return what a reader finds: the number of the charge of the release that is there, and what is wrong with it."""
+    """Return what a reader finds: the number of the charge of the release that is there, and what
+    is wrong with it.
+    """
     found = Release.load(place)
     assert found.ledger is not None
     assert found.partition is not None
@@ -94,7 +101,9 @@ def state(place: Path, thorough: bool = False) -> dict[str, Any]:
     }
 
 
-def trial(template: Path, root: Path, kind: str, point: int, generator: random.Random) -> dict[str, Any]:
+def trial(
+    template: Path, root: Path, kind: str, point: int, generator: random.Random
+) -> dict[str, Any]:
     """Kill a run that replaces a release, perhaps also the one that finishes it, and finish it."""
     shutil.copytree(template, root)
     place, kills = root / "release", 0
@@ -108,8 +117,16 @@ def trial(template: Path, root: Path, kind: str, point: int, generator: random.R
             break
         resumed = resumed or now["unfinished"]
         more = {"resume": True} if now["unfinished"] else {}
-        again = generator.randrange(1, 40) if kind == "all" and attempt == 0 and generator.random() < 0.5 else 0
-        code, _ = forked(lambda more=more, again=again: killing(place, "all", again, lambda: release(place, **more)))
+        again = (
+            generator.randrange(1, 40)
+            if kind == "all" and attempt == 0 and generator.random() < 0.5
+            else 0
+        )
+        code, _ = forked(
+            lambda more=more, again=again: killing(
+                place, "all", again, lambda: release(place, **more)
+            )
+        )
         kills += code == -signal.SIGKILL
         assert code in (0, -signal.SIGKILL), code
         now = forked(lambda: state(place))[1]
@@ -117,9 +134,18 @@ def trial(template: Path, root: Path, kind: str, point: int, generator: random.R
     for scrap in root.glob(".semidp-*"):
         os.utime(scrap, (time.time() - 86400,) * 2)
     forked(lambda: replace_file(root / "other", ""))
-    left = sorted(path.name for path in root.iterdir() if path.name not in ("other", ".ledger.json.lock"))
+    left = sorted(
+        path.name for path in root.iterdir() if path.name not in ("other", ".ledger.json.lock")
+    )
     shutil.rmtree(root)
-    return {"point": point, "kills": kills, "first": first, "last": last, "resumed": resumed, "left": left}
+    return {
+        "point": point,
+        "kills": kills,
+        "first": first,
+        "last": last,
+        "resumed": resumed,
+        "left": left,
+    }
 
 
 def main() -> None:

@@ -28,19 +28,25 @@ from tests.partitions.conftest import FEATURES, records, run_partitioned, unfini
 
 def plan() -> Plan:
     """Return a plan that takes little time."""
-    return Plan([TableRequest(["county", "sex"], Budget.gdp(2), name="people")], ["state"], FEATURES[:2])
+    return Plan(
+        [TableRequest(["county", "sex"], Budget.gdp(2), name="people")], ["state"], FEATURES[:2]
+    )
 
 
 def sound(place: Path) -> bool:
     return disagreements(Release.load(place), document_at(place / "release.json")) == ()
 
 
-def test_two_tables_that_are_alike_at_the_cut_have_files_of_their_own(people, tmp_path: Path) -> None:
+def test_two_tables_that_are_alike_at_the_cut_have_files_of_their_own(
+    people, tmp_path: Path
+) -> None:
     tables = [
         TableRequest(["county", "sex"], Budget.gdp(1), name="a"),
         TableRequest(["tract", "sex"], Budget.gdp(1), name="state-sex-overview"),
     ]
-    release = run_partitioned(Plan(tables, ["state"], FEATURES), people, tmp_path / "release", "state")
+    release = run_partitioned(
+        Plan(tables, ["state"], FEATURES), people, tmp_path / "release", "state"
+    )
     names = [table.name for result in release.results for table in result.overview]
     assert names == ["state-sex", "state-sex-overview-overview"]
     assert sound(tmp_path / "release")
@@ -48,7 +54,9 @@ def test_two_tables_that_are_alike_at_the_cut_have_files_of_their_own(people, tm
 
 def test_a_table_that_exact_totals_fix_is_shown(people, tmp_path: Path) -> None:
     tables = [TableRequest(["tract", "sex"], Budget.gdp(1))]
-    run_partitioned(Plan(tables, [Margin("tract", "sex")], FEATURES[:2]), people, tmp_path / "release", "state")
+    run_partitioned(
+        Plan(tables, [Margin("tract", "sex")], FEATURES[:2]), people, tmp_path / "release", "state"
+    )
     assert sound(tmp_path / "release")
 
 
@@ -58,8 +66,12 @@ def broken(*_: object) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["report", "sign", "move"])
-def test_what_fails_at_the_very_end_is_resumed_too(where, people, tmp_path: Path, monkeypatch) -> None:
-    """All parts are there, and the release was charged: a full disk for the report must not lose it."""
+def test_what_fails_at_the_very_end_is_resumed_too(
+    where, people, tmp_path: Path, monkeypatch
+) -> None:
+    """All parts are there, and the release was charged: a full disk for the report must not lose
+    it.
+    """
     Ledger.create(tmp_path / "ledger.json", Budget.gdp(10))
     place, how = tmp_path / "release", {"ledger": Ledger(tmp_path / "ledger.json")}
     last = {"report": (Release, "report_html"), "move": (files, "_into_place")}
@@ -76,12 +88,17 @@ def test_what_fails_at_the_very_end_is_resumed_too(where, people, tmp_path: Path
     assert {name: (place / name).read_bytes() for name in drawn} == drawn
     assert release.part("01")
     assert len(how["ledger"].account().charges) == 1
-    assert {path.name for path in tmp_path.iterdir() if path.suffix != ".lock"} == {"ledger.json", "release"}
+    assert {path.name for path in tmp_path.iterdir() if path.suffix != ".lock"} == {
+        "ledger.json",
+        "release",
+    }
     assert not {path.name for path in place.rglob("*")} & {"part.json", "unfinished.json", ".state"}
     assert sound(place)
 
 
-def test_a_part_that_was_changed_meanwhile_is_not_published(people, tmp_path: Path, monkeypatch) -> None:
+def test_a_part_that_was_changed_meanwhile_is_not_published(
+    people, tmp_path: Path, monkeypatch
+) -> None:
     place = tmp_path / "release"
     with monkeypatch.context() as patched:
         patched.setattr(Release, "report_html", broken)
@@ -89,7 +106,9 @@ def test_a_part_that_was_changed_meanwhile_is_not_published(people, tmp_path: Pa
             run_partitioned(plan(), people, place, "state", form="csv")
     victim = unfinished(place) / "state=01" / "people.csv"
     victim.write_text(victim.read_text() + "\n")
-    with pytest.raises(InputError, match=r"state=01/people.csv of the unfinished release was changed"):
+    with pytest.raises(
+        InputError, match=r"state=01/people.csv of the unfinished release was changed"
+    ):
         run_partitioned(plan(), people, place, "state", form="csv", resume=True)
     assert not place.exists()
 
@@ -105,7 +124,9 @@ def test_a_copy_of_a_release_has_its_parts(people, tmp_path: Path) -> None:
         Release.load(tmp_path / "copy").part("01")
 
 
-def test_file_names_and_file_systems_are_tried_before_anything_is_charged(people, tmp_path: Path, monkeypatch) -> None:
+def test_file_names_and_file_systems_are_tried_before_anything_is_charged(
+    people, tmp_path: Path, monkeypatch
+) -> None:
     long = {**people, "x" * 245: people["sex"]}
     features = (*FEATURES[:1], Feature("x" * 245, "fm"), FEATURES[2])
     Ledger.create(tmp_path / "ledger.json", Budget.gdp(10))
@@ -113,10 +134,17 @@ def test_file_names_and_file_systems_are_tried_before_anything_is_charged(people
     asked = Plan([TableRequest(["tract", "x" * 245], Budget.gdp(1), name="short")], [], features)
     with pytest.raises(InputError, match="no file can be called 'state-x"):
         run_partitioned(asked, long, tmp_path / "release", "state", ledger=ledger)
-    alike = Plan([TableRequest(["tract", "Count"], Budget.gdp(1))], [], (FEATURES[0], Feature("Count", "fm")))
+    alike = Plan(
+        [TableRequest(["tract", "Count"], Budget.gdp(1))], [], (FEATURES[0], Feature("Count", "fm"))
+    )
     with pytest.raises(InputError, match="two columns of a Parquet file would be called 'count'"):
-        run_partitioned(alike, {**people, "Count": people["sex"]}, tmp_path / "release", "state", ledger=ledger)
-    with open_source(people, where="sex = 'f'") as source, pytest.raises(InputError, match="open it as the plan says"):
+        run_partitioned(
+            alike, {**people, "Count": people["sex"]}, tmp_path / "release", "state", ledger=ledger
+        )
+    with (
+        open_source(people, where="sex = 'f'") as source,
+        pytest.raises(InputError, match="open it as the plan says"),
+    ):
         run_partitioned(plan(), source, tmp_path / "release", "state", ledger=ledger)
     monkeypatch.setattr(by_partition.os, "link", broken)
     with pytest.raises(InputError, match="second name"):
@@ -133,8 +161,12 @@ def test_what_only_whole_tables_have_is_refused_in_a_sentence(people, tmp_path: 
         release.save(tmp_path / "book", form="xlsx")
 
 
-def test_damaged_measurements_are_told_and_abandoned_draws_removed(people, tmp_path: Path, monkeypatch) -> None:
-    """What a killed attempt drew and never stored would be a second measurement beside the one that is published."""
+def test_damaged_measurements_are_told_and_abandoned_draws_removed(
+    people, tmp_path: Path, monkeypatch
+) -> None:
+    """What a killed attempt drew and never stored would be a second measurement beside the one that
+    is published.
+    """
     place = tmp_path / "release"
     with monkeypatch.context() as patched:
         patched.setattr(runners, "carry_out", broken)
@@ -181,20 +213,28 @@ def test_columns_of_every_type_tell_the_parts_apart(tmp_path: Path) -> None:
         columns = ", ".join(f"{kind} AS {name}" for name, kind in kinds.items())
         file = tmp_path / "people.parquet"
         rows = "SELECT 1 + i % 3 AS n, i % 6 AS county, i % 2 AS sex FROM range(60) AS t(i)"
-        database.execute(f"COPY (SELECT {columns}, county, sex FROM ({rows})) TO '{file}' (FORMAT parquet)")
+        database.execute(
+            f"COPY (SELECT {columns}, county, sex FROM ({rows})) TO '{file}' (FORMAT parquet)"
+        )
     with open_source(file) as source:
         for name in kinds:
             labels = source.levels(name)
             places = Feature(name, labels)
             found = source.branches(places, 1)
-            counts = [source.only(found[node]).counts(Schema([places])).counts.tolist() for node in found]
+            counts = [
+                source.only(found[node]).counts(Schema([places])).counts.tolist() for node in found
+            ]
             assert len(found) == len(labels) > 1
             assert [sum(row) == max(row) > 0 for row in counts] == [True] * len(found)
             assert sum(map(sum, counts)) == 60
 
 
-def test_what_is_not_drawn_is_the_same_for_other_records_with_the_same_totals(tmp_path: Path, monkeypatch) -> None:
-    """Messages, names of files, what an unfinished release keeps, and all that is stated but for noisy numbers."""
+def test_what_is_not_drawn_is_the_same_for_other_records_with_the_same_totals(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """Messages, names of files, what an unfinished release keeps, and all that is stated but for
+    noisy numbers.
+    """
     one = records(100)
     two = {**one, "sex": [*one["sex"][7:], *one["sex"][:7]]}
     said = []
@@ -216,9 +256,16 @@ def test_what_is_not_drawn_is_the_same_for_other_records_with_the_same_totals(tm
         note = left.notes.read_text().replace(left.run, "RUN")
         seen = [str(caught.value).replace(str(place), ""), names, note]
         run_partitioned(plan(), data, place, "state", resume=True)
-        document, parts = (json.loads((place / name).read_text()) for name in ("release.json", "parts.json"))
-        for table in [table for part in parts for table in part["tables"]] + document["partitioned"][0]["overview"]:
-            del table["fitted" if "fitted" in table else "fit"]  # how far the fit is from noisy numbers
+        document, parts = (
+            json.loads((place / name).read_text()) for name in ("release.json", "parts.json")
+        )
+        for table in [table for part in parts for table in part["tables"]] + document[
+            "partitioned"
+        ][0]["overview"]:
+            # how far the fit is from noisy numbers
+            del table["fitted" if "fitted" in table else "fit"]
         seen += [[(part["path"], [*part["files"]], part["tables"]) for part in parts]]
-        said.append([*seen, {key: document[key] for key in document if key not in ("created", "files")}])
+        said.append(
+            [*seen, {key: document[key] for key in document if key not in ("created", "files")}]
+        )
     assert said[0] == said[1]

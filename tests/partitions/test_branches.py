@@ -1,4 +1,6 @@
-"""The branches of a cut product are the product: the same residuals, the same noise, the same estimates and errors."""
+"""The branches of a cut product are the product: the same residuals, the same noise, the same
+estimates and errors.
+"""
 
 import itertools
 from fractions import Fraction
@@ -15,10 +17,18 @@ from semidp.queries.branches import Cut, branch_space
 from semidp.queries.products import product_space
 
 PATHS = [
-    *(("a", county, tract) for county, tracts in {"a1": "xyz", "a2": "u"}.items() for tract in tracts),
+    *(
+        ("a", county, tract)
+        for county, tracts in {"a1": "xyz", "a2": "u"}.items()
+        for tract in tracts
+    ),
     *(("b", "b1", tract) for tract in "pqrst"),
     ("c", "c1", "only"),
-    *(("d", county, tract) for county in ("d1", "d2", "d3") for tract in (f"{county}-1", f"{county}-2")),
+    *(
+        ("d", county, tract)
+        for county in ("d1", "d2", "d3")
+        for tract in (f"{county}-1", f"{county}-2")
+    ),
 ]
 PLACES = Feature.nested(["state", "county", "tract"], PATHS)
 SCHEMAS = {
@@ -30,7 +40,15 @@ WORKLOADS = [
     [["tract", "sex"], ["county", "age"], ["state", "sex", "age"], ["sex"]],
     [["county", "sex"], ["tract"]],
 ]
-INVARIANTS = [[], ["state"], ["sex"], ["county"], ["state", "age"], [["county", "sex"]], ["tract", "sex"]]
+INVARIANTS = [
+    [],
+    ["state"],
+    ["sex"],
+    ["county"],
+    ["state", "age"],
+    [["county", "sex"]],
+    ["tract", "sex"],
+]
 
 
 def people(schema: Schema, empty: bool) -> Table:
@@ -59,7 +77,9 @@ def vector_of(parts: dict[int, dict], space, cut: Cut) -> np.ndarray:
             measured = parts[node].get(view)
             if (
                 measured is None
-            ):  # nothing varies in this branch, and the whole product draws noise that it centres away
+                # nothing varies in this branch, and the whole product draws noise that it centres
+                # away
+            ):
                 measured = np.zeros(branch.residuals.shape(view), dtype=np.int64)
             pieces.append(measured)
         assert kept.size(view[cut.axis]) == sum(piece.shape[place] for piece in pieces)
@@ -81,17 +101,24 @@ def test_branches_put_together_are_the_whole_product(law: str) -> None:
             continue
         table = people(schema, empty)
         public = Dataspace.of(table, [Margin.of(part) for part in exact])
-        if any(len(total.view) - total.view.count(0) > 1 and not total.counts.all() for total in public.published):
+        if any(
+            len(total.view) - total.view.count(0) > 1 and not total.counts.all()
+            for total in public.published
+        ):
             continue  # a joint margin with empty cells is not measured together
         space = product_space(public, Ball(2), tables)
         budget = Budget.zcdp(1) if law == "zcdp" else Budget.gdp(1)
         mechanism = ResidualMechanism.calibrate(space, budget, joint=False)
         cut, source = Cut.at(schema, depth), SeededRandomness(3)
         above = mechanism_above(mechanism, cut)
-        upper = above.space.measure([table.margin(schema.named(view)) for view in above.space.views])
+        upper = above.space.measure(
+            [table.margin(schema.named(view)) for view in above.space.views]
+        )
         upper = upper + above.noise_by_residual(source)
         rows = dict(zip(above.space.views, above.space.estimates(upper), strict=True))
-        squares = {view: above.cell_variances(number) for number, view in enumerate(above.space.views)}
+        squares = {
+            view: above.cell_variances(number) for number, view in enumerate(above.space.views)
+        }
         parts: dict[int, dict] = {}
         found: dict[int, list] = {}
         for node in range(cut.chain(schema).size(cut.depth)):
@@ -107,7 +134,8 @@ def test_branches_put_together_are_the_whole_product(law: str) -> None:
                 parts[node],
                 [
                     tuple(
-                        cut.row(schema.grid, cut.above(view), known[cut.above(view)], node) for known in (rows, squares)
+                        cut.row(schema.grid, cut.above(view), known[cut.above(view)], node)
+                        for known in (rows, squares)
                     )
                     for view in noise.space.views
                 ],
@@ -122,26 +150,34 @@ def test_branches_put_together_are_the_whole_product(law: str) -> None:
             errors = mechanism.cell_variances(number)
             for node, pieces in found.items():
                 estimate, variance = pieces[place]
-                assert np.allclose(estimate, cut.row(schema.grid, view, estimates[number], node), atol=1e-8)
+                assert np.allclose(
+                    estimate, cut.row(schema.grid, view, estimates[number], node), atol=1e-8
+                )
                 assert np.allclose(variance, cut.row(schema.grid, view, errors, node), rtol=1e-9)
                 checked += 1
     assert checked > 400
 
 
 def test_a_branch_measures_what_the_whole_product_measures_of_its_records() -> None:
-    """With noise that is nearly nothing, the branch's entries are the whole product's, times the same scales."""
+    """With noise that is nearly nothing, the branch's entries are the whole product's, times the
+    same scales.
+    """
     schema = SCHEMAS["first"]
     table = people(schema, False)
     space = product_space(Dataspace.of(table, [Margin("sex")]), Ball(2), [["tract", "sex"]])
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
-    quiet = ResidualMechanism(space, dict.fromkeys(mechanism.sigma2, Fraction(1, 10**6)), Fraction(1), "rounded")
+    quiet = ResidualMechanism(
+        space, dict.fromkeys(mechanism.sigma2, Fraction(1, 10**6)), Fraction(1), "rounded"
+    )
     cut, whole = Cut.at(schema, "state"), space.measure([table.margin(["tract", "sex"])])
     checked = 0
     for node in range(4):
         noise = BranchNoise.of(quiet, cut, node)
         assert noise is not None
         part = cut.branch(schema, node)
-        own = Table(part, cut.row(schema.grid, schema.grid.full, table.counts, node)).margin(["tract", "sex"])
+        own = Table(part, cut.row(schema.grid, schema.grid.full, table.counts, node)).margin(
+            ["tract", "sex"]
+        )
         for view, values in noise.measure([own], SeededRandomness(1)).items():
             expected = whole[space.parts[view]].reshape(space.residuals.shape(view))
             assert (values == cut.row(space.residuals.grid, view, expected, node)).all()

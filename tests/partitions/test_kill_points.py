@@ -1,7 +1,8 @@
 """kill -9 of a release by parts that replaces another, at every access to the file system.
 
-Whoever reads finds the old release or the new one, whole; the next run finishes what is unfinished; and there are two
-charges in the end, one for each release. SEMIDP_KILLS says how many points of all are tried.
+Whoever reads finds the old release or the new one, whole; the next run finishes what is unfinished;
+and there are two charges in the end, one for each release. SEMIDP_KILLS says how many points of all
+are tried.
 """
 
 import json
@@ -19,9 +20,20 @@ KILLS = int(os.environ.get("SEMIDP_KILLS", "12"))
 
 
 def trials(folder: Path, kind: str, *points: int) -> tuple[int, list[dict[str, Any]]]:
-    path = os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")]))
-    words = [sys.executable, "-m", "tests.partitions.kill_points", str(folder), kind, *map(str, points)]
-    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    path = os.pathsep.join(
+        filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
+    )
+    words = [
+        sys.executable,
+        "-m",
+        "tests.partitions.kill_points",
+        str(folder),
+        kind,
+        *map(str, points),
+    ]
+    done = subprocess.run(
+        words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     return found["total"], found["trials"]
@@ -33,7 +45,12 @@ def check(trial: dict[str, Any]) -> None:
     assert first["said"] == [], trial
     assert (first["number"], first["charges"]) in ((1, 1), (1, 2), (2, 2)), trial
     assert first["charges"] == 1 or first["number"] == 2 or first["unfinished"], trial
-    assert (last["number"], last["charges"], last["said"], last["unfinished"]) == (2, 2, [], False), trial
+    assert (last["number"], last["charges"], last["said"], last["unfinished"]) == (
+        2,
+        2,
+        [],
+        False,
+    ), trial
     assert trial["left"] == ["ledger.json", "release"], trial
 
 
@@ -54,7 +71,9 @@ MOVES = {
 @pytest.mark.long
 def test_kills_around_the_renames(tmp_path: Path) -> None:
     """The kill that blocked a destination for good came between the second rename and the end."""
-    total, found = trials(tmp_path, "moves", MOVES["the new one takes its place"], MOVES["the old release is removed"])
+    total, found = trials(
+        tmp_path, "moves", MOVES["the new one takes its place"], MOVES["the old release is removed"]
+    )
     assert total == len(MOVES)
     assert len(found) == 2
     for trial in found:

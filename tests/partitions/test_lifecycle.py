@@ -1,4 +1,6 @@
-"""From the first charge of a release by parts to its place: one run, one measurement, one charge, however it ends."""
+"""From the first charge of a release by parts to its place: one run, one measurement, one charge,
+however it ends.
+"""
 
 import os
 import signal
@@ -22,7 +24,11 @@ from tests.partitions.test_unfinished import WORDS, Fails, _children
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def ledger_at(path: Path, mu: int = 10) -> Ledger:
@@ -53,11 +59,15 @@ def begun(people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 def test_a_task_of_a_discarded_run_stores_nothing_in_the_next(
     begun, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker on another machine may outlive its run: what it has drawn belongs to a measurement that is gone."""
+    """A worker on another machine may outlive its run: what it has drawn belongs to a measurement
+    that is gone.
+    """
     tasks: list[PartTask] = []
     real = by_partition._carried_out
     with monkeypatch.context() as watched:
-        watched.setattr(by_partition, "_carried_out", lambda own, *more: real(tasks.extend(own) or tasks, *more))
+        watched.setattr(
+            by_partition, "_carried_out", lambda own, *more: real(tasks.extend(own) or tasks, *more)
+        )
         place = begun(0)
     old = [*tasks]
     assert len(old) == 4
@@ -83,7 +93,8 @@ def test_a_run_that_is_discarded_while_a_part_is_at_work(
         if "attempt-" in str(source) and not after:
             monkeypatch.setattr(os, name, real)
             work = unfinished(place)
-            monkeypatch.setattr(Unfinished, "check", lambda self: None)  # as if it had looked just before
+            # as if it had looked just before
+            monkeypatch.setattr(Unfinished, "check", lambda self: None)
             os.rename(work, work.with_name("gone"))
             Unfinished(work, work.name[-16:]).forget()
             after.update({"run": begin_another(tmp_path, people, monkeypatch)})
@@ -96,7 +107,9 @@ def test_a_run_that_is_discarded_while_a_part_is_at_work(
     assert left is not None
     assert left.run == after["run"]
     assert not list(left.folder.glob("state=*"))
-    assert not [path for path in (left.folder / STATE).iterdir() if not path.name.startswith("above-")]
+    assert not [
+        path for path in (left.folder / STATE).iterdir() if not path.name.startswith("above-")
+    ]
 
 
 def begin_another(tmp_path: Path, people, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -139,7 +152,9 @@ def site(tmp_path: Path) -> dict[str, str]:
 def started(people_file: Path, site: dict[str, str], *more: str | Path) -> subprocess.Popen[str]:
     """Start a release by parts and wait until every worker is in the middle of a part."""
     words = [sys.executable, "-m", "semidp", "release", people_file, *WORDS, *more]
-    process = subprocess.Popen(words, env=site, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        words, env=site, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     number = 2 if "--jobs" in words else 1
     while len(list(Path(site["STUCK"]).iterdir())) < number:
         assert process.poll() is None, process.communicate()
@@ -155,7 +170,9 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", pytest.param("SIGINT", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name", ["SIGKILL", "SIGTERM", pytest.param("SIGINT", marks=pytest.mark.long)]
+)
 def test_workers_end_with_their_parent(name: str, people_file: Path, site, tmp_path: Path) -> None:
     out, ledger = tmp_path / "release", Ledger.create(tmp_path / "ledger.json", Budget.zcdp(10))
     more = ("--ledger", ledger.path, "--out", out)
@@ -192,14 +209,20 @@ def test_workers_end_with_their_parent(name: str, people_file: Path, site, tmp_p
 
 def told_of_resuming(said: str) -> None:
     (line,) = said.strip().splitlines()
-    assert line.startswith("semidp: interrupted; no release was written; the ledger was charged all the same; ")
+    assert line.startswith(
+        "semidp: interrupted; no release was written; the ledger was charged all the same; "
+    )
     assert "--resume finishes it" in line
     assert "--discard removes it" in line
 
 
 @pytest.mark.parametrize("where", [pytest.param("here", marks=pytest.mark.long), "in a thread"])
-def test_an_interrupt_is_answered_in_a_computation(where: str, people_file: Path, site, tmp_path: Path) -> None:
-    """In one process: Python would run the handler when the computation is over, or wait for the thread."""
+def test_an_interrupt_is_answered_in_a_computation(
+    where: str, people_file: Path, site, tmp_path: Path
+) -> None:
+    """In one process: Python would run the handler when the computation is over, or wait for the
+    thread.
+    """
     if where == "in a thread":
         site["STUCK_THREAD"] = "1"
     out, ledger = tmp_path / "release", Ledger.create(tmp_path / "ledger.json", Budget.zcdp(10))
@@ -225,7 +248,9 @@ def test_a_ledger_that_is_given_later_is_charged(begun, people, tmp_path: Path) 
     assert ledger.account().disagreement(Release.load(place).ledger) is None
 
 
-def test_another_ledger_is_refused_before_anything_is_written(begun, people, tmp_path: Path) -> None:
+def test_another_ledger_is_refused_before_anything_is_written(
+    begun, people, tmp_path: Path
+) -> None:
     first, second = ledger_at(tmp_path / "first.json"), ledger_at(tmp_path / "second.json")
     place = begun(ledger=first)
     before = contents(tmp_path)
@@ -238,7 +263,9 @@ def test_another_ledger_is_refused_before_anything_is_written(begun, people, tmp
     assert first.account().disagreement(release.ledger) is None
 
 
-def test_a_ledger_without_room_is_refused_before_anything_is_written(begun, people, tmp_path: Path) -> None:
+def test_a_ledger_without_room_is_refused_before_anything_is_written(
+    begun, people, tmp_path: Path
+) -> None:
     place, small = begun(), ledger_at(tmp_path / "small.json", 1)
     before = contents(tmp_path)
     with pytest.raises(BudgetExceeded):
@@ -273,7 +300,9 @@ def test_a_run_that_ends_right_after_its_charge_is_not_charged_again(
     with pytest.raises(InputError, match="give that ledger again") as refused:
         run_partitioned(plan(), people, place, "state", resume=True)
     assert refused.value.needs == "unfinished"
-    release = run_partitioned(plan(), people, place, "state", resume=True, ledger=Ledger(ledger.path))
+    release = run_partitioned(
+        plan(), people, place, "state", resume=True, ledger=Ledger(ledger.path)
+    )
     assert charges(ledger) == 1
     assert ledger.account().disagreement(release.ledger) is None
 
@@ -283,7 +312,10 @@ def test_a_whole_release_without_a_charge_is_finished_as_it_is(
 ) -> None:
     place, ledger = tmp_path / "release", ledger_at(tmp_path / "ledger.json")
     with monkeypatch.context() as broken:
-        broken.setattr("semidp.output.files._into_place", lambda *_: raised(OSError(28, "No space left on device")))
+        broken.setattr(
+            "semidp.output.files._into_place",
+            lambda *_: raised(OSError(28, "No space left on device")),
+        )
         with pytest.raises(InputError, match="no space left"):
             run_partitioned(plan(), people, place, "state")
     with pytest.raises(InputError, match="states that no ledger was charged"):
@@ -332,10 +364,14 @@ def test_only_one_of_two_runs_begins(tmp_path: Path) -> None:
     assert one.noted() == {"run": one.run}
 
 
-def test_every_task_names_its_run(begun, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_task_names_its_run(
+    begun, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[str] = []
     real = runners.carry_out
-    monkeypatch.setattr(runners, "carry_out", lambda task, source: seen.append(task.run) or real(task, source))
+    monkeypatch.setattr(
+        runners, "carry_out", lambda task, source: seen.append(task.run) or real(task, source)
+    )
     place = begun(2)
     left = Unfinished.left(place)
     assert left is not None

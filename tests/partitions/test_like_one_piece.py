@@ -1,7 +1,9 @@
-"""By parts as in one piece: of the same measurement the same estimates, errors and types, whatever is asked for.
+"""By parts as in one piece: of the same measurement the same estimates, errors and types, whatever
+is asked for.
 
-A release by parts is drawn with a seed, and what all its parts have measured is put together. Published in one piece,
-that measurement has the same estimates and standard errors, and whole numbers that are as close to them.
+A release by parts is drawn with a seed, and what all its parts have measured is put together.
+Published in one piece, that measurement has the same estimates and standard errors, and whole
+numbers that are as close to them.
 """
 
 import random
@@ -13,7 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, GroupRequest, Outcome, Plan, Release, SemidpError, TableRequest, TablesRequest
+from semidp import (
+    Budget,
+    Feature,
+    GroupRequest,
+    Outcome,
+    Plan,
+    Release,
+    SemidpError,
+    TableRequest,
+    TablesRequest,
+)
 from semidp.core.progress import silent
 from semidp.core.tables.schema import StructuralZero
 from semidp.mechanisms.branch_noise import BranchNoise
@@ -42,12 +54,18 @@ class Asked:
 
 
 def random_plan(seed: int) -> Asked:
-    """Return a plan of tables by county, with everything that one piece can be asked for, by turns."""
+    """Return a plan of tables by county, with everything that one piece can be asked for, by
+    turns.
+    """
     g = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
-    paths = [(f"s{s}", f"s{s}c{c}") for s in range(g.choice([2, 3])) for c in range(g.choice([1, 2, 3]))]
+    paths = [
+        (f"s{s}", f"s{s}c{c}") for s in range(g.choice([2, 3])) for c in range(g.choice([1, 2, 3]))
+    ]
     places = Feature.nested(["state", "county"], paths)
-    others = [Feature(name, [f"{name}{level}" for level in range(g.choice([2, 3]))]) for name in "ab"]
+    others = [
+        Feature(name, [f"{name}{level}" for level in range(g.choice([2, 3]))]) for name in "ab"
+    ]
     zeros = []
     if kind == "zeros":
         zeros = [StructuralZero.of({"a": "a0", "b": "b0"})]
@@ -57,22 +75,34 @@ def random_plan(seed: int) -> Asked:
     pairs = [["county", "a"], ["county", "b"], ["state", "b"], ["a", "b"]]
     requests: list[Any]
     if kind in ("pure", "alone", "real", "named"):
-        options = {"fit": "real"} if kind == "real" else {"mechanism": "gaussian"} if kind == "named" else {}
+        options = (
+            {"fit": "real"}
+            if kind == "real"
+            else {"mechanism": "gaussian"}
+            if kind == "named"
+            else {}
+        )
         requests = [TableRequest(g.choice([full, *pairs[:2]]), budget, **options)]
     elif kind == "target":
-        requests = [TableRequest(names, target_error=g.choice([3, 6])) for names in [pairs[0], pairs[3]]]
+        requests = [
+            TableRequest(names, target_error=g.choice([3, 6])) for names in [pairs[0], pairs[3]]
+        ]
     else:
         tables = [TableRequest(names) for names in (full, *g.sample(pairs, g.choice([1, 2])))]
         objective = "largest" if kind == "largest" else "total"
         requests = [TablesRequest(tables, budget, objective)]
     if kind == "groups":
         exact = ["county"]
-        requests.append(GroupRequest("mean", Outcome("score", 0, 10, 10), [["county"]], Budget.gdp(2)))
+        requests.append(
+            GroupRequest("mean", Outcome("score", 0, 10, 10), [["county"]], Budget.gdp(2))
+        )
     plan = Plan(requests, exact, [places, *others], structural_zeros=zeros)
     return Asked(kind, plan, _records(g, places, others, bool(zeros)))
 
 
-def _records(g: random.Random, places: Feature, others: list[Feature], zeros: bool) -> dict[str, list[Any]]:
+def _records(
+    g: random.Random, places: Feature, others: list[Feature], zeros: bool
+) -> dict[str, list[Any]]:
     data: dict[str, list[Any]] = {name: [] for name in ("state", "county", "a", "b", "score")}
     for _ in range(g.choice([80, 300])):
         state, county = places.path(g.randrange(len(places.levels)))
@@ -102,7 +132,9 @@ def measured_in_parts(release: Release, result: PublishedTables, place: Path) ->
 
 @dataclass(frozen=True)
 class Compared:
-    """How far whole numbers lie from the estimates, by parts and in one piece, and how long both took."""
+    """How far whole numbers lie from the estimates, by parts and in one piece, and how long both
+    took.
+    """
 
     kind: str
     apart: float
@@ -113,7 +145,9 @@ class Compared:
 
 
 def compare(seed: int, folder: Path) -> Compared | None:
-    """Release by parts, publish the same measurement in one piece, and compare; None where the plan is refused."""
+    """Release by parts, publish the same measurement in one piece, and compare; None where the plan
+    is refused.
+    """
     asked = random_plan(seed)
     started = time.process_time()
     try:
@@ -131,15 +165,22 @@ def compare(seed: int, folder: Path) -> Compared | None:
         mechanism = result.residuals or result.recalibrated(request, release.scope)
         vector = measured_in_parts(release, result, folder)
         started = time.process_time()
-        whole = request.publish(mechanism, mechanism.measured_again(vector, False), release.scope, silent)
+        whole = request.publish(
+            mechanism, mechanism.measured_again(vector, False), release.scope, silent
+        )
         seconds += time.process_time() - started
         for published, one_piece in zip(result.every_table(), whole.tables, strict=True):
             np.testing.assert_allclose(published.estimate, one_piece.estimate, atol=1e-6)
-            np.testing.assert_allclose(published.standard_errors, one_piece.standard_errors, atol=1e-6)
+            np.testing.assert_allclose(
+                published.standard_errors, one_piece.standard_errors, atol=1e-6
+            )
             assert published.counts.dtype == one_piece.counts.dtype
             assert published.fitted.kind == one_piece.fitted.kind
             assert published.keeps(release.scope.dataspace)
-            losses += [float(np.square(table.counts - table.estimate).sum()) for table in (published, one_piece)]
+            losses += [
+                float(np.square(table.counts - table.estimate).sum())
+                for table in (published, one_piece)
+            ]
             checked += 1
         if isinstance(mechanism, ResidualMechanism):
             assert mechanism.spent <= mechanism.precision
@@ -168,7 +209,9 @@ def test_what_one_piece_can_be_asked_for_parts_can_too(seed: int, tmp_path: Path
 def test_a_measurement_that_is_put_together_wrongly_is_seen(tmp_path: Path) -> None:
     """The twin: two parts whose measurements change places have other estimates."""
     asked = random_plan(0)
-    run_partitioned(asked.plan, asked.data, tmp_path / "release", "state", randomness=SeededRandomness(0))
+    run_partitioned(
+        asked.plan, asked.data, tmp_path / "release", "state", randomness=SeededRandomness(0)
+    )
     release = Release.load(tmp_path / "release")
     (result,) = release.results
     vector = measured_in_parts(release, result, tmp_path / "release")
@@ -186,12 +229,15 @@ def test_two_hundred_random_plans(tmp_path: Path) -> None:
     print(f"{len(done)} of {len(found)} plans, {sum(one.tables for one in done)} results")
     for kind in KINDS:
         own = [one for one in done if one.kind == kind]
-        apart, together = (np.sqrt(sum(getattr(one, name) ** 2 for one in own)) for name in ("apart", "together"))
+        apart, together = (
+            np.sqrt(sum(getattr(one, name) ** 2 for one in own)) for name in ("apart", "together")
+        )
         ratios = [one.apart / one.together for one in own if one.together > 1e-9]
         times = sum(one.seconds_apart for one in own), sum(one.seconds_together for one in own)
         print(
-            f"{kind}: {len(own)} plans, distance {apart:.2f} by parts, {together:.2f} in one piece, "
-            f"largest ratio {max(ratios, default=1.0):.3f}, {times[0]:.1f} s by parts, {times[1]:.1f} s to publish"
+            f"{kind}: {len(own)} plans, distance {apart:.2f} by parts, {together:.2f} in one piece,"
+            f" largest ratio {max(ratios, default=1.0):.3f}, {times[0]:.1f} s by parts,"
+            f" {times[1]:.1f} s to publish"
         )
         assert apart <= together * 1.01 + 1e-6
     assert len(done) >= 190

@@ -1,6 +1,8 @@
-"""The exact privacy loss of a measurement part by part, over all pairs of adjacent tables of small dataspaces.
+"""The exact privacy loss of a measurement part by part, over all pairs of adjacent tables of small
+dataspaces.
 
-Adjacency is taken from its definition: up to a records that differ, or one exchange, enumerated here by itself.
+Adjacency is taken from its definition: up to a records that differ, or one exchange, enumerated
+here by itself.
 """
 
 import itertools
@@ -36,14 +38,21 @@ class Quiet:
         return np.zeros(scales.shape, np.int64)
 
     def measured(self, mechanism: ResidualMechanism, cut: Cut, full: np.ndarray) -> np.ndarray:
-        """Return every number that is measured of a table, above the cut and below, over its standard deviation."""
+        """Return every number that is measured of a table, above the cut and below, over its
+        standard deviation.
+        """
         schema, source, found = mechanism.space.schema, SeededRandomness(1), []
         self.variances.clear()
         above, table = mechanism_above(mechanism, cut), Table(schema, full)
-        found.append(above.space.measure([table.margin(schema.named(view)) for view in above.space.views]))
+        found.append(
+            above.space.measure([table.margin(schema.named(view)) for view in above.space.views])
+        )
         above.noise_by_residual(source)
         for node in range(cut.chain(schema).size(cut.depth)):
-            noise, row = BranchNoise.of(mechanism, cut, node), cut.row(schema.grid, schema.grid.full, full, node)
+            noise, row = (
+                BranchNoise.of(mechanism, cut, node),
+                cut.row(schema.grid, schema.grid.full, full, node),
+            )
             if noise is None:
                 assert not row.any()
                 continue
@@ -57,13 +66,21 @@ def exchanged(full: np.ndarray, public: Dataspace) -> Iterator[bytes]:
     """Yield every table that one exchange makes of a table, by the definition."""
     features = public.schema.features
     views = [total.view for total in public.published]
-    views = [v for v in views if not any(v != w and all(x <= y for x, y in zip(v, w, strict=True)) for w in views)]
-    blocks = [[(axis, depth) for axis, depth in enumerate(view) if depth] for view in dict.fromkeys(views)]
+    views = [
+        v
+        for v in views
+        if not any(v != w and all(x <= y for x, y in zip(v, w, strict=True)) for w in views)
+    ]
+    blocks = [
+        [(axis, depth) for axis, depth in enumerate(view) if depth] for view in dict.fromkeys(views)
+    ]
 
     def value(record, block) -> tuple:
         return tuple(features[axis].path(record[axis])[:depth] for axis, depth in block)
 
-    records = [tuple(cell) for cell in np.argwhere(full).tolist() for _ in range(int(full[tuple(cell)]))]
+    records = [
+        tuple(cell) for cell in np.argwhere(full).tolist() for _ in range(int(full[tuple(cell)]))
+    ]
     present = [{value(record, block) for record in records} for block in blocks]
     places = [range(len(feature.levels)) for feature in features]
     possible = [
@@ -75,7 +92,11 @@ def exchanged(full: np.ndarray, public: Dataspace) -> Iterator[bytes]:
         for y in possible:
             moved = [block for block in blocks if value(x, block) != value(y, block)]
             carriers = [
-                [r for r, record in enumerate(records) if r != person and value(record, block) == value(y, block)]
+                [
+                    r
+                    for r, record in enumerate(records)
+                    if r != person and value(record, block) == value(y, block)
+                ]
                 for block in moved
             ]
             for chosen in itertools.product(*carriers):
@@ -83,7 +104,10 @@ def exchanged(full: np.ndarray, public: Dataspace) -> Iterator[bytes]:
                 after[person] = list(y)
                 for block, carrier in zip(moved, chosen, strict=True):
                     for axis, depth in block:
-                        if features[axis].path(x[axis])[:depth] != features[axis].path(y[axis])[:depth]:
+                        if (
+                            features[axis].path(x[axis])[:depth]
+                            != features[axis].path(y[axis])[:depth]
+                        ):
                             after[carrier][axis] = x[axis]
                 table = np.zeros_like(full)
                 for record in after:
@@ -92,7 +116,10 @@ def exchanged(full: np.ndarray, public: Dataspace) -> Iterator[bytes]:
 
 
 def grown(generator: random.Random, names: list[str]) -> Feature:
-    paths, repeat = [(f"s{place}",) for place in range(generator.choice([2, 2, 3]))], generator.random() < 0.3
+    paths, repeat = (
+        [(f"s{place}",) for place in range(generator.choice([2, 2, 3]))],
+        generator.random() < 0.3,
+    )
     for _ in names[1:]:
         paths = [
             (*path, child if repeat else "".join(path) + child)
@@ -103,7 +130,9 @@ def grown(generator: random.Random, names: list[str]) -> Feature:
 
 
 def structure(seed: int) -> tuple[ResidualMechanism, Cut, list[np.ndarray]] | None:
-    """Return a small product with its noise, a cut, and every table of its dataspace; None where it is refused."""
+    """Return a small product with its noise, a cut, and every table of its dataspace; None where it
+    is refused.
+    """
     g = random.Random(seed)
     names = ["a", "b", "c"][: g.choice([2, 2, 3])]
     features, depths = [grown(g, names)], [names]
@@ -122,20 +151,33 @@ def structure(seed: int) -> tuple[ResidualMechanism, Cut, list[np.ndarray]] | No
     where = np.random.default_rng(seed).integers(0, schema.size, g.choice([2, 3, 3]))
     full = np.bincount(where, minlength=schema.size).reshape(schema.shape)
     depth = g.choice(names[:-1])
-    finer = [g.choice(names[names.index(depth) + 1 :])] + ([g.choice(depths[1])] if len(depths) > 1 else [])
-    asked = list({frozenset(table): table for table in (finer, *(some() for _ in range(g.choice([0, 1, 2]))))}.values())
+    finer = [g.choice(names[names.index(depth) + 1 :])] + (
+        [g.choice(depths[1])] if len(depths) > 1 else []
+    )
+    asked = list(
+        {
+            frozenset(table): table
+            for table in (finer, *(some() for _ in range(g.choice([0, 1, 2]))))
+        }.values()
+    )
     try:
-        public = Dataspace.of(Table(schema, full), [Margin(*some()) for _ in range(g.choice([0, 1, 1, 2]))])
+        public = Dataspace.of(
+            Table(schema, full), [Margin(*some()) for _ in range(g.choice([0, 1, 1, 2]))]
+        )
         adjacency = Exchange.of(public) if g.random() < 0.5 else Ball(g.choice([1, 2, 3]))
         space = product_space(public, adjacency, asked)
-        mechanism = ResidualMechanism.calibrate(space, g.choice([Budget.gdp(1), Budget.zcdp("1/2")]))
+        mechanism = ResidualMechanism.calibrate(
+            space, g.choice([Budget.gdp(1), Budget.zcdp("1/2")])
+        )
     except SemidpError:
         return None
     every = [table.counts for table in itertools.islice(public.tables(), MOST_TABLES + 1)]
     return (mechanism, Cut.at(schema, depth), every) if len(every) <= MOST_TABLES else None
 
 
-def test_no_pair_of_adjacent_tables_costs_more_than_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_pair_of_adjacent_tables_costs_more_than_is_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     quiet, structures, pairs, tight = Quiet(monkeypatch), 0, 0, 0
     for seed in SEEDS:
         found = structure(seed)
@@ -162,9 +204,13 @@ def test_no_pair_of_adjacent_tables_costs_more_than_is_claimed(monkeypatch: pyte
 
 
 def test_noise_for_a_part_alone_would_be_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twin that must fail: sexes by county, states published, calibrated as if a state were all."""
+    """The twin that must fail: sexes by county, states published, calibrated as if a state were
+    all.
+    """
     quiet = Quiet(monkeypatch)
-    places = Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")])
+    places = Feature.nested(
+        ["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")]
+    )
     counts = np.array([1, 1, 1, 1])
     public = Dataspace.of(Table(Schema([places]), counts), [Margin("state")])
     cut, one = Cut(0, 1), Ball(2)
@@ -174,6 +220,10 @@ def test_noise_for_a_part_alone_would_be_too_little(monkeypatch: pytest.MonkeyPa
     small = ResidualMechanism.calibrate(product_space(alone, Ball(1), [["county"]]), Budget.gdp(1))
     (sigma2,) = small.sigma2.values()
     assert all(sigma2 < square for square in whole.sigma2.values())
-    mixed = ResidualMechanism(whole.space, dict.fromkeys(whole.sigma2, sigma2), whole.precision, "rounded")
-    first, second = (quiet.measured(mixed, cut, np.array(table)) for table in ([2, 0, 2, 0], [1, 1, 1, 1]))
+    mixed = ResidualMechanism(
+        whole.space, dict.fromkeys(whole.sigma2, sigma2), whole.precision, "rounded"
+    )
+    first, second = (
+        quiet.measured(mixed, cut, np.array(table)) for table in ([2, 0, 2, 0], [1, 1, 1, 1])
+    )
     assert np.square(first - second).sum() > 1.5

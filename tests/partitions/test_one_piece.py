@@ -1,7 +1,8 @@
 """Part by part against one piece: the same estimates, fitted both ways, for random plans.
 
-Whatever one piece fits, parts fit: nonnegative whole numbers that add up at every depth and have every exact total, as
-close to the estimates. Plans are drawn at random, with tables and exact totals at several depths.
+Whatever one piece fits, parts fit: nonnegative whole numbers that add up at every depth and have
+every exact total, as close to the estimates. Plans are drawn at random, with tables and exact
+totals at several depths.
 """
 
 import itertools
@@ -34,7 +35,13 @@ from semidp.statistics.tables.cut_fits import (
     shares,
     whole_totals,
 )
-from semidp.statistics.tables.fitting import SettledViews, by_size, fit_product, nearest_whole, totals_of
+from semidp.statistics.tables.fitting import (
+    SettledViews,
+    by_size,
+    fit_product,
+    nearest_whole,
+    totals_of,
+)
 from tests.partitions.conftest import FEATURES, plan, run_partitioned, unfinished
 from tests.partitions.test_unfinished import Fails
 
@@ -53,7 +60,11 @@ class Asked:
 def random_tree(g: random.Random, names: tuple[str, ...]) -> Feature:
     paths = [(f"s{place}",) for place in range(g.choice([2, 3, 4]))]
     for _ in names[1:]:
-        paths = [(*path, f"{path[-1]}.{child}") for path in paths for child in range(g.choice([1, 2, 3, 4]))]
+        paths = [
+            (*path, f"{path[-1]}.{child}")
+            for path in paths
+            for child in range(g.choice([1, 2, 3, 4]))
+        ]
     return Feature.nested(list(names), paths)
 
 
@@ -62,7 +73,10 @@ def random_plan(seed: int) -> Asked:
     g = random.Random(seed)
     names = DEPTHS[: g.choice([2, 3])]
     tree = random_tree(g, names)
-    others = [Feature(name, [f"{name}{level}" for level in range(g.choice([2, 2, 3, 5]))]) for name in "abc"]
+    others = [
+        Feature(name, [f"{name}{level}" for level in range(g.choice([2, 2, 3, 5]))])
+        for name in "abc"
+    ]
     others = others[: g.choice([1, 2, 3])]
     cut = g.choice(names[:-1])
     finer = names[names.index(cut) + 1 :]
@@ -74,7 +88,10 @@ def random_plan(seed: int) -> Asked:
     tables = [some(finer, 0), some(names, 0)]
     tables += [some(g.choice([finer, names, ()]), 1) for _ in range(g.choice([0, 1, 2, 3]))]
     tables = list({frozenset(table): table for table in tables}.values())
-    exact = [some(g.choice([names, names, ()]), 0 if g.random() < 0.5 else 1) for _ in range(g.choice([0, 1, 2, 2, 3]))]
+    exact = [
+        some(g.choice([names, names, ()]), 0 if g.random() < 0.5 else 1)
+        for _ in range(g.choice([0, 1, 2, 2, 3]))
+    ]
     exact = [margin[:2] for margin in exact if margin]
     adjacency = g.choice(["exchange", "worst-case"])
     if adjacency == "exchange":  # needs totals that share no feature
@@ -93,18 +110,24 @@ def random_plan(seed: int) -> Asked:
     data = {name: [tree.path(leaf)[depth] for leaf in chosen] for depth, name in enumerate(names)}
     for feature in others:
         shares = generator.gamma(2.0, size=len(feature.levels))
-        data[feature.name] = generator.choice(list(feature.levels), n, p=shares / shares.sum()).tolist()
+        data[feature.name] = generator.choice(
+            list(feature.levels), n, p=shares / shares.sum()
+        ).tolist()
     return Asked(plan, data, cut)
 
 
 def apart(margin: list[str], others: list[list[str]]) -> bool:
     named = [DEPTHS[0] if name in DEPTHS else name for name in margin]
-    return not any((DEPTHS[0] if name in DEPTHS else name) in named for other in others for name in other)
+    return not any(
+        (DEPTHS[0] if name in DEPTHS else name) in named for other in others for name in other
+    )
 
 
 @dataclass(frozen=True)
 class Compared:
-    """How far the whole numbers of one release lie from the estimates, part by part and in one piece."""
+    """How far the whole numbers of one release lie from the estimates, part by part and in one
+    piece.
+    """
 
     apart: float
     together: float
@@ -112,9 +135,13 @@ class Compared:
 
 
 def compare(asked: Asked, folder: Path) -> Compared | None:
-    """Release part by part, check everything, and fit the same estimates in one piece; None where it is refused."""
+    """Release part by part, check everything, and fit the same estimates in one piece; None where
+    it is refused.
+    """
     try:
-        release = run_partitioned(asked.plan, asked.data, folder, asked.depth, randomness=SeededRandomness(1))
+        release = run_partitioned(
+            asked.plan, asked.data, folder, asked.depth, randomness=SeededRandomness(1)
+        )
     except SemidpError:
         return None
     (result,) = release.results
@@ -126,9 +153,16 @@ def compare(asked: Asked, folder: Path) -> Compared | None:
     whole = fit_product(grid, space.views, totals_of(space), estimates, kinds, silent)
     in_turn = [space.views[number] for number in by_size(grid, space.views)]
     circle = any_circle(in_turn, [total.view for total in totals_of(space)])
-    kinds_of_parts = {table.fitted.kind for part in release.partition.parts for table in part.tables}
+    kinds_of_parts = {
+        table.fitted.kind for part in release.partition.parts for table in part.tables
+    }
     if not circle:
-        assert fit_order(grid, space.views, [total.view for total in totals_of(space)], result.cut).circles == ()
+        assert (
+            fit_order(
+                grid, space.views, [total.view for total in totals_of(space)], result.cut
+            ).circles
+            == ()
+        )
         assert kinds_of_parts == {"integer"}
         truth = Table.from_frame(asked.data, schema)
         settled = [Totals(view, counts) for view, (counts, _) in tables.items()]
@@ -150,7 +184,10 @@ def compare(asked: Asked, folder: Path) -> Compared | None:
 
 
 def distance(tables: list[np.ndarray], estimates: list[np.ndarray]) -> float:
-    squares = [np.square(counts - estimate).sum() for counts, estimate in zip(tables, estimates, strict=True)]
+    squares = [
+        np.square(counts - estimate).sum()
+        for counts, estimate in zip(tables, estimates, strict=True)
+    ]
     return float(np.sqrt(np.sum(squares)))
 
 
@@ -164,7 +201,9 @@ def any_circle(in_turn, exact) -> bool:
 
 
 def assembled(release: Release) -> dict:
-    """Return the counts and estimates of every table, of those below the cut from all parts, by their views."""
+    """Return the counts and estimates of every table, of those below the cut from all parts, by
+    their views.
+    """
     (result,) = release.results
     schema, cut = result.residuals.space.schema, result.cut
     grid, found = schema.grid, {}
@@ -178,13 +217,16 @@ def assembled(release: Release) -> dict:
         shapes = [cut.branch(schema, node).grid.shape_of(view) for node in range(len(parts))]
         every = [part[asked.name] for part in parts]
         found[view] = tuple(
-            np.concatenate([array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)], axis=axis)
+            np.concatenate(
+                [array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True)],
+                axis=axis,
+            )
             for arrays in ([table.counts for table in every], [table.estimate for table in every])
         )
     return found
 
 
-# --- the order of fits ------------------------------------------------------------------------------------------------
+# --- the order of fits ----------------------------------------------------------------------------
 
 
 def random_chain(g: random.Random, depth: int) -> Chain:
@@ -201,7 +243,9 @@ def random_chain(g: random.Random, depth: int) -> Chain:
 
 
 def circles_at_the_cut(below, exact, cut: Cut) -> bool:
-    """Whether a part would meet a circle if every table were fitted at the cut before it: what was wrong once."""
+    """Whether a part would meet a circle if every table were fitted at the cut before it: what was
+    wrong once.
+    """
     settled = SettledViews(*exact, *(cut.above(view) for view in below))
     for view in below:
         if junction_order(list(settled.fixed(view))) is None:
@@ -211,7 +255,8 @@ def circles_at_the_cut(below, exact, cut: Cut) -> bool:
 
 
 def test_parts_meet_no_circle_of_totals_that_one_piece_does_not_have() -> None:
-    """Over random tables, exact totals and cuts: every share and every table of a part has decomposable totals.
+    """Over random tables, exact totals and cuts: every share and every table of a part has
+    decomposable totals.
 
     And a part is given all that is settled of its tables: nothing that crosses parts is lost.
     """
@@ -219,13 +264,21 @@ def test_parts_meet_no_circle_of_totals_that_one_piece_does_not_have() -> None:
     for seed in range(1500):
         g = random.Random(seed)
         depth, flat = g.choice([2, 3, 4]), g.choice([1, 2, 3, 4])
-        grid = Grid((random_chain(g, depth), *(Chain.flat(g.choice([2, 3, 10, 50])) for _ in range(flat))))
+        grid = Grid(
+            (random_chain(g, depth), *(Chain.flat(g.choice([2, 3, 10, 50])) for _ in range(flat)))
+        )
         cut = Cut(0, g.randint(1, depth - 1))
 
-        def view(least: int = 0, depth: int = depth, flat: int = flat, g: random.Random = g) -> View:
+        def view(
+            least: int = 0, depth: int = depth, flat: int = flat, g: random.Random = g
+        ) -> View:
             return (g.randint(least, depth), *(g.randint(0, 1) for _ in range(flat)))
 
-        views = list(dict.fromkeys([view(cut.depth + 1), *(view() for _ in range(g.choice([0, 1, 2, 4, 6])))]))
+        views = list(
+            dict.fromkeys(
+                [view(cut.depth + 1), *(view() for _ in range(g.choice([0, 1, 2, 4, 6])))]
+            )
+        )
         views = [table for table in views if any(table)]
         exact = [grid.nothing, *(view() for _ in range(g.choice([0, 1, 2, 3])))]
         if any_circle([views[number] for number in by_size(grid, views)], exact):
@@ -258,11 +311,13 @@ def test_parts_meet_no_circle_of_totals_that_one_piece_does_not_have() -> None:
     assert twins > 50  # tables fitted at the cut first would have closed so many circles
 
 
-# --- whole releases ---------------------------------------------------------------------------------------------------
+# --- whole releases -------------------------------------------------------------------------------
 
 
 def issue_plan(depths=(2, 2, 6), n: int = 20_000) -> Asked:
-    """Return the plan that once came out as real numbers: exact counties and sexes by state, three tables by tract."""
+    """Return the plan that once came out as real numbers: exact counties and sexes by state, three
+    tables by tract.
+    """
     states, counties, tracts = depths
     paths = [
         (f"s{state}", f"s{state}c{county}", f"s{state}c{county}t{tract}")
@@ -284,16 +339,22 @@ def issue_plan(depths=(2, 2, 6), n: int = 20_000) -> Asked:
     return Asked(plan, data, "state")
 
 
-def test_three_tables_by_tract_are_as_close_to_their_estimates_as_in_one_piece(tmp_path: Path) -> None:
-    """Exact counties, and sexes by state: tables of states that were fitted first closed a circle."""
+def test_three_tables_by_tract_are_as_close_to_their_estimates_as_in_one_piece(
+    tmp_path: Path,
+) -> None:
+    """Exact counties, and sexes by state: tables of states that were fitted first closed a
+    circle.
+    """
     found = compare(issue_plan(), tmp_path / "release")
     assert found is not None
     assert not found.circle
-    assert found.apart == pytest.approx(found.together, rel=1e-3)  # nothing crosses parts: the same fits but for ties
+    # nothing crosses parts: the same fits but for ties
+    assert found.apart == pytest.approx(found.together, rel=1e-3)
 
 
 WORST = (9, 42, 52, 15, 58, 27)
-"""Random plans whose parts, fitted one by one, are 10 to 21% farther from their estimates; three have a circle."""
+"""Random plans whose parts, fitted one by one, are 10 to 21% farther from their estimates; three
+have a circle."""
 FEW = (8, 12, 18, 39, 54, 61)
 """Random plans that are quick and of several kinds; the others are compared by the long test."""
 
@@ -334,7 +395,9 @@ def test_many_random_plans_are_fitted_as_in_one_piece(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_several_hundred_random_plans_are_fitted_as_in_one_piece() -> None:
-    """The fits alone, of estimates that need no release: what is fitted in one piece, and what part by part."""
+    """The fits alone, of estimates that need no release: what is fitted in one piece, and what part
+    by part.
+    """
     together, one_by_one = 0, 0
     for seed in range(400):
         estimated = estimated_plan(random_plan(seed))
@@ -348,8 +411,12 @@ def test_several_hundred_random_plans_are_fitted_as_in_one_piece() -> None:
         kinds = [FitKind.integer] * len(views)
         whole = fit_product(grid, views, exact, [estimates[view] for view in views], kinds, silent)
         parts = fitted_parts(*estimated)
-        whole_distance = distance([counts for counts, _ in whole], [estimates[view] for view in views])
-        parts_distance = distance([parts[view] for view in views], [estimates[view] for view in views])
+        whole_distance = distance(
+            [counts for counts, _ in whole], [estimates[view] for view in views]
+        )
+        parts_distance = distance(
+            [parts[view] for view in views], [estimates[view] for view in views]
+        )
         assert parts_distance <= 1.1 * whole_distance + 1e-9
     assert together > 150
     assert one_by_one > 50
@@ -359,7 +426,9 @@ Estimated = tuple[Grid, tuple[View, ...], list[Totals], Cut, dict[View, np.ndarr
 
 
 def estimated_plan(asked: Asked) -> Estimated | None:
-    """Return the cells, tables, exact totals and cut of a plan, and seeded estimates; None where it is refused."""
+    """Return the cells, tables, exact totals and cut of a plan, and seeded estimates; None where it
+    is refused.
+    """
     try:
         with open_source(asked.data) as source:
             whole = prepare_parts(asked.plan, source, asked.depth)
@@ -378,36 +447,50 @@ def estimated_plan(asked: Asked) -> Estimated | None:
 
 def fitted_parts(grid: Grid, views, exact, cut: Cut, estimates) -> dict[View, np.ndarray]:
     """Return the tables fitted part by part, and those at the cut, from estimates alone."""
-    at_cut = {cut.above(view): grid.sum(estimate, cut.above(view), view) for view, estimate in estimates.items()}
+    at_cut = {
+        cut.above(view): grid.sum(estimate, cut.above(view), view)
+        for view, estimate in estimates.items()
+    }
     fit = fit_at_cut(grid, views, exact, cut, at_cut, silent)
     below = [view for view in views if cut.reaches(view)]
     counts = {view: np.zeros(grid.shape_of(view), dtype=np.int64) for view in below}
     chain = grid.chains[cut.axis]
     for node in range(chain.size(cut.depth)):
-        chains = [chain.branch(cut.depth, node) if axis == cut.axis else own for axis, own in enumerate(grid.chains)]
+        chains = [
+            chain.branch(cut.depth, node) if axis == cut.axis else own
+            for axis, own in enumerate(grid.chains)
+        ]
         part = fit.part(grid, cut, node, below)
         finer = [total for total in exact if cut.reaches(total.view)]
-        own_totals = [Totals(total.view, cut.row(grid, total.view, total.counts, node)) for total in finer]
+        own_totals = [
+            Totals(total.view, cut.row(grid, total.view, total.counts, node)) for total in finer
+        ]
         own_estimates = [cut.row(grid, view, estimates[view], node) for view in below]
         kinds = [FitKind.integer] * len(below)
         totals = [*part.totals, *own_totals]
-        made = fit_product(Grid(tuple(chains)), below, totals, own_estimates, kinds, silent, order=part.order)
+        made = fit_product(
+            Grid(tuple(chains)), below, totals, own_estimates, kinds, silent, order=part.order
+        )
         for view, (own, _) in zip(below, made, strict=True):
             cut.row(grid, view, counts[view], node)[...] = own
-    sums = [Totals(cut.above(view), grid.sum(counts[view], cut.above(view), view)) for view in below]
+    sums = [
+        Totals(cut.above(view), grid.sum(counts[view], cut.above(view), view)) for view in below
+    ]
     early = whole_totals(fit.fits)
     late = fit_views(grid, fit.order.late, [*exact, *sums, *early], at_cut, silent)
     counts |= {view: own for view, (own, _) in {**fit.fits, **late}.items()}
     return counts
 
 
-# --- fitted together: unfinished, damaged, changed --------------------------------------------------------------------
+# --- fitted together: unfinished, damaged, changed ------------------------------------------------
 
 
 def test_a_release_that_is_resumed_keeps_the_fit_of_all_parts(
     people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search with a time limit may end elsewhere the second time: parts of two fits would not add up."""
+    """A search with a time limit may end elsewhere the second time: parts of two fits would not add
+    up.
+    """
     fails = Fails(monkeypatch, 2)
     with pytest.raises(SemidpError, match="no space left"):
         run_partitioned(plan(), people, tmp_path / "release", "state")
@@ -429,8 +512,12 @@ def test_a_release_that_is_resumed_keeps_the_fit_of_all_parts(
     assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
 
 
-def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(people, tmp_path: Path) -> None:
-    """Two parts hand records to each other: every total stays, and only the distance of both together grows."""
+def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(
+    people, tmp_path: Path
+) -> None:
+    """Two parts hand records to each other: every total stays, and only the distance of both
+    together grows.
+    """
     release = run_partitioned(plan(), people, tmp_path / "release", "state", form="csv")
     assert all(TOGETHER in part.fitted("tract-sex").note for part in release.partition.parts[:3])
     moved = 5
@@ -448,23 +535,37 @@ def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(pe
         forged.setattr(by_parts.TablesByParts, "fitted_whole", handed)
         wrong = run_partitioned(plan(), people, tmp_path / "wrong", "state")
     said = disagreements(wrong, document_at(tmp_path / "wrong" / "release.json"))
-    assert any("'product' states counts of tract-sex at a distance" in sentence for sentence in said)
+    assert any(
+        "'product' states counts of tract-sex at a distance" in sentence for sentence in said
+    )
     assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- what is said ---------------------------------------------------------------------------------
 
 
 def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path: Path) -> None:
-    """The ledger holds too little, so that the release is refused: what was told was told before."""
-    tables = [["county", "sex"], ["county", "age"], ["state", "sex", "age"], ["county", "sex", "age"]]
+    """The ledger holds too little, so that the release is refused: what was told was told
+    before.
+    """
+    tables = [
+        ["county", "sex"],
+        ["county", "age"],
+        ["state", "sex", "age"],
+        ["county", "sex", "age"],
+    ]
     product = TablesRequest([TableRequest(table) for table in tables], Budget.gdp(1))
     asked = Plan([product], invariants=["state"], features=FEATURES)
     Ledger.create(tmp_path / "ledger.json", Budget.gdp("1/10"))
     told: list[str] = []
     with pytest.raises(SemidpError, match="budget"):
         run_partitioned(
-            asked, people, tmp_path / "x", "state", ledger=Ledger(tmp_path / "ledger.json"), tell=told.extend
+            asked,
+            people,
+            tmp_path / "x",
+            "state",
+            ledger=Ledger(tmp_path / "ledger.json"),
+            tell=told.extend,
         )
     assert len(told) == 1
     assert "'county-sex-age'" in told[0]
@@ -489,7 +590,9 @@ def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
     said = [warning for warning in release.scope.warnings if "No whole numbers" in warning]
     assert len(said) == 1
     assert "'tract-sex' in 02:" in said[0]
-    assert {release.part(*part.path)["tract-sex"].counts.dtype for part in release.partition.parts} == {np.dtype("i8")}
+    assert {
+        release.part(*part.path)["tract-sex"].counts.dtype for part in release.partition.parts
+    } == {np.dtype("i8")}
     (result,) = release.results
     kinds = {table.name: table.fitted.kind for table in result.overview}
     assert kinds == {"state-sex": "none", "state-age": "integer", "sex-age": "integer"}

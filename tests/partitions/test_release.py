@@ -1,4 +1,6 @@
-"""A release part by part: one guarantee, exact totals, tables that add up across parts, and what is refused."""
+"""A release part by part: one guarantee, exact totals, tables that add up across parts, and what is
+refused.
+"""
 
 import json
 from pathlib import Path
@@ -43,13 +45,23 @@ def whole(release: Release, name: str) -> Table:
     return Table(schema, np.concatenate([part.counts for part in parts], axis=axis))
 
 
-EXACT = [(), ("state",), ("sex",), ("county",), ("tract", "age"), (["state", "sex"],), ("state", "sex", "age")]
+EXACT = [
+    (),
+    ("state",),
+    ("sex",),
+    ("county",),
+    ("tract", "age"),
+    (["state", "sex"],),
+    ("state", "sex", "age"),
+]
 
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("exact", EXACT, ids=str)
 @pytest.mark.parametrize("depth", ["state", "county"])
-def test_every_total_is_exact_and_everything_adds_up(exact, depth: str, people, tmp_path: Path) -> None:
+def test_every_total_is_exact_and_everything_adds_up(
+    exact, depth: str, people, tmp_path: Path
+) -> None:
     truth = Table.from_frame(people, Schema(FEATURES))
     release = run_partitioned(plan(exact), people, tmp_path / "release", depth)
     found = {"tract-sex": whole(release, "tract-sex")} | (
@@ -84,7 +96,10 @@ def test_the_guarantee_and_the_noise_are_those_of_the_whole_product(people, tmp_
     assert result.residuals.sigma2 == ordinary.mechanisms[0].sigma2
     errors = [ordinary.mechanisms[0].table_errors(number) for number in range(3)]
     tracts = np.concatenate(
-        [release.part(part.path[-1])["tract-sex"].standard_errors for part in release.partition.parts]
+        [
+            release.part(part.path[-1])["tract-sex"].standard_errors
+            for part in release.partition.parts
+        ]
     )
     inhabited = tracts > 0  # nobody lives in state 04, as the exact totals say
     assert np.allclose(tracts[inhabited], errors[0][inhabited])
@@ -94,7 +109,9 @@ def test_the_guarantee_and_the_noise_are_those_of_the_whole_product(people, tmp_
 
 
 def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> None:
-    """80 releases, seeds fixed: means within five standard errors of the truth, variances as stated, and a twin."""
+    """80 releases, seeds fixed: means within five standard errors of the truth, variances as
+    stated, and a twin.
+    """
     draws, truth = 80, Table.from_frame(people, Schema(FEATURES)).margin(["tract", "sex"]).counts
     asked, found = plan(), []
     from semidp.sources.opening import open_source
@@ -103,7 +120,9 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
         whole_plan = by_partition.prepare_parts(asked, source, "state")
         parts = [whole_plan.cut.branch(whole_plan.schema, node) for node in range(whole_plan.nodes)]
         asked_for = (["tract", "sex"], ["county", "age"])
-        tables = [[Table(part.restrict(t), _rows(people, part, t)) for t in asked_for] for part in parts]
+        tables = [
+            [Table(part.restrict(t), _rows(people, part, t)) for t in asked_for] for part in parts
+        ]
         for seed in range(draws):
             randomness = SeededRandomness(seed)
             (request,) = whole_plan.in_parts
@@ -115,7 +134,9 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
                     estimate.append(np.zeros(counted[0].schema.shape))
                     continue
                 noisy = noise.measure(counted, randomness.part("product", str(node)))
-                estimate.append(noise.tables(noisy, [(row.estimate, row.variance) for row in rows])[0][0])
+                estimate.append(
+                    noise.tables(noisy, [(row.estimate, row.variance) for row in rows])[0][0]
+                )
             found.append(np.concatenate(estimate))
     errors = prepare(asked, people).mechanisms[0].table_errors(0)  # type: ignore[attr-defined]
     inhabited = errors > 0
@@ -129,14 +150,22 @@ def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> No
 
 
 def _rows(people, part: Schema, features) -> np.ndarray:
-    kept = [place for place, state in enumerate(people["state"]) if state == part.features[0].paths()[0][0]]
+    kept = [
+        place
+        for place, state in enumerate(people["state"])
+        if state == part.features[0].paths()[0][0]
+    ]
     own = {name: [column[place] for place in kept] for name, column in people.items()}
     return Table.from_frame(own, part.restrict(features)).counts
 
 
-def test_one_job_two_jobs_and_the_order_of_parts_give_the_same_release(people_file: Path, tmp_path: Path) -> None:
+def test_one_job_two_jobs_and_the_order_of_parts_give_the_same_release(
+    people_file: Path, tmp_path: Path
+) -> None:
     def made(name: str, **how) -> dict[str, list]:
-        release = run_partitioned(plan(), people_file, tmp_path / name, "state", randomness=SeededRandomness(5), **how)
+        release = run_partitioned(
+            plan(), people_file, tmp_path / name, "state", randomness=SeededRandomness(5), **how
+        )
         assert not release.private
         tables = {
             f"{part.folder}/{table}": found
@@ -144,7 +173,9 @@ def test_one_job_two_jobs_and_the_order_of_parts_give_the_same_release(people_fi
             for table, found in release.part(*part.path).items()
         }
         tables |= {table.name: table for result in release.results for table in result.overview}
-        return {key: [table.counts.tolist(), table.estimate.tolist()] for key, table in tables.items()}
+        return {
+            key: [table.counts.tolist(), table.estimate.tolist()] for key, table in tables.items()
+        }
 
     one = made("one")
     assert len(one) == 8 + 3
@@ -157,13 +188,18 @@ def test_a_table_with_a_budget_of_its_own(people, tmp_path: Path) -> None:
         TableRequest(["tract", "sex"], Budget.gdp(1), name="sexes"),
         TableRequest(["county", "age"], Budget.zcdp("1/2"), name="ages", fit="none"),
     ]
-    release = run_partitioned(Plan(tables, ["state"], FEATURES), people, tmp_path / "release", "state")
+    release = run_partitioned(
+        Plan(tables, ["state"], FEATURES), people, tmp_path / "release", "state"
+    )
     assert [result.name for result in release.results] == ["sexes", "ages"]
     assert (
         release.guarantee
         == prepare(
             Plan(
-                [TableRequest(["tract", "sex"], Budget.gdp(1), mechanism="auto", name="sexes"), *tables[1:]],
+                [
+                    TableRequest(["tract", "sex"], Budget.gdp(1), mechanism="auto", name="sexes"),
+                    *tables[1:],
+                ],
                 ["state"],
                 FEATURES,
             ),
@@ -177,7 +213,9 @@ def test_a_table_with_a_budget_of_its_own(people, tmp_path: Path) -> None:
     assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
 
 
-def test_it_reads_back_the_same_and_a_changed_file_is_refused(people, tmp_path: Path, reported: None) -> None:
+def test_it_reads_back_the_same_and_a_changed_file_is_refused(
+    people, tmp_path: Path, reported: None
+) -> None:
     place = tmp_path / "release"
     made = run_partitioned(plan(), people, place, "state")
     read = Release.load(place)
@@ -217,13 +255,17 @@ def test_counts_that_do_not_add_up_are_found(people, tmp_path: Path) -> None:
     cells[3] = str(int(cells[3]) + 1)
     victim.write_text("\n".join([lines[0], ",".join(cells), *lines[2:]]) + "\n")
     parts = json.loads((place / "parts.json").read_text())
-    next(part for part in parts if part["folder"] == "state=02")["files"]["county-age.csv"] = digest(victim)
+    next(part for part in parts if part["folder"] == "state=02")["files"]["county-age.csv"] = (
+        digest(victim)
+    )
     (place / "parts.json").write_text(json.dumps(parts))
     document = json.loads((place / "release.json").read_text())
     document["files"]["parts.json"] = digest(place / "parts.json")
     (place / "release.json").write_text(json.dumps(document))
     said = disagreements(Release.load(place), document_at(place / "release.json"))
-    assert said == ("'product' states counts of county-age that do not add up to those above in state=02",)
+    assert said == (
+        "'product' states counts of county-age that do not add up to those above in state=02",
+    )
 
 
 def test_records_that_change_meanwhile_fail_the_release_and_no_number_is_quoted(
@@ -246,7 +288,9 @@ def test_records_that_change_meanwhile_fail_the_release_and_no_number_is_quoted(
     assert not (tmp_path / "release").exists()
 
 
-def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(people, tmp_path: Path) -> None:
+def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(
+    people, tmp_path: Path
+) -> None:
     def refused(asked: Plan, match: str, partition: str = "state", **how) -> None:
         with pytest.raises((InputError, Refused), match=match):
             run_partitioned(asked, how.pop("data", people), tmp_path / "x", partition, **how)
@@ -254,21 +298,37 @@ def test_what_cannot_be_released_part_by_part_is_refused_in_a_sentence(people, t
 
     table = [TableRequest(["tract", "sex"], Budget.gdp(1))]
     for mechanism in ("l2", "knorm"):
-        refused(Plan([TableRequest(["tract"], Budget.pure(1), mechanism)], [], FEATURES), "no part can draw its own")
-    refused(Plan([TableRequest(["tract"], Budget.gdp(1), "lattice")], [], FEATURES), "no part can draw its own")
+        refused(
+            Plan([TableRequest(["tract"], Budget.pure(1), mechanism)], [], FEATURES),
+            "no part can draw its own",
+        )
+    refused(
+        Plan([TableRequest(["tract"], Budget.gdp(1), "lattice")], [], FEATURES),
+        "no part can draw its own",
+    )
     refused(Plan([TableRequest(["tract", "sex"])], [], FEATURES), "no privacy budget")
     refused(Plan(table, [], FEATURES), "no depth of a nested feature", "tract")
     refused(Plan(table, [], FEATURES), "no depth of a nested feature", "sex")
-    refused(Plan([TableRequest(["state", "sex"], Budget.gdp(1))], ["county"], FEATURES), "no table is finer")
+    refused(
+        Plan([TableRequest(["state", "sex"], Budget.gdp(1))], ["county"], FEATURES),
+        "no table is finer",
+    )
     refused(Plan(table, [], FEATURES), "give a file or an address", jobs=2)
     refused(Plan(table, [], FEATURES), "at least 1", jobs=0)
     refused(Plan(table, [], FEATURES), "of memory", memory=1000)
 
 
-def test_tables_that_are_too_large_to_be_put_together_are_refused(people, tmp_path: Path, monkeypatch) -> None:
+def test_tables_that_are_too_large_to_be_put_together_are_refused(
+    people, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setattr(assembled, "MOST_TOGETHER", 10)
     with pytest.raises(Refused, match="cells are too many for that"):
-        run_partitioned(Plan([TableRequest(["tract"], Budget.pure(1))], [], FEATURES), people, tmp_path / "x", "state")
+        run_partitioned(
+            Plan([TableRequest(["tract"], Budget.pure(1))], [], FEATURES),
+            people,
+            tmp_path / "x",
+            "state",
+        )
     assert not list(tmp_path.glob("*x*"))
 
 
@@ -284,9 +344,12 @@ def test_every_table_is_found_whole_by_its_name_and_by_its_features(people, tmp_
             assert release[name].keeps(release.scope.dataspace)
             assert release[name].fitted.kind == "integer"
         assert release.table(["age", "county", "state"]) is release["county-age"]
-        assert release["state-sex"].counts.sum() == len(people["sex"])  # a table at the cut that nobody asked for
+        # a table at the cut that nobody asked for
+        assert release["state-sex"].counts.sum() == len(people["sex"])
     part = read.part("01")["tract-sex"]
-    assert np.array_equal(read["tract-sex"].standard_errors[: len(part.counts)], part.standard_errors)
+    assert np.array_equal(
+        read["tract-sex"].standard_errors[: len(part.counts)], part.standard_errors
+    )
     assert np.array_equal(read["tract-sex"].half_widths[: len(part.counts)], part.half_widths)
     victim = tmp_path / "release" / "state=02" / "tract-sex.parquet"
     victim.write_bytes(victim.read_bytes()[:-1])
@@ -294,7 +357,9 @@ def test_every_table_is_found_whole_by_its_name_and_by_its_features(people, tmp_
         _ = Release.load(tmp_path / "release")["tract-sex"].counts
 
 
-def test_other_statistics_are_carried_out_in_one_piece_beside_the_parts(people, tmp_path: Path) -> None:
+def test_other_statistics_are_carried_out_in_one_piece_beside_the_parts(
+    people, tmp_path: Path
+) -> None:
     outcome = GroupRequest("mean", Outcome("income", 0, 10, 10), [["state"]], Budget.gdp(50))
     asked = Plan([*plan().requests, outcome], ["state", "sex"], FEATURES)
     data = {**people, "income": [number % 11 for number in range(len(people["sex"]))]}
@@ -304,7 +369,9 @@ def test_other_statistics_are_carried_out_in_one_piece_beside_the_parts(people, 
     assert made.guarantee == whole_piece.guarantee
     read = Release.load(place)
     for release in (made, read):
-        assert [result.name for result in release.results] == [request.name for request in asked.requests]
+        assert [result.name for result in release.results] == [
+            request.name for request in asked.requests
+        ]
         (group,) = release.groups
         values = group.to_json()
         assert values["noise"] == whole_piece.groups[0].to_json()["noise"]
@@ -313,19 +380,33 @@ def test_other_statistics_are_carried_out_in_one_piece_beside_the_parts(people, 
 
 def test_labels_become_folders_that_every_file_system_has(tmp_path: Path) -> None:
     labels = ["a/b", "c:d=e", "..", "ü %", "x" * 60, ".hidden"]
-    places = Feature.nested(["place", "spot"], [(label, f"{label} {spot}") for label in labels for spot in "12"])
+    places = Feature.nested(
+        ["place", "spot"], [(label, f"{label} {spot}") for label in labels for spot in "12"]
+    )
     people = {
         "place": [*labels] * 8,
         "spot": [f"{label} {1 + n % 2}" for n in range(8) for label in labels],
         "sex": [*"fmf"] * 16,
     }
-    asked = Plan([TableRequest(["spot", "sex"], Budget.gdp(1))], ["place"], [places, Feature("sex", "fm")])
+    asked = Plan(
+        [TableRequest(["spot", "sex"], Budget.gdp(1))], ["place"], [places, Feature("sex", "fm")]
+    )
     release = run_partitioned(asked, people, tmp_path / "release", "place", form="csv")
     folders = [part.folder for part in release.partition.parts]
     assert folders[:4] == ["place=a%2Fb", "place=c%3Ad%3De", "place=%2E.", "place=%C3%BC %25"]
     assert {path.name for path in (tmp_path / "release").iterdir() if path.is_dir()} == set(folders)
-    assert (tmp_path / "release" / folders[0] / "table.csv").read_text().splitlines()[1].startswith("a/b,a/b 1,f,")
-    assert disagreements(Release.load(tmp_path / "release"), document_at(tmp_path / "release" / "release.json")) == ()
+    assert (
+        (tmp_path / "release" / folders[0] / "table.csv")
+        .read_text()
+        .splitlines()[1]
+        .startswith("a/b,a/b 1,f,")
+    )
+    assert (
+        disagreements(
+            Release.load(tmp_path / "release"), document_at(tmp_path / "release" / "release.json")
+        )
+        == ()
+    )
     long = Feature.nested(["place", "spot"], [("x" * 300, "1"), ("x" * 300, "2")])
     with pytest.raises(InputError, match="folders of their own"):
         run_partitioned(
@@ -342,7 +423,9 @@ def test_a_column_that_only_the_finest_depth_has(tmp_path: Path) -> None:
     data = records(200)
     del data["state"], data["county"]
     release = run_partitioned(plan(("state",)), data, tmp_path / "release", "state")
-    assert release.part("03")["tract-sex"].counts.sum() == sum(tract == "03a1" for tract in data["tract"])
+    assert release.part("03")["tract-sex"].counts.sum() == sum(
+        tract == "03a1" for tract in data["tract"]
+    )
 
 
 def test_counts_and_conditions_reach_every_part(tmp_path: Path) -> None:
@@ -354,7 +437,9 @@ def test_counts_and_conditions_reach_every_part(tmp_path: Path) -> None:
         assert release.part(*part.path)["county-age"].counts.sum() == 2 * kept.count(part.path[0])
 
 
-def test_the_ledger_is_charged_once_and_only_when_nothing_foreseeable_can_fail(people, tmp_path: Path) -> None:
+def test_the_ledger_is_charged_once_and_only_when_nothing_foreseeable_can_fail(
+    people, tmp_path: Path
+) -> None:
     Ledger.create(tmp_path / "ledger.json", Budget.gdp(10))
     ledger = Ledger(tmp_path / "ledger.json")
     with pytest.raises(InputError):
@@ -366,9 +451,14 @@ def test_the_ledger_is_charged_once_and_only_when_nothing_foreseeable_can_fail(p
 
 
 def test_nothing_confidential_is_left_in_the_folder(people, tmp_path: Path) -> None:
-    """The measured numbers of a part differ from its counts as the noise says, and no file holds the counts."""
+    """The measured numbers of a part differ from its counts as the noise says, and no file holds
+    the counts.
+    """
     run_partitioned(plan(()), people, tmp_path / "release", "state")
-    names = sorted(path.relative_to(tmp_path / "release").as_posix() for path in (tmp_path / "release").rglob("*"))
+    names = sorted(
+        path.relative_to(tmp_path / "release").as_posix()
+        for path in (tmp_path / "release").rglob("*")
+    )
     assert names == sorted(
         [
             *("parts.json", "product-measurements.parquet", "release.json", "report.html"),

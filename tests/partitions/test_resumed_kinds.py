@@ -1,4 +1,6 @@
-"""Whatever parts can be asked for is finished after it ended early, and nothing is drawn or charged twice."""
+"""Whatever parts can be asked for is finished after it ended early, and nothing is drawn or charged
+twice.
+"""
 
 from pathlib import Path
 
@@ -14,7 +16,9 @@ from tests.partitions.test_like_one_piece import KINDS, random_plan
 
 
 class Recorded(SystemRandomness):
-    """The operating system's words, with a note of who asked for them: the keys that lead to the source."""
+    """The operating system's words, with a note of who asked for them: the keys that lead to the
+    source.
+    """
 
     secure = True
 
@@ -36,7 +40,9 @@ class Recorded(SystemRandomness):
 def test_nothing_is_drawn_or_charged_twice(
     kind: int, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is full after some tasks; the release is resumed. No source of noise is used before and after."""
+    """The disk is full after some tasks; the release is resumed. No source of noise is used before
+    and after.
+    """
     asked = random_plan(kind)
     Ledger.create(tmp_path / "ledger.json", Budget.gdp(100))
     ledger, place = Ledger(tmp_path / "ledger.json"), tmp_path / "release"
@@ -52,7 +58,9 @@ def test_nothing_is_drawn_or_charged_twice(
     monkeypatch.setattr(runners, "carry_out", carry_out)
     before: set[tuple[str, ...]] = set()
     with pytest.raises(InputError, match="no space left"):
-        run_partitioned(asked.plan, asked.data, place, "state", ledger=ledger, randomness=Recorded(before))
+        run_partitioned(
+            asked.plan, asked.data, place, "state", ledger=ledger, randomness=Recorded(before)
+        )
     assert not place.exists()
     charges = ledger.account().charges
     assert charges

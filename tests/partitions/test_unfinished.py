@@ -1,4 +1,6 @@
-"""What a release part by part leaves when it ends early, and how it is finished: nothing is drawn or charged twice."""
+"""What a release part by part leaves when it ends early, and how it is finished: nothing is drawn
+or charged twice.
+"""
 
 import os
 import random
@@ -69,7 +71,9 @@ def test_a_release_that_failed_is_resumed_without_drawing_again(
     assert disagreements(Release.load(place), document_at(place / "release.json")) == ()
 
 
-def test_what_was_measured_above_is_read_again(apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_measured_above_is_read_again(
+    apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fails = Fails(monkeypatch, 0)
     with pytest.raises(InputError, match="no space left"):
         run_partitioned(plan(), people, tmp_path / "release", "state")
@@ -81,14 +85,19 @@ def test_what_was_measured_above_is_read_again(apart, people, tmp_path: Path, mo
     run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
     assert content
     assert drawn
-    assert all((key[:1] == ("product",) and len(key) == 2) or key[0] in ("state", "sex", "age") for key in drawn)
+    assert all(
+        (key[:1] == ("product",) and len(key) == 2) or key[0] in ("state", "sex", "age")
+        for key in drawn
+    )
     assert ("product",) not in drawn  # the residuals at the cut were not drawn again
 
 
 def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
     apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first measurement of a part is the one that is published, whatever becomes of who made it."""
+    """The first measurement of a part is the one that is published, whatever becomes of who made
+    it.
+    """
 
     def fails(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -97,12 +106,18 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
         broken.setattr(part_work, "fit_product", fails)
         with pytest.raises(KeyboardInterrupt):
             run_partitioned(plan(), people, tmp_path / "release", "state")
-    measured = [path for path in (unfinished(tmp_path / "release") / STATE).glob("*.parquet") if len(path.stem) == 64]
+    measured = [
+        path
+        for path in (unfinished(tmp_path / "release") / STATE).glob("*.parquet")
+        if len(path.stem) == 64
+    ]
     (stored,) = measured
     content = stored.read_bytes()
     run_partitioned(plan(), people, tmp_path / "release", "state", resume=True)
     found = [
-        path for path in (tmp_path / "release").rglob("product-measurements.parquet") if path.read_bytes() == content
+        path
+        for path in (tmp_path / "release").rglob("product-measurements.parquet")
+        if path.read_bytes() == content
     ]
     assert len(found) == 1
 
@@ -110,7 +125,9 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
 def test_two_attempts_at_one_part_publish_the_same_numbers(
     apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A speculative copy of a task, which looks before the first one has stored, draws noise and then drops it."""
+    """A speculative copy of a task, which looks before the first one has stored, draws noise and
+    then drops it.
+    """
     kept, drawn = [], []
     real, noise = part_work.TablesWork.measure, part_work.BranchNoise.measure
 
@@ -128,14 +145,18 @@ def test_two_attempts_at_one_part_publish_the_same_numbers(
 
     monkeypatch.setattr(part_work.TablesWork, "measure", measure)
     monkeypatch.setattr(
-        part_work.BranchNoise, "measure", lambda self, *words: drawn.append(self) or noise(self, *words)
+        part_work.BranchNoise,
+        "measure",
+        lambda self, *words: drawn.append(self) or noise(self, *words),
     )
     run_partitioned(plan(), people, tmp_path / "release", "state")
     assert kept == [True] * 3  # in state 04 nothing is measured
     assert len(drawn) == 6
 
 
-def test_only_the_same_release_is_resumed(people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_same_release_is_resumed(
+    people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "release"
     with pytest.raises(InputError, match="no unfinished"):
         run_partitioned(plan(), people, place, "state", resume=True)
@@ -148,7 +169,11 @@ def test_only_the_same_release_is_resumed(people, tmp_path: Path, monkeypatch: p
         ((plan(), people, place, "county"), {}, "another partition"),
         ((plan(), {**people, "sex": ["f"] * 600}, place, "state"), {}, "other exact totals"),
         ((plan(), people, place, "state"), {"form": "csv"}, "another form"),
-        ((plan(), people, place, "state"), {"randomness": SeededRandomness(1)}, "another source of random"),
+        (
+            (plan(), people, place, "state"),
+            {"randomness": SeededRandomness(1)},
+            "another source of random",
+        ),
     ]
     for words, more, match in others:
         with pytest.raises(InputError, match=match):
@@ -160,7 +185,9 @@ def test_only_the_same_release_is_resumed(people, tmp_path: Path, monkeypatch: p
     assert Release.load(place).plan == plan(("state",))
 
 
-def test_no_other_run_sweeps_what_is_unfinished(people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_run_sweeps_what_is_unfinished(
+    people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as broken:
         Fails(broken, 1)
         with pytest.raises(InputError, match="no space left"):
@@ -179,15 +206,36 @@ if __name__ == "__main__":
     sys.exit(run(sys.argv[1:]))
 """
 WORDS = (
-    *("--nest", "state,county,tract", "--table", "tract,sex", "--table", "county,age", "--invariant", "tract"),
-    *("--levels", "age=y,m,o", "--levels", "sex=f,m", "--rho", "1", "--partition", "state", "--quiet"),
+    *(
+        "--nest",
+        "state,county,tract",
+        "--table",
+        "tract,sex",
+        "--table",
+        "county,age",
+        "--invariant",
+        "tract",
+    ),
+    *(
+        "--levels",
+        "age=y,m,o",
+        "--levels",
+        "sex=f,m",
+        "--rho",
+        "1",
+        "--partition",
+        "state",
+        "--quiet",
+    ),
 )
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("who", ["a worker", "everybody"])
 def test_kills(who: str, people_file: Path, tmp_path: Path) -> None:
-    """kill -9 of a worker, or of the whole release, at random moments; then it is resumed, and is whole."""
+    """kill -9 of a worker, or of the whole release, at random moments; then it is resumed, and is
+    whole.
+    """
     generator, resumed = random.Random(len(who)), 0
     (tmp_path / "go.py").write_text(WORKER)
     for number in range(KILLS):
@@ -195,8 +243,20 @@ def test_kills(who: str, people_file: Path, tmp_path: Path) -> None:
         out.parent.mkdir()
         ledger = out.parent / "ledger.json"
         Ledger.create(ledger, Budget.zcdp(10))
-        words = [sys.executable, tmp_path / "go.py", "release", people_file, *WORDS, "--ledger", ledger, "--out", out]
-        run = subprocess.Popen([*words, "--jobs", "2"], start_new_session=True, stderr=subprocess.PIPE, text=True)
+        words = [
+            sys.executable,
+            tmp_path / "go.py",
+            "release",
+            people_file,
+            *WORDS,
+            "--ledger",
+            ledger,
+            "--out",
+            out,
+        ]
+        run = subprocess.Popen(
+            [*words, "--jobs", "2"], start_new_session=True, stderr=subprocess.PIPE, text=True
+        )
         begun = False
         deadline = time.monotonic() + 120
         while run.poll() is None and time.monotonic() < deadline and not begun:

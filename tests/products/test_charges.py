@@ -1,4 +1,6 @@
-"""The ledger's record of a product: its charge is computed again, there and under other exact statistics."""
+"""The ledger's record of a product: its charge is computed again, there and under other exact
+statistics.
+"""
 
 import hashlib
 import itertools
@@ -8,7 +10,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, InputError, Ledger, Plan, Refused, TableRequest, TablesRequest, run
+from semidp import (
+    Budget,
+    Feature,
+    InputError,
+    Ledger,
+    Plan,
+    Refused,
+    TableRequest,
+    TablesRequest,
+    run,
+)
 from semidp.core.spaces.adjacency import Ball
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.core.tables.counts import Table
@@ -42,13 +54,21 @@ def test_a_product_is_recomputed_from_what_the_ledger_keeps(tmp_path, budget):
     assert again.sigma2 == done.results[0].residuals.sigma2
     assert again.tradeoff.compare(charge.tradeoff) in (Order.EQUAL, Order.STRONGER)
     assert again.precision >= Fraction(99, 100) * done.results[0].residuals.precision
-    less = [{**part, "sigma2": str(Fraction(part["sigma2"]) / 2)} for part in charge.measured[0]["noise"]["residuals"]]
+    less = [
+        {**part, "sigma2": str(Fraction(part["sigma2"]) / 2)}
+        for part in charge.measured[0]["noise"]["residuals"]
+    ]
     weaker = {**charge.measured[0], "noise": {**charge.measured[0]["noise"], "residuals": less}}
-    assert recorded(weaker, charge.dataspace, charge.adjacency).precision >= Fraction(19, 10) * again.precision
+    assert (
+        recorded(weaker, charge.dataspace, charge.adjacency).precision
+        >= Fraction(19, 10) * again.precision
+    )
 
 
 def moves(space: Dataspace, a: int):
-    """Every difference of two datasets of a dataspace in at most a records, by brute force over tables of n records."""
+    """Every difference of two datasets of a dataspace in at most a records, by brute force over
+    tables of n records.
+    """
     n, cells = space.n, SCHEMA.size
     tables = []
     for chosen in itertools.combinations_with_replacement(range(cells), n):
@@ -63,12 +83,18 @@ def moves(space: Dataspace, a: int):
 def squared(residual: tuple[int, ...], move: np.ndarray) -> float:
     table = move
     for axis, depth in enumerate(residual):
-        table = table - table.mean(axis=axis, keepdims=True) if depth else table.sum(axis=axis, keepdims=True)
+        table = (
+            table - table.mean(axis=axis, keepdims=True)
+            if depth
+            else table.sum(axis=axis, keepdims=True)
+        )
     return float((table**2).sum())
 
 
 def test_under_more_exact_statistics_the_charge_is_that_of_the_moves_that_are_left():
-    """Brute force over all tables of four records: the recomputed cost bounds every move, and is attained here."""
+    """Brute force over all tables of four records: the recomputed cost bounds every move, and is
+    attained here.
+    """
     few = np.array([[[1, 0], [0, 1]], [[0, 1], [1, 0]]])
     first = public(Margin("sex"), counts=few)
     mechanism = ResidualMechanism.calibrate(product_space(first, Ball(2), TABLES), Budget.gdp(1))
@@ -94,14 +120,20 @@ def test_what_cannot_be_recomputed_is_refused():
     nobody[:, :, 1] = 0
     with pytest.raises(Refused, match="other levels"):
         recorded(record, public(Margin("sex"), Margin("ill"), counts=nobody), Ball(2))
-    for damaged in ({"law": "residuals"}, {**record["noise"], "draw": "loud"}, {**record["noise"], "residuals": [3]}):
+    for damaged in (
+        {"law": "residuals"},
+        {**record["noise"], "draw": "loud"},
+        {**record["noise"], "residuals": [3]},
+    ):
         with pytest.raises(InputError, match=r"damaged|discrete or rounded"):
             recorded({**record, "noise": damaged}, public(Margin("sex")), Ball(2))
 
 
 @pytest.mark.parametrize("a", [2, 3])
 def test_a_product_is_recomputed_where_others_publish_a_feature_that_it_does_not_use(a):
-    """Recorded for sex and age; then the illness is exact as well: brute force over the datasets of all three."""
+    """Recorded for sex and age; then the illness is exact as well: brute force over the datasets of
+    all three.
+    """
     few = np.array([[[1, 0], [0, 1]], [[0, 1], [1, 0]]])
     known = Dataspace.of(Table(Schema(SCHEMA.features[:2]), few.sum(axis=2)), [Margin("sex")])
     space = product_space(known, Ball(2), [["sex", "age"], ["age"]])
@@ -120,7 +152,10 @@ def test_a_record_of_an_earlier_version_is_still_read():
     """Its digest covers all features of its schema, in order."""
     space = product_space(public(Margin("sex")), Ball(2), TABLES)
     record = ResidualMechanism.calibrate(space, Budget.gdp(1)).record()
-    bits = b"".join(np.packbits(np.ones(len(feature.levels), dtype=bool)).tobytes() for feature in SCHEMA.features)
+    bits = b"".join(
+        np.packbits(np.ones(len(feature.levels), dtype=bool)).tobytes()
+        for feature in SCHEMA.features
+    )
     earlier = {**record, "query": {**record["query"], "levels": hashlib.sha256(bits).hexdigest()}}
     assert earlier["query"]["levels"] != record["query"]["levels"]
     again = recorded(earlier, public(Margin("sex")), Ball(2))
@@ -131,17 +166,27 @@ def test_one_ledger_holds_a_product_and_a_table_of_other_features(tmp_path):
     people = {"sex": [*"ffmmfm"], "age": [*"yoyoyo"], "ill": [*"nnjnjn"], "ward": [*"aabbab"]}
     book = Ledger.create(tmp_path / "book.json", Budget.zcdp(50))
     pair = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age"])], Budget.gdp(1))
-    run(Plan([pair], invariants=["sex"], features=SCHEMA.features[:2]), people, RunOptions(ledger=book))
+    run(
+        Plan([pair], invariants=["sex"], features=SCHEMA.features[:2]),
+        people,
+        RunOptions(ledger=book),
+    )
     ward = Feature("ward", "ab")
     other = TablesRequest([TableRequest(["ill", "ward"])], Budget.gdp(1))
-    run(Plan([other], invariants=["ill"], features=[SCHEMA.features[2], ward]), people, RunOptions(ledger=book))
+    run(
+        Plan([other], invariants=["ill"], features=[SCHEMA.features[2], ward]),
+        people,
+        RunOptions(ledger=book),
+    )
     charges = book.account().charges
     assert len(charges) == 2
     assert all(charge.fixed is None for charge in charges)
 
 
 def test_a_guarantee_elsewhere_is_that_of_the_noise_that_was_drawn(tmp_path):
-    """Not of the noise that would be placed today: the closed form of an earlier version stays what it was."""
+    """Not of the noise that would be placed today: the closed form of an earlier version stays what
+    it was.
+    """
     people = {"sex": [*"ffmmfm"], "age": [*"yoyoyo"], "ill": [*"nnjnjn"]}
     asked = TablesRequest([TableRequest(names) for names in TABLES], Budget.gdp(1))
     done = run(Plan([asked], invariants=["sex"], features=SCHEMA.features), people)

@@ -1,4 +1,6 @@
-"""A product from the command line: shares, weights, objectives; nothing that was typed is dropped silently."""
+"""A product from the command line: shares, weights, objectives; nothing that was typed is dropped
+silently.
+"""
 
 import json
 
@@ -15,10 +17,15 @@ LEVELS = {"sex": "fm", "age": "yio", "region": "nswe"}
 def said(tmp_path, capsys):
     """Run release on a small file; return what is printed, or the sentence that it fails with."""
     rng = np.random.default_rng(7)
-    data = {name: [levels[i] for i in rng.integers(len(levels), size=300)] for name, levels in LEVELS.items()}
+    data = {
+        name: [levels[i] for i in rng.integers(len(levels), size=300)]
+        for name, levels in LEVELS.items()
+    }
     data["pay"] = [str(i % 50) for i in range(300)]
     file = tmp_path / "people.csv"
-    file.write_text("\n".join([",".join(data), *map(",".join, zip(*data.values(), strict=True))]) + "\n")
+    file.write_text(
+        "\n".join([",".join(data), *map(",".join, zip(*data.values(), strict=True))]) + "\n"
+    )
 
     def run(*words: object, code: int = 0) -> str:
         capsys.readouterr()
@@ -45,7 +52,9 @@ def errors(text: str) -> dict[str, dict[str, float]]:
 def test_a_weight_of_4_about_halves_the_variance_of_a_table(said):
     even = errors(said(*TWO, "--mu", 1, *DRY))
     heavy = errors(said(*TWO, "--mu", 1, "--weight", "region,age=4", *DRY))
-    share = (heavy["age-region"]["rms_standard_error"] / even["age-region"]["rms_standard_error"]) ** 2
+    share = (
+        heavy["age-region"]["rms_standard_error"] / even["age-region"]["rms_standard_error"]
+    ) ** 2
     assert 0.4 < share < 1
     assert heavy["sex-age"]["rms_standard_error"] > even["sex-age"]["rms_standard_error"]
 
@@ -53,9 +62,15 @@ def test_a_weight_of_4_about_halves_the_variance_of_a_table(said):
 def test_the_largest_error_is_smaller_where_it_is_the_objective(said):
     total = errors(said(*TWO, "--mu", 1, *DRY))
     largest = errors(said(*TWO, "--mu", 1, "--objective", "largest", *DRY))
-    worst = [max(table["largest_standard_error"] for table in found.values()) for found in (total, largest)]
+    worst = [
+        max(table["largest_standard_error"] for table in found.values())
+        for found in (total, largest)
+    ]
     assert worst[1] < worst[0]
-    squares = [sum(t["cells"] * t["rms_standard_error"] ** 2 for t in found.values()) for found in (total, largest)]
+    squares = [
+        sum(t["cells"] * t["rms_standard_error"] ** 2 for t in found.values())
+        for found in (total, largest)
+    ]
     assert squares[0] < squares[1]
 
 
@@ -90,12 +105,21 @@ def test_pure_epsilon_is_table_by_table_and_says_so(said, tmp_path):
     ("words", "reason"),
     [
         ((*TWO, "--mu", 1, "--mechanism", "gaussian"), "leave the mechanism out"),
-        ((*TWO, "--mu", 1, "--weight", "sex,region=2"), "no table that shares the budget has these features"),
+        (
+            (*TWO, "--mu", 1, "--weight", "sex,region=2"),
+            "no table that shares the budget has these features",
+        ),
         ((*TWO, "--mu", 1, "--weight", "sex,age=0"), "above 0"),
         ((*TWO, "--mu", 1, "--weight", "sex,age=2", "--weight", "age,sex=2"), "given twice"),
         ((*TWO, "--epsilon", 1, "--weight", "sex,age=2"), "a weight is for tables that share one"),
-        (("--table", "sex,age", "--mu", 1, "--weight", "sex,age=2"), "a weight is for tables that share one"),
-        (("--table", "sex,age", "--mu", 1, "--objective", "largest"), "--objective is for several tables"),
+        (
+            ("--table", "sex,age", "--mu", 1, "--weight", "sex,age=2"),
+            "a weight is for tables that share one",
+        ),
+        (
+            ("--table", "sex,age", "--mu", 1, "--objective", "largest"),
+            "--objective is for several tables",
+        ),
         ((*TWO, "--epsilon", 1, "--objective", "largest"), "an objective is for several tables"),
         ((*TWO, "--mu", 1, "--objective", "least"), "must be one of total, largest"),
         ((*TWO, "--mu", 1, "--share", "tables=2"), "tables has all of it here"),
@@ -111,7 +135,10 @@ def test_what_cannot_be_meant_is_refused(said, tmp_path, words, reason):
 
 def test_a_plan_stands_for_itself(said, tmp_path, capsys):
     plan, file = tmp_path / "plan.toml", tmp_path / "people.csv"
-    tables = '[[table]]\nfeatures = ["sex", "age"]\n[[table]]\nfeatures = ["age", "region"]\nweight = 4\n'
+    tables = (
+        '[[table]]\nfeatures = ["sex", "age"]\n[[table]]\nfeatures = ["age", "region"]\nweight'
+        " = 4\n"
+    )
     plan.write_text(f"levels_from_data = true\n{tables}")
     alone = ["release", str(file), "--plan", str(plan), "--mu", "1", "--dry-run", "--quiet"]
     assert semidp(alone) == 0

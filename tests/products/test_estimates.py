@@ -1,4 +1,6 @@
-"""Estimates of products of tables: unbiased, variances as announced, all tables agree, exact totals exact."""
+"""Estimates of products of tables: unbiased, variances as announced, all tables agree, exact totals
+exact.
+"""
 
 import numpy as np
 import pytest
@@ -20,9 +22,13 @@ ALARM = 1e-6
 
 
 def ragged():
-    """Counties of very unequal states, one empty state, sexes and ages; totals of states and sexes exact."""
+    """Counties of very unequal states, one empty state, sexes and ages; totals of states and sexes
+    exact.
+    """
     leaves = [("s", "a"), ("s", "b"), ("s", "c"), ("t", "d"), ("u", "e"), ("u", "g"), ("v", "h")]
-    schema = Schema([Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yio")])
+    schema = Schema(
+        [Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yio")]
+    )
     counts = np.random.default_rng(5).integers(0, 30, size=schema.shape)
     counts[6] = 0  # nobody lives in v, which the exact totals say
     table = Table(schema, counts)
@@ -33,7 +39,9 @@ def ragged():
 
 @pytest.fixture(scope="module", params=[Budget.gdp(1), Budget.zcdp(8), Budget.gdp(12)], ids=str)
 def drawn(request):
-    """Many measurements of one product; the larger budgets draw noise where rounding is a good part of the variance."""
+    """Many measurements of one product; the larger budgets draw noise where rounding is a good part
+    of the variance.
+    """
     table, space = ragged()
     mechanism = ResidualMechanism.calibrate(space, request.param)
     truth = space.measure([table.margin(space.schema.named(view)) for view in space.views])
@@ -43,7 +51,9 @@ def drawn(request):
 
 
 def pooled(mechanism, table, estimates, factor=1.0):
-    """z of each cell's mean, and the p-value of each cell's variance under the announced one times a factor."""
+    """z of each cell's mean, and the p-value of each cell's variance under the announced one times
+    a factor.
+    """
     found = []
     for number, (view, values) in enumerate(zip(mechanism.space.views, estimates, strict=True)):
         truth = table.margin(mechanism.space.schema.named(view)).counts
@@ -51,7 +61,12 @@ def pooled(mechanism, table, estimates, factor=1.0):
         there = variance > 1e-9
         bias = (values.mean(axis=0) - truth)[there] / np.sqrt(variance[there] / RUNS)
         squares = RUNS * values.var(axis=0)[there] / variance[there]
-        found.append((bias, 2 * np.minimum(stats.chi2.cdf(squares, RUNS - 1), stats.chi2.sf(squares, RUNS - 1))))
+        found.append(
+            (
+                bias,
+                2 * np.minimum(stats.chi2.cdf(squares, RUNS - 1), stats.chi2.sf(squares, RUNS - 1)),
+            )
+        )
     return np.concatenate([bias for bias, _ in found]), np.concatenate([p for _, p in found])
 
 
@@ -80,7 +95,9 @@ def test_every_number_that_occurs_in_two_tables_is_the_same_and_totals_are_exact
     np.testing.assert_allclose(sexes.sum(axis=2), ages.sum(axis=2), atol=1e-7)
     exact = space.dataspace.value(Margin("state")).counts
     np.testing.assert_allclose(detailed.sum(axis=(2, 3)), np.tile(exact, (RUNS, 1)), atol=1e-6)
-    np.testing.assert_allclose(sexes.sum(axis=1), np.tile(table.margin(["sex"]).counts, (RUNS, 1)), atol=1e-6)
+    np.testing.assert_allclose(
+        sexes.sum(axis=1), np.tile(table.margin(["sex"]).counts, (RUNS, 1)), atol=1e-6
+    )
     assert not ages[:, 6].any()
 
 
@@ -89,19 +106,29 @@ def test_a_linear_combination_across_tables_has_the_announced_standard_error(dra
     rng = np.random.default_rng(2)
     weights = {number: rng.normal(size=values.shape[1:]) for number, values in enumerate(estimates)}
     sums = sum(
-        (estimates[number] * weights[number]).sum(axis=(1, 2, 3)[: estimates[number].ndim - 1]) for number in weights
+        (estimates[number] * weights[number]).sum(axis=(1, 2, 3)[: estimates[number].ndim - 1])
+        for number in weights
     )
     error = mechanism.combination_error(weights)
     assert ALARM < stats.chi2.cdf(RUNS * sums.var() / error**2, RUNS - 1) < 1 - ALARM
-    # The sum is linear in the noise: seen on the estimates, and then drawn ten times as often without them.
+    # The sum is linear in the noise: seen on the estimates, and then drawn ten times as often
+    # without them.
     pulled = mechanism.combination(weights)
     noise = mechanism.noises(10 * RUNS, SeededRandomness(13))
     truth = mechanism.space.measure(
         [table.margin(mechanism.space.schema.named(view)) for view in mechanism.space.views]
     )
-    whole = [mechanism.space.estimates(mechanism.publish(truth + row)) for row in (0 * noise[0], *noise[:20])]
-    each = [sum((values * weights[number]).sum() for number, values in enumerate(tables)) for tables in whole]
-    np.testing.assert_allclose(np.array(each[1:]) - each[0], noise[:20] @ pulled, rtol=1e-6, atol=1e-6)
+    whole = [
+        mechanism.space.estimates(mechanism.publish(truth + row))
+        for row in (0 * noise[0], *noise[:20])
+    ]
+    each = [
+        sum((values * weights[number]).sum() for number, values in enumerate(tables))
+        for tables in whole
+    ]
+    np.testing.assert_allclose(
+        np.array(each[1:]) - each[0], noise[:20] @ pulled, rtol=1e-6, atol=1e-6
+    )
     square = ((noise @ pulled) ** 2).sum() / error**2
     assert ALARM < stats.chi2.cdf(square, 10 * RUNS) < 1 - ALARM
     for wrong in (1.1, 1 / 1.1):
@@ -116,7 +143,8 @@ def test_a_linear_combination_across_tables_has_the_announced_standard_error(dra
     minus[1] = -1
     county = np.zeros(estimates[1].shape[1:])
     county[1] = 1
-    assert mechanism.combination_error({1: county, 2: minus}) == 0.0  # the same number in two tables
+    # the same number in two tables
+    assert mechanism.combination_error({1: county, 2: minus}) == 0.0
 
 
 def test_measurements_are_whole_and_their_scales_divide_them():
@@ -124,11 +152,15 @@ def test_measurements_are_whole_and_their_scales_divide_them():
     vector = space.measure([table.margin(space.schema.named(view)) for view in space.views])
     assert vector.dtype == np.int64
     for estimate, view in zip(space.estimates(vector), space.views, strict=True):
-        np.testing.assert_allclose(estimate, table.margin(space.schema.named(view)).counts, atol=1e-9)
+        np.testing.assert_allclose(
+            estimate, table.margin(space.schema.named(view)).counts, atol=1e-9
+        )
 
 
 def test_whole_numbers_that_do_not_fit_are_refused():
-    schema = Schema([Feature("x", [str(i) for i in range(1000)]), Feature("y", [str(i) for i in range(1000)])])
+    schema = Schema(
+        [Feature("x", [str(i) for i in range(1000)]), Feature("y", [str(i) for i in range(1000)])]
+    )
     table = Table(schema, np.full(schema.shape, 10**8))
     space = product_space(Dataspace.of(table, []), Ball(1), [["x", "y"]])
     with pytest.raises(Refused, match="62 bits"):

@@ -1,4 +1,6 @@
-"""Products down a geography: real school districts, and people generated in a ragged tree of places."""
+"""Products down a geography: real school districts, and people generated in a ragged tree of
+places.
+"""
 
 from importlib.resources import files
 
@@ -36,7 +38,9 @@ def test_county_and_district_tables_of_schools_agree_and_enrolment_is_exact(adja
     assert np.array_equal(counties.counts.sum(axis=1), enrolled.margin(["county"]).counts)
     firsts = place.first(1, 2)
     assert np.array_equal(np.add.reduceat(districts.counts, firsts, axis=0), counties.counts)
-    np.testing.assert_allclose(np.add.reduceat(districts.estimate, firsts, axis=0), counties.estimate, atol=1e-6)
+    np.testing.assert_allclose(
+        np.add.reduceat(districts.estimate, firsts, axis=0), counties.estimate, atol=1e-6
+    )
     assert np.array_equal(grades.counts.sum(axis=grades.schema.axis("grades")), counties.counts)
     assert min(table.counts.min() for table in release.tables) >= 0
     assert release[districts.name].standard_errors.max() > 0
@@ -47,13 +51,19 @@ def ragged(tracts: int) -> list[tuple[str, str, str]]:
     rng = np.random.default_rng(2)
     state = np.sort(rng.choice(5, size=tracts, p=[0.5, 0.3, 0.15, 0.04, 0.01]))
     county = np.concatenate([np.sort(rng.zipf(1.6, size=n) % 7) for n in np.bincount(state) if n])
-    return [(f"{s}", f"{s}{c}", f"{s}{c}{t:03d}") for t, (s, c) in enumerate(zip(state, county, strict=True))]
+    return [
+        (f"{s}", f"{s}{c}", f"{s}{c}{t:03d}")
+        for t, (s, c) in enumerate(zip(state, county, strict=True))
+    ]
 
 
 def test_a_product_like_the_census_agrees_from_the_nation_to_the_tract():
     places, rng, n = ragged(60), np.random.default_rng(1), 900
     home = rng.choice(60, size=n, p=rng.dirichlet(np.ones(60)))
-    data = {name: np.array([path[i] for path in places])[home] for i, name in enumerate(("state", "county", "tract"))}
+    data = {
+        name: np.array([path[i] for path in places])[home]
+        for i, name in enumerate(("state", "county", "tract"))
+    }
     levels = {"sex": ["f", "m"], "age": ["0", "18", "65"], "race": ["a", "b"]}
     data |= {name: rng.choice(known, size=n) for name, known in levels.items()}
     people = ["sex", "age", "race"]
@@ -77,4 +87,5 @@ def test_a_product_like_the_census_agrees_from_the_nation_to_the_tract():
     exact = np.unique(data["state"], return_counts=True)[1]
     assert np.array_equal(below[0].counts.sum(axis=(1, 2, 3)), exact)
     assert nation.counts.sum() == n
-    assert len(release.results[0].residuals.samplers[0]) > 10  # many scales, few draws of each: drawn together
+    # many scales, few draws of each: drawn together
+    assert len(release.results[0].residuals.samplers[0]) > 10

@@ -1,4 +1,6 @@
-"""The guarantee of products of tables against brute force over all adjacent datasets; costs, allocation, numbers."""
+"""The guarantee of products of tables against brute force over all adjacent datasets; costs,
+allocation, numbers.
+"""
 
 import itertools
 import math
@@ -29,7 +31,9 @@ SEX, AGE, JOB = Feature("sex", "fm"), Feature("age", "yo"), Feature("job", "123"
 
 def case(features, counts, margins, tables):
     schema = Schema(features)
-    public = Dataspace.of(Table(schema, np.array(counts).reshape(schema.shape)), [Margin(*names) for names in margins])
+    public = Dataspace.of(
+        Table(schema, np.array(counts).reshape(schema.shape)), [Margin(*names) for names in margins]
+    )
     return public, tables
 
 
@@ -44,23 +48,38 @@ CASES = {
         [["sex", "age"], ["age", "job"], ["sex", "job"]],
     ),
     "joint": case(
-        [SEX, AGE, JOB], [1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0], [["sex", "age"]], [["sex", "job"], ["age", "job"]]
+        [SEX, AGE, JOB],
+        [1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0],
+        [["sex", "age"]],
+        [["sex", "job"], ["age", "job"]],
     ),
-    "nested": case([PLACES, SEX], [1, 0, 0, 1, 1, 1], [["state"]], [["state", "sex"], ["county"], ["county", "sex"]]),
+    "nested": case(
+        [PLACES, SEX],
+        [1, 0, 0, 1, 1, 1],
+        [["state"]],
+        [["state", "sex"], ["county"], ["county", "sex"]],
+    ),
     "nested, two totals": case(
         [PLACES, SEX, AGE],
         [1, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0],
         [["state"], ["sex"]],
         [["county", "sex"], ["state", "age"], ["sex", "age"]],
     ),
-    "hidden feature": case([SEX, AGE, JOB], [1, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 1], [["sex"], ["job"]], [["sex", "age"]]),
+    "hidden feature": case(
+        [SEX, AGE, JOB], [1, 0, 1, 0, 1, 0, 0, 1, 0, 0, 0, 1], [["sex"], ["job"]], [["sex", "age"]]
+    ),
 }
 
 
 def adjacent_differences(space: ProductSpace):
-    """Vectors of the product for all pairs of tables of D_t that datasets at most a records apart have."""
+    """Vectors of the product for all pairs of tables of D_t that datasets at most a records apart
+    have.
+    """
     tables = list(space.dataspace.tables())
-    vectors = [space.measure([table.margin(space.schema.named(view)) for view in space.views]) for table in tables]
+    vectors = [
+        space.measure([table.margin(space.schema.named(view)) for view in space.views])
+        for table in tables
+    ]
     for (one, x), (other, y) in itertools.combinations(list(zip(tables, vectors, strict=True)), 2):
         if np.abs(one.counts - other.counts).sum() <= 2 * space.adjacency.a:
             yield y - x
@@ -72,10 +91,14 @@ def built(name: str) -> ProductSpace:
 
 
 def spent(mechanism: ResidualMechanism, difference: np.ndarray) -> float:
-    """μ² (or 2ρ) that one difference costs, from the vector that is published and the noise that is drawn."""
+    """μ² (or 2ρ) that one difference costs, from the vector that is published and the noise that is
+    drawn.
+    """
     total = 0.0
     for view, part in mechanism.space.parts.items():
-        total += float(((difference[part] / mechanism.space.scales[part]) ** 2).sum()) / float(mechanism.sigma2[view])
+        total += float(((difference[part] / mechanism.space.scales[part]) ** 2).sum()) / float(
+            mechanism.sigma2[view]
+        )
     return total
 
 
@@ -87,7 +110,9 @@ def test_no_pair_of_adjacent_datasets_costs_more_than_the_budget(name, joint, ob
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), objective=objective, joint=joint)
     worst = max(spent(mechanism, difference) for difference in adjacent_differences(space))
     assert worst <= 1
-    if joint:  # the listed moves are all there are: nothing is left over, and a little less noise would be too little
+    # the listed moves are all there are: nothing is left over, and a little less noise would be too
+    # little
+    if joint:
         assert worst > 0.999
 
 
@@ -97,7 +122,9 @@ def exchanged(name: str) -> ProductSpace:
 
 
 def exchange_differences(space: ProductSpace):
-    """Vectors of the product for all pairs of datasets that are exchanges of each other, by the definition executed."""
+    """Vectors of the product for all pairs of datasets that are exchanges of each other, by the
+    definition executed.
+    """
 
     def vector(counts):
         table = Table(space.schema, counts)
@@ -106,7 +133,9 @@ def exchange_differences(space: ProductSpace):
     blocks = Blocks.of(space.dataspace)
     for table in space.dataspace.tables():
         cells = np.argwhere(table.counts)
-        records = tuple(tuple(map(int, cell)) for cell in cells for _ in range(int(table.counts[tuple(cell)])))
+        records = tuple(
+            tuple(map(int, cell)) for cell in cells for _ in range(int(table.counts[tuple(cell)]))
+        )
         mine, seen = vector(table.counts), set()
         for neighbour in blocks.neighbours(records):
             counts = np.zeros(space.schema.shape, dtype=np.int64)
@@ -119,7 +148,14 @@ def exchange_differences(space: ProductSpace):
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.long) if name in ("joint", "nested, two totals") else name for name in CASES],
+    [
+        (
+            pytest.param(name, marks=pytest.mark.long)
+            if name in ("joint", "nested, two totals")
+            else name
+        )
+        for name in CASES
+    ],
 )
 def test_no_exchange_costs_more_than_the_budget(name):
     space = exchanged(name)
@@ -132,7 +168,9 @@ def test_no_exchange_costs_more_than_the_budget(name):
         if joint and space.costs.moves is not None:
             assert worst > 0.999
         by_patterns = unlisted.joint(mechanism.sigma2)
-        alone = sum(float(unlisted.cost(view) / square) for view, square in mechanism.sigma2.items())
+        alone = sum(
+            float(unlisted.cost(view) / square) for view, square in mechanism.sigma2.items()
+        )
         assert by_patterns is not None
         assert worst <= by_patterns <= alone + 1e-6
     for view in space.measured:
@@ -143,8 +181,12 @@ def test_no_exchange_costs_more_than_the_budget(name):
 
 @pytest.mark.parametrize("sizes", [(2, 3, 3), (3, 2, 4)])
 def test_exchange_costs_of_large_counts_are_attained(sizes):
-    """Six records of each cell: every pattern of agreement occurs, so that the costs are not only bounds."""
-    schema = Schema([Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(sizes)])
+    """Six records of each cell: every pattern of agreement occurs, so that the costs are not only
+    bounds.
+    """
+    schema = Schema(
+        [Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(sizes)]
+    )
     public = Dataspace.of(Table(schema, np.full(sizes, 6)), [Margin("f0"), Margin("f1")])
     residuals = Residuals(schema.grid)
     costs = ExchangeCosts(residuals, ((1, 0, 0), (0, 1, 0)), 3)
@@ -167,7 +209,9 @@ def test_exchange_costs_of_large_counts_are_attained(sizes):
                     move[before] -= 1
                     move[after] += 1
                 for view in best:
-                    square = (residuals.centred(view, residuals.table(move, schema.grid.full, view)) ** 2).sum()
+                    square = (
+                        residuals.centred(view, residuals.table(move, schema.grid.full, view)) ** 2
+                    ).sum()
                     best[view] = max(best[view], float(square))
     best[0, 0, 1] = 2.0  # the person alone
     for view in best:
@@ -177,7 +221,9 @@ def test_exchange_costs_of_large_counts_are_attained(sizes):
 
 @pytest.mark.parametrize("size", [9, 20])
 def test_the_cost_of_features_that_are_alike_counts_each_of_them(size):
-    """Three published features of one size: two records in one cell, one more, and three that gave their levels."""
+    """Three published features of one size: two records in one cell, one more, and three that gave
+    their levels.
+    """
     residuals, margins = Residuals(Grid.flat((size,) * 3)), ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     move = np.zeros((size,) * 3, dtype=np.int64)
     move[0, 0, 0], move[1, 1, 1] = 2, 1
@@ -196,24 +242,39 @@ SINGLES = [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
 
 @pytest.mark.parametrize("sizes", [(9, 9, 9), (30, 9, 9), (9, 30, 30), (4, 4, 4), (7, 5, 3)])
 def test_costs_of_many_levels_bound_every_move_on_two_of_them(sizes):
-    """Features too large to list: all moves of up to three records on two levels of each, under any margins."""
+    """Features too large to list: all moves of up to three records on two levels of each, under any
+    margins.
+    """
     cells = list(itertools.product(range(2), repeat=3))
     residuals, checked, tight = Residuals(Grid.flat(sizes)), 0, 0
-    published = [[], SINGLES[:1], SINGLES[:2], SINGLES, [(1, 1, 0), (0, 0, 1)], [(1, 1, 0), (0, 1, 1)]]
+    published = [
+        [],
+        SINGLES[:1],
+        SINGLES[:2],
+        SINGLES,
+        [(1, 1, 0), (0, 0, 1)],
+        [(1, 1, 0), (0, 1, 1)],
+    ]
     for a, margins in itertools.product((1, 2, 3), published):
         groups: dict[str, list] = {}
         for records in itertools.combinations_with_replacement(range(len(cells)), a):
-            kept = [sorted(tuple(np.multiply(cells[r], margin)) for r in records) for margin in margins]
+            kept = [
+                sorted(tuple(np.multiply(cells[r], margin)) for r in records) for margin in margins
+            ]
             groups.setdefault(repr(kept), []).append(np.bincount(records, minlength=len(cells)))
         costs = BallCosts(residuals, tuple(margins), a)
         for view in itertools.product((0, 1), repeat=3):
-            if not any(view) or any(all(v <= m for v, m in zip(view, margin, strict=True)) for margin in margins):
+            if not any(view) or any(
+                all(v <= m for v, m in zip(view, margin, strict=True)) for margin in margins
+            ):
                 continue
             kernel = np.ones((1, 1))
             for size, there in zip(sizes, view, strict=True):
                 kernel = np.kron(kernel, np.eye(2) - 1 / size if there else np.ones((2, 2)))
             moves = [np.array(group)[:, None] - np.array(group)[None] for group in groups.values()]
-            attained = max(float(np.einsum("ijk,kl,ijl->ij", move, kernel, move).max()) for move in moves)
+            attained = max(
+                float(np.einsum("ijk,kl,ijl->ij", move, kernel, move).max()) for move in moves
+            )
             if attained > 1e-9:
                 cost = float(costs.cost(view))
                 assert attained <= cost + 1e-9, (a, margins, view)
@@ -241,8 +302,15 @@ def test_the_joint_bound_by_patterns_bounds_the_listed_moves(name):
     unlisted = BallCosts(space.costs.residuals, space.costs.margins, space.costs.a)
     by_patterns = unlisted.joint(mechanism.sigma2)
     assert by_patterns is not None
-    assert max(spent(mechanism, difference) for difference in adjacent_differences(space)) <= by_patterns
-    assert by_patterns <= sum(float(unlisted.cost(view) / square) for view, square in mechanism.sigma2.items()) + 1e-6
+    assert (
+        max(spent(mechanism, difference) for difference in adjacent_differences(space))
+        <= by_patterns
+    )
+    assert (
+        by_patterns
+        <= sum(float(unlisted.cost(view) / square) for view, square in mechanism.sigma2.items())
+        + 1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,9 +323,13 @@ def test_the_joint_bound_by_patterns_bounds_the_listed_moves(name):
     ids=["one block", "two blocks", "nested"],
 )
 def test_the_joint_bound_of_exchanges_is_attained_where_counts_are_large(features, margins, tables):
-    """Six records of each cell: every exchange occurs, and the listed ones reach what the patterns say."""
+    """Six records of each cell: every exchange occurs, and the listed ones reach what the patterns
+    say.
+    """
     schema = Schema(features)
-    public = Dataspace.of(Table(schema, np.full(schema.shape, 6)), [Margin(*names) for names in margins])
+    public = Dataspace.of(
+        Table(schema, np.full(schema.shape, 6)), [Margin(*names) for names in margins]
+    )
     space = product_space(public, Exchange.of(public), tables)
     assert space.costs.moves is not None
     sigma2 = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False).sigma2
@@ -278,17 +350,25 @@ def moves_of_two(grid: Grid, kept: tuple[int, ...]):
 
 
 @pytest.mark.parametrize(
-    ("chain", "exact"), [(Chain(4, ((0, 2), (0, 1, 2, 3))), True), (Chain(4, ((0, 3), (0, 1, 2, 3))), False)]
+    ("chain", "exact"),
+    [(Chain(4, ((0, 2), (0, 1, 2, 3))), True), (Chain(4, ((0, 3), (0, 1, 2, 3))), False)],
 )
 def test_the_joint_bound_down_a_tree_is_the_largest_of_all_moves(chain, exact):
-    """Equal families: attained. Unequal ones: a bound, since patterns may give every state the larger number."""
+    """Equal families: attained. Unequal ones: a bound, since patterns may give every state the
+    larger number.
+    """
     grid = Grid((chain, Chain.flat(2)))
     residuals = Residuals(grid)
-    sigma2 = {view: Fraction(3 + sum(view)) for view in below(grid.full) if any(view) and view != (1, 0)}
+    sigma2 = {
+        view: Fraction(3 + sum(view)) for view in below(grid.full) if any(view) and view != (1, 0)
+    }
     best = 0.0
     for move in moves_of_two(grid, (1, 0)):
         parts = [residuals.centred(view, residuals.table(move, grid.full, view)) for view in sigma2]
-        best = max(best, sum(float((part**2).sum() / s) for part, s in zip(parts, sigma2.values(), strict=True)))
+        best = max(
+            best,
+            sum(float((part**2).sum() / s) for part, s in zip(parts, sigma2.values(), strict=True)),
+        )
     found = BallCosts(residuals, ((1, 0),), 2).joint(sigma2)
     assert found is not None
     assert best <= found
@@ -296,7 +376,9 @@ def test_the_joint_bound_down_a_tree_is_the_largest_of_all_moves(chain, exact):
 
 
 def test_patterns_agree_with_all_moves_of_large_counts():
-    """Ragged chain, two records: every move of at most two records on a small domain, whatever the counts."""
+    """Ragged chain, two records: every move of at most two records on a small domain, whatever the
+    counts.
+    """
     chain = Chain(4, ((0, 3), (0, 1, 2, 3)))
     grid = Grid((chain, Chain.flat(3)))
     residuals = Residuals(grid)
@@ -312,7 +394,9 @@ def test_patterns_agree_with_all_moves_of_large_counts():
             if grid.sum(move, (1, 0)).any():
                 continue
             for view in best:
-                square = (residuals.centred(view, residuals.table(move, grid.full, view)) ** 2).sum()
+                square = (
+                    residuals.centred(view, residuals.table(move, grid.full, view)) ** 2
+                ).sum()
                 best[view] = max(best[view], float(square))
     for view, value in best.items():
         assert float(costs.cost(view)) == pytest.approx(value, abs=1e-9), view
@@ -332,10 +416,14 @@ PAIRS = [tuple(int(i in pair) for i in range(5)) for pair in itertools.combinati
 
 
 def five_features() -> ProductSpace:
-    schema = Schema([Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(SIZES)])
+    schema = Schema(
+        [Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(SIZES)]
+    )
     table = Table(schema, np.ones(SIZES, dtype=np.int64))
     public = Dataspace.of(table, [Margin("f0"), Margin("f1")])
-    return product_space(public, Ball(semi_adjacency(public).bound), [schema.named(view) for view in PAIRS])
+    return product_space(
+        public, Ball(semi_adjacency(public).bound), [schema.named(view) for view in PAIRS]
+    )
 
 
 def test_all_pairs_of_five_features_under_two_exact_totals():
@@ -343,12 +431,14 @@ def test_all_pairs_of_five_features_under_two_exact_totals():
     assert space.adjacency.a == 3
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
     gains = {
-        view: sum(space.residuals.gain(view, w) for w in PAIRS if view in set(below(w))) for view in space.measured
+        view: sum(space.residuals.gain(view, w) for w in PAIRS if view in set(below(w)))
+        for view in space.measured
     }
     total = sum(gains[view] * float(mechanism.sigma2[view]) for view in space.measured)
     assert total == pytest.approx(62_384, abs=1)
     announced = sum(float(mechanism.cell_variances(number).sum()) for number in range(10))
-    assert total < announced < total * 1.0001  # rounding to whole numbers adds a twelfth over the squared scale
+    # rounding to whole numbers adds a twelfth over the squared scale
+    assert total < announced < total * 1.0001
     one_by_one = []
     from semidp.queries.table_spaces import sensitivity_space
 
@@ -370,7 +460,8 @@ def test_all_pairs_of_five_features_under_exchange():
 
 
 ADD_REMOVE, REPLACE_ONE = 3_426, 8_569
-"""The total variance of all ten pairs at μ = 1 with nothing exact: ResidualPlanner's, and ours for one record."""
+"""The total variance of all ten pairs at μ = 1 with nothing exact: ResidualPlanner's, and ours for
+one record."""
 
 
 def _replaced(view) -> float:
@@ -380,7 +471,9 @@ def _replaced(view) -> float:
 
 
 def test_given_add_remove_costs_the_allocation_is_residual_planners():
-    """Cost Π (1 - 1/n_i) of a residual and the closed form σ_A² = sqrt(p_A/v_A) Σ sqrt(v p) / c (Xiao et al. 2023)."""
+    """Cost Π (1 - 1/n_i) of a residual and the closed form σ_A² = sqrt(p_A/v_A) Σ sqrt(v p) / c
+    (Xiao et al. 2023).
+    """
     residuals = Residuals(Grid.flat(SIZES))
     needed = sorted({view for pair in PAIRS for view in below(pair)})
     p = [math.prod(1 - 1 / SIZES[axis] for axis in named(view)) for view in needed]
@@ -401,7 +494,8 @@ def test_given_add_remove_costs_the_allocation_is_residual_planners():
     assert sum(k / s for k, s in zip(p, noise, strict=True)) == pytest.approx(1)
     total = sum(math.sqrt(k * g) for k, g in zip(p, v, strict=True))
     assert noise == pytest.approx([total * math.sqrt(k / g) for k, g in zip(p, v, strict=True)])
-    # n is not public to add/remove, so that it is measured too; replacing one record knows it, and costs up to twice
+    # n is not public to add/remove, so that it is measured too; replacing one record knows it, and
+    # costs up to twice
     ours = [float(BallCosts(residuals, (), 1).cost(view)) if any(view) else 0.0 for view in needed]
     assert ours == pytest.approx([_replaced(view) for view in needed])
     replace_one = sum(math.sqrt(k * g) for k, g in zip(ours, v, strict=True)) ** 2
@@ -436,13 +530,18 @@ def test_replacing_one_record_moves_a_residual_as_the_closed_form_says():
 def test_the_largest_error_is_as_small_as_a_solver_finds():
     rng = np.random.default_rng(3)
     for _ in range(5):
-        costs, gains = rng.uniform(1, 9, size=6), rng.uniform(0, 2, size=(4, 6)) * (rng.random((4, 6)) < 0.7)
+        costs, gains = (
+            rng.uniform(1, 9, size=6),
+            rng.uniform(0, 2, size=(4, 6)) * (rng.random((4, 6)) < 0.7),
+        )
         gains[0] += 0.1
         ours = gains @ np.array(allocate_largest(costs.tolist(), gains, 1.0))
         from scipy.optimize import minimize
 
         solved = minimize(
-            lambda x, g=gains, k=costs: np.log((g @ np.exp(x)).max()) + np.log((k / np.exp(x)).sum()),
+            lambda x, g=gains, k=costs: (
+                np.log((g @ np.exp(x)).max()) + np.log((k / np.exp(x)).sum())
+            ),
             np.log(np.array(allocate_largest(costs.tolist(), gains, 1.0))),
             method="Nelder-Mead",
             options={"maxiter": 20_000, "fatol": 1e-9},

@@ -1,7 +1,8 @@
-"""The joint cost of residuals against every move of small random structures: ball, exchange, joint and nested margins.
+"""The joint cost of residuals against every move of small random structures: ball, exchange, joint
+and nested margins.
 
-The moves are listed here by their definitions alone, whatever the counts of a dataspace, so that every bound that a
-claim may rest on is held against the largest cost of a move that exists.
+The moves are listed here by their definitions alone, whatever the counts of a dataspace, so that
+every bound that a claim may rest on is held against the largest cost of a move that exists.
 """
 
 import itertools
@@ -19,7 +20,11 @@ from semidp.queries.joint import PatternMoves, SumOfCosts, precisions
 from semidp.queries.residuals import Residuals, below
 
 FLAT = [Chain.flat(2), Chain.flat(3), Chain.flat(4)]
-NESTED = [Chain(4, ((0, 2), (0, 1, 2, 3))), Chain(3, ((0, 2), (0, 1, 2))), Chain(4, ((0, 1), (0, 1, 2, 3)))]
+NESTED = [
+    Chain(4, ((0, 2), (0, 1, 2, 3))),
+    Chain(3, ((0, 2), (0, 1, 2))),
+    Chain(4, ((0, 1), (0, 1, 2, 3))),
+]
 
 
 def random_grid(generator, most):
@@ -55,7 +60,9 @@ def random_views(generator, grid, margins):
     for _ in range(int(generator.integers(1, 4))):
         table = tuple(int(generator.integers(0, depth + 1)) for depth in grid.full)
         views |= {view for view in below(table) if any(view) and residuals.varies(view)}
-    return tuple(sorted(view for view in views if not any(within(view, margin) for margin in margins)))
+    return tuple(
+        sorted(view for view in views if not any(within(view, margin) for margin in margins))
+    )
 
 
 def kernel(grid, view):
@@ -64,15 +71,22 @@ def kernel(grid, view):
     for chain, depth in zip(grid.chains, view, strict=True):
         part = np.ones((chain.leaves, chain.leaves))
         if depth:
-            nodes, parents = chain.above(depth), chain.above(depth - 1) if depth > 1 else np.zeros(chain.leaves)
+            nodes, parents = (
+                chain.above(depth),
+                (chain.above(depth - 1) if depth > 1 else np.zeros(chain.leaves)),
+            )
             siblings = np.array([len({*nodes[parents == parent].tolist()}) for parent in parents])
-            part = (parents[:, None] == parents) * ((nodes[:, None] == nodes) - 1 / siblings[:, None])
+            part = (parents[:, None] == parents) * (
+                (nodes[:, None] == nodes) - 1 / siblings[:, None]
+            )
         result = np.kron(result, part)
     return result
 
 
 def ball_moves(grid, margins, a):
-    """Every difference of two multisets of a cells with the same margins, one of each pair of signs."""
+    """Every difference of two multisets of a cells with the same margins, one of each pair of
+    signs.
+    """
     cells = math.prod(grid.shape)
     labels = [grid.labels(margin) for margin in margins]
     groups: dict[tuple, list] = {}
@@ -88,10 +102,15 @@ def ball_moves(grid, margins, a):
 
 
 def exchange_moves(grid, margins):
-    """Every exchange: x, y, and for each block in which they differ a carrier with y's tuple there."""
+    """Every exchange: x, y, and for each block in which they differ a carrier with y's tuple
+    there.
+    """
     cells = list(itertools.product(*(range(chain.leaves) for chain in grid.chains)))
     place = {cell: number for number, cell in enumerate(cells)}
-    nodes = [[None, *(chain.above(depth).tolist() for depth in range(1, chain.depth + 1))] for chain in grid.chains]
+    nodes = [
+        [None, *(chain.above(depth).tolist() for depth in range(1, chain.depth + 1))]
+        for chain in grid.chains
+    ]
 
     def node(cell, margin, axis):
         return nodes[axis][margin[axis]][cell[axis]]
@@ -100,12 +119,20 @@ def exchange_moves(grid, margins):
     for x, y in itertools.permutations(cells, 2):
         differ = []
         for margin in margins:
-            axes = [axis for axis in named(margin) if node(x, margin, axis) != node(y, margin, axis)]
+            axes = [
+                axis for axis in named(margin) if node(x, margin, axis) != node(y, margin, axis)
+            ]
             if axes:
                 differ.append((margin, axes))
         carriers = []
         for margin, _ in differ:
-            carriers.append([c for c in cells if all(node(c, margin, i) == node(y, margin, i) for i in named(margin))])
+            carriers.append(
+                [
+                    c
+                    for c in cells
+                    if all(node(c, margin, i) == node(y, margin, i) for i in named(margin))
+                ]
+            )
         shared = [*range(len(differ))]
         for chosen in itertools.product(*carriers):
             # who serves: each block another record, or records with the same values are one record
@@ -150,7 +177,9 @@ def held_against(costs, views, squares, generator, ratios):
         assert squares[:, number].max() <= float(costs.cost(view)) * (1 + 1e-9)
     checked = 0
     for _ in range(3):
-        sigma2 = {view: Fraction(int(1000 * math.exp(generator.normal())) + 1, 1000) for view in views}
+        sigma2 = {
+            view: Fraction(int(1000 * math.exp(generator.normal())) + 1, 1000) for view in views
+        }
         tau = precisions(views, sigma2)
         true = float((squares @ tau).max())
         assert true <= costs.joint(sigma2)
@@ -164,7 +193,13 @@ def held_against(costs, views, squares, generator, ratios):
                     assert value == pytest.approx(float(slope @ tau[some]), rel=1e-9)
                     checked += 1
                     exact = isinstance(part, PatternMoves) and part.exact
-                    name = "all patterns" if exact else "sum" if isinstance(part, SumOfCosts) else "paired or wider"
+                    name = (
+                        "all patterns"
+                        if exact
+                        else "sum"
+                        if isinstance(part, SumOfCosts)
+                        else "paired or wider"
+                    )
                     ratios.setdefault(name, []).append(sup / value)
         ratios.setdefault("joint cost", []).append(true / costs.joint(sigma2))
     return checked
@@ -173,7 +208,11 @@ def held_against(costs, views, squares, generator, ratios):
 def ball_case(generator, ratios):
     grid = random_grid(generator, 18)
     margins = random_margins(generator, grid, disjoint=False)
-    a = int(generator.integers(1, 4)) if math.prod(grid.shape) <= 12 else int(generator.integers(1, 3))
+    a = (
+        int(generator.integers(1, 4))
+        if math.prod(grid.shape) <= 12
+        else int(generator.integers(1, 3))
+    )
     views = random_views(generator, grid, margins)
     moves = ball_moves(grid, margins, a) if views else np.zeros((0, 1))
     if not len(moves) or not views:
@@ -191,7 +230,9 @@ def exchange_case(generator, ratios):
     if not views:
         return 0
     costs = ExchangeCosts(Residuals(grid), margins, len(margins) + 1)
-    return held_against(costs, views, squares_of(grid, views, exchange_moves(grid, margins)), generator, ratios)
+    return held_against(
+        costs, views, squares_of(grid, views, exchange_moves(grid, margins)), generator, ratios
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -224,7 +265,9 @@ def test_a_cost_that_is_too_small_is_caught():
 
 
 def test_the_program_reaches_the_best_of_a_grid_search():
-    """Three residuals, all moves listed: no τ on a fine grid beats the solution, nor its lower bound."""
+    """Three residuals, all moves listed: no τ on a fine grid beats the solution, nor its lower
+    bound.
+    """
     grid = Grid.flat((2, 3))
     views = ((0, 1), (1, 0), (1, 1))
     squares = squares_of(grid, views, ball_moves(grid, (), 2))
@@ -257,4 +300,5 @@ def test_a_lower_bound_holds_for_any_weights():
         tau = generator.uniform(0.01, 1, size=3)
         tau /= (cuts @ tau).max()
         assert bound <= float((gains / tau).sum())
-    assert lower_bound(np.array([[1.0, 0.0]]), np.ones(2), np.ones(1)) == 0  # nothing is known of the second
+    # nothing is known of the second
+    assert lower_bound(np.array([[1.0, 0.0]]), np.ones(2), np.ones(1)) == 0

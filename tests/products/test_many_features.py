@@ -1,4 +1,6 @@
-"""Schemas with more features than an array has axes: only single tables and margins are held as arrays."""
+"""Schemas with more features than an array has axes: only single tables and margins are held as
+arrays.
+"""
 
 import itertools
 
@@ -17,11 +19,17 @@ NAMES = [f"q{number}" for number in range(100)]
 
 def answers(n: int = 200) -> dict[str, list[str]]:
     rng = np.random.default_rng(3)
-    return {name: [str(level) for level in rng.integers(2 + place % 3, size=n)] for place, name in enumerate(NAMES)}
+    return {
+        name: [str(level) for level in rng.integers(2 + place % 3, size=n)]
+        for place, name in enumerate(NAMES)
+    }
 
 
 def declared() -> list[Feature]:
-    return [Feature(name, [str(level) for level in range(2 + place % 3)]) for place, name in enumerate(NAMES)]
+    return [
+        Feature(name, [str(level) for level in range(2 + place % 3)])
+        for place, name in enumerate(NAMES)
+    ]
 
 
 def wanted() -> list[TableRequest]:
@@ -33,7 +41,12 @@ def wanted() -> list[TableRequest]:
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 def test_a_product_of_a_hundred_features_is_released_saved_and_read_back(tmp_path, adjacency):
     public = [Margin(NAMES[0]), Margin(NAMES[40], NAMES[41]), Margin(NAMES[99])]
-    plan = Plan([TablesRequest(wanted(), Budget.gdp(1))], invariants=public, features=declared(), adjacency=adjacency)
+    plan = Plan(
+        [TablesRequest(wanted(), Budget.gdp(1))],
+        invariants=public,
+        features=declared(),
+        adjacency=adjacency,
+    )
     data = answers()
     release = run(plan, data, SeededRandomness(1))
     tables = release.tables
@@ -55,7 +68,9 @@ def test_a_product_of_a_hundred_features_is_released_saved_and_read_back(tmp_pat
 
 
 def test_the_noise_of_a_table_does_not_depend_on_features_that_nobody_asked_for():
-    """A schema of three features and one of a hundred give the same costs and the same noise to the same tables."""
+    """A schema of three features and one of a hundred give the same costs and the same noise to the
+    same tables.
+    """
     few = NAMES[:3]
     data = answers()
     tables = [TableRequest(few[:2]), TableRequest(few[1:])]
@@ -65,10 +80,14 @@ def test_the_noise_of_a_table_does_not_depend_on_features_that_nobody_asked_for(
         plan = Plan(
             [TablesRequest(request, Budget.gdp(1))],
             invariants=[Margin(few[0])],
-            features=[feature for feature in declared() if feature.name in few or feature.name in others],
+            features=[
+                feature for feature in declared() if feature.name in few or feature.name in others
+            ],
         )
         mechanism = prepare(plan, data).mechanisms[0]
-        cost = {tuple(mechanism.space.schema.named(view)): k for view, k in mechanism.space.cost.items()}
+        cost = {
+            tuple(mechanism.space.schema.named(view)): k for view, k in mechanism.space.cost.items()
+        }
         squares.append({names: k for names, k in cost.items() if set(names) <= set(few)})
     assert squares[0] == squares[1]
 

@@ -1,4 +1,6 @@
-"""Where noise is placed: the figures of the convex program, and the lower bound that no Gaussian noise goes below."""
+"""Where noise is placed: the figures of the convex program, and the lower bound that no Gaussian
+noise goes below.
+"""
 
 import itertools
 
@@ -19,11 +21,15 @@ from tests.products.test_joint_costs import ball_moves
 
 def built(sizes, margins, exchange=False, order=2, records=6):
     """All tables of some order, with as many records in every cell."""
-    schema = Schema([Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(sizes)])
+    schema = Schema(
+        [Feature(f"f{i}", [str(j) for j in range(size)]) for i, size in enumerate(sizes)]
+    )
     exact = [Margin(*(f"f{i}" for i in names)) for names in margins]
     public = Dataspace.of(Table(schema, np.full(sizes, records)), exact)
     adjacency = Exchange.of(public) if exchange else Ball(semi_adjacency(public).bound)
-    tables = [[f"f{i}" for i in chosen] for chosen in itertools.combinations(range(len(sizes)), order)]
+    tables = [
+        [f"f{i}" for i in chosen] for chosen in itertools.combinations(range(len(sizes)), order)
+    ]
     return product_space(public, adjacency, tables)
 
 
@@ -54,23 +60,33 @@ def test_a_joint_margin_is_taken_as_what_it_is():
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
     alone = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=False)
     assert mechanism.workload is not None
-    assert mechanism.workload.total(mechanism.sigma2) < 0.68 * mechanism.workload.total(alone.sigma2)
+    assert mechanism.workload.total(mechanism.sigma2) < 0.68 * mechanism.workload.total(
+        alone.sigma2
+    )
 
 
-@pytest.mark.parametrize(("sizes", "margins"), [((2, 3), [[0]]), ((2, 2, 2), [[0]]), ((2, 2, 2), [[0], [1]])])
+@pytest.mark.parametrize(
+    ("sizes", "margins"), [((2, 3), [[0]]), ((2, 2, 2), [[0]]), ((2, 2, 2), [[0], [1]])]
+)
 def test_no_gaussian_noise_on_the_cells_goes_below_the_lower_bound(sizes, margins):
-    """Any covariance, scaled until every move is hidden: its total variance is at least what is stated."""
+    """Any covariance, scaled until every move is hidden: its total variance is at least what is
+    stated.
+    """
     space = built(sizes, margins)
     mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
     assert mechanism.workload is not None
     least = least_total(mechanism.workload, mechanism.sigma2)
     assert least is not None
     grid = space.residuals.grid
-    moves = ball_moves(grid, [margin.view for margin in space.dataspace.published], space.adjacency.a)
+    moves = ball_moves(
+        grid, [margin.view for margin in space.dataspace.published], space.adjacency.a
+    )
     vectors = np.linalg.svd(moves.astype(float), full_matrices=False)[2]
     basis = vectors[: np.linalg.matrix_rank(moves)]
     sums = [
-        np.stack([grid.sum(unit.reshape(sizes), view).ravel() for unit in np.eye(basis.shape[1])], 1)
+        np.stack(
+            [grid.sum(unit.reshape(sizes), view).ravel() for unit in np.eye(basis.shape[1])], 1
+        )
         for view in space.views
     ]
     inside = [matrix @ basis.T for matrix in sums]
@@ -91,7 +107,12 @@ def test_no_lower_bound_is_stated_where_its_conditions_do_not_hold():
     counts = np.array([[1, 0, 0], [4, 4, 4]])
     few = Dataspace.of(Table(rare.schema, counts), [Margin("f0")])
     circle = built((2, 2, 2), [[0, 1], [1, 2], [0, 2]], order=3)
-    uneven = Schema([Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")]), Feature("sex", "fm")])
+    uneven = Schema(
+        [
+            Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")]),
+            Feature("sex", "fm"),
+        ]
+    )
     nested = Dataspace.of(Table(uneven, np.full((3, 2), 9)), [Margin("state")])
     spaces = [
         product_space(few, Ball(2), [["f0", "f1"]]),

@@ -1,4 +1,6 @@
-"""Products in plans, releases and on the command line: one budget, tables that agree, nothing dropped silently."""
+"""Products in plans, releases and on the command line: one budget, tables that agree, nothing
+dropped silently.
+"""
 
 import csv
 import itertools
@@ -90,7 +92,9 @@ def command(capfd, monkeypatch):
     return said
 
 
-@pytest.mark.parametrize("budget", [Budget.gdp(1), Budget.zcdp("1/2"), Budget.approximate(1, "1e-6")])
+@pytest.mark.parametrize(
+    "budget", [Budget.gdp(1), Budget.zcdp("1/2"), Budget.approximate(1, "1e-6")]
+)
 def test_tables_agree_in_estimates_and_in_whole_numbers_and_keep_exact_totals(budget):
     data = people()
     done = run(plan(budget), data)
@@ -99,7 +103,9 @@ def test_tables_agree_in_estimates_and_in_whole_numbers_and_keep_exact_totals(bu
     np.testing.assert_allclose(sexes.estimate.sum(axis=0), regions.estimate.sum(axis=1), atol=1e-6)
     assert (sexes.counts.sum(axis=0) == regions.counts.sum(axis=1)).all()
     assert sexes.counts.sum(axis=1).tolist() == [data["sex"].count(sex) for sex in SEXES]
-    assert regions.counts.sum(axis=0).tolist() == [data["region"].count(region) for region in REGIONS]
+    assert regions.counts.sum(axis=0).tolist() == [
+        data["region"].count(region) for region in REGIONS
+    ]
     assert min(sexes.counts.min(), regions.counts.min()) >= 0
     assert {sexes.counts.dtype.kind, regions.counts.dtype.kind} == {"i"}
     assert done.guarantee.adjacency.a == 3
@@ -122,12 +128,24 @@ def test_a_release_reads_back_the_same(tmp_path):
     weights = {"sex-age": np.eye(2, 3), "age-region": np.ones((3, 4))}
     assert again.estimate(weights) == pytest.approx(done.estimate(weights))
     rows = list(csv.DictReader((tmp_path / "age-region.csv").read_text().splitlines()))
-    assert list(rows[0]) == ["age", "region", "count", "estimate", "standard_error", "estimate_low", "estimate_high"]
+    assert list(rows[0]) == [
+        "age",
+        "region",
+        "count",
+        "estimate",
+        "standard_error",
+        "estimate_low",
+        "estimate_high",
+    ]
     row = rows[5]
     middle, half = float(row["estimate"]), done["age-region"].half_widths.ravel()[5]
     assert float(row["estimate_low"]) == pytest.approx(middle - half, abs=2e-6)
     assert float(row["estimate_high"]) == pytest.approx(middle + half, abs=2e-6)
-    assert (tmp_path / "product-measurements.csv").read_text().startswith("residual,entry,scale,noisy\n")
+    assert (
+        (tmp_path / "product-measurements.csv")
+        .read_text()
+        .startswith("residual,entry,scale,noisy\n")
+    )
 
 
 def test_a_changed_count_is_found_on_loading(tmp_path):
@@ -158,7 +176,12 @@ def test_plans_are_written_and_read_back_with_weights_and_objective():
     """
     read = Plan.from_toml(text)
     alone, shared = read.requests
-    assert [table.name for table in shared.tables] == ["sexes", "sex-age", "sex-region", "age-region"]
+    assert [table.name for table in shared.tables] == [
+        "sexes",
+        "sex-age",
+        "sex-region",
+        "age-region",
+    ]
     assert shared.tables[0].weight == 4
     assert shared.objective is Objective.largest
     assert alone.budget == Budget.zcdp("1/10")
@@ -190,9 +213,15 @@ def test_pure_epsilon_is_shared_table_by_table():
             'mu = 1\nall_of = ["a", "b"]\n[[table]]\nfeatures = ["b", "c"]\nmechanism = "gaussian"',
             "no mechanism of its",
         ),
-        ('mu = 1\nall_of = ["a", "b", "c"]\n[[table]]\nfeatures = ["a"]\nfit = "real"', "whole numbers, or not at all"),
+        (
+            'mu = 1\nall_of = ["a", "b", "c"]\n[[table]]\nfeatures = ["a"]\nfit = "real"',
+            "whole numbers, or not at all",
+        ),
         ('[[table]]\nfeatures = ["a"]\nweight = 2\nmu = 1', "a weight is for tables that share"),
-        ('mu = 1\nall_of = ["a", "b", "c"]\n[[table]]\nfeatures = ["b", "a"]\nweight = -1', "above 0"),
+        (
+            'mu = 1\nall_of = ["a", "b", "c"]\n[[table]]\nfeatures = ["b", "a"]\nweight = -1',
+            "above 0",
+        ),
     ],
 )
 def test_what_a_plan_cannot_mean_is_refused(text, reason):
@@ -221,12 +250,17 @@ def test_an_audit_reads_the_claim_and_finds_missing_noise():
     least = min(product.residuals.sigma2, key=product.residuals.sigma2.get)
     less = {**product.residuals.sigma2, least: product.residuals.sigma2[least] * Fraction(9, 10)}
     wrong = replace(product, residuals=replace(product.residuals, sigma2=less))
-    assert "less noise on some residual" in claims_of_release(replace(done, results=(wrong,)))[0].faults[0]
+    assert (
+        "less noise on some residual"
+        in claims_of_release(replace(done, results=(wrong,)))[0].faults[0]
+    )
 
 
 def test_everything_exact_needs_no_noise(tmp_path):
     tables = [TableRequest(["sex"]), TableRequest(["region"])]
-    asked = Plan([TablesRequest(tables, Budget.gdp(1))], invariants=[["sex", "region"]], features=FEATURES)
+    asked = Plan(
+        [TablesRequest(tables, Budget.gdp(1))], invariants=[["sex", "region"]], features=FEATURES
+    )
     done = run(asked, people())
     data = people()
     assert done.results[0].noise.absent
@@ -241,14 +275,25 @@ def test_everything_exact_needs_no_noise(tmp_path):
 def test_the_report_shows_the_tables_and_how_they_hang_together():
     done = run(plan(), people())
     page = html(done)
-    for words in ("Published tables from one budget", "sex-age", "the same number", "age-region.csv"):
+    for words in (
+        "Published tables from one budget",
+        "sex-age",
+        "the same number",
+        "age-region.csv",
+    ):
         assert words in page
     product = done.results[0]
     assert product.noise.expected_l2 < product.one_by_one_l2 < product.noise.naive_l2
     for words in (
         "one by one,",
-        "promises μ = 1 (Gaussian DP) for any 3 records that keep the exact totals; so do the tables",
-        "ordinary differential privacy promises it for any 3 records, whether they keep the totals or not",
+        (
+            "promises μ = 1 (Gaussian DP) for any 3 records that keep the exact totals; so do the"
+            " tables"
+        ),
+        (
+            "ordinary differential privacy promises it for any 3 records, whether they keep the"
+            " totals or not"
+        ),
         "How the tables fit together",
         "age (age-region)",
         "there are records that have all of them",
@@ -260,11 +305,16 @@ def test_the_report_shows_the_tables_and_how_they_hang_together():
     asked = Plan([circle], invariants=["sex"], features=FEATURES, adjacency="exchange")
     page = html(run(asked, people()))
     assert "hang together in a circle" in page
-    assert "promises μ = 1 (Gaussian DP) for exchanges of one person (not any records that change at once)" in page
+    assert (
+        "promises μ = 1 (Gaussian DP) for exchanges of one person (not any records that change at"
+        " once)" in page
+    )
 
 
 def test_tables_one_by_one_are_compared_at_the_same_guarantee():
-    """By hand: each table alone has noise Δ2² at its own budget; with the best split (Σ sqrt(trace Δ2²))²."""
+    """By hand: each table alone has noise Δ2² at its own budget; with the best split (Σ sqrt(trace
+    Δ2²))².
+    """
     from semidp.queries.table_spaces import sensitivity_space
 
     mechanism = prepare(plan(), people()).mechanisms[0]
@@ -290,16 +340,20 @@ def test_a_release_from_strangers_is_computed_again():
         assert any(said in sentence for sentence in disagreements(told, told.to_json()))
     least = min(product.residuals.sigma2, key=product.residuals.sigma2.get)
     less = {**product.residuals.sigma2, least: product.residuals.sigma2[least] / 2}
-    told = replace(done, results=(replace(product, residuals=replace(product.residuals, sigma2=less)),))
+    told = replace(
+        done, results=(replace(product, residuals=replace(product.residuals, sigma2=less)),)
+    )
     assert any("less noise" in sentence for sentence in disagreements(told, told.to_json()))
 
 
-# --- whole numbers ---------------------------------------------------------------------------------------------------
+# --- whole numbers --------------------------------------------------------------------------------
 
 
 def nested_space():
     leaves = [("s", "a"), ("s", "b"), ("s", "c"), ("t", "d"), ("u", "e"), ("u", "g")]
-    schema = Schema([Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yio")])
+    schema = Schema(
+        [Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yio")]
+    )
     table = Table(schema, np.random.default_rng(1).integers(0, 6, size=schema.shape))
     public = Dataspace.of(table, [Margin("state"), Margin("sex")])
     wanted = [["state", "sex"], ["county", "sex"], ["state", "sex", "age"]]
@@ -329,7 +383,9 @@ def test_whole_numbers_down_a_geography_agree():
 
 
 def consistent(space, found) -> None:
-    """Every pair of whole-number tables agrees on what they share; all keep n and the exact totals."""
+    """Every pair of whole-number tables agrees on what they share; all keep n and the exact
+    totals.
+    """
     grid = space.schema.grid
     whole = [
         Totals(view, counts.reshape(grid.shape_of(view)))
@@ -351,35 +407,64 @@ def test_tables_that_no_whole_numbers_agree_with_are_fitted_jointly_and_said():
     space = product_space(public, Ball(1), [["a", "b"], ["b", "c"], ["a", "c"], ["a", "b", "c"]])
     diagonal, other = np.eye(2), 1 - np.eye(2)
     estimates = [diagonal, diagonal, other, np.full((2, 2, 2), 0.25)]
-    found = fit_product(space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 4, silent)
+    found = fit_product(
+        space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 4, silent
+    )
     assert [counts.dtype.kind for counts, _ in found] == ["i"] * 4
     consistent(space, found)
     assert "Fitted before the others" in found[3][1].note
     assert not found[3][1].optimal
     three = fit_product(
-        space.schema.grid, space.views, totals_of(space), estimates, [*[FitKind.integer] * 3, FitKind.none], silent
+        space.schema.grid,
+        space.views,
+        totals_of(space),
+        estimates,
+        [*[FitKind.integer] * 3, FitKind.none],
+        silent,
     )
-    assert [counts.tolist() for counts, _ in three[:3]] == [diagonal.tolist(), diagonal.tolist(), other.tolist()]
+    assert [counts.tolist() for counts, _ in three[:3]] == [
+        diagonal.tolist(),
+        diagonal.tolist(),
+        other.tolist(),
+    ]
 
 
 def test_the_same_down_a_geography():
-    """State × sex × age, county × sex and county × age fix a table of counties that does not exist."""
+    """State × sex × age, county × sex and county × age fix a table of counties that does not
+    exist.
+    """
     leaves = [("s", "a"), ("s", "b")]
-    schema = Schema([Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yo")])
+    schema = Schema(
+        [Feature.nested(["state", "county"], leaves), Feature("sex", "fm"), Feature("age", "yo")]
+    )
     table = Table(schema, [[[1, 0], [0, 0]], [[0, 0], [0, 1]]])
-    wanted = [["state", "sex", "age"], ["county", "sex"], ["county", "age"], ["county", "sex", "age"]]
+    wanted = [
+        ["state", "sex", "age"],
+        ["county", "sex"],
+        ["county", "age"],
+        ["county", "sex", "age"],
+    ]
     for margins in ([], [Margin("county")]):
         public = Dataspace.of(table, margins)
         space = product_space(public, Ball(2), wanted)
         diagonal, other = np.eye(2), 1 - np.eye(2)
         estimates = [other.reshape(1, 2, 2), diagonal, diagonal, np.full((2, 2, 2), 0.25)]
-        found = fit_product(space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 4, silent)
+        found = fit_product(
+            space.schema.grid,
+            space.views,
+            totals_of(space),
+            estimates,
+            [FitKind.integer] * 4,
+            silent,
+        )
         assert [counts.dtype.kind for counts, _ in found] == ["i"] * 4
         consistent(space, found)
         assert "Fitted before the others" in found[3][1].note
 
 
-def test_where_no_whole_numbers_are_found_at_all_estimates_are_rounded_and_that_is_said(monkeypatch):
+def test_where_no_whole_numbers_are_found_at_all_estimates_are_rounded_and_that_is_said(
+    monkeypatch,
+):
     from semidp.statistics.tables import fitting as products
 
     def never(*_, **__):
@@ -391,7 +476,9 @@ def test_where_no_whole_numbers_are_found_at_all_estimates_are_rounded_and_that_
     estimates = [np.array([1.2, -0.8]), np.full((2, 2), 0.6)]
     monkeypatch.setattr(products, "fit_totals", never)
     monkeypatch.setattr(products, "fit_alike", never)
-    found = fit_product(space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 2, silent)
+    found = fit_product(
+        space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 2, silent
+    )
     assert [counts.tolist() for counts, _ in found] == [[1, 0], [[1, 1], [1, 1]]]
     for counts, fitted in found:
         assert counts.dtype == np.int64
@@ -400,8 +487,12 @@ def test_where_no_whole_numbers_are_found_at_all_estimates_are_rounded_and_that_
         assert "No whole numbers with all its totals were found" in fitted.note
 
 
-def test_exact_totals_in_a_circle_leave_whole_numbers_with_as_many_of_them_as_can_be_promised(monkeypatch):
-    """AB, BC and AC exact: where the search for ABC finds nothing, it has two of the three, and that is said."""
+def test_exact_totals_in_a_circle_leave_whole_numbers_with_as_many_of_them_as_can_be_promised(
+    monkeypatch,
+):
+    """AB, BC and AC exact: where the search for ABC finds nothing, it has two of the three, and
+    that is said.
+    """
     from semidp.statistics.tables import fitting as products
 
     fit = products.fit_totals
@@ -417,7 +508,9 @@ def test_exact_totals_in_a_circle_leave_whole_numbers_with_as_many_of_them_as_ca
     views, totals = [(1, 1, 1)], list(public.published)
     monkeypatch.setattr(products, "fit_totals", in_vain)
     noisy = table.counts - 4.3
-    ((counts, fitted),) = fit_product(schema.grid, views, totals, [noisy], [FitKind.integer], silent)
+    ((counts, fitted),) = fit_product(
+        schema.grid, views, totals, [noisy], [FitKind.integer], silent
+    )
     assert counts.dtype == np.int64
     assert counts.min() >= 0
     met = [np.array_equal(schema.grid.sum(counts, total.view), total.counts) for total in totals]
@@ -427,7 +520,9 @@ def test_exact_totals_in_a_circle_leave_whole_numbers_with_as_many_of_them_as_ca
 
 
 def test_a_search_that_ends_without_whole_numbers_fits_the_table_first(monkeypatch):
-    """Real numbers from a search that ran out of time are never published: the table is fitted before the others."""
+    """Real numbers from a search that ran out of time are never published: the table is fitted
+    before the others.
+    """
     from semidp.statistics.tables import fitting as products
 
     fit = products.fit_totals
@@ -440,8 +535,13 @@ def test_a_search_that_ends_without_whole_numbers_fits_the_table_first(monkeypat
     public = Dataspace.of(Table(schema, np.arange(1, 9).reshape(2, 2, 2)), [])
     space = product_space(public, Ball(1), [["a", "b"], ["b", "c"], ["a", "c"], ["a", "b", "c"]])
     monkeypatch.setattr(products, "fit_totals", too_slow)
-    estimates = [np.full(space.schema.grid.shape_of(view), 36.0 / 2 ** sum(view)) - 0.4 for view in space.views]
-    found = fit_product(space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 4, silent)
+    estimates = [
+        np.full(space.schema.grid.shape_of(view), 36.0 / 2 ** sum(view)) - 0.4
+        for view in space.views
+    ]
+    found = fit_product(
+        space.schema.grid, space.views, totals_of(space), estimates, [FitKind.integer] * 4, silent
+    )
     assert [counts.dtype.kind for counts, _ in found] == ["i"] * 4
     consistent(space, found)
     assert "Fitted before the others" in found[3][1].note
@@ -465,14 +565,26 @@ def test_a_table_may_be_left_as_its_estimate():
     assert done["age-region"].counts.dtype.kind == "i"
 
 
-# --- the command line ------------------------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------
 
 EXACT = ("--invariant", "sex", "--invariant", "region", "--levels", "age=y,i,o")
 
 
 def test_tables_given_twice_share_the_budget_and_none_is_dropped(command, file, tmp_path):
     out = tmp_path / "product"
-    text = command("release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--mu", 1, "--out", out)
+    text = command(
+        "release",
+        file,
+        "--table",
+        "sex,age",
+        "--table",
+        "age,region",
+        *EXACT,
+        "--mu",
+        1,
+        "--out",
+        out,
+    )
     assert "sex-age: standard error" in text
     assert {path.name for path in out.iterdir()} == {
         *("csv-metadata.json", "sex-age.csv", "age-region.csv", "product-measurements.csv"),
@@ -486,9 +598,24 @@ def test_tables_given_twice_share_the_budget_and_none_is_dropped(command, file, 
 
 
 def test_the_standard_error_of_every_table_is_known_before_anything_is_drawn(command, file):
-    words = ("release", file, "--all-pairs", "sex,age,region", *EXACT, "--rho", 1, "--dry-run", "--format", "json")
+    words = (
+        "release",
+        file,
+        "--all-pairs",
+        "sex,age,region",
+        *EXACT,
+        "--rho",
+        1,
+        "--dry-run",
+        "--format",
+        "json",
+    )
     found = json.loads(command(*words))
-    assert [table["name"] for table in found["products"][0]["tables"]] == ["sex-age", "sex-region", "age-region"]
+    assert [table["name"] for table in found["products"][0]["tables"]] == [
+        "sex-age",
+        "sex-region",
+        "age-region",
+    ]
     asked = Plan(
         [TablesRequest(all_of(["sex", "age", "region"]), Budget.zcdp(1))],
         invariants=["sex", "region"],
@@ -496,7 +623,9 @@ def test_the_standard_error_of_every_table_is_known_before_anything_is_drawn(com
     )
     mechanism = calibrate(asked, prepare(asked, people()).scope).mechanisms[0]
     for number, table in enumerate(found["products"][0]["tables"]):
-        assert table["largest_standard_error"] == pytest.approx(float(mechanism.table_errors(number).max()))
+        assert table["largest_standard_error"] == pytest.approx(
+            float(mechanism.table_errors(number).max())
+        )
     text = command(*words[:-2])
     assert "age-region: standard error" in text
     assert "nothing was drawn" in text
@@ -507,8 +636,14 @@ def test_the_standard_error_of_every_table_is_known_before_anything_is_drawn(com
     [
         (("--table", "sex,age", "--table", "age,sex", "--mu", "1"), "asked for twice"),
         (("--table", "sex,age", "--all-pairs", "sex,age", "--mu", "1"), "asked for twice"),
-        (("--table", "sex,age", "--table", "age,region", "--mu", "1", "--mechanism", "gaussian"), "mechanism out"),
-        (("--table", "sex,age", "--table", "age,region", "--mu", "1", "--fit", "real"), "whole numbers, or not at"),
+        (
+            ("--table", "sex,age", "--table", "age,region", "--mu", "1", "--mechanism", "gaussian"),
+            "mechanism out",
+        ),
+        (
+            ("--table", "sex,age", "--table", "age,region", "--mu", "1", "--fit", "real"),
+            "whole numbers, or not at",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(command, file, tmp_path, words, reason):
@@ -518,14 +653,28 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(command, file, tmp_path, 
 
 def test_pure_epsilon_on_the_command_line_splits_it_over_the_tables(command, file, tmp_path):
     out = tmp_path / "pure"
-    command("release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--epsilon", 1, "--out", out)
+    command(
+        "release",
+        file,
+        "--table",
+        "sex,age",
+        "--table",
+        "age,region",
+        *EXACT,
+        "--epsilon",
+        1,
+        "--out",
+        out,
+    )
     loaded = Release.load(out)
     assert [table.name for table in loaded.tables] == ["sex-age", "age-region"]
     assert loaded.plan.budget == Budget.pure(1)
 
 
 def test_analyze_looks_at_one_table(command, file):
-    assert "one --table" in command("analyze", file, "--table", "sex", "--table", "age", *EXACT, code=2)
+    assert "one --table" in command(
+        "analyze", file, "--table", "sex", "--table", "age", *EXACT, code=2
+    )
 
 
 def test_exchange_costs_less_and_its_report_says_what_the_ball_gets(command, file, tmp_path):
@@ -550,17 +699,35 @@ def test_exchange_costs_less_and_its_report_says_what_the_ball_gets(command, fil
     assert done["sex-age"].standard_errors.max() < ball["sex-age"].standard_errors.max()
     implied = done.otherwise
     assert isinstance(implied.adjacency, Ball)
-    space = product_space(done.scope.dataspace, implied.adjacency, [["sex", "age"], ["age", "region"]])
-    worst = sum(space.cost[view] / square for view, square in done.results[0].residuals.sigma2.items())
+    space = product_space(
+        done.scope.dataspace, implied.adjacency, [["sex", "age"], ["age", "region"]]
+    )
+    worst = sum(
+        space.cost[view] / square for view, square in done.results[0].residuals.sigma2.items()
+    )
     assert 2 < implied.tradeoff.mu_squared <= worst * (1 + Fraction(1, 10**6))
     found = command("audit", out, "--samples", 40_000, "--seed", 1)
     assert "survives" in found
     assert float(found.split("mu is at least ")[1].split(",")[0]) > 0.7
 
 
-def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(command, file, tmp_path):
+def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(
+    command, file, tmp_path
+):
     out = tmp_path / "audited"
-    command("release", file, "--table", "sex,age", "--table", "age,region", *EXACT, "--mu", 1, "--out", out)
+    command(
+        "release",
+        file,
+        "--table",
+        "sex,age",
+        "--table",
+        "age,region",
+        *EXACT,
+        "--mu",
+        1,
+        "--out",
+        out,
+    )
     found = command("audit", out, "--samples", 40_000, "--seed", 1)
     assert "survives" in found
     measured = float(found.split("mu is at least ")[1].split(",")[0])
@@ -568,10 +735,14 @@ def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(com
 
 
 def with_holes():
-    """A plan with a structural zero, one with an empty cell of a joint margin, and data for each."""
+    """A plan with a structural zero, one with an empty cell of a joint margin, and data for
+    each.
+    """
     zeros = plan(Budget.zcdp(1), structural_zeros=[StructuralZero.of({"sex": "f", "age": "y"})])
     data = people()
-    data["sex"] = ["m" if age == "y" else sex for sex, age in zip(data["sex"], data["age"], strict=True)]
+    data["sex"] = [
+        "m" if age == "y" else sex for sex, age in zip(data["sex"], data["age"], strict=True)
+    ]
     pairs = zip(people()["sex"], people()["region"], strict=True)
     empty = {**people(), "sex": ["f" if region == "n" else sex for sex, region in pairs]}
     return {
@@ -593,10 +764,14 @@ def test_tables_with_impossible_cells_share_a_budget_and_agree(tmp_path, name):
         assert first.estimate[0, 0] == first.counts[0, 0] == first.standard_errors[0, 0] == 0
     done.save(tmp_path / "release")
     loaded = Release.load(tmp_path / "release")
-    assert disagreements(loaded, json.loads((tmp_path / "release" / "release.json").read_text())) == ()
+    assert (
+        disagreements(loaded, json.loads((tmp_path / "release" / "release.json").read_text())) == ()
+    )
 
 
-def test_tables_with_too_many_impossible_cells_are_measured_one_by_one_and_said_to_be(tmp_path, monkeypatch):
+def test_tables_with_too_many_impossible_cells_are_measured_one_by_one_and_said_to_be(
+    tmp_path, monkeypatch
+):
     from semidp.queries import products
 
     monkeypatch.setattr(products, "_MOST_CONDITIONED", 1)

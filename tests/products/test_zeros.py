@@ -1,4 +1,6 @@
-"""Products with structural zeros and empty joint cells: costs against brute force, zeros set in the residuals."""
+"""Products with structural zeros and empty joint cells: costs against brute force, zeros set in the
+residuals.
+"""
 
 import itertools
 import math
@@ -19,7 +21,10 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.queries.costs import BallCosts, ExchangeCosts
 from semidp.queries.products import product_space
 
-AGE, STATUS = Feature("age", ["child", "adult", "old"]), Feature("status", ["single", "married", "widowed"])
+AGE, STATUS = (
+    Feature("age", ["child", "adult", "old"]),
+    Feature("status", ["single", "married", "widowed"]),
+)
 SEX = Feature("sex", "fm")
 UNMARRIED = StructuralZero.of({"age": "child", "status": ["married", "widowed"]})
 _MOST_TABLES = 120  # of a dataspace whose pairs are all looked at
@@ -37,20 +42,29 @@ def people(records, seed, schema):
 
 
 def random_space(generator, exchange):
-    """A product with random zeros and margins over few records; None where there is no freedom or no promise."""
+    """A product with random zeros and margins over few records; None where there is no freedom or
+    no promise.
+    """
     count = int(generator.integers(2, 4))
-    features = [Feature(f"f{i}", [str(j) for j in range(int(generator.integers(2, 4)))]) for i in range(count)]
+    features = [
+        Feature(f"f{i}", [str(j) for j in range(int(generator.integers(2, 4)))])
+        for i in range(count)
+    ]
     zeros = []
     for _ in range(int(generator.integers(1, 3))):
         chosen = sorted(generator.permutation(count)[:2].tolist())
-        zeros.append(StructuralZero.of({features[i].name: str(int(generator.integers(2))) for i in chosen}))
+        zeros.append(
+            StructuralZero.of({features[i].name: str(int(generator.integers(2))) for i in chosen})
+        )
     schema = Schema(features, tuple(zeros) if generator.random() < 0.7 else ())
     if math.prod(schema.shape) > 12 or (schema.possible is not None and not schema.possible.any()):
         return None
     table = people(int(generator.integers(2, 5)), generator.integers(10**6), schema)
     names, margins = [feature.name for feature in features], []
     for _ in range(int(generator.integers(0, 3))):
-        margins.append(Margin(*sorted(generator.permutation(names)[: int(generator.integers(1, 3))].tolist())))
+        margins.append(
+            Margin(*sorted(generator.permutation(names)[: int(generator.integers(1, 3))].tolist()))
+        )
     margins = list(dict.fromkeys(margins))
     public = Dataspace.of(table, margins)
     if len(list(itertools.islice(public.tables(), _MOST_TABLES + 1))) > _MOST_TABLES:
@@ -87,7 +101,9 @@ def exchange_pairs(space):
     known = {table.counts.tobytes(): vector for table, vector in vectors(space)}
     for table in space.dataspace.tables():
         cells = np.argwhere(table.counts)
-        records = tuple(tuple(map(int, cell)) for cell in cells for _ in range(int(table.counts[tuple(cell)])))
+        records = tuple(
+            tuple(map(int, cell)) for cell in cells for _ in range(int(table.counts[tuple(cell)]))
+        )
         for neighbour in blocks.neighbours(records):
             counts = np.zeros(space.schema.shape, dtype=np.int64)
             np.add.at(counts, tuple(zip(*neighbour, strict=True)), 1)
@@ -95,7 +111,9 @@ def exchange_pairs(space):
 
 
 def loss(mechanism, difference):
-    """μ² that one difference costs, from the vector that is published and the noise that is drawn."""
+    """μ² that one difference costs, from the vector that is published and the noise that is
+    drawn.
+    """
     total = 0.0
     for view, part in mechanism.space.parts.items():
         square = float(((difference[part] / mechanism.space.scales[part]) ** 2).sum())
@@ -104,7 +122,9 @@ def loss(mechanism, difference):
 
 
 def checked_space(space, exchange, ratios):
-    """The loss of the noise over all pairs is at most the claim, listed or not; return how many pairs there were."""
+    """The loss of the noise over all pairs is at most the claim, listed or not; return how many
+    pairs there were.
+    """
     differences = list(exchange_pairs(space) if exchange else ball_pairs(space))
     if not differences:
         return 0
@@ -155,7 +175,9 @@ def families(margins, seed=3, records=400):
 
 
 def dense(mechanism):
-    """The weights of all cells of all tables on the vector, and which of these cells are impossible."""
+    """The weights of all cells of all tables on the vector, and which of these cells are
+    impossible.
+    """
     space, rows, zero = mechanism.space, [], []
     for number, view in enumerate(space.views):
         shape = space.schema.grid.shape_of(view)
@@ -169,7 +191,9 @@ def dense(mechanism):
 
 @pytest.mark.parametrize("margins", [[["sex"]], [["age"], ["sex"]], [["age", "status"]], []])
 def test_conditioning_is_constrained_least_squares(margins):
-    """Minimise the noise that explains the measurement among those whose impossible cells are zero."""
+    """Minimise the noise that explains the measurement among those whose impossible cells are
+    zero.
+    """
     table, mechanism = families(margins)
     space = mechanism.space
     exact = [table.margin(space.schema.named(view)) for view in space.views]
@@ -184,10 +208,20 @@ def test_conditioning_is_constrained_least_squares(margins):
     estimates = np.concatenate([values.ravel() for values in mechanism.estimates(noisy)])
     assert np.allclose(estimates, expected, atol=1e-7)
     assert (estimates[zero] == 0).all()
-    solved = weights - (weights * mechanism.variances) @ rows.T @ np.linalg.pinv(spread @ rows.T, rcond=1e-9) @ rows
-    variances = np.concatenate([mechanism.cell_variances(number).ravel() for number in range(len(space.views))])
+    solved = (
+        weights
+        - (weights * mechanism.variances)
+        @ rows.T
+        @ np.linalg.pinv(spread @ rows.T, rcond=1e-9)
+        @ rows
+    )
+    variances = np.concatenate(
+        [mechanism.cell_variances(number).ravel() for number in range(len(space.views))]
+    )
     assert np.allclose(variances, solved**2 @ mechanism.variances, atol=1e-7)
-    plain_variances = np.concatenate([space.cell_variances(mechanism.variances, n).ravel() for n in range(3)])
+    plain_variances = np.concatenate(
+        [space.cell_variances(mechanism.variances, n).ravel() for n in range(3)]
+    )
     assert (variances <= plain_variances + 1e-9).all()
     assert zero.any()
 
@@ -198,12 +232,17 @@ def test_estimates_with_zeros_are_unbiased_agree_and_have_their_variance():
     exact = [table.margin(space.schema.named(view)) for view in space.views]
     vector = space.measure(exact)
     draws = mechanism.noises(400, SeededRandomness(8))
-    every = [np.stack(tables) for tables in zip(*(mechanism.estimates(vector + z) for z in draws), strict=True)]
+    every = [
+        np.stack(tables)
+        for tables in zip(*(mechanism.estimates(vector + z) for z in draws), strict=True)
+    ]
     for number, estimates in enumerate(every):
         errors = estimates - exact[number].counts
         allowed = mechanism.table_errors(number) / math.sqrt(400)
         assert (np.abs(errors.mean(axis=0)) <= 5 * allowed + 1e-9).all()
-        assert np.allclose(errors.var(axis=0), mechanism.cell_variances(number), rtol=0.45, atol=1e-9)
+        assert np.allclose(
+            errors.var(axis=0), mechanism.cell_variances(number), rtol=0.45, atol=1e-9
+        )
         inside = (np.abs(errors) <= mechanism.table_half_widths(number) + 1e-9).mean(axis=0)
         assert inside.min() > 0.90
     assert np.allclose(every[0].sum(axis=1), every[1].sum(axis=2))  # statuses, of both tables
@@ -214,7 +253,9 @@ def test_estimates_with_zeros_are_unbiased_agree_and_have_their_variance():
 
 
 def test_coarse_noise_keeps_its_intervals():
-    """σ near 1, where the law itself is used: at least 95% of all draws lie inside, up to chance at 1e-6."""
+    """σ near 1, where the law itself is used: at least 95% of all draws lie inside, up to chance at
+    1e-6.
+    """
     schema = Schema([AGE, STATUS], (UNMARRIED,))
     public = Dataspace.of(people(60, 1, schema), [Margin("age")])
     space = product_space(public, Ball(semi_adjacency(public).bound), [["age", "status"]])
@@ -222,7 +263,10 @@ def test_coarse_noise_keeps_its_intervals():
     draws = 4000
     zeros = np.zeros(space.shape)
     known = mechanism.estimates(zeros)[0]
-    errors = np.stack([mechanism.estimates(z)[0] - known for z in mechanism.noises(draws, SeededRandomness(3))])
+    errors = np.stack(
+        [mechanism.estimates(z)[0] - known for z in mechanism.noises(draws, SeededRandomness(3))]
+    )
     inside = (np.abs(errors) <= mechanism.table_half_widths(0) + 1e-9).mean(axis=0)
     assert inside.min() >= 0.95 - 5 * math.sqrt(0.05 * 0.95 / draws)
-    assert mechanism.table_half_widths(0)[0, 0] == 0  # children are single, and as many as the total says
+    # children are single, and as many as the total says
+    assert mechanism.table_half_widths(0)[0, 0] == 0

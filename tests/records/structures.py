@@ -1,4 +1,6 @@
-"""Random structures: features, exact totals and tables of every kind, with the records that they come from."""
+"""Random structures: features, exact totals and tables of every kind, with the records that they
+come from.
+"""
 
 import itertools
 from dataclasses import dataclass
@@ -24,7 +26,9 @@ class Structure:
 
 
 def random_structure(seed: int) -> Structure:
-    """Draw features, records, impossible combinations that do not occur, exact totals and tables with noise."""
+    """Draw features, records, impossible combinations that do not occur, exact totals and tables
+    with noise.
+    """
     rng = np.random.default_rng(seed)
     features = _features(rng)
     count = int(rng.integers(20, 150))
@@ -32,7 +36,9 @@ def random_structure(seed: int) -> Structure:
     shape = plain.grid.shape
     # Records crowd in some cells, so that others are empty.
     favoured = rng.dirichlet(np.full(int(np.prod(shape)), 0.3))
-    leaves = np.stack(np.unravel_index(rng.choice(favoured.size, size=count, p=favoured), shape), axis=1)
+    leaves = np.stack(
+        np.unravel_index(rng.choice(favoured.size, size=count, p=favoured), shape), axis=1
+    )
     zeros = _zeros(rng, features, leaves)
     schema = Schema(features, zeros)
     names = [list(feature.names) for feature in features]
@@ -48,7 +54,9 @@ def random_structure(seed: int) -> Structure:
     for number, part in enumerate(tables):
         counts = truth[tuple(part)]
         noise = rng.normal(0, 3, counts.shape)
-        targets.append(TargetTable(f"t{number}", schema.view(part), counts + noise, np.full(counts.shape, 3.0)))
+        targets.append(
+            TargetTable(f"t{number}", schema.view(part), counts + noise, np.full(counts.shape, 3.0))
+        )
     numbers = PublishedNumbers(dataspace, tuple(targets), {})
     return Structure(numbers, _kinds(numbers), codes)
 
@@ -69,13 +77,16 @@ def impossible(numbers: PublishedNumbers, codes: np.ndarray) -> np.ndarray:
     hit = np.zeros(len(codes), dtype=bool)
     for zero in schema.structural_zeros:
         if not all(
-            schema.view([name])[schema.axis(name)] <= numbers.used[schema.axis(name)] for name, _ in zero.levels
+            schema.view([name])[schema.axis(name)] <= numbers.used[schema.axis(name)]
+            for name, _ in zero.levels
         ):
             continue
         matches = np.ones(len(codes), dtype=bool)
         for name, levels in zero.levels:
             feature = schema.feature(name)
-            labels = [feature.path(leaf)[feature.names.index(name)] for leaf in range(len(feature.levels))]
+            labels = [
+                feature.path(leaf)[feature.names.index(name)] for leaf in range(len(feature.levels))
+            ]
             matches &= np.isin(np.array(labels)[codes[:, schema.axis(name)]], levels)
         hit |= matches
     return hit
@@ -86,25 +97,36 @@ def _features(rng: np.random.Generator) -> list[Feature]:
     for number in range(int(rng.integers(3, 6))):
         if rng.random() < 0.3:
             paths = [
-                (f"s{parent}", f"s{parent}c{child}") for parent in range(2) for child in range(int(rng.integers(1, 4)))
+                (f"s{parent}", f"s{parent}c{child}")
+                for parent in range(2)
+                for child in range(int(rng.integers(1, 4)))
             ]
             features.append(Feature.nested([f"state{number}", f"county{number}"], paths))
         else:
-            features.append(Feature(f"f{number}", [str(level) for level in range(int(rng.integers(2, 5)))]))
+            features.append(
+                Feature(f"f{number}", [str(level) for level in range(int(rng.integers(2, 5)))])
+            )
     return features
 
 
-def _zeros(rng: np.random.Generator, features: list[Feature], leaves: np.ndarray) -> list[StructuralZero]:
+def _zeros(
+    rng: np.random.Generator, features: list[Feature], leaves: np.ndarray
+) -> list[StructuralZero]:
     """Combinations of two features that no record has."""
     zeros = []
     for one, other in itertools.combinations(range(len(features)), 2):
         seen = {(int(a), int(b)) for a, b in leaves[:, [one, other]]}
-        cells = itertools.product(range(len(features[one].levels)), range(len(features[other].levels)))
+        cells = itertools.product(
+            range(len(features[one].levels)), range(len(features[other].levels))
+        )
         for cell in cells:
             if cell not in seen and rng.random() < 0.3:
                 zeros.append(
                     StructuralZero.of(
-                        dict(_labels(features[axis], leaf) for axis, leaf in zip((one, other), cell, strict=True))
+                        dict(
+                            _labels(features[axis], leaf)
+                            for axis, leaf in zip((one, other), cell, strict=True)
+                        )
                     )
                 )
     return zeros[: int(rng.integers(0, 4))]

@@ -1,4 +1,6 @@
-"""Exact totals to the person, and nothing impossible: in random structures, by both ways to visit pairs."""
+"""Exact totals to the person, and nothing impossible: in random structures, by both ways to visit
+pairs.
+"""
 
 from collections import Counter
 
@@ -15,7 +17,13 @@ from semidp.questions.records.approaching import Approach
 from semidp.questions.records.putting_together import swapped_records
 from semidp.questions.records.record_cells import Goal, TargetTable
 from semidp.questions.records.record_moves import record_moves
-from semidp.questions.records.sweeps import RecordState, Sweep, compiled_sweep, pair_sweep, vector_sweep
+from semidp.questions.records.sweeps import (
+    RecordState,
+    Sweep,
+    compiled_sweep,
+    pair_sweep,
+    vector_sweep,
+)
 from semidp.questions.records.synthetic import SyntheticRecords
 from tests.records.structures import impossible, kept, random_structure
 
@@ -89,7 +97,8 @@ def test_impossible_combinations_would_arise_without_care() -> None:
 
 @pytest.mark.parametrize("sweep", [compiled_sweep, vector_sweep])
 def test_records_come_at_least_as_near_as_the_truth(sweep: Sweep) -> None:
-    """The truth has the exact totals, too: a search that ends further from the estimates than it is stuck.
+    """The truth has the exact totals, too: a search that ends further from the estimates than it is
+    stuck.
 
     Where exact totals hang together in a circle, swaps of two records do not reach everything.
     """
@@ -109,7 +118,9 @@ def test_records_come_at_least_as_near_as_the_truth(sweep: Sweep) -> None:
 
 
 def test_a_value_that_no_record_has_comes_back() -> None:
-    """The start has no record of a level, and its table wants some: one record alone must be able to take it."""
+    """The start has no record of a level, and its table wants some: one record alone must be able
+    to take it.
+    """
     schema = Schema([Feature("sex", "fm"), Feature("job", "abc")])
     dataspace = Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), [30, 30])})
     table = TargetTable("t", (1, 1), np.array([[10.0, 10.0, 10.0]] * 2), np.ones((2, 3)))

@@ -64,14 +64,18 @@ def test_a_time_that_is_none_is_refused(release: Release, seconds: object) -> No
 
 @pytest.fixture
 def usual_interrupts() -> Iterator[None]:
-    """Python's own handler: a shell ignores interrupts for what it runs in the background, and so would the tests."""
+    """Python's own handler: a shell ignores interrupts for what it runs in the background, and so
+    would the tests.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("usual_interrupts")
-def test_a_first_interrupt_is_noted_and_a_second_ends_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_first_interrupt_is_noted_and_a_second_ends_the_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     before = signal.getsignal(signal.SIGINT)
     with first_interrupt() as interrupted:
         assert not interrupted()
@@ -85,7 +89,10 @@ def test_a_first_interrupt_is_noted_and_a_second_ends_the_command(capsys: pytest
 
 @pytest.mark.usefixtures("usual_interrupts")
 def test_an_interrupted_command_writes_the_best_so_far(
-    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    release: Release,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     release.save(tmp_path / "r")
     sweep = putting_together.compiled_sweep
@@ -120,7 +127,9 @@ def test_several_files_are_written_together_or_not_at_all(release: Release, tmp_
     assert not list(tmp_path.iterdir())
 
 
-def test_numpy_serves_where_numba_is_missing(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_serves_where_numba_is_missing(
+    release: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(putting_together, "compiled_available", lambda: False)
 
     def never(*given: object) -> int:
@@ -131,7 +140,9 @@ def test_numpy_serves_where_numba_is_missing(release: Release, monkeypatch: pyte
     assert max(distance.rms for distance in records.distances) < 1.2
 
 
-def test_linked_files_are_refused_in_a_sentence(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linked_files_are_refused_in_a_sentence(
+    release: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(type(release.scope.dataspace), "kinds", ("household", "person"))
     with pytest.raises(Refused, match="linked files"):
         release.records()
@@ -142,5 +153,9 @@ def test_records_are_a_byte_a_value_and_a_data_frame(release: Release) -> None:
     assert {place.dtype for place in records.places} == {np.dtype(np.uint8)}
     frame = records.to_pandas()
     assert list(frame.columns) == NAMES
-    assert frame["a"].tolist() == records.to_polars()["a"].to_list() == [row[0] for row in records.rows()]
+    assert (
+        frame["a"].tolist()
+        == records.to_polars()["a"].to_list()
+        == [row[0] for row in records.rows()]
+    )
     assert Counter(frame["b"]) == Counter(people()["b"])

@@ -1,4 +1,6 @@
-"""Several files: each near its own draw of the noise, with the exact totals, and one answer from all of them."""
+"""Several files: each near its own draw of the noise, with the exact totals, and one answer from
+all of them.
+"""
 
 import json
 import math
@@ -10,7 +12,17 @@ import pytest
 from scipy import stats
 
 import semidp
-from semidp import Budget, Feature, InputError, Plan, Release, TableRequest, TablesRequest, combine_estimates, run
+from semidp import (
+    Budget,
+    Feature,
+    InputError,
+    Plan,
+    Release,
+    TableRequest,
+    TablesRequest,
+    combine_estimates,
+    run,
+)
 from semidp.cli import run as command
 from semidp.noise.randomness import SeededRandomness
 from semidp.questions.records.drawn_estimates import EstimateDraws
@@ -22,7 +34,10 @@ N = 900
 
 def people() -> dict[str, list[str]]:
     rng = np.random.default_rng(5)
-    return {name: [levels[i] for i in rng.integers(len(levels), size=N)] for name, levels in LEVELS.items()}
+    return {
+        name: [levels[i] for i in rng.integers(len(levels), size=N)]
+        for name, levels in LEVELS.items()
+    }
 
 
 def released(budget: Budget | None = None) -> Release:
@@ -38,11 +53,15 @@ def draws_of(done: Release, count: int) -> dict[str, np.ndarray]:
 
 
 def chi_square(done: Release, draws: dict[str, np.ndarray], scale: float = 1.0) -> float:
-    """The least and the largest two-sided p value of all cells: is the variance of draws the one that is stated?"""
+    """The least and the largest two-sided p value of all cells: is the variance of draws the one
+    that is stated?
+    """
     smallest = 1.0
     for table in done.tables:
         noisy = table.standard_errors > 0
-        off = (draws[table.name] - table.estimate)[:, noisy] / (scale * table.standard_errors[noisy])
+        off = (draws[table.name] - table.estimate)[:, noisy] / (
+            scale * table.standard_errors[noisy]
+        )
         squares = (off**2).sum(axis=0)
         tails = stats.chi2.cdf(squares, len(off))
         smallest = min(smallest, float(2 * np.minimum(tails, 1 - tails).min()))
@@ -71,7 +90,10 @@ def test_draws_of_tables_that_share_a_budget_agree() -> None:
 
 def test_tables_with_budgets_of_their_own_are_drawn_too() -> None:
     features = [Feature(name, levels) for name, levels in LEVELS.items()]
-    requests = [TableRequest(["sex", "age"], Budget.gdp(1)), TableRequest(["sex", "ill"], Budget.pure(1), name="own")]
+    requests = [
+        TableRequest(["sex", "age"], Budget.gdp(1)),
+        TableRequest(["sex", "ill"], Budget.pure(1), name="own"),
+    ]
     done = run(Plan(requests, ["sex"], features=features), people(), SeededRandomness(7))
     draws = draws_of(done, 200)
     for table in done.tables:
@@ -93,7 +115,9 @@ def test_files_differ_as_much_as_the_noise_and_keep_exact_totals() -> None:
     assert 0.2 < np.std(cells, ddof=1) / error < 2.1
 
 
-def test_the_command_writes_numbered_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_numbered_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     released().save(tmp_path / "r")
     out = tmp_path / "people.csv"
     words = ["synthesize", str(tmp_path / "r"), "--out", str(out), "--files", "3", "--seed", "1"]
@@ -142,7 +166,9 @@ def test_what_cannot_be_combined(answers: list, squares: list | None, said: str)
 
 
 def normal_coverage(files: int, noise: float, sampling: float, repeats: int, rule: float) -> float:
-    """How often an interval holds where an answer has noise and files draw it once more; `rule` scales the error."""
+    """How often an interval holds where an answer has noise and files draw it once more; `rule`
+    scales the error.
+    """
     rng = np.random.default_rng(11)
     held = 0
     for _ in range(repeats):
@@ -157,6 +183,8 @@ def normal_coverage(files: int, noise: float, sampling: float, repeats: int, rul
 
 @pytest.mark.parametrize(("noise", "sampling"), [(1.0, 0.0), (1.0, 1.0), (0.3, 1.0)])
 def test_combined_intervals_hold(noise: float, sampling: float) -> None:
-    """5 standard errors of a share of 0.95 from 2,000 are 0.024; an error that is 30% too small is caught."""
+    """5 standard errors of a share of 0.95 from 2,000 are 0.024; an error that is 30% too small is
+    caught.
+    """
     assert abs(normal_coverage(5, noise, sampling, 2000, 1.0) - 0.95) < 0.025
     assert normal_coverage(5, noise, sampling, 2000, 0.7) < 0.925

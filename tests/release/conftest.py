@@ -1,4 +1,6 @@
-"""The example tables, and checks that read a release folder the way a stranger would: as CSV and JSON."""
+"""The example tables, and checks that read a release folder the way a stranger would: as CSV and
+JSON.
+"""
 
 import csv
 import json
@@ -32,14 +34,20 @@ class Example:
         return cls(path, tuple(header[:-1]), {tuple(row[:-1]): int(row[-1]) for row in rows})
 
     def declared(self) -> tuple[Feature, ...]:
-        levels = ({cell[position] for cell in self.counts} for position in range(len(self.features)))
-        return tuple(Feature(name, sorted(found)) for name, found in zip(self.features, levels, strict=True))
+        levels = (
+            {cell[position] for cell in self.counts} for position in range(len(self.features))
+        )
+        return tuple(
+            Feature(name, sorted(found)) for name, found in zip(self.features, levels, strict=True)
+        )
 
     def total(self, names: Sequence[str]) -> dict[tuple[str, ...], int]:
         return totals(self.features, self.counts, names)
 
 
-def totals(features: Sequence[str], counts: Mapping[tuple[str, ...], Any], names: Sequence[str]) -> dict[Any, Any]:
+def totals(
+    features: Sequence[str], counts: Mapping[tuple[str, ...], Any], names: Sequence[str]
+) -> dict[Any, Any]:
     """Add cells up over the features that are not named; totals of 0 are left out."""
     positions = [list(features).index(name) for name in names]
     found: dict[tuple[str, ...], Any] = {}
@@ -49,7 +57,9 @@ def totals(features: Sequence[str], counts: Mapping[tuple[str, ...], Any], names
     return {key: count for key, count in found.items() if count}
 
 
-def read_table(folder: Path, file: str = "table.csv") -> tuple[list[str], dict[tuple[str, ...], list[str]]]:
+def read_table(
+    folder: Path, file: str = "table.csv"
+) -> tuple[list[str], dict[tuple[str, ...], list[str]]]:
     """Return the header of a CSV file of a release and, for each cell, its columns as text."""
     header, *rows = csv.reader((folder / file).read_text(encoding="utf-8").splitlines())
     width = next(place for place, name in enumerate(header) if name in ("count", "noisy_count"))
@@ -74,7 +84,9 @@ def strict_json(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-def assert_same_margins(example: Example, folder: Path, features: Sequence[str], invariants: list[list[str]]) -> None:
+def assert_same_margins(
+    example: Example, folder: Path, features: Sequence[str], invariants: list[list[str]]
+) -> None:
     """Check, as integers, that the published table has the exact totals of the data."""
     published = whole_counts(folder)
     assert sum(published.values()) == sum(example.counts.values())

@@ -1,7 +1,8 @@
-"""A forger: changes any field of release.json and any column of any file, and makes every digest right again.
+"""A forger: changes any field of release.json and any column of any file, and makes every digest
+right again.
 
-`verdict` says what becomes of a forged folder: refused, said to disagree, taken on trust, or believed, which is never
-right.
+`verdict` says what becomes of a forged folder: refused, said to disagree, taken on trust, or
+believed, which is never right.
 """
 
 import csv
@@ -155,7 +156,9 @@ class Forger:
         """What becomes of the folder as it is: refused, disagrees, trusted or believed."""
         try:
             release = Release.load(self.folder)
-            found = recheck(release, json.loads((self.folder / "release.json").read_text()), self.folder)
+            found = recheck(
+                release, json.loads((self.folder / "release.json").read_text()), self.folder
+            )
         except SemidpError:
             return "refused"
         if found.disagreements:
@@ -166,7 +169,9 @@ class Forger:
         return "believed"
 
     def fields(self, step: int = 1) -> Iterator[tuple[str, str]]:
-        """Forge the fields of release.json and parts.json, or some of them; yield each, and what became of it."""
+        """Forge the fields of release.json and parts.json, or some of them; yield each, and what
+        became of it.
+        """
         for number, (file, path, other) in enumerate(self.field_forgeries()):
             if number % step:
                 continue
@@ -176,7 +181,9 @@ class Forger:
             self.restore()
 
     def field_forgeries(self) -> Iterator[tuple[str, Path_, Any]]:
-        """Yield a file, a place in it, and what to put there, once for each name of a field and kind of change."""
+        """Yield a file, a place in it, and what to put there, once for each name of a field and
+        kind of change.
+        """
         for file in ("release.json", "parts.json"):
             if file not in self.files:
                 continue
@@ -187,14 +194,17 @@ class Forger:
                     continue
                 for number, other in enumerate(others(value)):
                     if (name, number) == ("plan.invariants", 0) and isinstance(value, list):
-                        continue  # margins, or their features, in another order are the same margins
+                        # margins, or their features, in another order are the same margins
+                        continue
                     key = (f"{name} {type(value).__name__}", number)
                     if key not in seen:
                         seen.add(key)
                         yield file, path, other
 
     def columns(self, step: int = 1) -> Iterator[tuple[str, str]]:
-        """Forge the columns of all CSV files, or some of them; yield each, and what became of it."""
+        """Forge the columns of all CSV files, or some of them; yield each, and what became of
+        it.
+        """
         for number, (name, column, forged) in enumerate(self.column_forgeries()):
             if number % step:
                 continue
@@ -203,7 +213,9 @@ class Forger:
             self.restore()
 
     def column_forgeries(self) -> Iterator[tuple[str, str, list[list[str]]]]:
-        """Yield a file, what is forged in it, and its rows then: other numbers, swapped labels, other columns."""
+        """Yield a file, what is forged in it, and its rows then: other numbers, swapped labels,
+        other columns.
+        """
         for name, content in self.files.items():
             if not name.endswith(".csv"):
                 continue
@@ -211,7 +223,11 @@ class Forger:
             for place, column in enumerate(header):
                 for forged in _forged(rows, place):
                     yield name, column, [header, *forged]
-                yield name, f"{column}_", [[*header[:place], f"{column}_", *header[place + 1 :]], *rows]
+                yield (
+                    name,
+                    f"{column}_",
+                    [[*header[:place], f"{column}_", *header[place + 1 :]], *rows],
+                )
             yield name, "one more", [[*header, "certified"], *([*row, "1"] for row in rows)]
             if rows[::-1] != rows:
                 yield name, "rows", [header, *rows[::-1]]
@@ -223,7 +239,10 @@ class Forger:
         yield "report.html", self.verdict("report.html")
         self.restore()
         if "csv-metadata.json" in self.files:
-            self.write("csv-metadata.json", self.files["csv-metadata.json"].replace(b"number", b"decimal", 1))
+            self.write(
+                "csv-metadata.json",
+                self.files["csv-metadata.json"].replace(b"number", b"decimal", 1),
+            )
             yield "csv-metadata.json", self.verdict("csv-metadata.json")
             self.restore()
         self.write("more.csv", "a,b\n")
@@ -239,7 +258,10 @@ def _forged(rows: list[list[str]], place: int) -> Iterator[list[list[str]]]:
     """Yield the rows with something else in one column: a number nearby, or two labels swapped."""
 
     def changed(row: int, text: str) -> list[list[str]]:
-        return [[*line[:place], text, *line[place + 1 :]] if at == row else line for at, line in enumerate(rows)]
+        return [
+            [*line[:place], text, *line[place + 1 :]] if at == row else line
+            for at, line in enumerate(rows)
+        ]
 
     texts = [row[place] for row in rows]
     row = next((at for at, text in enumerate(texts) if text), None)

@@ -1,4 +1,6 @@
-"""The columns of a table's file: the count, and the estimate with its own standard error and interval."""
+"""The columns of a table's file: the count, and the estimate with its own standard error and
+interval.
+"""
 
 import csv
 import hashlib
@@ -40,9 +42,15 @@ def test_every_number_stands_beside_its_own_error(tmp_path: Path) -> None:
     assert list(found) == HEADER[2:]
     assert found["estimate"].tolist() == table.estimate.ravel().tolist()
     assert found["standard_error"].tolist() == table.standard_errors.ravel().tolist()
-    assert found["estimate_high"] - found["estimate"] == pytest.approx(table.half_widths.ravel(), abs=2e-6)
-    assert found["estimate"] - found["estimate_low"] == pytest.approx(table.half_widths.ravel(), abs=2e-6)
-    assert table.half_widths == pytest.approx(1.96 * table.standard_errors, rel=0.02), "the noise is wide here"
+    assert found["estimate_high"] - found["estimate"] == pytest.approx(
+        table.half_widths.ravel(), abs=2e-6
+    )
+    assert found["estimate"] - found["estimate_low"] == pytest.approx(
+        table.half_widths.ravel(), abs=2e-6
+    )
+    assert table.half_widths == pytest.approx(1.96 * table.standard_errors, rel=0.02), (
+        "the noise is wide here"
+    )
     assert (found["estimate_low"] < 0).any(), "intervals are never clipped"
     assert (found["count"] >= 0).all()
     assert (found["count"] % 1 == 0).all()
@@ -57,7 +65,9 @@ def test_a_count_may_lie_outside_the_interval(tmp_path: Path) -> None:
     assert any(outside)
 
 
-def test_without_a_fit_the_count_is_the_estimate_and_a_real_fit_is_not_negative(tmp_path: Path) -> None:
+def test_without_a_fit_the_count_is_the_estimate_and_a_real_fit_is_not_negative(
+    tmp_path: Path,
+) -> None:
     released(fit="none").save(tmp_path / "none")
     raw = columns(tmp_path / "none")
     assert raw["count"].tolist() == raw["estimate"].tolist()
@@ -68,7 +78,9 @@ def test_without_a_fit_the_count_is_the_estimate_and_a_real_fit_is_not_negative(
         assert Release.load(tmp_path / kind).tables[0].fitted.kind == kind
 
 
-def test_large_tables_leave_the_intervals_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_leave_the_intervals_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(published, "INTERVALS_BELOW", 6)
     release = released()
     release.save(tmp_path)
@@ -95,23 +107,53 @@ def test_forged_estimates_errors_and_intervals_are_found(tmp_path: Path) -> None
     assert disagreements(Release.load(tmp_path / "fine"), document) == ()
     table = release.tables[0]
     for name, estimate, error, half, said in (
-        ("estimate", table.estimate + 1, table.standard_errors, table.half_widths, "estimates that do not follow"),
-        ("error", table.estimate, table.standard_errors / 2, table.half_widths, "standard errors that its noise"),
-        ("short", table.estimate, table.standard_errors, 0.9 * table.half_widths, "intervals that its noise"),
+        (
+            "estimate",
+            table.estimate + 1,
+            table.standard_errors,
+            table.half_widths,
+            "estimates that do not follow",
+        ),
+        (
+            "error",
+            table.estimate,
+            table.standard_errors / 2,
+            table.half_widths,
+            "standard errors that its noise",
+        ),
+        (
+            "short",
+            table.estimate,
+            table.standard_errors,
+            0.9 * table.half_widths,
+            "intervals that its noise",
+        ),
     ):
         release.save(tmp_path / name)
         low, high = estimate - half, estimate + half
-        forge(tmp_path / name, estimate=estimate, standard_error=error, estimate_low=low, estimate_high=high)
-        assert any(said in sentence for sentence in disagreements(Release.load(tmp_path / name), document))
+        forge(
+            tmp_path / name,
+            estimate=estimate,
+            standard_error=error,
+            estimate_low=low,
+            estimate_high=high,
+        )
+        assert any(
+            said in sentence for sentence in disagreements(Release.load(tmp_path / name), document)
+        )
     release.save(tmp_path / "narrow")
     forge(tmp_path / "narrow", estimate_low=table.estimate - table.standard_errors)
     with pytest.raises(InputError, match="damaged"):
         Release.load(tmp_path / "narrow")
 
 
-@pytest.mark.parametrize("budget", [Budget.gdp("1/2"), Budget.zcdp("1/20"), Budget.pure("1/2")], ids=str)
+@pytest.mark.parametrize(
+    "budget", [Budget.gdp("1/2"), Budget.zcdp("1/20"), Budget.pure("1/2")], ids=str
+)
 def test_intervals_hold_the_truth_in_95_of_100_draws(budget: Budget) -> None:
-    """Binomial bound at five standard deviations (false alarm below 1e-6); the factor of the other law would show."""
+    """Binomial bound at five standard deviations (false alarm below 1e-6); the factor of the other
+    law would show.
+    """
     from semidp.publishing.pipeline import prepare
 
     plan = Plan([TableRequest(["sex", "region"], budget)], features=FEATURES)
@@ -124,4 +166,6 @@ def test_intervals_hold_the_truth_in_95_of_100_draws(budget: Budget) -> None:
     held, allowed = (np.abs(errors) <= half + 1e-9).mean(), 5 * np.sqrt(0.95 * 0.05 / draws)
     assert held > 0.95 - allowed
     assert held < 0.963
-    assert (np.abs(errors) <= 0.8 * half).mean() < 0.95 - allowed, "an interval that is a fifth too short shows"
+    assert (np.abs(errors) <= 0.8 * half).mean() < 0.95 - allowed, (
+        "an interval that is a fifth too short shows"
+    )

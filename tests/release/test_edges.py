@@ -1,4 +1,6 @@
-"""Nobody, one person, one level, nothing left open, impossible cells, warnings, several tables, and many cells."""
+"""Nobody, one person, one level, nothing left open, impossible cells, warnings, several tables, and
+many cells.
+"""
 
 import time
 from collections.abc import Callable
@@ -34,10 +36,15 @@ BUDGETS = (Budget.pure(1), Budget.zcdp(1), Budget.gdp(1), Budget.approximate(1, 
 
 
 def people(n: int) -> dict[str, np.ndarray]:
-    return {"sex": np.array(list("fmfmm")[:n], dtype=str), "region": np.array(list("nsnns")[:n], dtype=str)}
+    return {
+        "sex": np.array(list("fmfmm")[:n], dtype=str),
+        "region": np.array(list("nsnns")[:n], dtype=str),
+    }
 
 
-def plan_of(invariants: tuple[Margin, ...] = BOTH, budget: Budget = BUDGETS[0], **rest: object) -> Plan:
+def plan_of(
+    invariants: tuple[Margin, ...] = BOTH, budget: Budget = BUDGETS[0], **rest: object
+) -> Plan:
     return Plan([TableRequest(["sex", "region"], budget)], invariants, [SEX, REGION], **rest)  # type: ignore[arg-type]
 
 
@@ -56,7 +63,9 @@ def checked(release: Release, saved: Save) -> str:
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: budget.kind)
 @pytest.mark.parametrize("n", [0, 1, 2])
 @pytest.mark.parametrize("invariants", [BOTH, BOTH[:1], ()], ids=["both", "one", "none"])
-def test_hardly_anybody(saved: Save, n: int, invariants: tuple[Margin, ...], budget: Budget) -> None:
+def test_hardly_anybody(
+    saved: Save, n: int, invariants: tuple[Margin, ...], budget: Budget
+) -> None:
     release = run(plan_of(invariants, budget), people(n))
     assert release.tables[0].counts.sum() == n
     assert release.scope.dataspace.n == n
@@ -83,7 +92,9 @@ def test_a_feature_with_one_level(saved: Save, features: tuple[str, ...], budget
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: budget.kind)
-def test_a_table_that_the_totals_fix_is_published_exactly_and_that_is_said(saved: Save, budget: Budget) -> None:
+def test_a_table_that_the_totals_fix_is_published_exactly_and_that_is_said(
+    saved: Save, budget: Budget
+) -> None:
     release = run(plan_of((Margin("sex", "region"),), budget), people(5))
     table = release.tables[0]
     assert table.counts.tolist() == [[2, 0], [1, 2]]
@@ -124,7 +135,11 @@ def test_an_adjacency_below_the_worst_case_warns_everywhere(saved: Save) -> None
     assert warning in page
     document = strict_json((saved(release) / "release.json").read_text(encoding="utf-8"))
     assert document["warnings"] == [warning]
-    assert (document["a"]["used"], document["a"]["worst_case"], document["a"]["definition"]) == (2, 3, 2)
+    assert (document["a"]["used"], document["a"]["worst_case"], document["a"]["definition"]) == (
+        2,
+        3,
+        2,
+    )
     assert run(plan_of(adjacency="definition"), people(5)).scope.warnings == (warning,)
     assert run(plan_of(adjacency=3), people(5)).scope.warnings == ()
 
@@ -139,7 +154,8 @@ def test_pairs_of_three_features_have_a_bound_and_say_that_less_was_given(saved:
     pairs = [["hair", "eye"], ["eye", "sex"], ["hair", "sex"]]
     margins = [Margin(*names) for names in pairs]
     request = TableRequest(example.features, Budget.zcdp("1/2"))
-    assert run(Plan([request], margins, count="count"), example.path).scope.adjacency.a == 9  # 1 + 2 min(4, 4)
+    # 1 + 2 min(4, 4)
+    assert run(Plan([request], margins, count="count"), example.path).scope.adjacency.a == 9
     release = run(Plan([request], margins, count="count", adjacency=4), example.path)
     assert "may be as large as 9" in release.scope.warnings[0]
     assert "at most 9 records" in checked(release, saved)
@@ -165,8 +181,19 @@ def test_several_tables_share_one_guarantee(saved: Save) -> None:
     folder = saved(release)
     names = {path.name for path in folder.iterdir()}
     assert names == {
-        *("hair and eyes.csv", "hair and eyes-measurements.csv", "eyes.csv", "eyes-measurements.csv"),
-        *("csv-metadata.json", "fixed.csv", "fixed-measurements.csv", "release.json", "report.html"),
+        *(
+            "hair and eyes.csv",
+            "hair and eyes-measurements.csv",
+            "eyes.csv",
+            "eyes-measurements.csv",
+        ),
+        *(
+            "csv-metadata.json",
+            "fixed.csv",
+            "fixed-measurements.csv",
+            "release.json",
+            "report.html",
+        ),
     }
     for table in tables:
         published = whole_counts(folder, f"{table.name}.csv")
@@ -181,7 +208,10 @@ def test_several_tables_share_one_guarantee(saved: Save) -> None:
 @pytest.mark.parametrize("first", BUDGETS, ids=lambda budget: budget.kind)
 @pytest.mark.parametrize("second", BUDGETS, ids=lambda budget: budget.kind)
 def test_budgets_of_every_kind_compose(saved: Save, first: Budget, second: Budget) -> None:
-    tables = [TableRequest(["sex", "region"], first, name="one"), TableRequest(["sex", "region"], second, name="two")]
+    tables = [
+        TableRequest(["sex", "region"], first, name="one"),
+        TableRequest(["sex", "region"], second, name="two"),
+    ]
     release = run(Plan(tables, BOTH, [SEX, REGION]), people(5))
     alone = [result.guarantee.tradeoff for result in release.results]
     together = release.guarantee.tradeoff
@@ -246,7 +276,10 @@ def test_a_source_must_be_opened_as_the_plan_says() -> None:
     data = {**people(5), "person": np.arange(5)}
     plan = plan_of(where="sex = 'f'", id="person")
     for options in ({}, {"where": "sex = 'f'"}, {"id": "person"}):
-        with open_source(data, **options) as source, pytest.raises(InputError, match="open it as the plan says"):
+        with (
+            open_source(data, **options) as source,
+            pytest.raises(InputError, match="open it as the plan says"),
+        ):
             run(plan, source)
     with open_source(data, where="sex = 'f'", id="person") as source:
         assert run(plan, source).scope.dataspace.n == 2
@@ -269,7 +302,13 @@ def test_many_cells_take_seconds(saved: Save, tmp_path: Path) -> None:
     columns = {"row": random.integers(0, 300, 200_000), "column": random.integers(0, 300, 200_000)}
     pyarrow.parquet.write_table(pa.table(columns), file)
     started = time.process_time()
-    release = run(Plan([TableRequest(["row", "column"], Budget.zcdp("1/10"))], [Margin("row"), Margin("column")]), file)
+    release = run(
+        Plan(
+            [TableRequest(["row", "column"], Budget.zcdp("1/10"))],
+            [Margin("row"), Margin("column")],
+        ),
+        file,
+    )
     checked(release, saved)
     assert time.process_time() - started < 15
     published = release.tables[0].counts

@@ -1,4 +1,6 @@
-"""`--claim exact`: only mechanisms whose claim holds for the numbers that are drawn, and what that costs."""
+"""`--claim exact`: only mechanisms whose claim holds for the numbers that are drawn, and what that
+costs.
+"""
 
 import json
 
@@ -16,7 +18,9 @@ BUDGETS = [Budget.pure(1), Budget.approximate(1, "1e-6"), Budget.zcdp("1/2"), Bu
 
 
 def plan(budget, mechanism="auto", claim="exact"):
-    return Plan([TableRequest(["sex", "region"], budget, mechanism)], ["sex", "region"], claim=claim)
+    return Plan(
+        [TableRequest(["sex", "region"], budget, mechanism)], ["sex", "region"], claim=claim
+    )
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
@@ -24,7 +28,11 @@ def test_auto_takes_the_best_mechanism_with_an_exact_claim(budget):
     space, _ = two_way()
     best = with_exact_claim(choose(space, budget), budget)
     assert best.claim == "exact"
-    exact = [mechanism.expected_l2 for mechanism in available(space, budget) if mechanism.claim == "exact"]
+    exact = [
+        mechanism.expected_l2
+        for mechanism in available(space, budget)
+        if mechanism.claim == "exact"
+    ]
     assert best.expected_l2 <= min(exact) * (1 + 1e-9)
     (mechanism,) = prepare(plan(budget), PEOPLE).mechanisms
     assert mechanism.claim == "exact"
@@ -38,7 +46,9 @@ def test_there_are_ideal_claims_to_avoid():
 
 
 def test_a_named_mechanism_with_an_ideal_claim_is_refused():
-    with pytest.raises(InputError, match="asks for exact claims, and knorm noise makes an ideal one"):
+    with pytest.raises(
+        InputError, match="asks for exact claims, and knorm noise makes an ideal one"
+    ):
         prepare(plan(Budget.pure(1), "knorm"), PEOPLE)
     (mechanism,) = prepare(plan(Budget.pure(1), "laplace"), PEOPLE).mechanisms
     assert mechanism.name == "laplace"
@@ -68,7 +78,18 @@ def test_the_dry_run_says_it_first(tmp_path, capfd, monkeypatch):
     file = tmp_path / "people.csv"
     rows = zip(PEOPLE["sex"], PEOPLE["region"], strict=True)
     file.write_text("sex,region\n" + "\n".join(map(",".join, rows)) + "\n")
-    words = ["release", str(file), "--table", "sex,region", "--exact", "sex", "--exact", "region", "--epsilon", "1"]
+    words = [
+        "release",
+        str(file),
+        "--table",
+        "sex,region",
+        "--exact",
+        "sex",
+        "--exact",
+        "region",
+        "--epsilon",
+        "1",
+    ]
     assert semidp([*words, "--dry-run"]) == 0
     said = capfd.readouterr().out
     assert "with --claim exact: laplace" in said
@@ -81,6 +102,9 @@ def test_the_dry_run_says_it_first(tmp_path, capfd, monkeypatch):
     said = capfd.readouterr().out
     assert "with --claim exact" not in said
     assert "laplace for sex by region" in said
-    assert semidp([*words, "--claim", "exact", "--mechanism", "knorm", "--out", str(tmp_path / "out")]) == 2
+    assert (
+        semidp([*words, "--claim", "exact", "--mechanism", "knorm", "--out", str(tmp_path / "out")])
+        == 2
+    )
     assert "makes an ideal one" in capfd.readouterr().err
     assert not (tmp_path / "out").exists()

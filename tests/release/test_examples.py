@@ -1,4 +1,6 @@
-"""Releases of the example tables under every kind of invariant, mechanism and fit: totals exact, files sound."""
+"""Releases of the example tables under every kind of invariant, mechanism and fit: totals exact,
+files sound.
+"""
 
 import csv
 from collections.abc import Callable
@@ -11,7 +13,14 @@ from semidp import Budget, Margin, Plan, Refused, Release, TableRequest, run
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.selection import NAMES as MECHANISMS
 from semidp.noise.randomness import SeededRandomness
-from tests.release.conftest import Example, assert_same_margins, cells_of, read_table, strict_json, totals
+from tests.release.conftest import (
+    Example,
+    assert_same_margins,
+    cells_of,
+    read_table,
+    strict_json,
+    totals,
+)
 
 Save = Callable[[Release], Path]
 BUDGETS = {
@@ -58,13 +67,17 @@ FITTING = {
 
 def plan_for(example: Example, invariants: list[list[str]], **request: object) -> Plan:
     table = TableRequest(example.features, **{"budget": BUDGETS["zcdp"], **request})  # type: ignore[arg-type]
-    return Plan([table], [Margin(*names) for names in invariants], example.declared(), count="count")
+    return Plan(
+        [table], [Margin(*names) for names in invariants], example.declared(), count="count"
+    )
 
 
 @pytest.mark.few(14)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize(("name", "kind"), CASES, ids=lambda value: value)
-def test_totals_are_exact_and_files_are_sound(saved: Save, name: str, kind: str, budget: str) -> None:
+def test_totals_are_exact_and_files_are_sound(
+    saved: Save, name: str, kind: str, budget: str
+) -> None:
     example, invariants = Example.named(name), INVARIANTS[name][kind]
     release = run(plan_for(example, invariants, budget=BUDGETS[budget]), example.path)
     folder = saved(release)
@@ -74,14 +87,23 @@ def test_totals_are_exact_and_files_are_sound(saved: Save, name: str, kind: str,
     assert_same_margins(example, folder, example.features, invariants)
 
     header, cells = read_table(folder)
-    assert header == [*example.features, "count", "estimate", "standard_error", "estimate_low", "estimate_high"]
+    assert header == [
+        *example.features,
+        "count",
+        "estimate",
+        "standard_error",
+        "estimate_low",
+        "estimate_high",
+    ]
     assert set(cells) == cells_of(example.declared())
     assert all(float(row[0]) >= 0 and float(row[2]) >= 0 for row in cells.values())
 
     with open(folder / "measurements.csv", encoding="utf-8", newline="") as file:
         header, *measured = csv.reader(file)
     residuals = release.results[0].noise.mechanism == ResidualMechanism.name
-    assert header == (["residual", "entry", "scale", "noisy"] if residuals else [*example.features, "noisy_count"])
+    assert header == (
+        ["residual", "entry", "scale", "noisy"] if residuals else [*example.features, "noisy_count"]
+    )
     assert all(row[-1].lstrip("-").isdigit() for row in measured)
     projected = {cell: float(row[1]) for cell, row in cells.items()}
     for names in invariants:
@@ -105,7 +127,9 @@ def test_every_mechanism_with_every_fit(saved: Save, name: str, mechanism: str, 
     example = Example.named(name)
     names = list(example.features)
     invariants = [names[:2], names[2:]]
-    plan = plan_for(example, invariants, budget=BUDGETS[FITTING[mechanism]], mechanism=mechanism, fit=fit)
+    plan = plan_for(
+        example, invariants, budget=BUDGETS[FITTING[mechanism]], mechanism=mechanism, fit=fit
+    )
     release = run(plan, example.path)
     folder = saved(release)
     assert release.private == (not mechanism.startswith("naive"))
@@ -116,10 +140,17 @@ def test_every_mechanism_with_every_fit(saved: Save, name: str, mechanism: str, 
     counts = {cell: float(row[0]) for cell, row in read_table(folder)[1].items()}
     assert fit == "none" or min(counts.values()) >= 0
     for margin in invariants:
-        assert totals(example.features, counts, margin) == pytest.approx(example.total(margin), abs=1e-5)
+        assert totals(example.features, counts, margin) == pytest.approx(
+            example.total(margin), abs=1e-5
+        )
 
 
-UNFIT = [(name, b) for name, kinds in MECHANISMS.items() for b in BUDGETS if not any(b in kind.kinds for kind in kinds)]
+UNFIT = [
+    (name, b)
+    for name, kinds in MECHANISMS.items()
+    for b in BUDGETS
+    if not any(b in kind.kinds for kind in kinds)
+]
 
 
 @pytest.mark.parametrize(("mechanism", "budget"), UNFIT)
@@ -138,7 +169,9 @@ def test_a_table_with_fewer_features_than_the_invariants(saved: Save) -> None:
     release = run(plan, example.path)
     folder = saved(release)
     assert_same_margins(example, folder, request.features, invariants)
-    assert set(read_table(folder)[1]) == {(a, b) for a in ("1st", "2nd", "3rd", "Crew") for b in ("No", "Yes")}
+    assert set(read_table(folder)[1]) == {
+        (a, b) for a in ("1st", "2nd", "3rd", "Crew") for b in ("No", "Yes")
+    }
     assert release.scope.adjacency.a >= 3
 
 
@@ -158,7 +191,9 @@ def test_noise_is_there_and_a_seed_repeats_it() -> None:
 
 
 def test_errors_are_of_the_size_that_is_stated() -> None:
-    """A sum of 64·40 squared normals; 6 standard deviations of it are a false-alarm rate below 1e-6."""
+    """A sum of 64·40 squared normals; 6 standard deviations of it are a false-alarm rate below
+    1e-6.
+    """
     example = Example.named("occupational_status")
     plan = plan_for(example, [["origin"], ["destination"]], fit="none")
     truth = np.array([[example.counts[str(i), str(j)] for j in range(1, 9)] for i in range(1, 9)])
@@ -169,5 +204,6 @@ def test_errors_are_of_the_size_that_is_stated() -> None:
     expected, degrees = release.results[0].noise.expected_l2 ** 2, 49
     spread = 6 * expected * np.sqrt(2 / degrees / len(squares))
     assert abs(np.mean(squares) - expected) < spread
-    assert abs(np.mean(squares) - expected * 1.3**2) > spread  # a scale that is 30% off would be noticed
+    # a scale that is 30% off would be noticed
+    assert abs(np.mean(squares) - expected * 1.3**2) > spread
     assert (release.tables[0].standard_errors ** 2).sum() == pytest.approx(expected)

@@ -22,9 +22,13 @@ def release() -> Release:
         TableRequest(["hair", "eye"], Budget.zcdp("1/2")),
         TableRequest(["hair", "sex"], Budget.pure(1), fit="real", name="real"),
         TableRequest(["eye", "sex"], Budget.gdp("1/3"), fit="none", name="raw"),
-        TableRequest(["hair", "eye", "sex"], Budget.approximate(1, "1e-7"), mechanism="l2", name="study"),
+        TableRequest(
+            ["hair", "eye", "sex"], Budget.approximate(1, "1e-7"), mechanism="l2", name="study"
+        ),
     ]
-    return run(Plan(tables, [Margin(name) for name in EXAMPLE.features], count="count"), EXAMPLE.path)
+    return run(
+        Plan(tables, [Margin(name) for name in EXAMPLE.features], count="count"), EXAMPLE.path
+    )
 
 
 @pytest.fixture
@@ -33,7 +37,9 @@ def folder(release: Release, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_reads_back_the_same(release: Release, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_it_reads_back_the_same(
+    release: Release, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     again = Release.load(folder)
     assert again.plan == release.plan
     assert again.guarantee == release.guarantee
@@ -56,7 +62,9 @@ def test_it_reads_back_the_same(release: Release, folder: Path, tmp_path_factory
         assert (copy / file.name).read_bytes() == file.read_bytes()
 
 
-@pytest.mark.parametrize("file", ["table.csv", "measurements.csv", "real.csv", "raw-measurements.csv"])
+@pytest.mark.parametrize(
+    "file", ["table.csv", "measurements.csv", "real.csv", "raw-measurements.csv"]
+)
 def test_a_changed_table_is_refused(folder: Path, file: str) -> None:
     path = folder / file
     text = path.read_text()
@@ -94,7 +102,9 @@ def changed(folder: Path, change: Callable[[dict], None]) -> None:
         (lambda d: d.update(tables="all"), "damaged"),
     ],
 )
-def test_a_damaged_release_is_refused(folder: Path, change: Callable[[dict], None], expected: str) -> None:
+def test_a_damaged_release_is_refused(
+    folder: Path, change: Callable[[dict], None], expected: str
+) -> None:
     changed(folder, change)
     with pytest.raises(InputError, match=expected):
         Release.load(folder)
@@ -104,14 +114,18 @@ def test_totals_that_contradict_the_table_are_refused(folder: Path) -> None:
     def one_more(document: dict) -> None:
         text = json.dumps(document["dataspace"])
         assert "[108, 127, 286, 71]" in text
-        document["dataspace"] = json.loads(text.replace("[108, 127, 286, 71]", "[109, 127, 285, 71]"))
+        document["dataspace"] = json.loads(
+            text.replace("[108, 127, 286, 71]", "[109, 127, 285, 71]")
+        )
 
     changed(folder, one_more)
     with pytest.raises(InputError, match="'table' does not add up"):
         Release.load(folder)
 
 
-@pytest.mark.parametrize("content", [None, "", "{", "[]", "null", "1", '{"schema_version": 1, "files": {"../x": ""}}'])
+@pytest.mark.parametrize(
+    "content", [None, "", "{", "[]", "null", "1", '{"schema_version": 1, "files": {"../x": ""}}']
+)
 def test_what_is_not_a_release_is_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "release.json").write_text(content)
@@ -121,7 +135,9 @@ def test_what_is_not_a_release_is_refused(tmp_path: Path, content: str | None) -
         Release.load(tmp_path / "nowhere")
 
 
-def test_a_copy_elsewhere_is_as_good(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_copy_elsewhere_is_as_good(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     copy = tmp_path_factory.mktemp("elsewhere") / "copy"
     shutil.copytree(folder, copy)
     assert Release.load(str(copy)).to_json() == Release.load(folder).to_json()
@@ -135,18 +151,30 @@ def test_save_writes_what_the_command_writes_and_load_reads_it(tmp_path: Path) -
     people = tmp_path / "people.csv"
     people.write_text("sex,region\n" + "f,n\nm,s\nm,n\nf,s\n" * 5)
     words = ["--table", "sex,region", "--invariant", "sex", "--mu", "1", "--levels", "region=n,s"]
-    assert command(["release", str(people), *words, "--quiet", "--out", str(tmp_path / "by-command")]) == 0
-    wanted = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"], features=[Feature("region", ["n", "s"])])
+    assert (
+        command(["release", str(people), *words, "--quiet", "--out", str(tmp_path / "by-command")])
+        == 0
+    )
+    wanted = Plan(
+        [TableRequest(["sex", "region"], Budget.gdp(1))],
+        ["sex"],
+        features=[Feature("region", ["n", "s"])],
+    )
     done = run(wanted, people)
     done.save(str(tmp_path / "new" / "by-hand"))
     made = tmp_path / "new" / "by-hand"
-    assert {file.name for file in made.iterdir()} == {file.name for file in (tmp_path / "by-command").iterdir()}
+    assert {file.name for file in made.iterdir()} == {
+        file.name for file in (tmp_path / "by-command").iterdir()
+    }
     assert (made / "report.html").read_text(encoding="utf-8") == done.report_html()
     assert Release.load(made).to_json() == done.to_json()
-    assert not [file for file in made.parent.iterdir() if file.name != "by-hand"]  # no scrap, no lock
+    # no scrap, no lock
+    assert not [file for file in made.parent.iterdir() if file.name != "by-hand"]
 
 
-def test_save_replaces_a_release_only_when_told_and_nothing_else_ever(release: Release, tmp_path: Path) -> None:
+def test_save_replaces_a_release_only_when_told_and_nothing_else_ever(
+    release: Release, tmp_path: Path
+) -> None:
     release.save(tmp_path / "release")
     with pytest.raises(InputError, match="already exists"):
         release.save(tmp_path / "release")
@@ -157,7 +185,9 @@ def test_save_replaces_a_release_only_when_told_and_nothing_else_ever(release: R
     assert (tmp_path / "release" / "notes.txt").read_text() == "mine"
 
 
-def test_a_save_that_fails_leaves_nothing(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_that_fails_leaves_nothing(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> str:
         raise RuntimeError("no ink")
 

@@ -6,7 +6,19 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semidp import Budget, Dataspace, Feature, Margin, Plan, Schema, StructuralZero, Table, TableRequest, prepare, run
+from semidp import (
+    Budget,
+    Dataspace,
+    Feature,
+    Margin,
+    Plan,
+    Schema,
+    StructuralZero,
+    Table,
+    TableRequest,
+    prepare,
+    run,
+)
 from semidp.mechanisms.mechanism import NoNoise
 from semidp.publishing.pipeline import calibrate
 from semidp.report.outlook import comparison, forecast
@@ -18,7 +30,9 @@ from semidp.statistics.sums.request import GroupRequest
 from semidp.statistics.tables.forecast import expected_counts
 from semidp.statistics.tables.request import TablesRequest
 
-PLACES = Feature.nested(("county", "district"), [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("b", "5")])
+PLACES = Feature.nested(
+    ("county", "district"), [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4"), ("b", "5")]
+)
 SEX, AGE, REGION = Feature("sex", "fm"), Feature("age", "yom"), Feature("region", "nsw")
 MARGINS = {
     "nothing": [],
@@ -37,16 +51,23 @@ def test_expected_counts_have_the_published_totals(margins: list[Margin], cells:
     assert found.min() >= 0
     assert found.sum() == pytest.approx(table.n)
     for total in space.published:
-        slack = 1e-6 if len(margins) < 3 else 0.3 + 1e-2 * table.n  # pairs need many sweeps where cells are empty
-        np.testing.assert_allclose(space.schema.grid.sum(found, total.view), total.counts, rtol=1e-6, atol=slack)
+        # pairs need many sweeps where cells are empty
+        slack = 1e-6 if len(margins) < 3 else 0.3 + 1e-2 * table.n
+        np.testing.assert_allclose(
+            space.schema.grid.sum(found, total.view), total.counts, rtol=1e-6, atol=slack
+        )
 
 
 def test_they_are_the_product_of_the_margins() -> None:
     table = Table(Schema([SEX, AGE, REGION]), np.arange(18).reshape(2, 3, 3))
     sexes, ages = (table.margin([name]).counts for name in ("sex", "age"))
     alone = expected_counts(Dataspace.of(table, [Margin("sex"), Margin("age")]))
-    np.testing.assert_allclose(alone, np.multiply.outer(sexes, ages)[:, :, None] / table.n / 3 * np.ones(3))
-    left, right, shared = (table.margin(names).counts for names in (["sex", "age"], ["age", "region"], ["age"]))
+    np.testing.assert_allclose(
+        alone, np.multiply.outer(sexes, ages)[:, :, None] / table.n / 3 * np.ones(3)
+    )
+    left, right, shared = (
+        table.margin(names).counts for names in (["sex", "age"], ["age", "region"], ["age"])
+    )
     chained = expected_counts(Dataspace.of(table, [Margin("sex", "age"), Margin("age", "region")]))
     np.testing.assert_allclose(chained, left[:, :, None] * right[None] / shared[None, :, None])
 
@@ -57,11 +78,15 @@ def test_impossible_cells_are_expected_to_be_empty_and_nodes_share_evenly() -> N
     found = expected_counts(Dataspace.of(table, [Margin("sex")]))
     np.testing.assert_allclose(found, [[4, 4, 4], [0, 1.5, 1.5]])
     nested = Table(Schema([PLACES]), [9, 1, 2, 3, 7])
-    np.testing.assert_allclose(expected_counts(Dataspace.of(nested, [Margin("county")])), [5, 5, 4, 4, 4])
+    np.testing.assert_allclose(
+        expected_counts(Dataspace.of(nested, [Margin("county")])), [5, 5, 4, 4, 4]
+    )
 
 
 def test_a_forecast_never_looks_at_the_confidential_table() -> None:
-    """Two datasets with the same totals have the same forecast, and it needs no confidential value."""
+    """Two datasets with the same totals have the same forecast, and it needs no confidential
+    value.
+    """
     plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
     one = {"sex": [*"ffmm"], "region": [*"nsns"]}
     other = {"sex": [*"ffmm"], "region": [*"nnss"]}
@@ -71,7 +96,9 @@ def test_a_forecast_never_looks_at_the_confidential_table() -> None:
 
 def test_its_errors_are_those_of_the_release() -> None:
     people = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9}
-    product = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["sex", "region"])], Budget.gdp(1))
+    product = TablesRequest(
+        [TableRequest(["sex", "age"]), TableRequest(["sex", "region"])], Budget.gdp(1)
+    )
     score = GroupRequest("mean", outcome_from("score", [0, 10], 10), [["sex"]], Budget.gdp(1))
     plan = Plan([product, score], invariants=["sex"], levels_from_data=True)
     data = {**people, "score": [1, 2, 3, 4, 5] * 9}
@@ -94,7 +121,9 @@ def test_what_is_fixed_has_no_error_and_noise_dominates_small_counts() -> None:
 
 
 OUTCOME = outcome_from("score", [0, 10], 10)
-TOGETHER = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1))
+TOGETHER = TablesRequest(
+    [TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1)
+)
 MEAN = GroupRequest("mean", OUTCOME, [["sex"]], Budget.gdp(1))
 OTHERS = [
     TableRequest(["sex", "region"], Budget.gdp(1)),
@@ -103,14 +132,27 @@ OTHERS = [
     DistributionRequest(OUTCOME, [["sex"]], budget=Budget.gdp(1)),
 ]
 EVERY_KIND = Plan([TOGETHER, MEAN, *OTHERS], invariants=["sex"], levels_from_data=True)
-PEOPLE = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9, "score": [1, 2, 3, 4, 5] * 9}
+PEOPLE = {
+    "sex": [*"ffmmf"] * 9,
+    "age": [*"yoyoo"] * 9,
+    "region": [*"nnsns"] * 9,
+    "score": [1, 2, 3, 4, 5] * 9,
+}
 
 
 def test_nothing_that_is_asked_for_is_forgotten() -> None:
     prepared = prepare(EVERY_KIND, PEOPLE)
     seen = forecast(prepared)
     assert [len(foreseen) for foreseen in seen.by_request] == [1, 2, 1, 1, 1, 1]
-    names = ["table", "sex-age", "age-region", "mean-score", "regression-score", "median-score", "distribution-score"]
+    names = [
+        "table",
+        "sex-age",
+        "age-region",
+        "mean-score",
+        "regression-score",
+        "median-score",
+        "distribution-score",
+    ]
     assert [each.name for each in seen.forecasts] == names
     listed = seen.document["tables"] + seen.document["statistics"]
     assert listed == [each.to_json() for each in seen.forecasts]
@@ -130,7 +172,9 @@ def test_what_is_foreseen_of_an_outcome_is_what_comes_out() -> None:
     seen, release = forecast(prepare(EVERY_KIND, PEOPLE)), run(EVERY_KIND, PEOPLE)
     mean, _, median, distribution = seen.document["statistics"]
     counts = release.groups[0].estimates[0].counts
-    np.testing.assert_allclose(release.groups[0].estimates[0].standard_errors, mean["standard_error_of_sums"] / counts)
+    np.testing.assert_allclose(
+        release.groups[0].estimates[0].standard_errors, mean["standard_error_of_sums"] / counts
+    )
     assert release.quantiles[0].rank_error == median["rank_error"] > 0
     assert release.distributions[0].distributions.band_widths.max() == distribution["band"] > 0
 
@@ -142,4 +186,6 @@ def test_quantiles_of_nobody_have_a_forecast() -> None:
     foreseen = request.forecast(mechanism, scope)
     assert foreseen[0].line() == "no noise: there is no record"
     assert foreseen[0].to_json()["rank_error"] is None
-    assert request.noise_lines(mechanism, foreseen) == ["no noise for median-score: no noise: there is no record"]
+    assert request.noise_lines(mechanism, foreseen) == [
+        "no noise for median-score: no noise: there is no record"
+    ]

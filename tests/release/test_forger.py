@@ -1,4 +1,6 @@
-"""Forged folders with every digest right: each field and column is found out, or is listed as taken on trust."""
+"""Forged folders with every digest right: each field and column is found out, or is listed as taken
+on trust.
+"""
 
 import json
 from collections import Counter
@@ -32,7 +34,9 @@ from semidp.statistics.distribution.request import DistributionRequest
 from semidp.statistics.outcomes.intervals import Confidence
 from tests.release.forger import Forger
 
-COUNTIES = Feature.nested(["state", "county"], [("A", "a1"), ("A", "a2"), ("A", "a3"), ("B", "b1"), ("B", "b2")])
+COUNTIES = Feature.nested(
+    ["state", "county"], [("A", "a1"), ("A", "a2"), ("A", "a3"), ("B", "b1"), ("B", "b2")]
+)
 FEATURES = [Feature("sex", "fm"), Feature("age", "yio"), COUNTIES]
 
 
@@ -57,7 +61,9 @@ def table(budget: Budget, mechanism: str = "auto", **more: Any) -> Plan:
 SCORE = Outcome("score", 0, 20, 20)
 CURED = Outcome("cured", 0, 1, 1)
 ALL = Confidence("0.9", sampling=True, differences=True, simultaneous=True)
-PRODUCT = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age", "county"], weight=2)], Budget.gdp(1))
+PRODUCT = TablesRequest(
+    [TableRequest(["sex", "age"]), TableRequest(["age", "county"], weight=2)], Budget.gdp(1)
+)
 
 PLANS: dict[str, Plan] = {
     "laplace": table(Budget.pure(1), "laplace"),
@@ -71,10 +77,15 @@ PLANS: dict[str, Plan] = {
     "not fitted": table(Budget.gdp(1), fit="none"),
     "residuals": Plan([TableRequest(["sex", "age", "county"], Budget.gdp(1))], ["sex"], FEATURES),
     "three margins": Plan(
-        [TableRequest(["sex", "age", "region"], Budget.gdp(1), "gaussian")], ["sex", "age", "region"]
+        [TableRequest(["sex", "age", "region"], Budget.gdp(1), "gaussian")],
+        ["sex", "age", "region"],
     ),
-    "exchange": Plan([TableRequest(["sex", "age"], Budget.gdp(1))], ["sex"], FEATURES, adjacency="exchange"),
-    "levels from data": Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"], levels_from_data=True),
+    "exchange": Plan(
+        [TableRequest(["sex", "age"], Budget.gdp(1))], ["sex"], FEATURES, adjacency="exchange"
+    ),
+    "levels from data": Plan(
+        [TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"], levels_from_data=True
+    ),
     "product": Plan([PRODUCT], invariants=["sex"], features=FEATURES),
     "nested": Plan([TableRequest(["county", "age"], Budget.zcdp(1))], ["state", "age"], FEATURES),
     "means": Plan(
@@ -82,25 +93,51 @@ PLANS: dict[str, Plan] = {
         invariants=["sex", "region"],
     ),
     "proportions": Plan(
-        [GroupRequest("proportion", CURED, [["region"]], Budget.pure(1), confidence=Confidence(sampling=True))],
+        [
+            GroupRequest(
+                "proportion",
+                CURED,
+                [["region"]],
+                Budget.pure(1),
+                confidence=Confidence(sampling=True),
+            )
+        ],
         invariants=["region"],
     ),
-    "sums": Plan([GroupRequest("sum", SCORE, [["state"]], Budget.zcdp(1))], invariants=["county"], features=FEATURES),
+    "sums": Plan(
+        [GroupRequest("sum", SCORE, [["state"]], Budget.zcdp(1))],
+        invariants=["county"],
+        features=FEATURES,
+    ),
     "quantiles": Plan(
-        [QuantileRequest(SCORE, [["region"]], ["1/4", "1/2"], Budget.gdp(1), level="0.9", sampling=True)],
+        [
+            QuantileRequest(
+                SCORE, [["region"]], ["1/4", "1/2"], Budget.gdp(1), level="0.9", sampling=True
+            )
+        ],
         invariants=["region"],
     ),
     "distributions": Plan(
-        [DistributionRequest(SCORE, [["region"]], ["1/4"], [5], Budget.gdp(1), level="0.9")], invariants=["region"]
+        [DistributionRequest(SCORE, [["region"]], ["1/4"], [5], Budget.gdp(1), level="0.9")],
+        invariants=["region"],
     ),
-    "answers": Plan(
-        [AnsweredRequest("mean", SCORE, [["region"]], Budget.gdp(1))], invariants=["region"]
-    ).with_values_read(),
+    "answers": (
+        Plan(
+            [AnsweredRequest("mean", SCORE, [["region"]], Budget.gdp(1))], invariants=["region"]
+        ).with_values_read()
+    ),
     "linear": Plan(
-        [RegressionRequest(SCORE, ["sex", "region"], Budget.gdp(2), confidence=Confidence(sampling=True))],
+        [
+            RegressionRequest(
+                SCORE, ["sex", "region"], Budget.gdp(2), confidence=Confidence(sampling=True)
+            )
+        ],
         invariants=[["sex", "region"]],
     ),
-    "logistic": Plan([RegressionRequest(CURED, ["region"], Budget.gdp(2), model="logistic")], invariants=["region"]),
+    "logistic": Plan(
+        [RegressionRequest(CURED, ["region"], Budget.gdp(2), model="logistic")],
+        invariants=["region"],
+    ),
 }
 
 
@@ -112,12 +149,16 @@ def made(kind: str, folder: Path) -> Forger:
     else:
         run(PLANS[kind], people(), SeededRandomness(3)).save(folder)
     forger = Forger(folder)
-    assert forger.verdict("nothing") == "believed", "an honest release agrees, and nothing else is trusted"
+    assert forger.verdict("nothing") == "believed", (
+        "an honest release agrees, and nothing else is trusted"
+    )
     return forger
 
 
 def forged(forger: Forger, step: int) -> Counter[str]:
-    """Forge every field and column, or some; count the verdicts, and fail where something was believed."""
+    """Forge every field and column, or some; count the verdicts, and fail where something was
+    believed.
+    """
     forger.without_report()
     verdicts = [*forger.fields(step), *forger.columns(step)]
     believed = [field for field, verdict in verdicts if verdict == "believed"]
@@ -136,10 +177,14 @@ def test_some_fields_and_columns_are_found_out_or_listed(kind: str, tmp_path: Pa
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [*PLANS, "by parts"])
 def test_every_field_and_column_is_found_out_or_listed(kind: str, tmp_path: Path) -> None:
-    """No field of release.json and no column of a file is both believed and missing from what is taken on trust."""
+    """No field of release.json and no column of a file is both believed and missing from what is
+    taken on trust.
+    """
     verdicts = forged(made(kind, tmp_path / "release"), step=1)
     assert sum(verdicts.values()) > 100, "a loop that forged little proves little"
-    assert verdicts["trusted"] < 0.25 * sum(verdicts.values()), "most of a release follows from the rest"
+    assert verdicts["trusted"] < 0.25 * sum(verdicts.values()), (
+        "most of a release follows from the rest"
+    )
 
 
 def test_the_report_the_description_and_further_files(tmp_path: Path) -> None:
@@ -152,7 +197,7 @@ def test_the_report_the_description_and_further_files(tmp_path: Path) -> None:
     }
 
 
-# --- what is taken on trust -----------------------------------------------------------------------------------------
+# --- what is taken on trust -----------------------------------------------------------------------
 
 
 def fields_on_trust(folder: Path, **how: Any) -> set[str]:
@@ -163,7 +208,9 @@ def fields_on_trust(folder: Path, **how: Any) -> set[str]:
 
 
 def test_what_an_earlier_version_computed_otherwise_is_believed_and_listed(tmp_path: Path) -> None:
-    """A forger who says that an earlier version made the folder gets intervals believed, and that is said."""
+    """A forger who says that an earlier version made the folder gets intervals believed, and that
+    is said.
+    """
     forger = made("means", tmp_path / "release").without_report()
     document = forger.document()
     document["groups"][0]["comparisons"][0]["p_value"] = 0.001
@@ -180,14 +227,17 @@ def test_what_an_earlier_version_computed_otherwise_is_believed_and_listed(tmp_p
     assert forger.verdict("groups.noise.scale") == "disagrees"
 
 
-def test_large_tables_are_fitted_again_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_are_fitted_again_only_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forger = made("laplace", tmp_path / "release").without_report()
     assert "table.csv count" not in fields_on_trust(forger.folder)
     monkeypatch.setattr("semidp.publishing.rechecking.release_check.MOST_CELLS", 5)
     assert {"table.csv count", "tables.fit.optimal"} <= fields_on_trust(forger.folder)
     assert "table.csv count" not in fields_on_trust(forger.folder, deep=True)
     document = forger.document()
-    document["tables"][0]["fit"]["loss"] *= 0.9  # the distance is computed however large the table is
+    # the distance is computed however large the table is
+    document["tables"][0]["fit"]["loss"] *= 0.9
     forger.write("release.json", document)
     assert forger.verdict("tables.fit.loss") == "disagrees"
 
@@ -213,17 +263,22 @@ def test_labels_in_parquet_files_are_compared(tmp_path: Path) -> None:
     assert forgeries >= 10
 
 
-def test_show_lists_what_is_taken_on_trust(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_lists_what_is_taken_on_trust(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = made("laplace", tmp_path / "release").folder
     assert command(["show", str(folder)]) == 0
     words = capsys.readouterr().out
     assert (
-        "on trust   what nothing here confirms is the word of whoever made this folder, which is not verified:" in words
+        "on trust   what nothing here confirms is the word of whoever made this folder, which is"
+        " not verified:" in words
     )
     assert "- the noisy values: that they were drawn from the records" in words
     assert command(["show", str(folder), "--format", "json", "--deep"]) == 0
     listed = json.loads(capsys.readouterr().out)["taken_on_trust"]
-    assert {"dataspace", "created", "ledger"} <= {name for trust in listed for name in trust["fields"]}
+    assert {"dataspace", "created", "ledger"} <= {
+        name for trust in listed for name in trust["fields"]
+    }
     assert all(trust["what"] for trust in listed)
 
 
@@ -234,7 +289,9 @@ def test_the_documentation_lists_the_same(tmp_path: Path) -> None:
     for kind in ("laplace", "means", "quantiles"):
         run(PLANS[kind], people(), SeededRandomness(3)).save(tmp_path / kind)
         document = json.loads((tmp_path / kind / "release.json").read_text())
-        sentences |= {trust.what for trust in recheck(Release.load(tmp_path / kind), document).trusted}
+        sentences |= {
+            trust.what for trust in recheck(Release.load(tmp_path / kind), document).trusted
+        }
     assert len(sentences) >= 8
     for sentence in sentences:
         assert sentence in page, sentence

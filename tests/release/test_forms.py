@@ -1,4 +1,6 @@
-"""Tables as CSV and as Parquet: the same numbers, whoever reads them; levels and totals beside release.json."""
+"""Tables as CSV and as Parquet: the same numbers, whoever reads them; levels and totals beside
+release.json.
+"""
 
 import csv
 import io
@@ -27,12 +29,19 @@ NUMBERS = (0.1, -0.0, 1e16, 1e-5, 123456789.125, -3.0)
 def by_the_row(schema: Schema, numbers: dict[str, np.ndarray]) -> bytes:
     """Write every row by the standard library: what a file of cells must be, byte for byte."""
     text = io.StringIO()
-    few, quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    few, quoted = (
+        csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    )
     columns = zip(*(column.ravel().tolist() for column in numbers.values()), strict=True)
     paths = product(*(feature.paths() for feature in schema.features))
-    body = ([*(label for path in cell for label in path), *row] for cell, row in zip(paths, columns, strict=True))
+    body = (
+        [*(label for path in cell for label in path), *row]
+        for cell, row in zip(paths, columns, strict=True)
+    )
     for row in ([*schema.names, *numbers], *body):
-        (quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
+        (quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(
+            row
+        )
     return text.getvalue().encode()
 
 
@@ -51,19 +60,31 @@ def test_a_csv_file_is_that_of_the_standard_library(
 def test_parquet_holds_what_csv_holds(tmp_path: Path) -> None:
     schema = Schema([Feature("odd, name", [*ODD, "carriage\rreturn"]), NESTED])
     count = np.arange(schema.size).reshape(schema.shape)
-    columns = Columns.of_cells(schema, {"count": count, "real": np.resize(np.array(NUMBERS), schema.shape)})
+    columns = Columns.of_cells(
+        schema, {"count": count, "real": np.resize(np.array(NUMBERS), schema.shape)}
+    )
     columns.write(tmp_path / "x.parquet")
     found = duckdb.connect().execute(f"SELECT * FROM read_parquet('{tmp_path}/x.parquet')")
-    assert [column[0] for column in found.description] == ["odd, name", "state", "county", "count", "real"]
+    assert [column[0] for column in found.description] == [
+        "odd, name",
+        "state",
+        "county",
+        "count",
+        "real",
+    ]
     rows = csv.reader(io.StringIO(b"".join(columns.csv()).decode(), newline=""))
     assert [list(map(str, row)) for row in found.fetchall()] == list(rows)[1:]
 
 
 def test_labels_by_their_codes(tmp_path: Path) -> None:
-    columns = Columns({"part": Labels(("one", "two"), codes=np.array([0, 0, 1]))}, {"noisy": np.array([5, -6, 7])})
+    columns = Columns(
+        {"part": Labels(("one", "two"), codes=np.array([0, 0, 1]))}, {"noisy": np.array([5, -6, 7])}
+    )
     assert b"".join(columns.csv()) == b"part,noisy\none,5\none,-6\ntwo,7\n"
     columns.write(tmp_path / "x.parquet")
-    rows = duckdb.connect().execute(f"SELECT * FROM read_parquet('{tmp_path}/x.parquet')").fetchall()
+    rows = (
+        duckdb.connect().execute(f"SELECT * FROM read_parquet('{tmp_path}/x.parquet')").fetchall()
+    )
     assert rows == [("one", 5), ("one", -6), ("two", 7)]
 
 
@@ -106,7 +127,9 @@ def test_a_release_reads_back_from_either_form(tmp_path: Path) -> None:
         assert f"table.{other[form]}" not in (tmp_path / form / "report.html").read_text()
 
 
-def test_parquet_is_the_default_for_many_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_is_the_default_for_many_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cells, "PARQUET_FROM", 6)
     released().save(tmp_path / "release")
     assert sorted(file.name for file in (tmp_path / "release").glob("*.parquet")) == [
@@ -145,15 +168,23 @@ def test_an_unknown_form_is_refused(tmp_path: Path) -> None:
         released().save(tmp_path / "release", form="ods")
 
 
-def test_many_levels_and_totals_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_levels_and_totals_have_files_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     release = released()
     release.save(tmp_path / "listed")
     monkeypatch.setattr(release_module, "LISTED", 3)
     release.save(tmp_path / "apart")
     document = json.loads((tmp_path / "apart" / "release.json").read_text())
-    assert (document["plan"], document["dataspace"]) == ({"file": "plan.json"}, {"file": "dataspace.json"})
+    assert (document["plan"], document["dataspace"]) == (
+        {"file": "plan.json"},
+        {"file": "dataspace.json"},
+    )
     assert {"plan.json", "dataspace.json"} <= document["files"].keys()
-    assert json.loads((tmp_path / "apart" / "dataspace.json").read_text()) == release.scope.dataspace.to_json()
+    assert (
+        json.loads((tmp_path / "apart" / "dataspace.json").read_text())
+        == release.scope.dataspace.to_json()
+    )
     again = Release.load(tmp_path / "apart")
     assert again.to_json() == Release.load(tmp_path / "listed").to_json() == release.to_json()
     assert disagreements(again, again.to_json()) == ()
@@ -162,21 +193,29 @@ def test_many_levels_and_totals_have_files_of_their_own(tmp_path: Path, monkeypa
         Release.load(tmp_path / "apart")
 
 
-def test_release_json_and_report_do_not_grow_with_the_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_json_and_report_do_not_grow_with_the_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(release_module, "LISTED", 2000)
     sizes = {}
     for levels in (3000, 6000):  # beyond what is drawn
         town = Feature("town", [f"town {number}" for number in range(levels)])
         plan = Plan(
-            [TableRequest(["town", "sex"], Budget.gdp("1/10"))], [["town"]], features=[town, Feature("sex", "fm")]
+            [TableRequest(["town", "sex"], Budget.gdp("1/10"))],
+            [["town"]],
+            features=[town, Feature("sex", "fm")],
         )
         folder = tmp_path / str(levels)
-        run(plan, {"town": ["town 0", "town 7"], "sex": ["f", "m"]}, SeededRandomness(1)).save(folder)
+        run(plan, {"town": ["town 0", "town 7"], "sex": ["f", "m"]}, SeededRandomness(1)).save(
+            folder
+        )
         sizes[levels] = [(folder / name).stat().st_size for name in ("release.json", "report.html")]
     assert sizes[6000] == pytest.approx(sizes[3000], rel=0.02)
 
 
-def test_disagreements_are_those_of_the_document_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disagreements_are_those_of_the_document_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from semidp.cli import run as command
 
     monkeypatch.setattr(release_module, "LISTED", 3)

@@ -58,8 +58,16 @@ def test_it_is_the_release_of_the_plan_that_the_options_describe() -> None:
         (sd.total("income", by=["sex", "region"], bounds=(0, 100)), "sum-income", sd.GroupRequest),
         (sd.proportion("cured", by="sex"), "proportion-cured", sd.GroupRequest),
         (sd.median("income", by="sex", bounds=(0, 100)), "median-income", sd.QuantileRequest),
-        (sd.quantile("income", 0.25, 0.75, by="sex", bounds=(0, 100)), "quantiles-income", sd.QuantileRequest),
-        (sd.regression("income", on=("sex", "region"), bounds=(0, 100)), "regression-income", sd.RegressionRequest),
+        (
+            sd.quantile("income", 0.25, 0.75, by="sex", bounds=(0, 100)),
+            "quantiles-income",
+            sd.QuantileRequest,
+        ),
+        (
+            sd.regression("income", on=("sex", "region"), bounds=(0, 100)),
+            "regression-income",
+            sd.RegressionRequest,
+        ),
         (sd.logistic("cured", on="sex"), "regression-cured", sd.RegressionRequest),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
@@ -74,7 +82,12 @@ def test_every_request_can_be_asked_for(request_: Any, name: str, kind: type) ->
 
 
 def test_one_list_is_several_margins_and_one_tuple_is_a_joint_one() -> None:
-    done = released(sd.table("sex", "region", "age"), exact=["sex", ("sex", "region")], bins={"age": [0, 65]}, mu=1)
+    done = released(
+        sd.table("sex", "region", "age"),
+        exact=["sex", ("sex", "region")],
+        bins={"age": [0, 65]},
+        mu=1,
+    )
     assert done.scope.dataspace.margins == (sd.Margin("sex", "region"),)
     done = released(sd.total("income", by=["sex", ("sex", "region")], bounds=(0, 100)), mu=1)
     assert done.plan.invariants == (sd.Margin("sex"), sd.Margin("sex", "region"))
@@ -83,7 +96,10 @@ def test_one_list_is_several_margins_and_one_tuple_is_a_joint_one() -> None:
 def test_shares_divide_the_budget() -> None:
     mean = sd.mean("income", by="region", bounds=(0, 100), confidence=Confidence("0.9"))
     done = released(sd.table("sex"), mean, levels={"sex": ["f", "m"]}, rho=1, shares={"tables": 3})
-    assert [float(request.budget.rho) for request in done.plan.requests if request.budget] == [0.75, 0.25]
+    assert [float(request.budget.rho) for request in done.plan.requests if request.budget] == [
+        0.75,
+        0.25,
+    ]
     with pytest.raises(sd.InputError, match="tables, mean-income do"):
         released(sd.table("sex"), mean, levels={"sex": ["f", "m"]}, rho=1, shares={"means": 3})
 
@@ -117,7 +133,13 @@ def test_what_is_no_request_is_refused() -> None:
 def test_it_writes_and_charges(tmp_path: Path) -> None:
     ledger = tmp_path / "privacy.json"
     sd.Ledger.create(ledger, sd.Budget.gdp(2))
-    done = released(sd.table("sex", "region"), exact=["sex", "region"], mu=1, ledger=ledger, out=tmp_path / "out")
+    done = released(
+        sd.table("sex", "region"),
+        exact=["sex", "region"],
+        mu=1,
+        ledger=ledger,
+        out=tmp_path / "out",
+    )
     again = sd.Release.load(tmp_path / "out")
     assert np.array_equal(again["sex-region"].counts, done["sex-region"].counts)
     assert len(sd.Ledger(ledger).account().charges) == 1
@@ -143,7 +165,9 @@ def test_what_holds_groups_the_claim_by_a_of_t() -> None:
     found = sd.what_holds(epsilon=1, delta=1e-6, exact=totals)
     assert found.adjacency.a == 3
     assert found.tradeoff == sd.approximate(1, "1e-6").group(3)
-    joint = sd.what_holds(rho="2.56", exact={("state", "sex"): {("a", "f"): 5, ("a", "m"): 5, ("b", "f"): 5}})
+    joint = sd.what_holds(
+        rho="2.56", exact={("state", "sex"): {("a", "f"): 5, ("a", "m"): 5, ("b", "f"): 5}}
+    )
     assert (joint.adjacency.a, float(joint.tradeoff.rho)) == (2, 10.24)
     exchange = sd.what_holds(mu=1, exact=totals, adjacency="exchange")
     assert isinstance(exchange.adjacency, sd.Exchange)

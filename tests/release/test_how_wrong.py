@@ -1,4 +1,6 @@
-"""How wrong a release is, said where people look: on the terminal, in warnings, at the top of the report."""
+"""How wrong a release is, said where people look: on the terminal, in warnings, at the top of the
+report.
+"""
 
 import re
 from pathlib import Path
@@ -29,7 +31,12 @@ PEOPLE = {
 
 def released(*wanted: Request | semidp.TableRequest, mu: float | str = 1, seed: int = 1) -> Release:
     return semidp.release(
-        PEOPLE, *wanted, exact=["sex"], mu=mu, levels_from_data=True, randomness=SeededRandomness(seed)
+        PEOPLE,
+        *wanted,
+        exact=["sex"],
+        mu=mu,
+        levels_from_data=True,
+        randomness=SeededRandomness(seed),
     )
 
 
@@ -54,13 +61,23 @@ def test_the_share_of_cells_is_that_of_the_counts_and_is_warned_of_above_a_quart
         assert bool(warned) == (share > 0.25)
         checked.add(bool(warned))
         if warned:
-            assert warned[0].startswith(f"Noise dominates {share:.0%} of the cells of region by ill: ")
+            assert warned[0].startswith(
+                f"Noise dominates {share:.0%} of the cells of region by ill: "
+            )
             assert warned[0] in release.report_html().replace("&#39;", "'")
     assert checked == {True, False}
 
 
 def test_many_tables_are_one_line_and_a_list_of_errors() -> None:
-    sets = [("sex",), ("age",), ("ill",), ("sex", "age"), ("sex", "ill"), ("age", "ill"), ("sex", "age", "ill")]
+    sets = [
+        ("sex",),
+        ("age",),
+        ("ill",),
+        ("sex", "age"),
+        ("sex", "ill"),
+        ("age", "ill"),
+        ("sex", "age", "ill"),
+    ]
     tables = [semidp.table(*names) for names in sets]
     release = released(*tables)
     said = summary(release)
@@ -75,7 +92,9 @@ def test_many_tables_are_one_line_and_a_list_of_errors() -> None:
         assert row.split()[1] == f"{table.schema.size}"
     page = release.report_html()
     # The list stands above everything that explains it.
-    assert page.index("<h2>How wrong the tables are</h2>") < page.index("<h2>What is protected, and from whom</h2>")
+    assert page.index("<h2>How wrong the tables are</h2>") < page.index(
+        "<h2>What is protected, and from whom</h2>"
+    )
     few = released(*tables[3:5])
     assert summary(few).count("\nerror ") == 2
     assert [section.first for section in few.results[0].sections()] == [False] * 3
@@ -85,9 +104,14 @@ def test_all_together_is_over_the_cells_with_noise() -> None:
     release = released(semidp.table("sex", "age"), semidp.table("region", "ill"))
     errors = np.concatenate([table.standard_errors.ravel() for table in release.tables])
     together = all_together([CellErrors.of(table) for table in release.tables])
-    assert together.errors["standard_error"] == pytest.approx(np.sqrt((errors[errors > 0] ** 2).mean()))
+    assert together.errors["standard_error"] == pytest.approx(
+        np.sqrt((errors[errors > 0] ** 2).mean())
+    )
     assert together.cells == errors.size
-    assert (together.errors["smallest"], together.errors["largest"]) == (errors[errors > 0].min(), errors.max())
+    assert (together.errors["smallest"], together.errors["largest"]) == (
+        errors[errors > 0].min(),
+        errors.max(),
+    )
 
 
 def test_small_means_are_marked_on_the_terminal_and_in_the_report() -> None:
@@ -97,11 +121,14 @@ def test_small_means_are_marked_on_the_terminal_and_in_the_report() -> None:
     assert len(lines) == 4
     assert all(": ≈" in line for line in lines)
     assert "≈ noise dominates 4 of 4 groups" in summary(vague)
-    assert cautions(vague)[0].startswith("Noise dominates 100% of the groups of the mean of pay by region")
+    assert cautions(vague)[0].startswith(
+        "Noise dominates 100% of the groups of the mean of pay by region"
+    )
     assert vague.report_html().count("<td>≈") == 4
     assert "≈" not in summary(sharp)
     assert not cautions(sharp)
-    # A twin: each estimate that is marked is smaller than two errors, or as wide as half of the bounds.
+    # A twin: each estimate that is marked is smaller than two errors, or as wide as half of the
+    # bounds.
     for _, _, value, error in vague.groups[0].estimates[0].rows():
         assert abs(value) < 2 * error or 4 * error >= 500
 
@@ -117,9 +144,21 @@ def test_estimates_have_the_digits_that_their_error_leaves(error: float) -> None
 
 def test_quiet_is_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "people.csv"
-    lines = [",".join(PEOPLE), *(",".join(map(str, row)) for row in zip(*PEOPLE.values(), strict=True))]
+    lines = [
+        ",".join(PEOPLE),
+        *(",".join(map(str, row)) for row in zip(*PEOPLE.values(), strict=True)),
+    ]
     file.write_text("\n".join(lines) + "\n")
-    words = ["release", str(file), "--table", "region,ill", "--levels-from-data", "--mu", "0.05", "--quiet"]
+    words = [
+        "release",
+        str(file),
+        "--table",
+        "region,ill",
+        "--levels-from-data",
+        "--mu",
+        "0.05",
+        "--quiet",
+    ]
     assert command([*words, "--out", str(tmp_path / "quiet")]) == 0
     said = capfd.readouterr()
     assert (said.out, said.err) == ("", "")

@@ -26,7 +26,9 @@ def geojson(names: dict[str, str]) -> dict[str, Any]:
     for number, (name, code) in enumerate(names.items()):
         ring = [[number, 0], [number + 1, 0], [number + 1, 1], [number, 0]]
         shape = {"type": "Polygon", "coordinates": [ring]}
-        features.append({"type": "Feature", "properties": {"NAME": name, "code": code}, "geometry": shape})
+        features.append(
+            {"type": "Feature", "properties": {"NAME": name, "code": code}, "geometry": shape}
+        )
     return {"type": "FeatureCollection", "features": features}
 
 
@@ -98,24 +100,63 @@ def test_without_a_map_one_feature_is_bars_the_largest_first() -> None:
     assert list(place_sections(released(None))) == []
 
 
-def test_the_commands_take_a_map(map_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_take_a_map(
+    map_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "people.csv"
-    file.write_text("region,ill\n" + "".join(f"{a},{b}\n" for a, b in zip(*PEOPLE.values(), strict=True)))
-    words = ["release", str(file), "--table", "region,ill", "--exact", "region", "--levels", "ill=n,y", "--mu", "1"]
-    assert command([*words, "--out", str(tmp_path / "mapped"), "--map", str(map_file), "--map-key", "NAME"]) == 0
+    file.write_text(
+        "region,ill\n" + "".join(f"{a},{b}\n" for a, b in zip(*PEOPLE.values(), strict=True))
+    )
+    words = [
+        "release",
+        str(file),
+        "--table",
+        "region,ill",
+        "--exact",
+        "region",
+        "--levels",
+        "ill=n,y",
+        "--mu",
+        "1",
+    ]
+    assert (
+        command(
+            [*words, "--out", str(tmp_path / "mapped"), "--map", str(map_file), "--map-key", "NAME"]
+        )
+        == 0
+    )
     assert "The map has no place for west of table." in capsys.readouterr().err
     assert "as a map</h2>" in (tmp_path / "mapped" / "report.html").read_text()
     assert command([*words, "--out", str(tmp_path / "plain"), "--quiet"]) == 0
     page = tmp_path / "page.html"
-    assert command(["show", str(tmp_path / "plain"), "--map", str(map_file), "--page", str(page), "--quiet"]) == 0
+    assert (
+        command(
+            [
+                "show",
+                str(tmp_path / "plain"),
+                "--map",
+                str(map_file),
+                "--page",
+                str(page),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     assert "as a map</h2>" in page.read_text()
     assert not (tmp_path / "plain" / MAP).exists()
     capsys.readouterr()
     for wrong, reason in (
-        (["show", str(tmp_path / "plain"), "--map", str(map_file)], "--map FILE and --page HTML go together"),
+        (
+            ["show", str(tmp_path / "plain"), "--map", str(map_file)],
+            "--map FILE and --page HTML go together",
+        ),
         ([*words, "--out", "x", "--map-key", "NAME"], "--map-key names a property"),
         ([*words, "--out", "x", "--map", str(file)], "holds no outlines of places"),
-        ([*words, "--out", "x", "--map", str(map_file), "--map-key", "nom"], "has the property 'nom'; they have NAME"),
+        (
+            [*words, "--out", "x", "--map", str(map_file), "--map-key", "nom"],
+            "has the property 'nom'; they have NAME",
+        ),
     ):
         assert command(wrong) == 2
         assert reason in capsys.readouterr().err
@@ -131,7 +172,10 @@ def test_files_without_outlines_are_refused(tmp_path: Path, wrong: str) -> None:
 
 
 def test_the_axes_of_a_heatmap_are_named() -> None:
-    features = [Feature(name, map(str, range(size))) for name, size in (("a", 6), ("b", 7), ("c", 5), ("d", 8))]
+    features = [
+        Feature(name, map(str, range(size)))
+        for name, size in (("a", 6), ("b", 7), ("c", 5), ("d", 8))
+    ]
     schema = Schema(features)
     import numpy as np
 

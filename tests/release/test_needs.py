@@ -1,4 +1,6 @@
-"""What a release takes is known before anything is read or charged, and what cannot be done is refused until then."""
+"""What a release takes is known before anything is read or charged, and what cannot be done is
+refused until then.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,14 @@ PLAN = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/10"))], ["sex", "reg
 
 
 def wide(levels: int, features: int = 3) -> Plan:
-    declared = [Feature(f"f{number}", [f"l{level}" for level in range(levels)]) for number in range(features)]
+    declared = [
+        Feature(f"f{number}", [f"l{level}" for level in range(levels)])
+        for number in range(features)
+    ]
     names = [feature.name for feature in declared]
-    return Plan([TableRequest(names, Budget.zcdp(1))], [[name] for name in names], features=declared)
+    return Plan(
+        [TableRequest(names, Budget.zcdp(1))], [[name] for name in names], features=declared
+    )
 
 
 class Untouched:
@@ -37,12 +44,17 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger.create(tmp_path / "ledger.json", Budget.zcdp(5))
 
 
-def test_ten_to_the_eighth_cells_in_four_gigabytes_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+def test_ten_to_the_eighth_cells_in_four_gigabytes_are_refused_before_anything_is_read(
+    tmp_path: Path,
+) -> None:
     book, plan = ledger(tmp_path), wide(465)
     foreseen = declared_needs(plan)
     assert foreseen is not None
     assert foreseen.cells == 465**3
-    with pytest.raises(InputError, match=r"needs about 10 GB of memory for 100,544,625 cells, and 4.0 GB may be used"):
+    with pytest.raises(
+        InputError,
+        match=r"needs about 10 GB of memory for 100,544,625 cells, and 4.0 GB may be used",
+    ):
         run(plan, Source(Untouched()), RunOptions(ledger=book, memory=4 * 10**9))
     assert not book.account().charges
     foreseen.refuse_memory(12 * 10**9)
@@ -77,7 +89,9 @@ def test_estimates_grow_with_cells_and_csv_takes_more_disk() -> None:
 def test_the_estimate_of_the_disk_covers_what_is_written(tmp_path: Path) -> None:
     plan = wide(40)
     rng = np.random.default_rng(1)
-    people = {name: [f"l{level}" for level in rng.integers(0, 40, 5000)] for name in ("f0", "f1", "f2")}
+    people = {
+        name: [f"l{level}" for level in rng.integers(0, 40, 5000)] for name in ("f0", "f1", "f2")
+    }
     release = run(plan, people)
     for form in Form:
         release.save(tmp_path / form, form=form)
@@ -105,7 +119,9 @@ def test_a_full_disk_and_an_impossible_name_are_found_before_the_charge(
     book = ledger(tmp_path)
     (tmp_path / "out").mkdir()
     name = "x" * 300
-    long = Plan([TableRequest(["sex", "region"], Budget.zcdp("1/10"), name=name)], ["sex", "region"])
+    long = Plan(
+        [TableRequest(["sex", "region"], Budget.zcdp("1/10"), name=name)], ["sex", "region"]
+    )
     with pytest.raises(InputError, match=r"no file can be called 'x+.csv' in that folder"):
         run(long, PEOPLE, RunOptions(ledger=book, out=tmp_path / "out", force=True))
     usage = type("Usage", (), {"free": 10})
@@ -118,7 +134,12 @@ def test_a_full_disk_and_an_impossible_name_are_found_before_the_charge(
 
 def test_numbers_beyond_the_arithmetic_are_found_before_the_charge(tmp_path: Path) -> None:
     book = ledger(tmp_path)
-    plan = Plan([TableRequest(["sex"], Budget.zcdp("1/10"))], features=[Feature("sex", "fm")], count="n", adjacency=1)
+    plan = Plan(
+        [TableRequest(["sex"], Budget.zcdp("1/10"))],
+        features=[Feature("sex", "fm")],
+        count="n",
+        adjacency=1,
+    )
     many = {"sex": ["f"] * 33, "n": [2**52] * 33}
     with pytest.raises(InputError, match=r"'table' has numbers beyond 2\^57"):
         run(plan, many, RunOptions(ledger=book))
@@ -126,7 +147,9 @@ def test_numbers_beyond_the_arithmetic_are_found_before_the_charge(tmp_path: Pat
     assert prepare(plan, {"sex": ["f"], "n": [2**52]}).scope.dataspace.n == 2**52
 
 
-def test_a_failure_after_the_charge_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_after_the_charge_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     book = ledger(tmp_path)
 
     def fails(*_: Any) -> None:
@@ -140,12 +163,20 @@ def test_a_failure_after_the_charge_is_noted(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", ["Count", "Estimate_High"])
-def test_columns_that_parquet_cannot_tell_apart_are_found_before_the_charge(name: str, tmp_path: Path) -> None:
+def test_columns_that_parquet_cannot_tell_apart_are_found_before_the_charge(
+    name: str, tmp_path: Path
+) -> None:
     book, people = ledger(tmp_path), {name: [*"fmmfm"]}
     (tmp_path / "out").mkdir()
     plan = Plan([TableRequest([name], Budget.zcdp("1/10"))], features=[Feature(name, "fm")])
-    with pytest.raises(InputError, match=f"two columns of a Parquet file would be called '{name.casefold()}'"):
-        run(plan, people, RunOptions(ledger=book, out=tmp_path / "out", force=True, form=Form.parquet))
+    with pytest.raises(
+        InputError, match=f"two columns of a Parquet file would be called '{name.casefold()}'"
+    ):
+        run(
+            plan,
+            people,
+            RunOptions(ledger=book, out=tmp_path / "out", force=True, form=Form.parquet),
+        )
     assert not book.account().charges
     assert not list((tmp_path / "out").iterdir())
     run(plan, people, RunOptions(ledger=book, out=tmp_path / "out", force=True))

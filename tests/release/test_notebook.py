@@ -1,4 +1,6 @@
-"""A release at home in a notebook: short texts, small pages, data frames out and in, plots on given axes."""
+"""A release at home in a notebook: short texts, small pages, data frames out and in, plots on given
+axes.
+"""
 
 import io
 from collections.abc import Callable, Iterator
@@ -42,8 +44,12 @@ def school_release() -> semidp.Release:
 
 @pytest.fixture(scope="module")
 def release() -> semidp.Release:
-    score = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 10, 10), [["sex"]], semidp.Budget.gdp(1))
-    days = semidp.RegressionRequest(semidp.Outcome("score", 0, 10, 10), ["sex"], semidp.Budget.gdp(1))
+    score = semidp.GroupRequest(
+        "mean", semidp.Outcome("score", 0, 10, 10), [["sex"]], semidp.Budget.gdp(1)
+    )
+    days = semidp.RegressionRequest(
+        semidp.Outcome("score", 0, 10, 10), ["sex"], semidp.Budget.gdp(1)
+    )
     tables = [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))]
     return semidp.run(semidp.Plan([*tables, score, days], ["sex"], [REGION]), PEOPLE)
 
@@ -59,11 +65,20 @@ def audit(release: semidp.Release) -> Any:
     mechanism = semidp.prepare(release.plan, PEOPLE).mechanisms[0]
     pair = worst_pair(mechanism.space)
     claim = mechanism.guarantee.tradeoff
-    return audit_mechanism(mechanism.measure_many, pair, claim, samples=1000, randomness=SeededRandomness(1))
+    return audit_mechanism(
+        mechanism.measure_many, pair, claim, samples=1000, randomness=SeededRandomness(1)
+    )
 
 
 def shown(release: semidp.Release) -> Iterator[Any]:
-    yield from (release, release.plan, release.guarantee, release.scope.dataspace, release.scope, *release.results)
+    yield from (
+        release,
+        release.plan,
+        release.guarantee,
+        release.scope.dataspace,
+        release.scope,
+        *release.results,
+    )
     yield release.scope.semi_adjacency
     yield release.scope.dataspace.schema
     yield from release.scope.dataspace.schema.features
@@ -78,7 +93,9 @@ def test_what_they_print_is_short(
             assert len(repr(value)) <= 600, type(value)
             assert "array(" not in repr(value)
     assert len(repr(school_release)) < 200
-    assert repr(release.table("sex-region")).startswith("PublishedTable('table': sex × region, 8 cells")
+    assert repr(release.table("sex-region")).startswith(
+        "PublishedTable('table': sex × region, 8 cells"
+    )
 
 
 class Balanced(HTMLParser):
@@ -97,7 +114,9 @@ class Balanced(HTMLParser):
 
 
 @pytest.mark.parametrize("which", ["release", "product", "school_release"])
-def test_their_pages_are_small_whole_and_escaped(which: str, request: pytest.FixtureRequest) -> None:
+def test_their_pages_are_small_whole_and_escaped(
+    which: str, request: pytest.FixtureRequest
+) -> None:
     one: semidp.Release = request.getfixturevalue(which)
     pages = [value._repr_html_() for value in shown(one) if hasattr(value, "_repr_html_")]
     assert len(pages) >= 5
@@ -117,21 +136,37 @@ def test_an_audit_says_what_it_found(release: semidp.Release) -> None:
 
 
 def test_frames_hold_what_the_files_hold(release: semidp.Release, product: semidp.Release) -> None:
-    for one, names in ((release, ["table", "mean-score", "regression-score"]), (product, ["sex-region", "region"])):
-        files = {name: content for result in one.results for name, content in result.files().items()}
-        written = {name: found if isinstance(found, bytes) else b"".join(found.csv()) for name, found in files.items()}
+    for one, names in (
+        (release, ["table", "mean-score", "regression-score"]),
+        (product, ["sex-region", "region"]),
+    ):
+        files = {
+            name: content for result in one.results for name, content in result.files().items()
+        }
+        written = {
+            name: found if isinstance(found, bytes) else b"".join(found.csv())
+            for name, found in files.items()
+        }
         for name in names:
             table = one.table(name)
-            again = pd.read_csv(io.BytesIO(written[f"{name}.csv"]), keep_default_na=False, na_values={"mean": [""]})
+            again = pd.read_csv(
+                io.BytesIO(written[f"{name}.csv"]), keep_default_na=False, na_values={"mean": [""]}
+            )
             pd.testing.assert_frame_equal(table.to_pandas(), again, check_dtype=False, rtol=1e-12)
-            assert table.to_polars().to_dict(as_series=False) == table.to_arrow().to_pydict() == table.to_dict()
+            assert (
+                table.to_polars().to_dict(as_series=False)
+                == table.to_arrow().to_pydict()
+                == table.to_dict()
+            )
     counts = release.table("table").to_polars()
     assert counts.schema["count"] == pl.Int64
     assert counts.schema["sex"] == pl.String
 
 
 def test_an_unknown_name_lists_the_others(release: semidp.Release) -> None:
-    with pytest.raises(semidp.InputError, match="there are sex-region, table, mean-score, regression-score"):
+    with pytest.raises(
+        semidp.InputError, match="there are sex-region, table, mean-score, regression-score"
+    ):
         release.table("towns")
 
 
@@ -166,7 +201,9 @@ FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=list(FRAMES))
 def test_data_come_from_any_of_them(frame: Callable[[dict[str, Any]], Any]) -> None:
-    plan = semidp.Plan([semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex"], [REGION])
+    plan = semidp.Plan(
+        [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex"], [REGION]
+    )
     seen = semidp.prepare(plan, frame({**PEOPLE, "note": [None, *"abcdef"]}))
     assert seen.scope.dataspace.value(semidp.Margin("sex")).counts.tolist() == [3, 4]
     assert seen.values[0].tolist() == [[1, 2, 0, 0], [3, 0, 1, 0]]
@@ -175,7 +212,9 @@ def test_data_come_from_any_of_them(frame: Callable[[dict[str, Any]], Any]) -> N
 def test_a_table_is_data_too() -> None:
     schema = semidp.Schema([semidp.Feature("sex", "fm"), REGION])
     table = semidp.Table(schema, [[1, 2, 0, 0], [3, 0, 1, 0]])
-    plan = semidp.Plan([semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex"], [REGION])
+    plan = semidp.Plan(
+        [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex"], [REGION]
+    )
     assert np.array_equal(semidp.prepare(plan, table).values[0], table.counts)
     with pytest.raises(semidp.InputError, match="a WHERE could keep"):
         open_source(table, where="sex = 'f'")
@@ -185,7 +224,10 @@ def test_a_table_is_data_too() -> None:
     nested = semidp.Table(semidp.Schema([places]), [4, 0, 5])
     with open_source(nested) as source:
         assert source.paths(["county", "district"]) == [("a", "1"), ("b", "3")]
-        assert source.counts(semidp.Schema([semidp.Feature("county", "ab")])).counts.tolist() == [4, 5]
+        assert source.counts(semidp.Schema([semidp.Feature("county", "ab")])).counts.tolist() == [
+            4,
+            5,
+        ]
 
 
 class Broken:

@@ -46,7 +46,9 @@ def test_columns_are_in_the_order_asked_for(folder: Path) -> None:
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
     checked = 0
     for region, health, sex, count, *_ in rows:
-        chosen = (PEOPLE["region"] == region) & (PEOPLE["health"] == health) & (PEOPLE["sex"] == sex)
+        chosen = (
+            (PEOPLE["region"] == region) & (PEOPLE["health"] == health) & (PEOPLE["sex"] == sex)
+        )
         assert count == chosen.sum()
         checked += 1
     assert checked == 12
@@ -68,7 +70,9 @@ def test_a_release_in_this_order_follows_from_its_noise(folder: Path) -> None:
 
 
 def test_a_file_in_the_order_of_the_schema_is_still_read(folder: Path) -> None:
-    """Earlier versions wrote every table in the order in which a plan first mentions its features."""
+    """Earlier versions wrote every table in the order in which a plan first mentions its
+    features.
+    """
     if not (folder / "region-health-sex.csv").exists():
         return
     table = Release.load(folder).table("region-health-sex")
@@ -96,8 +100,25 @@ def test_the_workbook_and_the_page_have_it_too(tmp_path: Path) -> None:
     for sex, region, health in zip(*PEOPLE.values(), strict=True):
         lines.append(f"{sex},{region},{health}")
     (tmp_path / "p.csv").write_text("\n".join(lines) + "\n")
-    words = ["release", str(tmp_path / "p.csv"), "--table", "sex,health", "--table", "region,sex", "--exact", "sex"]
-    words += ["--levels", "health=good,poor", "--levels", "region=north,south,west", "--mu", "1", "--quiet"]
+    words = [
+        "release",
+        str(tmp_path / "p.csv"),
+        "--table",
+        "sex,health",
+        "--table",
+        "region,sex",
+        "--exact",
+        "sex",
+    ]
+    words += [
+        "--levels",
+        "health=good,poor",
+        "--levels",
+        "region=north,south,west",
+        "--mu",
+        "1",
+        "--quiet",
+    ]
     assert command([*words, "--write", "xlsx", "--out", str(tmp_path / "out")]) == 0
     book = openpyxl.load_workbook(tmp_path / "out" / "tables.xlsx")
     assert [cell.value for cell in book["region-sex"][1]][:3] == ["region", "sex", "count"]

@@ -1,4 +1,6 @@
-"""Releases for one patient with up to m stays: what is refused, what is public, what is said, what is charged."""
+"""Releases for one patient with up to m stays: what is refused, what is public, what is said, what
+is charged.
+"""
 
 import json
 from pathlib import Path
@@ -36,7 +38,9 @@ STAYS = stays()
 N = len(STAYS["ward"])
 
 
-def plan(most: int | None = 5, *, adjacency: str = "exchange", id: str | None = "patient", mu: str = "1") -> Plan:
+def plan(
+    most: int | None = 5, *, adjacency: str = "exchange", id: str | None = "patient", mu: str = "1"
+) -> Plan:
     table = TableRequest(["ward", "outcome"], Budget.gdp(mu), mechanism="gaussian")
     features = [sd.Feature("outcome", OUTCOMES)]
     return Plan([table], ["ward"], features=features, adjacency=adjacency, id=id, most=most)
@@ -51,7 +55,10 @@ def file(folder: Path) -> Path:
 
 def test_the_number_of_records_of_a_person_scales_the_noise_and_the_promise():
     for adjacency, once in (("exchange", 4), ("worst-case", 8)):
-        one, five = (prepare(plan(most, adjacency=adjacency, id="patient"), stays(300, most)) for most in (1, 5))
+        one, five = (
+            prepare(plan(most, adjacency=adjacency, id="patient"), stays(300, most))
+            for most in (1, 5)
+        )
         assert one.mechanisms[0].space.l2_squared == once
         assert five.mechanisms[0].space.l2_squared == 25 * once
         assert five.scope.adjacency.a == 10
@@ -87,7 +94,9 @@ def test_who_has_more_records_is_refused_without_saying_how_many():
 )
 def test_what_does_not_go_together_is_one_sentence(wrong, told):
     with pytest.raises(InputError, match=told):
-        sd.release(STAYS, sd.table("ward", "outcome"), exact=["ward"], mu=1, **{"id": "patient", **wrong})
+        sd.release(
+            STAYS, sd.table("ward", "outcome"), exact=["ward"], mu=1, **{"id": "patient", **wrong}
+        )
 
 
 def test_a_release_keeps_its_promise_in_its_files(tmp_path):
@@ -142,7 +151,10 @@ def test_a_tampered_number_of_records_is_noticed(tmp_path):
     )
     honest = json.loads((out / "release.json").read_text())
     assert command(["show", str(out)]) == 0
-    for tampered in ({"plan": {**honest["plan"], "most": 50}}, {"a": {**honest["a"], "protection": fifty(honest)}}):
+    for tampered in (
+        {"plan": {**honest["plan"], "most": 50}},
+        {"a": {**honest["a"], "protection": fifty(honest)}},
+    ):
         (out / "release.json").write_text(json.dumps({**honest, **tampered}))
         assert command(["show", str(out)]) != 0
 
@@ -151,7 +163,9 @@ def test_a_ledger_counts_every_charge_for_the_most_records(tmp_path):
     ledger = Ledger.create(tmp_path / "book.json", Budget.gdp(20))
     for most in (5, 10, 5):
         found = prepare(plan(most), STAYS)
-        ledger.charge(found.guarantee, f"up to {most}", [mechanism.record() for mechanism in found.mechanisms])
+        ledger.charge(
+            found.guarantee, f"up to {most}", [mechanism.record() for mechanism in found.mechanisms]
+        )
     account = ledger.account()
     assert account.adjacency == Exchange(20, Protection("patient", 10))
     assert [charge.spent.mu for charge in account.charges] == [2, 1, 2]
@@ -162,7 +176,9 @@ def test_a_ball_ledger_takes_the_most_records_too(tmp_path):
     ledger = Ledger.create(tmp_path / "book.json", Budget.gdp(20))
     for most in (5, 10):
         found = prepare(plan(most, adjacency="worst-case"), STAYS)
-        ledger.charge(found.guarantee, f"up to {most}", [mechanism.record() for mechanism in found.mechanisms])
+        ledger.charge(
+            found.guarantee, f"up to {most}", [mechanism.record() for mechanism in found.mechanisms]
+        )
     account = ledger.account()
     assert account.adjacency == Ball(20, Protection("patient", 10))
     assert [charge.spent.mu for charge in account.charges] == [2, 1]
@@ -172,7 +188,9 @@ def test_a_ledger_refuses_other_persons_and_charges_without_any(tmp_path):
     def charged(path, first, second):
         ledger = Ledger.create(path, Budget.gdp(20))
         for found in (first, second):
-            ledger.charge(found.guarantee, "a table", [mechanism.record() for mechanism in found.mechanisms])
+            ledger.charge(
+                found.guarantee, "a table", [mechanism.record() for mechanism in found.mechanisms]
+            )
 
     renamed = {**STAYS, "person": STAYS["patient"]}
     alone = stays(300, 1)
@@ -213,7 +231,17 @@ def test_what_holds_counts_the_records_of_a_person():
 
 def test_commands_say_what_several_records_cost(tmp_path, capsys):
     data, out = file(tmp_path), tmp_path / "release"
-    asked = [str(data), "--id", "patient", "--most", "5", "--records", "stays", "--table", "ward,outcome"]
+    asked = [
+        str(data),
+        "--id",
+        "patient",
+        "--most",
+        "5",
+        "--records",
+        "stays",
+        "--table",
+        "ward,outcome",
+    ]
     asked += ["--invariant", "ward", "--levels", "outcome=home,transfer", "--mu", "1"]
     assert command(["release", *asked, "--dry-run"]) == 0
     said = capsys.readouterr().out
@@ -225,7 +253,22 @@ def test_commands_say_what_several_records_cost(tmp_path, capsys):
     assert [line["name"] for line in beside] == ["ward by outcome"]
     assert command(["analyze", *asked]) == 0
     assert "one patient with up to 5 stays" in capsys.readouterr().out
-    assert command(["guarantee", "--rho", "1", "--most", "5", "--invariant", "ward", "--levels", "ward=a,b"]) == 0
+    assert (
+        command(
+            [
+                "guarantee",
+                "--rho",
+                "1",
+                "--most",
+                "5",
+                "--invariant",
+                "ward",
+                "--levels",
+                "ward=a,b",
+            ]
+        )
+        == 0
+    )
     assert "100" in capsys.readouterr().out  # (5 · 2)² times 1
     assert command(["guarantee", "--rho", "1", "--most", "5", "--a", "3"]) == 2
     assert "leave --most out" in capsys.readouterr().err
@@ -234,14 +277,40 @@ def test_commands_say_what_several_records_cost(tmp_path, capsys):
     assert not out.exists()
 
 
-def test_the_noise_of_one_record_is_convicted_where_a_patient_with_five_stays_changes(tmp_path, capsys):
+def test_the_noise_of_one_record_is_convicted_where_a_patient_with_five_stays_changes(
+    tmp_path, capsys
+):
     """The twin: the noise for five stays survives the same attack."""
     data = file(tmp_path)
     verdicts = []
     for number, whose in enumerate(([], ["--id", "patient", "--most", "5"])):
         out = tmp_path / f"release{number}"
-        asked = ["--table", "ward,outcome", "--invariant", "ward", "--levels", "outcome=home,transfer", "--mu", "1"]
-        assert command(["release", str(data), *whose, *asked, "--adjacency", "exchange", "--out", str(out), "-q"]) == 0
+        asked = [
+            "--table",
+            "ward,outcome",
+            "--invariant",
+            "ward",
+            "--levels",
+            "outcome=home,transfer",
+            "--mu",
+            "1",
+        ]
+        assert (
+            command(
+                [
+                    "release",
+                    str(data),
+                    *whose,
+                    *asked,
+                    "--adjacency",
+                    "exchange",
+                    "--out",
+                    str(out),
+                    "-q",
+                ]
+            )
+            == 0
+        )
         code = command(["audit", str(out), "--most", "5", "--samples", "4000", "--seed", "1", "-q"])
         verdicts.append((code, "verdict    convicted" in capsys.readouterr().out))
     assert verdicts[0] == (1, True)
@@ -252,12 +321,30 @@ def test_the_odds_ratio_of_several_records_moves_by_half_of_them(tmp_path, capsy
     people = tmp_path / "visits.csv"
     rows = [f"{row // 3},{'fm'[row % 2]},{'yn'[row % 5 == 0]}" for row in range(300)]
     people.write_text("\n".join(["who,sex,ill", *rows]) + "\n")
-    asked = ["test", str(people), "--rows", "sex", "--columns", "ill", "--mu", "1", "--seed", "1", "-q", "--id", "who"]
+    asked = [
+        "test",
+        str(people),
+        "--rows",
+        "sex",
+        "--columns",
+        "ill",
+        "--mu",
+        "1",
+        "--seed",
+        "1",
+        "-q",
+        "--id",
+        "who",
+    ]
     assert command([*asked, "--most", "3", "--format", "json"]) == 0
     said = json.loads(capsys.readouterr().out)
     # three records, each with a carrier for both margins: 9 records swap in 4 pairs
     adjacency = said["guarantee"]["adjacency"]
-    assert (adjacency["a"], adjacency["protection"]["most"], adjacency["protection"]["id"]) == (9, 3, "who")
+    assert (adjacency["a"], adjacency["protection"]["most"], adjacency["protection"]["id"]) == (
+        9,
+        3,
+        "who",
+    )
     assert command([*asked, "--most", "2"]) == 2
 
 
@@ -283,12 +370,16 @@ def test_products_part_by_part_have_the_norm_of_the_whole(tmp_path):
     }
     data = tmp_path / "visits.csv"
     rows = zip(*columns.values(), strict=True)
-    data.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]) + "\n")
+    data.write_text(
+        "\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]) + "\n"
+    )
     whole = sd.release(data, *tables, **asked)
     parts = sd.release(data, *tables, partition="state", out=tmp_path / "parts", **asked)
     assert parts.guarantee == whole.guarantee
     assert parts.scope.persons == whole.scope.persons == 200
-    assert Release.load(tmp_path / "parts").guarantee.adjacency == Exchange(6, Protection("patient", 3))
+    assert Release.load(tmp_path / "parts").guarantee.adjacency == Exchange(
+        6, Protection("patient", 3)
+    )
 
 
 def test_regressions_of_several_records_have_as_many_times_the_norms():
@@ -296,7 +387,9 @@ def test_regressions_of_several_records_have_as_many_times_the_norms():
         asked = [sd.regression("days", on="ward", bounds=(0, 30))]
         found = []
         for most in (1, 5):
-            plan_of = Plan(asked, ["ward"], adjacency=adjacency, id="patient", most=most).with_budget(Budget.gdp(1))
+            plan_of = Plan(
+                asked, ["ward"], adjacency=adjacency, id="patient", most=most
+            ).with_budget(Budget.gdp(1))
             found.append(prepare(plan_of, stays(300, most)).mechanisms[0].space.l2_squared)
         assert found[1] == 25 * found[0]
 
@@ -315,10 +408,22 @@ def test_the_explorer_says_whom_it_protects():
 
 def test_a_combination_protects_the_person_with_the_most_records(tmp_path, capsys):
     data = file(tmp_path)
-    asked = ["--table", "ward,outcome", "--exact", "ward", "--levels", "outcome=home,transfer", "--mu", "1", "-q"]
+    asked = [
+        "--table",
+        "ward,outcome",
+        "--exact",
+        "ward",
+        "--levels",
+        "outcome=home,transfer",
+        "--mu",
+        "1",
+        "-q",
+    ]
     for name, whose in (("one", ["--most", "5"]), ("two", ["--most", "10"]), ("none", [])):
         identity = ["--id", "patient", *whose] if whose else []
-        assert command(["release", str(data), *identity, *asked, "--out", str(tmp_path / name)]) == 0
+        assert (
+            command(["release", str(data), *identity, *asked, "--out", str(tmp_path / name)]) == 0
+        )
     one, two, none, both = (str(tmp_path / name) for name in ("one", "two", "none", "both"))
     assert command(["combine", one, two, "--out", both, "-q"]) == 0
     found = Release.load(both)

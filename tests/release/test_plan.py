@@ -6,9 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semidp import AdjacencyChoice, Budget, Feature, FitKind, InputError, Margin, Plan, StructuralZero, TableRequest
+from semidp import (
+    AdjacencyChoice,
+    Budget,
+    Feature,
+    FitKind,
+    InputError,
+    Margin,
+    Plan,
+    StructuralZero,
+    TableRequest,
+)
 
-NAMES = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable() and text.strip() == text)
+NAMES = st.text(min_size=1, max_size=8).filter(
+    lambda text: text.isprintable() and text.strip() == text
+)
 NUMBERS = st.fractions(min_value="1/1000", max_value=100)
 BUDGETS = st.one_of(
     NUMBERS.map(Budget.zcdp),
@@ -21,13 +33,21 @@ BUDGETS = st.one_of(
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     names = draw(st.lists(NAMES, min_size=2, max_size=4, unique=True))
-    features = [Feature(name, draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))) for name in names]
+    features = [
+        Feature(name, draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))) for name in names
+    ]
     features.append(Feature("age in years", bins=[0, 18, 65], null_level="unknown"))
     return Plan(
-        [TableRequest(names[:2], draw(st.none() | BUDGETS), "auto", draw(st.sampled_from(FitKind)))],
+        [
+            TableRequest(
+                names[:2], draw(st.none() | BUDGETS), "auto", draw(st.sampled_from(FitKind))
+            )
+        ],
         invariants=[Margin(name) for name in names[1:]],
         features=features,
-        structural_zeros=[StructuralZero.of({names[0]: features[0].levels[0], names[1]: [features[1].levels[0]]})],
+        structural_zeros=[
+            StructuralZero.of({names[0]: features[0].levels[0], names[1]: [features[1].levels[0]]})
+        ],
         adjacency=draw(st.sampled_from(AdjacencyChoice) | st.integers(1, 9)),
         count=draw(st.none() | NAMES),
         where=draw(st.none() | NAMES),
@@ -68,13 +88,17 @@ def test_refusals(text: str, expected: str) -> None:
 
 def test_the_budgets_of_a_plan_add_up() -> None:
     def budget(*parts: Budget | None) -> Budget | None:
-        return Plan([TableRequest(["a"], part, name=f"t{i}") for i, part in enumerate(parts)]).budget
+        return Plan(
+            [TableRequest(["a"], part, name=f"t{i}") for i, part in enumerate(parts)]
+        ).budget
 
     assert budget(Budget.pure("1/3")) == Budget.pure("1/3")
     assert budget(Budget.pure(1), Budget.pure(2)) == Budget.pure(3)
     assert budget(Budget.zcdp("1/2"), Budget.zcdp("1/4")) == Budget.zcdp("3/4")
     assert budget(Budget.gdp(3), Budget.gdp(4)) == Budget.gdp(5)
-    assert budget(Budget.approximate(1, "1e-6"), Budget.approximate(2, "1e-6")) == Budget.approximate(3, "2e-6")
+    assert budget(
+        Budget.approximate(1, "1e-6"), Budget.approximate(2, "1e-6")
+    ) == Budget.approximate(3, "2e-6")
     assert budget(Budget.approximate(1, "2/3"), Budget.approximate(1, "2/3")) is None
     assert budget(Budget.zcdp(1), Budget.gdp(1)) is None
     assert budget(Budget.zcdp(1), None) is None

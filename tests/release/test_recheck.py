@@ -1,4 +1,6 @@
-"""A release folder from strangers: what it states is computed again, and nothing but its own plain files is read."""
+"""A release folder from strangers: what it states is computed again, and nothing but its own plain
+files is read.
+"""
 
 import atexit
 import functools
@@ -72,7 +74,9 @@ def forge(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path = folder / "release.json"
     document = json.loads(path.read_text())
     change(document)
-    document["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in document["files"]}
+    document["files"] = {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in document["files"]
+    }
     path.write_text(json.dumps(document))
 
 
@@ -95,7 +99,9 @@ def test_every_mechanism_for_zcdp_agrees(mechanism: str) -> None:
 
 
 def test_errors_of_an_earlier_version_are_no_forgery(tmp_path: Path) -> None:
-    """Lattice noise stated an upper bound of its errors, and intervals were 1.96 standard errors to each side."""
+    """Lattice noise stated an upper bound of its errors, and intervals were 1.96 standard errors to
+    each side.
+    """
     plan = Plan([TableRequest(["sex", "region"], Budget.zcdp(6), "lattice")], ["sex", "region"])
     release = run(plan, PEOPLE, SeededRandomness(2))
     assert disagreements(release, release.to_json()) == ()
@@ -118,8 +124,14 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "the budget": (lambda d: d.update(budget={"epsilon": 0.1}), "it states budget"),
     "a": (lambda d: d["a"].update(used=1), "it states a = 1, and its plan and totals give a = "),
     "a(t)": (lambda d: d["a"].update(bound=1, worst_case=1), "of a(t)"),
-    "the scale": (lambda d: d["tables"][0]["noise"].update(scale=0.001), "states noise of scale 0.001"),
-    "the loss": (lambda d: d["groups"][0]["noise"].update(expected_l2=0.1), "noise.expected_l2 0.1"),
+    "the scale": (
+        lambda d: d["tables"][0]["noise"].update(scale=0.001),
+        "states noise of scale 0.001",
+    ),
+    "the loss": (
+        lambda d: d["groups"][0]["noise"].update(expected_l2=0.1),
+        "noise.expected_l2 0.1",
+    ),
     "the claim": (lambda d: d["tables"][0]["noise"].update(claim="ideal"), "states an ideal claim"),
 }
 
@@ -139,10 +151,17 @@ def test_a_forged_guarantee_shows(folder: Path) -> None:
     forge(folder, lambda document: document.update(guarantee=weak))
     forge(folder, lambda document: document["regressions"][0].update(guarantee=strong))
     assert found(folder) == ("'regression-age' states a stronger guarantee than its noise gives",)
-    forge(folder, lambda document: document["regressions"][0].update(guarantee=Budget.pure(2).tradeoff().to_json()))
+    forge(
+        folder,
+        lambda document: document["regressions"][0].update(
+            guarantee=Budget.pure(2).tradeoff().to_json()
+        ),
+    )
     assert found(folder) == ("'regression-age' states a weaker guarantee than its noise gives",)
     forge(folder, lambda document: document["versions"].update(semidp="0.1.9"))
-    assert not any("guarantee" in said for said in found(folder)), "an earlier version may have claimed less"
+    assert not any("guarantee" in said for said in found(folder)), (
+        "an earlier version may have claimed less"
+    )
 
 
 def rewrite(folder: Path, name: str, row: int, column: int, value: str) -> None:
@@ -153,10 +172,34 @@ def rewrite(folder: Path, name: str, row: int, column: int, value: str) -> None:
 
 
 CELLS = {
-    "a noisy count": ("measurements.csv", 1, 2, "1000000", "estimates that do not follow from the noisy counts"),
-    "a mean": ("mean-age-by-sex.csv", 1, 2, "99.0", "estimates or standard errors that do not follow"),
-    "an exact count": ("mean-age-by-sex.csv", 1, 1, "16", "groups or counts that its exact totals do not have"),
-    "a coefficient": ("regression-age.csv", 1, 1, "99.0", "coefficients or standard errors that do not follow"),
+    "a noisy count": (
+        "measurements.csv",
+        1,
+        2,
+        "1000000",
+        "estimates that do not follow from the noisy counts",
+    ),
+    "a mean": (
+        "mean-age-by-sex.csv",
+        1,
+        2,
+        "99.0",
+        "estimates or standard errors that do not follow",
+    ),
+    "an exact count": (
+        "mean-age-by-sex.csv",
+        1,
+        1,
+        "16",
+        "groups or counts that its exact totals do not have",
+    ),
+    "a coefficient": (
+        "regression-age.csv",
+        1,
+        1,
+        "99.0",
+        "coefficients or standard errors that do not follow",
+    ),
 }
 
 
@@ -189,17 +232,22 @@ def test_a_warning_that_was_taken_out_shows(tmp_path: Path) -> None:
     assert found(tmp_path)[0].startswith("it leaves out a warning: The adjacency a = 2 lies below")
 
 
-def test_show_says_where_a_release_disagrees(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_says_where_a_release_disagrees(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command(["show", str(folder)]) == 0
     assert "disagrees" not in capsys.readouterr().out
     forge(folder, lambda document: document.update(epsilon=0.1))
     assert command(["show", str(folder)]) == 1
-    assert "\ndisagrees  it states epsilon 0.1, and its guarantee gives 2.99999" in capsys.readouterr().out
+    assert (
+        "\ndisagrees  it states epsilon 0.1, and its guarantee gives 2.99999"
+        in capsys.readouterr().out
+    )
     assert command(["show", str(folder), "--format", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["disagreements"]
 
 
-# --- what was believed ----------------------------------------------------------------------------------------------
+# --- what was believed ----------------------------------------------------------------------------
 
 
 def crowd(kind: str, folder: Path) -> Path:
@@ -224,16 +272,24 @@ def _made_of_many(kind: str) -> str:
 
 
 def convicted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """See that `show` says what does not follow: by exit code 1 and a line, or by exit code 2 and a sentence."""
+    """See that `show` says what does not follow: by exit code 1 and a line, or by exit code 2 and a
+    sentence.
+    """
     capsys.readouterr()
     code, said = command(["show", str(folder)]), capsys.readouterr()
-    assert (code == 1 and "\ndisagrees  " in said.out) or (code == 2 and "contradicts itself" in said.err), said
+    assert (code == 1 and "\ndisagrees  " in said.out) or (
+        code == 2 and "contradicts itself" in said.err
+    ), said
 
 
 AGES = Outcome("age", 0, 100, 100)
 BOTH = ["sex", "region"]
 MEANS = Plan(
-    [GroupRequest("mean", AGES, [["region"]], Budget.pure(1), confidence=Confidence(simultaneous=True))],
+    [
+        GroupRequest(
+            "mean", AGES, [["region"]], Budget.pure(1), confidence=Confidence(simultaneous=True)
+        )
+    ],
     invariants=["region"],
 )
 TABLES = {
@@ -252,13 +308,28 @@ FALSE_FIELDS: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "a p-value": ("means", lambda d: d["groups"][0]["comparisons"][0].update(p_value=0.001)),
     "a statistic": ("means", lambda d: d["groups"][0]["comparisons"][0].update(statistic=40.0)),
     "simultaneous": ("means", lambda d: d["groups"][0]["intervals"][0].update(simultaneous=False)),
-    "the distance of a fit": ("laplace", lambda d: d["tables"][0]["fit"].update(loss=0.0, bound=0.0)),
+    "the distance of a fit": (
+        "laplace",
+        lambda d: d["tables"][0]["fit"].update(loss=0.0, bound=0.0),
+    ),
     "the proof of a fit": ("laplace", lambda d: d["tables"][0]["fit"].update(optimal=False)),
-    "a largest standard error": ("product", lambda d: d["products"][0]["tables"][0].update(largest_standard_error=0.1)),
-    "the budget of a request": ("laplace", lambda d: d["tables"][0].update(budget={"epsilon": 0.1})),
-    "what was advertised": ("laplace", lambda d: d["tables"][0]["advertised"].update(epsilon="1/9")),
+    "a largest standard error": (
+        "product",
+        lambda d: d["products"][0]["tables"][0].update(largest_standard_error=0.1),
+    ),
+    "the budget of a request": (
+        "laplace",
+        lambda d: d["tables"][0].update(budget={"epsilon": 0.1}),
+    ),
+    "what was advertised": (
+        "laplace",
+        lambda d: d["tables"][0]["advertised"].update(epsilon="1/9"),
+    ),
     "ordinary privacy": ("laplace", lambda d: d["tables"][0]["noise"].update(naive_l2=1e6)),
-    "levels": ("laplace", lambda d: d["dataspace"]["schema"]["feature"][1].update(levels=["s", "n", "w"])),
+    "levels": (
+        "laplace",
+        lambda d: d["dataspace"]["schema"]["feature"][1].update(levels=["s", "n", "w"]),
+    ),
     "exact totals": ("laplace", lambda d: d["dataspace"]["margins"].reverse()),
     "a disclosure": ("product", lambda d: d.update(disclosures=[])),
     "a field of no release": ("laplace", lambda d: d.update(certified=True)),
@@ -266,7 +337,9 @@ FALSE_FIELDS: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
 
 
 @pytest.mark.parametrize("what", FALSE_FIELDS)
-def test_a_field_that_was_believed_is_found_out(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_field_that_was_believed_is_found_out(
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kind, change = FALSE_FIELDS[what]
     folder = crowd(kind, tmp_path / "release")
     forge(folder, change)
@@ -294,17 +367,23 @@ def test_counts_that_were_moved_inside_their_margins_are_found_out(
     write_lines(folder, "table.csv", lines)
     assert any("has a distance (loss) of" in said for said in found(folder)), found(folder)
     loss = sum(
-        (int(a[2]) - int(b[2])) ** 2 for a, b in zip(lines[1:], lines_of(folder / "measurements.csv")[1:], strict=True)
+        (int(a[2]) - int(b[2])) ** 2
+        for a, b in zip(lines[1:], lines_of(folder / "measurements.csv")[1:], strict=True)
     )
     forge(
-        folder, lambda d: d["tables"][0]["fit"].update(loss=float(loss), optimal=False, note="Closer ones may exist.")
+        folder,
+        lambda d: d["tables"][0]["fit"].update(
+            loss=float(loss), optimal=False, note="Closer ones may exist."
+        ),
     )
     assert any("possible with the same totals" in said for said in found(folder)), found(folder)
     convicted(folder, capsys)
 
 
 @pytest.mark.parametrize("file", ["table.csv", "measurements.csv"])
-def test_labels_that_were_swapped_are_found_out(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_labels_that_were_swapped_are_found_out(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = crowd("laplace", tmp_path / "release")
     lines = lines_of(folder / file)
     lines[1][1], lines[2][1] = lines[2][1], lines[1][1]
@@ -322,7 +401,9 @@ def test_a_measurement_has_the_totals_that_its_noise_keeps(
     write_lines(folder, "measurements.csv", lines)
     convicted(folder, capsys)
     table = lines_of(folder / "table.csv")
-    table[1][3:] = [repr(float(value) + 5) if place != 1 else value for place, value in enumerate(table[1][3:])]
+    table[1][3:] = [
+        repr(float(value) + 5) if place != 1 else value for place, value in enumerate(table[1][3:])
+    ]
     write_lines(folder, "table.csv", table)
     assert any("without the exact totals, which" in said for said in found(folder)), found(folder)
 
@@ -344,7 +425,9 @@ def test_nothing_is_answered_from_a_release_that_does_not_follow(
     for words in (["intervals", str(product)], independence, records, other):
         assert command(words) == 0, words
     forge(product, quarter)
-    forge(table, lambda document: document.update(guarantee=Budget.pure("1/9").tradeoff().to_json()))
+    forge(
+        table, lambda document: document.update(guarantee=Budget.pure("1/9").tradeoff().to_json())
+    )
     capsys.readouterr()
     for words in (["intervals", str(product)], independence, [*records, "--force"], other):
         assert command(words) == 2, words
@@ -374,7 +457,9 @@ def test_noise_that_is_none_is_damage(key: str, value: Any, tmp_path: Path) -> N
 def test_a_key_that_stands_twice_is_damage(folder: Path) -> None:
     """One reader takes the first of two, another the last."""
     text = (folder / "release.json").read_text()
-    (folder / "release.json").write_text(text.replace('"epsilon":', '"epsilon": 0.1, "epsilon":', 1))
+    (folder / "release.json").write_text(
+        text.replace('"epsilon":', '"epsilon": 0.1, "epsilon":', 1)
+    )
     with pytest.raises(InputError, match="not a release"):
         Release.load(folder)
 
@@ -389,17 +474,21 @@ def test_a_script_is_no_figure(folder: Path) -> None:
         ("<g onload='x'/>", False),
     ):
         (folder / "report.html").write_text(report.replace("</svg>", f"{more}</svg>", 1))
-        checked = recheck(Release.load(folder), json.loads((folder / "release.json").read_text()), folder)
+        checked = recheck(
+            Release.load(folder), json.loads((folder / "release.json").read_text()), folder
+        )
         listed = any("report.html" in trust.fields for trust in checked.trusted)
         assert (checked.disagreements == (), listed) == (trusted, trusted), more
 
 
-# --- what is read ---------------------------------------------------------------------------------------------------
+# --- what is read ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["table.csv", "release.json"])
 def test_pipes_devices_and_links_out_are_not_read(folder: Path, tmp_path: Path, name: str) -> None:
-    """A pipe would wait for ever, /dev/zero would fill the memory, a link would show what is elsewhere."""
+    """A pipe would wait for ever, /dev/zero would fill the memory, a link would show what is
+    elsewhere.
+    """
     content = (folder / name).read_bytes()
     (folder / name).unlink()
     os.mkfifo(folder / name)
@@ -438,18 +527,26 @@ def test_names_that_lead_elsewhere_are_not_followed(folder: Path, tmp_path: Path
 ESCAPES = "\x1b]0;owned\x07\x9b2J\u202egnp"
 
 
-def test_terminals_obey_nothing_in_a_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminals_obey_nothing_in_a_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     people = {ESCAPES: PEOPLE["sex"], "region": [f"n{ESCAPES}", "s"] * 15}
     names = [ESCAPES, "region"]
     release = run(Plan([TableRequest(names, Budget.pure(1))], names), people)
     release.save(tmp_path)
-    for words in (["show", str(tmp_path)], ["show", str(tmp_path), "--format", "json"], ["show", f"no{ESCAPES}"]):
+    for words in (
+        ["show", str(tmp_path)],
+        ["show", str(tmp_path), "--format", "json"],
+        ["show", f"no{ESCAPES}"],
+    ):
         command(words)
         said = capsys.readouterr()
         assert not set(said.out + said.err) & set(ESCAPES[0] + "\x07\x9b\u202e")
         assert "\\u001b]0;owned\\u0007\\u009b2J\\u202egnp" in said.out + said.err
         if "json" in words:
-            assert json.loads(said.out)["plan"]["table"][0]["features"] == names, "JSON is still the same value"
+            assert json.loads(said.out)["plan"]["table"][0]["features"] == names, (
+                "JSON is still the same value"
+            )
 
 
 @pytest.mark.parametrize("word", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
@@ -457,11 +554,15 @@ def test_spreadsheet_formulas_are_warned_of(word: str, tmp_path: Path) -> None:
     for features in ([Feature("sex", [word, "m"])], [Feature(word, ["f", "m"])]):
         assert len(formulas(Schema(features))) == 1
     people = {**PEOPLE, "region": [word, "s"] * 15}
-    release = run(Plan([TableRequest(["sex", "region"], Budget.pure(1))], ["sex", "region"]), people)
+    release = run(
+        Plan([TableRequest(["sex", "region"], Budget.pure(1))], ["sex", "region"]), people
+    )
     assert "may take" in release.scope.warnings[0]
     release.save(tmp_path)
     assert found(tmp_path) == ()
-    assert np.array_equal(Release.load(tmp_path).tables[0].counts, release.tables[0].counts), "the level is kept as is"
+    assert np.array_equal(Release.load(tmp_path).tables[0].counts, release.tables[0].counts), (
+        "the level is kept as is"
+    )
 
 
 def test_numbers_are_no_formulas() -> None:

@@ -1,4 +1,6 @@
-"""What every result is rechecked for, whatever its kind: forged noise, missing lists, requests of another kind."""
+"""What every result is rechecked for, whatever its kind: forged noise, missing lists, requests of
+another kind.
+"""
 
 import json
 from pathlib import Path
@@ -29,7 +31,9 @@ def forged(folder: Path, document: dict[str, Any]) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("version", ["0.1.0", None])
-def test_a_table_that_is_exact_has_no_scale_in_any_version(tmp_path: Path, version: str | None) -> None:
+def test_a_table_that_is_exact_has_no_scale_in_any_version(
+    tmp_path: Path, version: str | None
+) -> None:
     plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], [["sex", "region"]])
     run(plan, PEOPLE).save(tmp_path / "release")
     document = document_of(tmp_path / "release")
@@ -56,7 +60,9 @@ def test_a_list_that_every_release_has_is_missed(tmp_path: Path, key: str) -> No
 
 
 def test_a_table_is_read_of_a_request_for_one_alone(tmp_path: Path) -> None:
-    """Tables that share a budget cannot be passed off as a table that has the noise of their residuals."""
+    """Tables that share a budget cannot be passed off as a table that has the noise of their
+    residuals.
+    """
     tables = [TableRequest(["sex", "region"]), TableRequest(["sex", "county"])]
     plan = Plan(tables, ["sex"], [COUNTIES, Feature("region", "ns")]).with_budget(Budget.gdp(1))
     run(plan, PEOPLE, SeededRandomness(1)).save(tmp_path / "release")
@@ -69,14 +75,23 @@ def test_a_table_is_read_of_a_request_for_one_alone(tmp_path: Path) -> None:
 
 
 def test_an_audit_sees_less_noise_on_a_residual_of_tables_by_parts(tmp_path: Path) -> None:
-    """The scale of the whole stays as it was: one residual below the largest is said to have less noise."""
+    """The scale of the whole stays as it was: one residual below the largest is said to have less
+    noise.
+    """
     plan = Plan([TableRequest(["sex", "county"], Budget.gdp(1))], ["sex"], [COUNTIES])
-    run(plan, PEOPLE, RunOptions(out=tmp_path / "release", randomness=SeededRandomness(1)), partition="state")
+    run(
+        plan,
+        PEOPLE,
+        RunOptions(out=tmp_path / "release", randomness=SeededRandomness(1)),
+        partition="state",
+    )
     (claim,) = claims_of_release(Release.load(tmp_path / "release"))
     assert claim.faults == ()
     document = document_of(tmp_path / "release")
     residuals = document["partitioned"][0]["residuals"]
-    least = min(residuals, key=lambda part: float(part["sigma2"]) if "/" not in part["sigma2"] else 0.0)
+    least = min(
+        residuals, key=lambda part: float(part["sigma2"]) if "/" not in part["sigma2"] else 0.0
+    )
     least["sigma2"] = "1/100"
     (tmp_path / "release" / "release.json").write_text(json.dumps(document))
     (claim,) = claims_of_release(Release.load(tmp_path / "release"))

@@ -1,4 +1,6 @@
-"""Whole numbers beside the fit that is made now: what is wrong, what is only believed, and what two machines may do."""
+"""Whole numbers beside the fit that is made now: what is wrong, what is only believed, and what two
+machines may do.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,12 @@ def fit_of(noisy: np.ndarray) -> Refit:
 
 def beside(counts: list[int], stated: Fitted, noisy: np.ndarray = NOISY) -> FittedTable:
     zeros = np.zeros(SCHEMA.shape)
-    return FittedTable("sex", "sex.csv", PublishedTable("sex", SCHEMA, np.array(counts), zeros, zeros, stated), noisy)
+    return FittedTable(
+        "sex",
+        "sex.csv",
+        PublishedTable("sex", SCHEMA, np.array(counts), zeros, zeros, stated),
+        noisy,
+    )
 
 
 def test_a_table_that_is_as_close_is_believed_and_said_to_be() -> None:
@@ -61,7 +68,9 @@ def test_what_is_not_found_again_in_time_is_believed() -> None:
 
 
 def test_two_tables_that_came_out_otherwise_are_compared_loosely_and_one_is_not() -> None:
-    """The second table was fitted to the first: where that is another one, the totals were others, too."""
+    """The second table was fitted to the first: where that is another one, the totals were others,
+    too.
+    """
     noisy = np.array([100.5, -90.5])
     again = fit_of(noisy)
     assert again[0].tolist() == [10, 0]
@@ -69,7 +78,11 @@ def test_two_tables_that_came_out_otherwise_are_compared_loosely_and_one_is_not(
     assert loss / again[1].loss < 1.05
     stated = Fitted("integer", again[1].method, loss, again[1].bound, True, again[1].note)
     one, other = beside([9, 1], stated, noisy), beside([9, 1], stated, noisy)
-    for tables, same, wrong in (([one], False, 1), ([one, other], True, 2), ([one, other], False, 0)):
+    for tables, same, wrong in (
+        ([one], False, 1),
+        ([one, other], True, 2),
+        ([one, other], False, 0),
+    ):
         findings = Findings(current=True, refits=True, same_software=same)
         note_fits(findings, "product", "products.tables.fit", tables, [again] * len(tables))
         assert sum("possible with the same totals" in said for said in findings.wrong) == wrong

@@ -1,4 +1,6 @@
-"""Tables of the report: sums that add up, marks where noise dominates, scales of the estimates, what machines read."""
+"""Tables of the report: sums that add up, marks where noise dominates, scales of the estimates,
+what machines read.
+"""
 
 import csv
 import io
@@ -42,7 +44,9 @@ def three() -> Release:
 
 @pytest.fixture(scope="module")
 def everything() -> Release:
-    product = TablesRequest([TableRequest(["sex", "age"]), TableRequest(["region, old"])], Budget.gdp(1))
+    product = TablesRequest(
+        [TableRequest(["sex", "age"]), TableRequest(["region, old"])], Budget.gdp(1)
+    )
     means = GroupRequest("mean", SCORE, [["sex"], ["region, old"]], Budget.gdp(1))
     slopes = RegressionRequest(SCORE, ["sex"], Budget.gdp(1))
     data = {**PEOPLE, "region, old": PEOPLE["region"]}
@@ -51,7 +55,9 @@ def everything() -> Release:
         TableRequest(["age"], Budget.gdp(1), fit="real", name="r"),
     ]
     closed = Feature("region, old", ["north", "south", "west", "gone"])
-    plan = Plan([*alone, product, means, slopes], ["sex", "region, old"], [closed, Feature("age", "yo")])
+    plan = Plan(
+        [*alone, product, means, slopes], ["sex", "region, old"], [closed, Feature("age", "yo")]
+    )
     return run(plan, data, SeededRandomness(3))
 
 
@@ -75,12 +81,21 @@ def test_lines_blocks_and_columns_add_up(three: Release) -> None:
     assert [[number(text) for text in block] for block in blocks] == [
         [*part.sum(axis=0).tolist(), part.sum()] for part in counts
     ]
-    assert [number(text) for text in cells.totals] == [*counts.sum(axis=(0, 1)).tolist(), counts.sum()]
+    assert [number(text) for text in cells.totals] == [
+        *counts.sum(axis=(0, 1)).tolist(),
+        counts.sum(),
+    ]
 
 
 def test_a_table_of_one_feature_has_one_sum_and_no_subtotal() -> None:
     cells = laid_out(
-        released(Plan([TableRequest(["region"], Budget.gdp(1))], [], [Feature("region", ["north", "south", "west"])]))
+        released(
+            Plan(
+                [TableRequest(["region"], Budget.gdp(1))],
+                [],
+                [Feature("region", ["north", "south", "west"])],
+            )
+        )
     )
     assert [number(text) for text in cells.totals] == [300]
     assert not any(row.subtotals for row in cells.rows)
@@ -104,7 +119,9 @@ def test_nothing_is_marked_in_an_exact_table() -> None:
 
 
 def test_estimates_are_drawn_on_their_own_scale() -> None:
-    axes = estimates_plot(["a", "b"], [48.0, 52.0], [1.0, 1.0], "mean of score", (0.0, 110.0)).axes[0]
+    axes = estimates_plot(["a", "b"], [48.0, 52.0], [1.0, 1.0], "mean of score", (0.0, 110.0)).axes[
+        0
+    ]
     low, high = axes.get_xlim()
     assert 44 < low < 46 < 54 < high < 56
     assert len(axes.get_lines()) == 1 + 2  # the points and the ends of their bars, no bound
@@ -147,7 +164,10 @@ def test_machines_are_told_what_every_column_is(everything: Release, tmp_path: P
     for name, schema in described.items():
         header, *rows = csv.reader(io.StringIO((folder / name).read_text()))
         assert [column["titles"] for column in schema["columns"]] == header
-        assert all(re.fullmatch(r"(?:[\w.~-]|%[0-9A-F]{2})+", column["name"]) for column in schema["columns"])
+        assert all(
+            re.fullmatch(r"(?:[\w.~-]|%[0-9A-F]{2})+", column["name"])
+            for column in schema["columns"]
+        )
         assert all("dc:description" in column for column in schema["columns"]), name
         for place, column in enumerate(schema["columns"]):
             values = [row[place] for row in rows if row[place]]
@@ -155,11 +175,18 @@ def test_machines_are_told_what_every_column_is(everything: Release, tmp_path: P
                 assert all(re.fullmatch(r"-?\d+", value) for value in values), (name, column)
             elif column["datatype"] == "number":
                 assert all(np.isfinite(float(value)) for value in values), (name, column)
-        keys = [[column["name"] for column in schema["columns"]].index(key) for key in schema.get("primaryKey", ())]
+        keys = [
+            [column["name"] for column in schema["columns"]].index(key)
+            for key in schema.get("primaryKey", ())
+        ]
         if keys:
             assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows)
-    assert {column["titles"]: column["datatype"] for column in described["alone.csv"]["columns"]}["count"] == "integer"
-    assert {column["titles"]: column["datatype"] for column in described["r.csv"]["columns"]}["count"] == "number"
+    assert {column["titles"]: column["datatype"] for column in described["alone.csv"]["columns"]}[
+        "count"
+    ] == "integer"
+    assert {column["titles"]: column["datatype"] for column in described["r.csv"]["columns"]}[
+        "count"
+    ] == "number"
     assert Release.load(folder).plan == everything.plan
 
 
@@ -171,12 +198,16 @@ def test_a_changed_description_is_noticed(everything: Release, tmp_path: Path) -
         Release.load(folder)
 
 
-def test_a_count_on_the_edge_of_noise_is_marked_alike_before_and_after_it_is_written(tmp_path: Path) -> None:
+def test_a_count_on_the_edge_of_noise_is_marked_alike_before_and_after_it_is_written(
+    tmp_path: Path,
+) -> None:
     """Files round half-widths outward in the seventh digit, which must not turn a mark."""
     plan = Plan([TableRequest(["sex", "age"], Budget.gdp(1))], ["sex", "age"])
     release = run(plan, {name: PEOPLE[name] for name in ("sex", "age")}, SeededRandomness(1))
     table = release.tables[0]
-    edge = replace(table, counts=np.full(table.counts.shape, 5), half_widths=np.full(table.counts.shape, 5.0))
+    edge = replace(
+        table, counts=np.full(table.counts.shape, 5), half_widths=np.full(table.counts.shape, 5.0)
+    )
     written = replace(edge, half_widths=np.full(table.counts.shape, 5.000001))
     clearly = replace(edge, half_widths=np.full(table.counts.shape, 5.00001))
     assert not faint_cells(edge).any()

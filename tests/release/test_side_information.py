@@ -1,4 +1,6 @@
-"""What a release guarantees under other exact statistics, against brute force over all datasets that agree with it."""
+"""What a release guarantees under other exact statistics, against brute force over all datasets
+that agree with it.
+"""
 
 import itertools
 import json
@@ -9,7 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semidp import Budget, Dataspace, Feature, GroupRequest, Plan, Release, Schema, Table, TableRequest, run
+from semidp import (
+    Budget,
+    Dataspace,
+    Feature,
+    GroupRequest,
+    Plan,
+    Release,
+    Schema,
+    Table,
+    TableRequest,
+    run,
+)
 from semidp.cli import run as command
 from semidp.core.spaces.adjacency import Adjacency, Ball, semi_adjacency, semi_adjacency_bound
 from semidp.core.spaces.dataspace import Margin
@@ -28,7 +41,9 @@ RHO = Fraction(1, 2)
 
 
 def released(names: list[str], invariants: list[Any], **options: Any) -> Release:
-    request = TableRequest(names, options.pop("budget", Budget.zcdp(RHO)), options.pop("mechanism", "auto"))
+    request = TableRequest(
+        names, options.pop("budget", Budget.zcdp(RHO)), options.pop("mechanism", "auto")
+    )
     features = [SEX, ILL, REGION]
     return run(Plan([request], invariants, features=features, **options), PEOPLE)
 
@@ -38,7 +53,10 @@ def everybody(margins: list[Margin]) -> Dataspace:
     counts = np.zeros((2, 2, 2), dtype=np.int64)
     for person in zip(*PEOPLE.values(), strict=True):
         counts[
-            tuple(feature.levels.index(level) for feature, level in zip((SEX, ILL, REGION), person, strict=True))
+            tuple(
+                feature.levels.index(level)
+                for feature, level in zip((SEX, ILL, REGION), person, strict=True)
+            )
         ] += 1
     return Dataspace.of(Table(Schema([SEX, ILL, REGION]), counts), margins)
 
@@ -62,7 +80,9 @@ def largest_square(space: Dataspace, adjacency: Adjacency, names: list[str]) -> 
         near = None if adjacency.protects_groups else {*adjacency.neighbours(mine, space)}
         for dataset, other in every:
             square = sum((found.get(key, 0) - other.get(key, 0)) ** 2 for key in {*found, *other})
-            if square > best and (dataset in near if near is not None else adjacency.adjacent(mine, dataset)):
+            if square > best and (
+                dataset in near if near is not None else adjacency.adjacent(mine, dataset)
+            ):
                 best = square
     return best
 
@@ -79,16 +99,20 @@ CASES = [
 
 @pytest.mark.parametrize(("table", "own", "others"), CASES)
 @pytest.mark.parametrize("kind", ["worst-case", "exchange"])
-def test_the_number_is_that_of_the_worst_pair(table: list[str], own: list[Any], others: list[Any], kind: str) -> None:
+def test_the_number_is_that_of_the_worst_pair(
+    table: list[str], own: list[Any], others: list[Any], kind: str
+) -> None:
     release = released(table, own)
-    square = Fraction(release.mechanisms[0].space.l2_squared) / (2 * RHO)  # the σ² that was drawn with
+    # the σ² that was drawn with
+    square = Fraction(release.mechanisms[0].space.l2_squared) / (2 * RHO)
     public = everybody([Margin.of(margin) for margin in others])
     found = release.under(public, kind)
     truth = largest_square(public, found.adjacency, table)
     assert found.dataspace == public
     assert found.tradeoff.implied_rho() == Fraction(truth) / (2 * square)
     known = everybody([Margin.of(margin) for margin in own])
-    by_name = release.under(others, kind, known)  # values that nobody gave may be any: never less than for these
+    # values that nobody gave may be any: never less than for these
+    by_name = release.under(others, kind, known)
     rho, at_least = by_name.tradeoff.implied_rho(), found.tradeoff.implied_rho()
     assert rho is not None
     assert at_least is not None
@@ -105,7 +129,8 @@ def test_a_guarantee_gets_stronger_and_another_one_weaker() -> None:
     assert regions.tradeoff.implied_rho() == 4 * RHO
     assert regions.adjacency.a == 2
     assert regions.tradeoff.compare(alone.guarantee.tradeoff) is Order.WEAKER
-    # the old number would claim too much: some adjacent pair lies four times as far apart as it allows
+    # the old number would claim too much: some adjacent pair lies four times as far apart as it
+    # allows
     assert largest_square(everybody([Margin("region")]), Ball(2), ["ill"]) == 8
 
 
@@ -118,7 +143,12 @@ def test_what_everything_fixes_is_published_exactly() -> None:
 
 @pytest.mark.parametrize(
     "margins",
-    [[("a",), ("b",)], [("a", "b"), ("b", "c")], [("a", "b"), ("c",)], [("a", "b"), ("b", "c"), ("a", "c")]],
+    [
+        [("a",), ("b",)],
+        [("a", "b"), ("b", "c")],
+        [("a", "b"), ("c",)],
+        [("a", "b"), ("b", "c"), ("a", "c")],
+    ],
 )
 def test_the_widest_values_bound_all_others(margins: list[tuple[str, ...]]) -> None:
     schema = Schema([Feature(name, "01") for name in "abc"])
@@ -135,12 +165,15 @@ def test_the_widest_values_bound_all_others(margins: list[tuple[str, ...]]) -> N
             norms = sensitivity_space(space, Ball(a), ["a", "b"]).norms
         except Refused:  # nothing can change at this a, and the totals do not fix it
             continue
-        seen = [max(pair) for pair in zip(seen, (norms.l1, norms.l2_squared, norms.linf), strict=True)]
+        seen = [
+            max(pair) for pair in zip(seen, (norms.l1, norms.l2_squared, norms.linf), strict=True)
+        ]
         assert norms.l1 <= widest.l1
         assert norms.l2_squared <= widest.l2_squared
         assert norms.linf <= widest.linf
     if widest.exact and len(margins) < 3 and not widest.is_zero:
-        assert seen[1] == widest.l2_squared  # some values attain it, so that nothing smaller would do
+        # some values attain it, so that nothing smaller would do
+        assert seen[1] == widest.l2_squared
 
 
 def test_levels_that_nobody_has_stay_empty() -> None:
@@ -162,7 +195,8 @@ def test_noise_with_zero_margins_needs_them(tmp_path: Path) -> None:
 def test_k_norm_noise_keeps_its_number_for_fewer_pairs() -> None:
     release = released(["sex", "ill"], ["sex", "ill"], mechanism="knorm", budget=Budget.pure(1))
     assert release.scope.adjacency.a == 2
-    assert release.under([["sex", "ill"]]).tradeoff.implied_epsilon() == 1  # safe: no better one is known for K-norms
+    # safe: no better one is known for K-norms
+    assert release.under([["sex", "ill"]]).tradeoff.implied_epsilon() == 1
     known, more = everybody([Margin("sex"), Margin("ill")]), [["sex", "region"], "ill"]
     assert release.under(more, 2, known).tradeoff.implied_epsilon() == 1
     with pytest.raises(Refused, match="not known under other exact statistics"):
@@ -256,23 +290,32 @@ def test_the_report_lists_what_an_attacker_may_also_know() -> None:
     page = released(["sex", "ill"], ["sex"]).report_html()
     assert "If an attacker also knew …" in page
     assert "0.25-zCDP" in page
-    everything = run(Plan([TableRequest(["sex"], Budget.gdp(1))], ["sex"]), {"sex": ["f", "m"]}).report_html()
+    everything = run(
+        Plan([TableRequest(["sex"], Budget.gdp(1))], ["sex"]), {"sex": ["f", "m"]}
+    ).report_html()
     assert "also knew" not in everything
 
 
 def test_a_product_computed_anew_is_not_called_stronger_for_its_rounding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """σ² is rounded up, so that μ² computed anew is 0.99999997 of the budget: printed alike, and said to be alike."""
+    """σ² is rounded up, so that μ² computed anew is 0.99999997 of the budget: printed alike, and
+    said to be alike.
+    """
     rng = np.random.default_rng(1)
     levels = {"sex": "fm", "age": "abc", "region": "nswe"}
-    people = {name: [str(each) for each in rng.choice([*given], size=400)] for name, given in levels.items()}
+    people = {
+        name: [str(each) for each in rng.choice([*given], size=400)]
+        for name, given in levels.items()
+    }
     tables = [TableRequest(["sex", "age"]), TableRequest(["age", "region"])]
     features = [Feature(name, given) for name, given in levels.items()]
     plan = Plan(tables, ["sex"], features=features).with_budget(Budget.gdp(1))
     release = run(plan, people)
     anew = release.under(["sex"]).tradeoff
-    assert anew.compare(release.guarantee.tradeoff) is Order.STRONGER, "the curves themselves are told apart"
+    assert anew.compare(release.guarantee.tradeoff) is Order.STRONGER, (
+        "the curves themselves are told apart"
+    )
     release.save(tmp_path / "release")
     place = str(tmp_path / "release")
     assert command(["guarantee", place]) == 0
@@ -287,7 +330,8 @@ def test_a_product_computed_anew_is_not_called_stronger_for_its_rounding(
 
 
 @pytest.mark.parametrize(
-    ("share", "said"), [("99999997/100000000", "EQUAL"), ("99999/100000", "EQUAL"), ("0.999", "STRONGER")]
+    ("share", "said"),
+    [("99999997/100000000", "EQUAL"), ("99999/100000", "EQUAL"), ("0.999", "STRONGER")],
 )
 def test_numbers_that_are_printed_alike_are_called_as_strong(share: str, said: str) -> None:
     delta = Fraction(1, 10**9)

@@ -1,4 +1,6 @@
-"""Synthetic records: counted, they give every published table and exact total to the person; otherwise a refusal."""
+"""Synthetic records: counted, they give every published table and exact total to the person;
+otherwise a refusal.
+"""
 
 import csv
 import hashlib
@@ -9,14 +11,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from semidp import Budget, Feature, GroupRequest, Margin, Outcome, Plan, Refused, Release, TableRequest, run
+from semidp import (
+    Budget,
+    Feature,
+    GroupRequest,
+    Margin,
+    Outcome,
+    Plan,
+    Refused,
+    Release,
+    TableRequest,
+    run,
+)
 from semidp.cli import run as semidp
 from semidp.core.tables.schema import StructuralZero
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.cells import Columns
 from semidp.questions.records.approaching import Ending
 
-COUNTY = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "x,1"), ("b", "u"), ("b", "v")])
+COUNTY = Feature.nested(
+    ["state", "county"], [("a", "x"), ("a", "y"), ("b", "x,1"), ("b", "u"), ("b", "v")]
+)
 FLAT = {"sex": "fm", "age": "yio", "ill": "nj", "work": "pqr"}
 FEATURES = [*(Feature(name, levels) for name, levels in FLAT.items()), COUNTY]
 N = 300
@@ -24,12 +39,17 @@ N = 300
 
 def people(n: int = N) -> dict[str, list[str]]:
     rng = np.random.default_rng(9)
-    found = {name: [levels[i] for i in rng.integers(len(levels), size=n)] for name, levels in FLAT.items()}
+    found = {
+        name: [levels[i] for i in rng.integers(len(levels), size=n)]
+        for name, levels in FLAT.items()
+    }
     paths = [COUNTY.paths()[i] for i in rng.integers(5, size=n)]
     return {**found, "state": [path[0] for path in paths], "county": [path[1] for path in paths]}
 
 
-def released(tables: list[list[str]], invariants: list[str | list[str]], budget: str = "1/2", **changes) -> Release:
+def released(
+    tables: list[list[str]], invariants: list[str | list[str]], budget: str = "1/2", **changes
+) -> Release:
     plan = Plan([TableRequest(names) for names in tables], invariants, features=FEATURES, **changes)
     return run(plan.with_budget(Budget.gdp(budget)), people())
 
@@ -42,7 +62,9 @@ def counted(path: Path, names: list[str]) -> Counter:
 def published(content: Columns) -> tuple[list[str], Counter]:
     rows = list(csv.DictReader(b"".join(content.csv()).decode().splitlines()))
     names = list(rows[0])[: list(rows[0]).index("count")]
-    return names, Counter({tuple(row[n] for n in names): int(row["count"]) for row in rows if int(row["count"])})
+    return names, Counter(
+        {tuple(row[n] for n in names): int(row["count"]) for row in rows if int(row["count"])}
+    )
 
 
 CASES = {
@@ -76,7 +98,9 @@ def test_records_have_every_table_and_every_exact_total(case: str, tmp_path: Pat
 
 
 def test_within_a_separator_records_are_matched_at_random() -> None:
-    """Given age, sex and illness are independent in the records: a join without shuffling would order them alike."""
+    """Given age, sex and illness are independent in the records: a join without shuffling would
+    order them alike.
+    """
     done = released([["sex", "age"], ["age", "ill"]], [], "10")
     drawn = [done.records(SeededRandomness(seed)) for seed in range(40)]
     together = [Counter(row[:3] for row in records.rows()) for records in drawn]
@@ -101,7 +125,12 @@ def test_tables_in_a_circle_are_approached_and_exact_totals_kept(case: str, tmp_
     done = released(tables, invariants)
     done.save(tmp_path / "r")
     out = tmp_path / "people.csv"
-    assert semidp(["synthesize", str(tmp_path / "r"), "--out", str(out), "--quiet", "--format", "json"]) == 0
+    assert (
+        semidp(
+            ["synthesize", str(tmp_path / "r"), "--out", str(out), "--quiet", "--format", "json"]
+        )
+        == 0
+    )
     truth = people()
     for margin in map(Margin.of, invariants):
         columns = [truth[name] for name in margin.names]
@@ -115,8 +144,13 @@ def test_tables_in_a_circle_are_approached_and_exact_totals_kept(case: str, tmp_
 
 def test_tables_that_disagree_or_hold_no_whole_numbers_are_approached() -> None:
     low = Budget.gdp("1/10")
-    own = [TableRequest(["sex", "age"], low, name="one"), TableRequest(["age", "ill"], low, name="two")]
-    apart = run(Plan(own, features=FEATURES), people(), SeededRandomness(1)).records(SeededRandomness(2))
+    own = [
+        TableRequest(["sex", "age"], low, name="one"),
+        TableRequest(["age", "ill"], low, name="two"),
+    ]
+    apart = run(Plan(own, features=FEATURES), people(), SeededRandomness(1)).records(
+        SeededRandomness(2)
+    )
     raw = Plan([TableRequest(["sex", "age"], Budget.gdp(1), fit="none")], features=FEATURES)
     real = run(raw, people()).records(SeededRandomness(2))
     assert apart.ending == real.ending == Ending.SETTLED
@@ -150,7 +184,9 @@ def release(tmp_path: Path) -> Path:
     return tmp_path / "r"
 
 
-def test_the_file_beside_says_what_they_are(release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_file_beside_says_what_they_are(
+    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "people.csv"
     assert semidp(["synthesize", str(release), "--out", str(out), "--format", "json"]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -179,7 +215,9 @@ def test_force_replaces_records_and_no_other_file(
     assert "--out people.csv" in said(code=2)
     said("--out", out, "--seed", 1, code=0)
     first = out.read_bytes()
-    assert "already exists: choose another --out, or replace it with --force" in said("--out", out, code=2)
+    assert "already exists: choose another --out, or replace it with --force" in said(
+        "--out", out, code=2
+    )
     said("--out", out, "--seed", 1, "--force", code=0)
     assert out.read_bytes() == first
     other = tmp_path / "mine.csv"
@@ -188,21 +226,28 @@ def test_force_replaces_records_and_no_other_file(
         assert "holds no records" in said("--out", other, *more, code=2)
     assert other.read_text() == "a,b\n"
     (tmp_path / "notes.about.json").write_text("{}")
-    assert "was not written beside records" in said("--out", tmp_path / "notes.csv", "--force", code=2)
+    assert "was not written beside records" in said(
+        "--out", tmp_path / "notes.csv", "--force", code=2
+    )
     link = tmp_path / "link.csv"
     link.symlink_to(out)
     (tmp_path / "link.about.json").write_bytes((tmp_path / "people.about.json").read_bytes())
     assert "holds no records" in said("--out", link, "--force", code=2)
     assert "outside of its folder" in said("--out", release / "people.csv", code=2)
     assert not (release / "people.csv").exists()
-    out.unlink()  # a run that ended between the two files leaves the one beside, which the next replaces
+    # a run that ended between the two files leaves the one beside, which the next replaces
+    out.unlink()
     said("--out", out, code=0)
 
 
-def test_a_release_that_is_not_private_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_release_that_is_not_private_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = Plan([TableRequest(["sex"], Budget.gdp(1))], features=FEATURES)
     done = run(plan, people(), SeededRandomness(1))
     done.save(tmp_path / "seeded")
     assert semidp(["synthesize", str(tmp_path / "seeded"), "--out", str(tmp_path / "p.csv")]) == 0
     assert "NOT PRIVATE" in capsys.readouterr().out
-    assert "not private" in " ".join(json.loads((tmp_path / "p.about.json").read_text())["statement"])
+    assert "not private" in " ".join(
+        json.loads((tmp_path / "p.about.json").read_text())["statement"]
+    )

@@ -1,4 +1,6 @@
-"""A scope without data: from public totals it is that of the data, and without them it is on the safe side of all."""
+"""A scope without data: from public totals it is that of the data, and without them it is on the
+safe side of all.
+"""
 
 import itertools
 
@@ -41,7 +43,10 @@ def exceeded(margins: list[str], scope: Scope, names: tuple[str, ...]) -> bool:
             norms = sensitivity_space(space, adjacency, names).norms
         except Refused:
             continue
-        if any(one > other for one, other in zip((norms.l1, norms.l2_squared, norms.linf), bound, strict=True)):
+        if any(
+            one > other
+            for one, other in zip((norms.l1, norms.l2_squared, norms.linf), bound, strict=True)
+        ):
             return True
     return False
 
@@ -54,14 +59,18 @@ def test_no_totals_need_more_than_is_said_without_them(
 ) -> None:
     plan = Plan([TableRequest(names)], margins, adjacency=adjacency)
     scope = any_totals(plan, SCHEMA)
-    assert scope.adjacency == Adjacency.named("exchange" if adjacency == "exchange" else "ball", len(margins) + 1)
+    assert scope.adjacency == Adjacency.named(
+        "exchange" if adjacency == "exchange" else "ball", len(margins) + 1
+    )
     assert not exceeded(margins, scope, names)
 
 
 def test_totals_below_a_would_promise_too_much() -> None:
     scope = any_totals(Plan([TableRequest(["sex", "region"])], ["sex"]), SCHEMA)
     sparse = Dataspace.of(Table(SCHEMA, [[1, 0, 0], [1, 0, 0]]), [Margin("sex")])
-    assert exceeded(["sex"], Scope(sparse, scope.semi_adjacency, scope.adjacency), ("sex", "region"))
+    assert exceeded(
+        ["sex"], Scope(sparse, scope.semi_adjacency, scope.adjacency), ("sex", "region")
+    )
 
 
 def test_public_totals_say_what_the_data_say() -> None:

@@ -1,4 +1,6 @@
-"""What a report claims is never stronger than what is proved: printed numbers are rounded towards less privacy."""
+"""What a report claims is never stronger than what is proved: printed numbers are rounded towards
+less privacy.
+"""
 
 import math
 import re
@@ -80,7 +82,9 @@ def test_each_number_of_the_guarantee_is_said_once_and_rounded_one_way() -> None
     people = {"sex": ["f", "m"] * 20, "region": ["n", "s", "n", "w"] * 10}
     for budget in (Budget.gdp(1), Budget.zcdp("1/2"), Budget.pure(1)):
         release = run(Plan([TableRequest(["sex", "region"], budget)], ["sex", "region"]), people)
-        page = re.sub(r"<svg.*?</svg>|<style.*?</style>|<[^>]+>", " ", release.report_html(), flags=re.DOTALL)
+        page = re.sub(
+            r"<svg.*?</svg>|<style.*?</style>|<[^>]+>", " ", release.report_html(), flags=re.DOTALL
+        )
         said = re.findall(r"at most (\S+)% of cases", page)
         assert len(said) == 1
         assert said == re.findall(r"at most (\S+)% of cases", str(release.guarantee.explain()))
@@ -105,18 +109,29 @@ def test_the_errors_of_cells_add_up_to_the_expected_distance_whatever_the_mechan
             residuals = residual_plan(space, budget, found[0])
             for mechanism in (*found, *([residuals] if residuals else [])):
                 error = cell_errors(mechanism)["standard_error"]
-                assert math.isclose(error * math.sqrt(schema.size), mechanism.expected_l2, rel_tol=1e-6)
+                assert math.isclose(
+                    error * math.sqrt(schema.size), mechanism.expected_l2, rel_tol=1e-6
+                )
                 names.add(mechanism.name)
     assert "residuals" in names
 
 
 def test_every_result_says_what_it_is() -> None:
-    """The page, the terminal and the list of files ask every result the same, and each has an answer of its own."""
-    people = {"sex": [*"ffmmf"] * 9, "age": [*"yoyoo"] * 9, "region": [*"nnsns"] * 9, "score": [1, 2, 3, 4, 5] * 9}
+    """The page, the terminal and the list of files ask every result the same, and each has an
+    answer of its own.
+    """
+    people = {
+        "sex": [*"ffmmf"] * 9,
+        "age": [*"yoyoo"] * 9,
+        "region": [*"nnsns"] * 9,
+        "score": [1, 2, 3, 4, 5] * 9,
+    }
     outcome = Outcome("score", 0, 10, 10)
     requests = [
         TableRequest(["sex", "region"], Budget.gdp(1)),
-        TablesRequest([TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1)),
+        TablesRequest(
+            [TableRequest(["sex", "age"]), TableRequest(["age", "region"])], Budget.gdp(1)
+        ),
         GroupRequest("mean", outcome, [["sex"]], Budget.gdp(1)),
         RegressionRequest(outcome, ["sex"], Budget.gdp(1)),
         QuantileRequest(outcome, [["sex"]], budget=Budget.gdp(1)),

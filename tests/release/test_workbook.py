@@ -31,7 +31,13 @@ PEOPLE: dict[str, list[Any]] = {
 
 def released(*wanted: Request | semidp.TableRequest, **more: Any) -> Release:
     return semidp.release(
-        PEOPLE, *wanted, exact=["sex"], mu=1, levels_from_data=True, randomness=SeededRandomness(1), **more
+        PEOPLE,
+        *wanted,
+        exact=["sex"],
+        mu=1,
+        levels_from_data=True,
+        randomness=SeededRandomness(1),
+        **more,
     )
 
 
@@ -45,7 +51,9 @@ def test_labels_stay_text_and_numbers_are_those_of_the_file(tmp_path: Path) -> N
     columns = release.tables[0].columns()
     assert [cell.value for cell in page[1]] == columns.header
     checked = 0
-    for row, stored in zip(zip(*columns.lists(), strict=True), page.iter_rows(min_row=2), strict=True):
+    for row, stored in zip(
+        zip(*columns.lists(), strict=True), page.iter_rows(min_row=2), strict=True
+    ):
         for value, cell in zip(row, stored, strict=True):
             if isinstance(value, str):
                 assert (cell.value, cell.data_type, cell.number_format) == (value, "s", "@")
@@ -86,14 +94,23 @@ def test_the_csv_files_stay_what_commands_read_and_the_workbook_is_rechecked(
 
 def test_how_a_release_is_presented_is_in_the_report_and_read_back(tmp_path: Path) -> None:
     shown = Presentation(
-        title="Pay & codes", contact="a@b.example", notes=("First.", "Second."), round_to=5, mark_below=8
+        title="Pay & codes",
+        contact="a@b.example",
+        notes=("First.", "Second."),
+        round_to=5,
+        mark_below=8,
     )
     release = released(semidp.table("sex", "code"), presentation=shown)
     release.save(tmp_path / "out", form="xlsx")
     again = Release.load(tmp_path / "out")
     assert again.presentation.title == "Pay & codes"
     page = (tmp_path / "out" / "report.html").read_text()
-    for text in ("<h1>Pay &amp; codes</h1>", "Contact: a@b.example", "First.", "rounded to multiples of 5"):
+    for text in (
+        "<h1>Pay &amp; codes</h1>",
+        "Contact: a@b.example",
+        "First.",
+        "rounded to multiples of 5",
+    ):
         assert text in page
     assert page == again.report_html()
     counts = release.tables[0].counts
@@ -103,9 +120,10 @@ def test_how_a_release_is_presented_is_in_the_report_and_read_back(tmp_path: Pat
     for row in rows[1:]:
         assert row[3] % 5 == 0
         assert abs(row[2] - row[3]) <= 2.5
-    assert [int(line.split(",")[2]) for line in (tmp_path / "out" / "table.csv").read_text().splitlines()[1:]] == [
-        row[2] for row in rows[1:]
-    ]
+    assert [
+        int(line.split(",")[2])
+        for line in (tmp_path / "out" / "table.csv").read_text().splitlines()[1:]
+    ] == [row[2] for row in rows[1:]]
 
 
 @pytest.mark.parametrize(
@@ -130,14 +148,18 @@ def test_a_table_that_a_sheet_does_not_hold_is_refused_before_anything_is_charge
     ledger = semidp.Ledger.create(tmp_path / "ledger.json", semidp.Budget.gdp(2))
     asked = {"workbook": True}
     with pytest.raises(Refused, match="'table' has 8 rows, and a sheet of a workbook holds 7"):
-        released(semidp.table("sex", "code"), ledger=ledger, out=tmp_path / "out", presentation=asked)
+        released(
+            semidp.table("sex", "code"), ledger=ledger, out=tmp_path / "out", presentation=asked
+        )
     assert not ledger.account().charges
     assert not (tmp_path / "out").exists()
 
 
 def test_tabs_are_short_and_told_apart(tmp_path: Path) -> None:
     names = ["a" * 40, "A" * 40, "sex/age", "sex:age", "About"]
-    pages = [WorkbookSheet(name, {"x\x07": ["y\x01"]}, {"n": np.array([math.nan])}) for name in names]
+    pages = [
+        WorkbookSheet(name, {"x\x07": ["y\x01"]}, {"n": np.array([math.nan])}) for name in names
+    ]
     write_workbook(tmp_path / "w.xlsx", [("", "=2")], pages)
     stored = read_values(tmp_path / "w.xlsx")
     tabs = list(stored)
@@ -161,7 +183,12 @@ def workbook(path: Path, **sheets: list[list[Any]]) -> Path:
 def test_records_of_a_sheet_are_those_of_the_csv_file(tmp_path: Path) -> None:
     import datetime
 
-    rows = [["sex", "code", "born"], ["f", 7, datetime.date(2001, 2, 3)], ["m", "007", None], [None, None, None]]
+    rows = [
+        ["sex", "code", "born"],
+        ["f", 7, datetime.date(2001, 2, 3)],
+        ["m", "007", None],
+        [None, None, None],
+    ]
     path = workbook(tmp_path / "people.xlsx", people=rows, other=[["x"], [1]])
     with open_source(path, table="people") as source:
         assert source.columns() == ("sex", "code", "born")
@@ -189,7 +216,9 @@ def test_records_of_a_sheet_are_those_of_the_csv_file(tmp_path: Path) -> None:
         ([["sex", "age"], ["f", "=1+1"]], "a formula in .* has no stored value"),
     ],
 )
-def test_sheets_that_are_no_records_are_refused(tmp_path: Path, rows: list[list[Any]], reason: str) -> None:
+def test_sheets_that_are_no_records_are_refused(
+    tmp_path: Path, rows: list[list[Any]], reason: str
+) -> None:
     path = workbook(tmp_path / "people.xlsx", people=rows)
     with pytest.raises(DataError, match=reason):
         open_source(path)
@@ -213,13 +242,39 @@ def test_a_sheet_is_named_and_a_damaged_file_is_one_sentence(tmp_path: Path) -> 
         open_source(tmp_path / "nowhere.xlsx")
 
 
-def test_the_command_reads_and_writes_workbooks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reads_and_writes_workbooks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = [list(PEOPLE), *map(list, zip(*PEOPLE.values(), strict=True))]
     book = workbook(
-        tmp_path / "people.xlsx", records=[["sex", "pay"], *([row[0], row[2]] for row in rows[1:])], x=[[1]]
+        tmp_path / "people.xlsx",
+        records=[["sex", "pay"], *([row[0], row[2]] for row in rows[1:])],
+        x=[[1]],
     )
-    words = ["release", str(book), "--from", "records", "--table", "sex", "--levels", "sex=f,m", "--mu", "1"]
-    words += ["--write", "xlsx", "--title", "Sexes", "--note", "One.", "--round", "5", "--mark-below", "9"]
+    words = [
+        "release",
+        str(book),
+        "--from",
+        "records",
+        "--table",
+        "sex",
+        "--levels",
+        "sex=f,m",
+        "--mu",
+        "1",
+    ]
+    words += [
+        "--write",
+        "xlsx",
+        "--title",
+        "Sexes",
+        "--note",
+        "One.",
+        "--round",
+        "5",
+        "--mark-below",
+        "9",
+    ]
     assert command([*words, "--out", str(tmp_path / "out"), "--quiet"]) == 0
     assert (tmp_path / "out" / WORKBOOK).exists()
     assert Release.load(tmp_path / "out").presentation.notes == ("One.",)

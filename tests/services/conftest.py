@@ -9,7 +9,12 @@ import pytest
 
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
+    *(
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--disable-dev-shm-usage",
+    ),
 )
 
 
@@ -24,7 +29,10 @@ class Watched:
     def watch(self, page: Any) -> None:
         """Keep what this page asks for and complains about too."""
         page.on("request", lambda request: self.requests.append(request.url))
-        page.on("console", lambda message: self.complaints.append(f"console.{message.type}: {message.text}"))
+        page.on(
+            "console",
+            lambda message: self.complaints.append(f"console.{message.type}: {message.text}"),
+        )
         page.on("pageerror", lambda error: self.complaints.append(f"exception: {error}"))
 
     def open(self, address: str, width: int, height: int = 800) -> None:

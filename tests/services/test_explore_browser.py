@@ -1,4 +1,5 @@
-"""The page of ``semidp explore`` in a real Chromium: from the data of the schools to the report of their release.
+"""The page of ``semidp explore`` in a real Chromium: from the data of the schools to the report of
+their release.
 
 Its pictures are left in build/, to be looked at; docs/ keeps them.
 """
@@ -25,8 +26,19 @@ PHONE, DESK = 390, 1280
 def address(tmp_path: Path) -> Iterator[str]:
     """The address of a page that is served while the test runs, from a folder of its own."""
     (tmp_path / "california_schools.csv").write_bytes(SCHOOLS.read_bytes())
-    words = [sys.executable, "-m", "semidp", "explore", "california_schools.csv", "--count", "count", "--no-browser"]
-    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    words = [
+        sys.executable,
+        "-m",
+        "semidp",
+        "explore",
+        "california_schools.csv",
+        "--count",
+        "count",
+        "--no-browser",
+    ]
+    process = subprocess.Popen(
+        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
@@ -74,7 +86,8 @@ def test_from_the_data_to_the_report(browser: Watched, address: str, tmp_path: P
     after = page.locator("td.error").inner_text(), page.locator("#guarantee").inner_text()
     assert float(after[0]) < float(before[0])
     assert before[1] != after[1]
-    assert browser.evaluate("document.activeElement.id") == "step"  # the numbers change, the keyboard stays
+    # the numbers change, the keyboard stays
+    assert browser.evaluate("document.activeElement.id") == "step"
     picture(browser, "explore-1280")
     page.get_by_role("button", name="Beside: half the budget").click()
     page.get_by_role("columnheader", name="half the budget").wait_for()
@@ -102,12 +115,25 @@ def test_from_the_data_to_the_report(browser: Watched, address: str, tmp_path: P
     assert {url for url in browser.requests if not url.startswith((address, "data:"))} == set()
     saved_plan = tmp_path / "plan.toml"
     saved_plan.write_text(plan.to_toml())
-    words = ["release", "california_schools.csv", "--plan", "plan.toml", "--out", "again", "--quiet"]
-    done = subprocess.run([sys.executable, "-m", "semidp", *words], cwd=tmp_path, capture_output=True, text=True)
+    words = [
+        "release",
+        "california_schools.csv",
+        "--plan",
+        "plan.toml",
+        "--out",
+        "again",
+        "--quiet",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "semidp", *words], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     again = Release.load(tmp_path / "again")
     assert again.plan == plan
-    assert again.guarantee.tradeoff.to_json() == Release.load(tmp_path / "release").guarantee.tradeoff.to_json()
+    assert (
+        again.guarantee.tradeoff.to_json()
+        == Release.load(tmp_path / "release").guarantee.tradeoff.to_json()
+    )
 
 
 @pytest.fixture
@@ -116,7 +142,9 @@ def pupils(tmp_path: Path) -> Iterator[str]:
     rows = [f"{'nsw'[k % 3]},{'fm'[k % 2]},{k * 7 % 101},{k % 5 == 0:d}" for k in range(300)]
     (tmp_path / "pupils.csv").write_text("\n".join(["school,sex,score,passed", *rows]) + "\n")
     words = [sys.executable, "-m", "semidp", "explore", "pupils.csv", "--no-browser"]
-    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
@@ -132,10 +160,14 @@ def add(browser: Watched, statistic: str) -> None:
     browser.page.get_by_role("button", name="Add a statistic").click()
     browser.page.locator(f"#{statistic}-0").wait_for()
     # Nobody is as fast as this test: the new form listens once it has settled.
-    browser.page.locator(".htmx-added, .htmx-settling, .htmx-request").first.wait_for(state="detached")
+    browser.page.locator(".htmx-added, .htmx-settling, .htmx-request").first.wait_for(
+        state="detached"
+    )
 
 
-def test_means_medians_and_regressions_are_planned_and_priced(browser: Watched, pupils: str, tmp_path: Path) -> None:
+def test_means_medians_and_regressions_are_planned_and_priced(
+    browser: Watched, pupils: str, tmp_path: Path
+) -> None:
     page = browser.page
     browser.open(pupils, DESK, 900)
     add(browser, "mean")
@@ -151,7 +183,9 @@ def test_means_medians_and_regressions_are_planned_and_priced(browser: Watched, 
     for statistic in ("median", "regress"):
         add(browser, statistic)
         page.locator(f"#{statistic}-0").select_option("score")
-        page.locator(f"input[name={statistic}-0-{'on' if statistic == 'regress' else 'group'}][value=sex]").check()
+        page.locator(
+            f"input[name={statistic}-0-{'on' if statistic == 'regress' else 'group'}][value=sex]"
+        ).check()
         page.fill(f"#{statistic}-0-bounds", "0, 100")
         page.keyboard.press("Tab")
     page.locator("tr", has_text="regression-score").wait_for()
@@ -206,7 +240,8 @@ def test_it_can_be_used_without_seeing_it_or_a_mouse(browser: Watched, address: 
     assert browser.evaluate(unnamed) == []
     assert (
         browser.evaluate(
-            "[...document.querySelectorAll('section')].filter(e => !e.hasAttribute('aria-labelledby')).length"
+            "[...document.querySelectorAll('section')].filter(e =>"
+            " !e.hasAttribute('aria-labelledby')).length"
         )
         == 0
     )

@@ -21,9 +21,18 @@ def test_the_page_runs_in_r(tmp_path: Path) -> None:
     rscript = shutil.which("Rscript")
     assert rscript is not None, "tests/services/run installs R"
     beside = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{beside}:{os.environ['PATH']}", "SEMIDP_PYTHON": sys.executable}
+    environment = {
+        **os.environ,
+        "PATH": f"{beside}:{os.environ['PATH']}",
+        "SEMIDP_PYTHON": sys.executable,
+    }
     done = subprocess.run(
-        [rscript, "--vanilla", str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+        [rscript, "--vanilla", str(script)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "release" / "report.html").exists()

@@ -49,17 +49,30 @@ def four_features() -> Release:
 
 def hard_names() -> Release:
     random = np.random.default_rng(1)
-    odd = ["$5 to $10 <b>and</b> more", "中文水平", "a" * 70, "--></svg><script>alert(1)</script>", "Ä & Ö / 'x' \"y\""]
+    odd = [
+        "$5 to $10 <b>and</b> more",
+        "中文水平",
+        "a" * 70,
+        "--></svg><script>alert(1)</script>",
+        "Ä & Ö / 'x' \"y\"",
+    ]
     towns = [f"Gemeinde mit einem langen Namen {number}" for number in range(15)]
     people = {"Tätigkeit <i>heute</i>": random.choice(odd, 500), "ort": random.choice(towns, 500)}
-    plan = Plan([TableRequest(list(people), Budget.pure(1), fit="none")], [Margin("ort")], levels_from_data=True)
+    plan = Plan(
+        [TableRequest(list(people), Budget.pure(1), fit="none")],
+        [Margin("ort")],
+        levels_from_data=True,
+    )
     return run(plan, people)
 
 
 def many_cells() -> Release:
     random = np.random.default_rng(2)
     people = {"row": random.integers(0, 120, 30_000), "column": random.integers(0, 90, 30_000)}
-    return run(Plan([TableRequest(["row", "column"], Budget.zcdp(1))], [Margin("row"), Margin("column")]), people)
+    return run(
+        Plan([TableRequest(["row", "column"], Budget.zcdp(1))], [Margin("row"), Margin("column")]),
+        people,
+    )
 
 
 def all_exact() -> Release:
@@ -73,17 +86,25 @@ def all_exact() -> Release:
 def groups() -> Release:
     random = np.random.default_rng(3)
     schools = [f"Schule am langen Weg {number}" for number in range(30)]
-    people = {"school": random.choice(schools, 900), "sex": random.choice(["f", "m"], 900), "score": random.random(900)}
+    people = {
+        "school": random.choice(schools, 900),
+        "sex": random.choice(["f", "m"], 900),
+        "score": random.random(900),
+    }
     school, sex = Margin("school"), Margin("sex")
     score = Outcome("score", 0, 1, steps=1000)
     wanted = [GroupRequest(Statistic.mean, score, [school, sex], Budget.gdp(1))]
-    return run(Plan([TableRequest(["school", "sex"], Budget.gdp(1)), *wanted], [school, sex]), people)
+    return run(
+        Plan([TableRequest(["school", "sex"], Budget.gdp(1)), *wanted], [school, sex]), people
+    )
 
 
 def product() -> Release:
     wanted = [["class", "sex", "survived"], ["class", "age"], ["sex", "age"]]
     tables = [TableRequest(features) for features in wanted]
-    plan = Plan(tables, ["class", "sex"], levels_from_data=True, count="count", adjacency="exchange")
+    plan = Plan(
+        tables, ["class", "sex"], levels_from_data=True, count="count", adjacency="exchange"
+    )
     return run(plan.with_budget(Budget.gdp(1)), DATA / "titanic.csv")
 
 
@@ -104,7 +125,9 @@ def test_it_is_silent_alone_and_no_wider_than_the_screen(
             e => !e.closest('.scroll') && e.getBoundingClientRect().right > innerWidth + 1).length"""
         assert browser.evaluate(too_wide) == 0
     assert browser.complaints == []
-    assert [url for url in browser.requests if url != page.as_uri() and not url.startswith("data:")] == []
+    assert [
+        url for url in browser.requests if url != page.as_uri() and not url.startswith("data:")
+    ] == []
     scripts = browser.evaluate("[...document.scripts].map(e => e.textContent)")
     searched = browser.evaluate("document.querySelectorAll('.find').length") > 0
     assert scripts == ([search_script()] if searched else [])
@@ -115,13 +138,24 @@ def test_what_it_says_can_be_found_without_seeing_it(browser: Watched, tmp_path:
     page.write_text(html(four_features()), encoding="utf-8")
     browser.open(page.as_uri(), DESK)
     text = browser.evaluate("document.body.innerText")
-    for expected in ("Not private", "lies below the worst case", "Published exactly", "What is not protected"):
+    for expected in (
+        "Not private",
+        "lies below the worst case",
+        "Published exactly",
+        "What is not protected",
+    ):
         assert expected in text
-    unnamed = "[...document.querySelectorAll('[role=img]')].filter(e => !e.getAttribute('aria-label')).length"
+    unnamed = (
+        "[...document.querySelectorAll('[role=img]')].filter(e =>"
+        " !e.getAttribute('aria-label')).length"
+    )
     assert browser.evaluate(unnamed) == 0
     assert browser.evaluate("document.querySelectorAll('.heat').length") == 2
     assert browser.evaluate("document.querySelectorAll('.heat tbody td[style]').length") == 32 + 4
-    assert browser.evaluate("document.querySelectorAll('.heat tbody tr:not(.sub) th[scope]').length") == 8 + 4 + 2 + 2
+    assert (
+        browser.evaluate("document.querySelectorAll('.heat tbody tr:not(.sub) th[scope]').length")
+        == 8 + 4 + 2 + 2
+    )
     assert browser.evaluate("document.documentElement.lang") == "en"
 
 
@@ -159,7 +193,8 @@ def test_pictures_of_it_are_small_and_it_prints(browser: Watched, tmp_path: Path
 def test_the_checks_would_notice(browser: Watched, tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     page.write_text(
-        "<script>console.error('x')</script><img src='http://127.0.0.1:9/x.png'><main style='width:900px'>x</main>"
+        "<script>console.error('x')</script><img src='http://127.0.0.1:9/x.png'><main"
+        " style='width:900px'>x</main>"
     )
     browser.open(page.as_uri(), PHONE)
     assert browser.evaluate("document.documentElement.scrollWidth") > PHONE

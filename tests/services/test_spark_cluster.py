@@ -1,4 +1,6 @@
-"""Releases part by part on a real standalone cluster: the numbers of one process, also when an executor is killed."""
+"""Releases part by part on a real standalone cluster: the numbers of one process, also when an
+executor is killed.
+"""
 
 import os
 import signal
@@ -15,8 +17,27 @@ from semidp import Ledger, Release
 pytestmark = pytest.mark.services
 ENV = {**os.environ, "PYSPARK_PYTHON": sys.executable}  # what the executors run
 WORDS = (
-    *("--nest", "state,county,tract", "--table", "tract,sex,age", "--table", "county,age", "--invariant", "tract"),
-    *("--invariant", "sex", "--levels", "age=y,m,o", "--rho", "1", "--partition", "state", "--quiet"),
+    *(
+        "--nest",
+        "state,county,tract",
+        "--table",
+        "tract,sex,age",
+        "--table",
+        "county,age",
+        "--invariant",
+        "tract",
+    ),
+    *(
+        "--invariant",
+        "sex",
+        "--levels",
+        "age=y,m,o",
+        "--rho",
+        "1",
+        "--partition",
+        "state",
+        "--quiet",
+    ),
 )
 
 
@@ -34,17 +55,29 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import pyarrow.parquet
 
     generator = np.random.default_rng(3)
-    paths = [(f"{s:02}", f"{s:02}{c}", f"{s:02}{c}{t:02}") for s in range(12) for c in range(4) for t in range(20)]
+    paths = [
+        (f"{s:02}", f"{s:02}{c}", f"{s:02}{c}{t:02}")
+        for s in range(12)
+        for c in range(4)
+        for t in range(20)
+    ]
     chosen = [paths[place] for place in generator.integers(0, len(paths), 40_000)]
-    columns = dict(zip(("state", "county", "tract"), map(list, zip(*chosen, strict=True)), strict=True))
-    columns |= {"sex": generator.choice(["f", "m"], 40_000), "age": generator.choice(["y", "m", "o"], 40_000)}
+    columns = dict(
+        zip(("state", "county", "tract"), map(list, zip(*chosen, strict=True)), strict=True)
+    )
+    columns |= {
+        "sex": generator.choice(["f", "m"], 40_000),
+        "age": generator.choice(["y", "m", "o"], 40_000),
+    }
     file = tmp_path_factory.mktemp("people") / "people.parquet"
     pyarrow.parquet.write_table(pyarrow.table(columns), file)
     return file
 
 
 def done(*words: str | Path) -> None:
-    found = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, timeout=900, env=ENV)
+    found = subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True, timeout=900, env=ENV
+    )
     assert found.returncode == 0, found.stderr
 
 
@@ -80,10 +113,23 @@ def test_a_killed_executor_changes_no_number_and_nothing_is_charged_twice(
     done("-m", "semidp", "release", people, *WORDS, "--seed", "7", "--out", tmp_path / "one")
     ledger = tmp_path / "ledger.json"
     done("-m", "semidp", "ledger", ledger, "--rho", "5")
-    words = ("--from", people, *WORDS, "--seed", "7", "--ledger", ledger, "--out", tmp_path / "many")
+    words = (
+        "--from",
+        people,
+        *WORDS,
+        "--seed",
+        "7",
+        "--ledger",
+        ledger,
+        "--out",
+        tmp_path / "many",
+    )
     command = [sys.executable, "-m", "semidp", "release", cluster, *map(str, words)]
     deadline, killed = time.monotonic() + 600, 0
-    with (tmp_path / "said").open("w") as said, subprocess.Popen(command, stdout=said, stderr=said, env=ENV) as many:
+    with (
+        (tmp_path / "said").open("w") as said,
+        subprocess.Popen(command, stdout=said, stderr=said, env=ENV) as many,
+    ):
         while many.poll() is None and time.monotonic() < deadline:
             ready = list(tmp_path.glob(".semidp-many.unfinished-*/state=*"))
             running = executors()

@@ -1,4 +1,6 @@
-"""docs/tumult.md, run in Tumult's own environment, beside what Tumult states where it protects several rows."""
+"""docs/tumult.md, run in Tumult's own environment, beside what Tumult states where it protects
+several rows.
+"""
 
 import json
 import os
@@ -23,7 +25,8 @@ for rows in (1, 2, 4):
     noises[rows] = repr(list(noise))
 print("NOISES", json.dumps(noises))
 """
-"""What Tumult itself states for several rows: with which noise it would spend what the recipe writes for them."""
+"""What Tumult itself states for several rows: with which noise it would spend what the recipe
+writes for them."""
 
 
 def _block(language: str) -> str:
@@ -51,7 +54,9 @@ def test_the_recipe_writes_what_tumult_guarantees(
     assert said
     noises = json.loads(said[1])
     assert "'noise_parameter': 100" in noises["1"]  # σ² = 10² / 2ρ
-    assert len({*noises.values()}) == 1, "Tumult draws the same noise where it protects several rows at these losses"
+    assert len({*noises.values()}) == 1, (
+        "Tumult draws the same noise where it protects several rows at these losses"
+    )
     values = json.loads((tmp_path / "session.json").read_text())["privacy_function"]["values"]
     assert [values[rows] for rows in noises] == [0.5, 2.0, 8.0]
     words = _block("sh").split()

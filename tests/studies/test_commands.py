@@ -18,7 +18,22 @@ def test_reproduce_writes_a_table_and_a_picture_for_each_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "studies"
-    assert run(["reproduce", "gaussian", "adjacency", "--out", str(out), "--replicates", "3", "--seed", "4"]) == 0
+    assert (
+        run(
+            [
+                "reproduce",
+                "gaussian",
+                "adjacency",
+                "--out",
+                str(out),
+                "--replicates",
+                "3",
+                "--seed",
+                "4",
+            ]
+        )
+        == 0
+    )
     assert sorted(file.name for file in out.iterdir()) == [
         "adjacency.csv",
         "adjacency.png",
@@ -27,18 +42,31 @@ def test_reproduce_writes_a_table_and_a_picture_for_each_name(
         "studies.json",
     ]
     assert capsys.readouterr().out.split() == [
-        str(out / name) for name in ("gaussian.csv", "gaussian.png", "adjacency.csv", "adjacency.png")
+        str(out / name)
+        for name in ("gaussian.csv", "gaussian.png", "adjacency.csv", "adjacency.png")
     ]
     assert (out / "gaussian.png").read_bytes().startswith(b"\x89PNG")
     rows = _rows(out / "gaussian.csv")
-    assert list(rows[0]) == ["model", "k", "mu", "mechanism", "variant", "truncated", "mean_l2", "se", "replicates"]
+    assert list(rows[0]) == [
+        "model",
+        "k",
+        "mu",
+        "mechanism",
+        "variant",
+        "truncated",
+        "mean_l2",
+        "se",
+        "replicates",
+    ]
     assert {row["model"] for row in rows} == {"I", "II"}
     assert {row["variant"] for row in rows} == {"as-published", "correct"}
     assert {row["truncated"] for row in rows} == {"true", "false"}
     assert {row["replicates"] for row in rows} == {"3"}
 
 
-def test_reproduce_replaces_only_with_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reproduce_replaces_only_with_force(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "studies"
     assert run(["reproduce", "adjacency", "--out", str(out)]) == 0
     assert run(["reproduce", "adjacency", "--out", str(out)]) == 2
@@ -80,7 +108,13 @@ def test_census_prints_the_papers_numbers(capsys: pytest.CaptureFixture[str]) ->
     for number in ("17.91528", "40.95057", "10.2400", "2.5562", "0.0749"):
         assert number in text
     words = " ".join(text.split())
-    for word in ("block group", "Housing units", "sole occupant of group quarters", "P.L. 94-171", "nominal: if"):
+    for word in (
+        "block group",
+        "Housing units",
+        "sole occupant of group quarters",
+        "P.L. 94-171",
+        "nominal: if",
+    ):
         assert word in words
     for number in ("10.24", "5.12", "5.05", "3.52", "2.70", "6.92"):
         assert f" {number} " in words
@@ -88,13 +122,17 @@ def test_census_prints_the_papers_numbers(capsys: pytest.CaptureFixture[str]) ->
     assert words.count("never add") >= 5, "the reason of each cost"
 
 
-def test_census_for_machines_and_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_census_for_machines_and_its_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "census"
     assert run(["census", "--format", "json", "--out", str(out)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema_version"] == 1
     assert document["a"] == 2
-    rows = {(row["tables"], row["setting"], row["level"], row["a"]): row for row in document["rows"]}
+    rows = {
+        (row["tables"], row["setting"], row["level"], row["a"]): row for row in document["rows"]
+    }
     assert rows["persons", "rounded", "all", 2]["rho"] == 10.24
     assert len(document["costs"]) == 65
     assert document["exchange"]["guarantee"]["adjacency"] == {"kind": "exchange", "a": 2}

@@ -1,4 +1,6 @@
-"""Evidence for docs/errata.md that belongs to no module, and a check that all evidence it names exists."""
+"""Evidence for docs/errata.md that belongs to no module, and a check that all evidence it names
+exists.
+"""
 
 import ast
 import math
@@ -30,8 +32,12 @@ def test_every_test_that_the_errata_name_exists() -> None:
 def test_noise_for_the_papers_list_is_weaker_under_a_3() -> None:
     """Gaussian noise with σ = 2/μ, seen from S_3: √(6/4) μ."""
     table = simulated_table("I", 3, seed=0)
-    published = semidp.mechanisms.ContinuousGaussianMechanism.calibrate(space(2, (3, 3)), semidp.Budget.gdp(1))
-    really = math.sqrt(semidp.sensitivity_space(both_margins(table), semidp.Ball(3)).l2_squared / published.sigma2)
+    published = semidp.mechanisms.ContinuousGaussianMechanism.calibrate(
+        space(2, (3, 3)), semidp.Budget.gdp(1)
+    )
+    really = math.sqrt(
+        semidp.sensitivity_space(both_margins(table), semidp.Ball(3)).l2_squared / published.sigma2
+    )
     assert really == pytest.approx(1.2247, abs=5e-5)
 
 
@@ -47,8 +53,14 @@ def test_projections_lengthen_some_vectors_in_other_norms() -> None:
 
 
 def test_the_naive_mechanism_could_be_projected_too() -> None:
-    """Projection is post-processing: against a projected naive mechanism the gain is √3 from k = 3 on."""
-    ours = {name: m for name, variant, m in mechanisms(simulated_table("I", 10, seed=0)) if variant == "correct"}
+    """Projection is post-processing: against a projected naive mechanism the gain is √3 from k = 3
+    on.
+    """
+    ours = {
+        name: m
+        for name, variant, m in mechanisms(simulated_table("I", 10, seed=0))
+        if variant == "correct"
+    }
     projected = ours[NAIVE].scale * mean_chi(81)
     assert projected == pytest.approx(380.66, abs=0.01)
     assert projected / expected_loss(ours[SEMI]) == pytest.approx(math.sqrt(3))
@@ -57,17 +69,25 @@ def test_the_naive_mechanism_could_be_projected_too() -> None:
 
 
 def test_subspace_dp_as_printed_allows_publishing_everything() -> None:
-    """Projecting away from the span of S_φ leaves nothing of φ(X) = X to compare; the row space of C is meant."""
-    one_record = semidp.ExplicitSpace(list(np.eye(3)), semidp.Dataspace.described("three bits"), semidp.Ball(1))
+    """Projecting away from the span of S_φ leaves nothing of φ(X) = X to compare; the row space of
+    C is meant.
+    """
+    one_record = semidp.ExplicitSpace(
+        list(np.eye(3)), semidp.Dataspace.described("three bits"), semidp.Ball(1)
+    )
     for bits in np.ndindex(2, 2, 2):
         seen = np.array(bits) - one_record.project(np.array(bits))
         assert np.abs(seen).max() < 1e-12
 
 
 def test_the_sum_in_the_k_norm_proposition_is_a_supremum() -> None:
-    """As a sum over S, the sensitivity of the four-cell moves of a 3 x 3 table would be 18 instead of 1."""
+    """As a sum over S, the sensitivity of the four-cell moves of a 3 x 3 table would be 18 instead
+    of 1.
+    """
     moves = [move.astype(float) for move in space(2, (3, 3)).moves()]
-    ball = semidp.mechanisms.KNormMechanism.calibrate(space(2, (3, 3)), semidp.Budget.pure(1)).placed.ball
+    ball = semidp.mechanisms.KNormMechanism.calibrate(
+        space(2, (3, 3)), semidp.Budget.pure(1)
+    ).placed.ball
     norms = ball.norm(np.stack(moves))
     assert norms.sum() == pytest.approx(18)
     assert norms.max() == pytest.approx(1)
@@ -75,13 +95,19 @@ def test_the_sum_in_the_k_norm_proposition_is_a_supremum() -> None:
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_the_normaliser_holds_the_volume_of_the_scaled_ball(scale: float) -> None:
-    """``∫ exp(-|v|/b) dv = Γ(2) · λ(b K)`` for K = [-1, 1]: the paper prints the sign and the volume otherwise."""
+    """``∫ exp(-|v|/b) dv = Γ(2) · λ(b K)`` for K = [-1, 1]: the paper prints the sign and the
+    volume otherwise.
+    """
     grid = np.linspace(-60 * scale, 60 * scale, 2_000_001)
-    assert np.trapezoid(np.exp(-np.abs(grid) / scale), grid) == pytest.approx(math.gamma(2) * 2 * scale, rel=1e-6)
+    assert np.trapezoid(np.exp(-np.abs(grid) / scale), grid) == pytest.approx(
+        math.gamma(2) * 2 * scale, rel=1e-6
+    )
 
 
 def test_the_odds_ratio_of_the_likelihood_is_the_inverse_of_the_one_in_the_text() -> None:
-    """x11 ~ Binomial(t1, θ1), x21 ~ Binomial(t2, θ2): given their sum, w^x11 has w = odds1/odds2."""
+    """x11 ~ Binomial(t1, θ1), x21 ~ Binomial(t2, θ2): given their sum, w^x11 has w =
+    odds1/odds2.
+    """
     row, other, column, one, two = 12, 9, 8, 0.7, 0.4
     counts = np.arange(max(0, column - other), min(row, column) + 1)
     weights = binom.pmf(counts, row, one) * binom.pmf(column - counts, other, two)

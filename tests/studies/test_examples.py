@@ -1,4 +1,6 @@
-"""Studies without a figure of losses: moves, a(t), compositions, power, subspace DP and the Census."""
+"""Studies without a figure of losses: moves, a(t), compositions, power, subspace DP and the
+Census.
+"""
 
 import itertools
 import math
@@ -28,7 +30,10 @@ def tables() -> dict[str, Tidy]:
 
 def test_the_paper_lists_19_moves_of_31() -> None:
     assert [1 + sum(1 for _ in moves.space(a, (3, 3)).moves()) for a in (2, 3)] == [19, 31]
-    assert [(moves.space(a, (3, 3)).l1, moves.space(a, (3, 3)).l2_squared) for a in (2, 3)] == [(4, 4), (6, 6)]
+    assert [(moves.space(a, (3, 3)).l1, moves.space(a, (3, 3)).l2_squared) for a in (2, 3)] == [
+        (4, 4),
+        (6, 6),
+    ]
     assert moves.space(3, (2, 5)).l2_squared == moves.space(2, (2, 5)).l2_squared == 4
 
 
@@ -74,17 +79,25 @@ def test_semi_dp_first_is_never_worse(tables: dict[str, Tidy]) -> None:
     table = tables["composition"]
     for family in table.distinct("family"):
         part = table.where(family=family)
-        first, last = (part.where(strategy=name) for name in (orders.SEMI_FIRST, orders.COMPOSITION_FIRST))
+        first, last = (
+            part.where(strategy=name) for name in (orders.SEMI_FIRST, orders.COMPOSITION_FIRST)
+        )
         assert set(first["order"]) == ({"equal"} if "Gaussian" in family else {"stronger"})
         curves = [np.array(side.where(quantity="f(alpha)")["value"]) for side in (first, last)]
         assert (curves[0] >= curves[1] - 1e-9).all()
         for quantity in ("epsilon", "delta"):
-            pairs = zip(first.where(quantity=quantity)["value"], last.where(quantity=quantity)["value"], strict=True)
+            pairs = zip(
+                first.where(quantity=quantity)["value"],
+                last.where(quantity=quantity)["value"],
+                strict=True,
+            )
             assert all(ours <= theirs + 1e-9 for ours, theirs in pairs)
 
 
 def test_advantages_of_pure_compositions_by_hand(tables: dict[str, Tidy]) -> None:
-    """Two mechanisms of ε = 0.5 under A_3, from the corners of the curves and nothing of the library."""
+    """Two mechanisms of ε = 0.5 under A_3, from the corners of the curves and nothing of the
+    library.
+    """
     part = tables["composition"].where(family="pure: 2 × ε = 0.5", quantity="delta")
     once = _corners([0.0, 1 / (1 + math.exp(-0.5)), 1.0], _pure(0.5))
     thrice = _corners(np.linspace(0, 1, 100_001), lambda x: _pure(0.5)(_pure(0.5)(_pure(0.5)(x))))
@@ -93,14 +106,18 @@ def test_advantages_of_pure_compositions_by_hand(tables: dict[str, Tidy]) -> Non
     grid = np.linspace(0, 1, 100_001)
     grouped = np.interp(np.interp(np.interp(grid, *both), *both), *both)
     assert part.where(strategy=orders.SEMI_FIRST)["value"][0] == pytest.approx(semi_first, abs=1e-4)
-    assert part.where(strategy=orders.COMPOSITION_FIRST)["value"][0] == pytest.approx((grid - grouped).max(), abs=1e-4)
+    assert part.where(strategy=orders.COMPOSITION_FIRST)["value"][0] == pytest.approx(
+        (grid - grouped).max(), abs=1e-4
+    )
 
 
 def test_power_lies_between_naive_and_public(tables: dict[str, Tidy]) -> None:
     table = tables["power"]
     for epsilon in table.distinct("epsilon"):
         part = table.where(epsilon=epsilon)
-        ours, public, _, corrected = (np.array(part.where(test=test)["power"]) for test in part.distinct("test"))
+        ours, public, _, corrected = (
+            np.array(part.where(test=test)["power"]) for test in part.distinct("test")
+        )
         error = np.array(part.where(test="naive, corrected to size alpha")["se"])
         assert ours[0] == pytest.approx(0.05, abs=1e-9)
         assert (ours <= public + 1e-12).all()
@@ -125,7 +142,10 @@ def test_subspace_dp_keeps_nothing_across_totals(tables: dict[str, Tidy]) -> Non
 
 def test_the_censuss_numbers() -> None:
     table = census.compute()
-    rounded = {row["a"]: row for row in table.where(tables="persons", setting="rounded", level="all").records()}
+    rounded = {
+        row["a"]: row
+        for row in table.where(tables="persons", setting="rounded", level="all").records()
+    }
     assert round(rounded[1]["epsilon_paper"], 5) == 17.91528
     assert round(rounded[2]["epsilon_paper"], 5) == 40.95057
     assert (rounded[1]["rho"], rounded[2]["rho"], rounded[3]["rho"]) == (
@@ -144,7 +164,11 @@ def test_the_censuss_numbers() -> None:
 
 
 def test_the_discrete_noise_of_the_census_accounted_query_by_query() -> None:
-    production = census.compute().where(tables="persons", setting="production", level="all", a=1).records()[0]
+    production = (
+        census.compute()
+        .where(tables="persons", setting="production", level="all", a=1)
+        .records()[0]
+    )
     assert production["epsilon_gaussian"] == pytest.approx(16.4652, abs=5e-5)
     # losses are rounded up to a grid: above the truth, and close
     assert production["epsilon_gaussian"] < census.discrete_epsilon(2e-4) < 16.48
@@ -155,22 +179,30 @@ def test_the_levels_of_the_census_add_up() -> None:
     table = census.compute()
     assert sum(census.LEVELS.values()) == 4099
     for a in (1, 2, 3):
-        levels = [table.where(tables="persons", level=level, a=a)["rho"][0] for level in census.LEVELS]
+        levels = [
+            table.where(tables="persons", level=level, a=a)["rho"][0] for level in census.LEVELS
+        ]
         assert sum(levels) == Fraction(542, 339) ** 2 * a**2
 
 
 @pytest.mark.parametrize("empty_blocks", [False, True])
 def test_blocks_without_housing_leave_two_records(empty_blocks: bool) -> None:
-    """Two states with two blocks each and exact state totals; five people, three of them in the first state.
+    """Two states with two blocks each and exact state totals; five people, three of them in the
+    first state.
 
     That nobody can live in a block is a structural zero, so all alternatives in it are ruled out.
     """
     blocks = {"A": ("A1", "A2"), "B": ("B1", "B2")}
     names = tuple(name for pair in blocks.values() for name in pair)
-    zeros = [{"state": state, "block": name} for state in blocks for name in names if name[0] != state]
+    zeros = [
+        {"state": state, "block": name} for state in blocks for name in names if name[0] != state
+    ]
     zeros += [{"state": "B", "block": "B2"}] if empty_blocks else []
     features = Feature("state", tuple(blocks)), Feature("block", names)
-    people = Table(Schema(features, tuple(map(StructuralZero.of, zeros))), np.array([[2, 1, 0, 0], [0, 0, 2, 0]]))
+    people = Table(
+        Schema(features, tuple(map(StructuralZero.of, zeros))),
+        np.array([[2, 1, 0, 0], [0, 0, 2, 0]]),
+    )
     assert semi_adjacency(Dataspace.of(people, [Margin("state")])).worst_case == 2
 
 
@@ -182,7 +214,10 @@ def test_sizes_and_coverages_have_their_twins(tables: dict[str, Tidy]) -> None:
     assert len(table.where(drawn="usual").distinct("experiment")) == 20
     assert len(table.where(drawn="hard").distinct("experiment")) == 20
     usual = table.where(drawn="usual")
-    sizes, coverages = (usual.where(kind=kind, nominal=level) for kind, level in (("size", 0.05), ("coverage", 0.95)))
+    sizes, coverages = (
+        usual.where(kind=kind, nominal=level)
+        for kind, level in (("size", 0.05), ("coverage", 0.95))
+    )
     assert np.mean(sizes["mean"]) == pytest.approx(0.05, abs=0.02)
     assert np.mean(sizes["twin"]) > 0.2
     assert np.mean(coverages["mean"]) == pytest.approx(0.95, abs=0.07)
@@ -231,6 +266,8 @@ def _advantage(masses) -> float:  # type: ignore[no-untyped-def]
 
 
 def _curve(masses):  # type: ignore[no-untyped-def]
-    """The corners of f: the mass of each outcome under one and the other, the smallest ratio first."""
+    """The corners of f: the mass of each outcome under one and the other, the smallest ratio
+    first.
+    """
     masses = masses[np.argsort(masses[:, 1] / masses[:, 0])]
     return np.append(0, masses[:, 0].cumsum()), np.append(0, masses[:, 1].cumsum())

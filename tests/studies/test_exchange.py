@@ -1,4 +1,6 @@
-"""Exchange adjacency in the studies: the Census rows, and the loss against the number of exact totals."""
+"""Exchange adjacency in the studies: the Census rows, and the loss against the number of exact
+totals.
+"""
 
 from fractions import Fraction
 
@@ -47,7 +49,9 @@ def test_the_shares_add_up_and_each_cost_has_its_reason() -> None:
 
 
 def test_the_factors_are_those_of_a_small_nation() -> None:
-    """One record costs 2 in each query; an exchange 4 below the nation, 2 at it and in totals, 0 in what is exact."""
+    """One record costs 2 in each query; an exchange 4 below the nation, 2 at it and in totals, 0 in
+    what is exact.
+    """
     places = Feature.nested(["state", "block"], [("a", "1"), ("a", "2"), ("b", "3"), ("b", "4")])
     schema = Schema([places, Feature("race", "xyz"), Feature("adult", "yn")])
     public = Dataspace.of(Table(schema, np.full(schema.shape, 9)), [Margin("state")])

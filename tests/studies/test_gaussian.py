@@ -1,7 +1,7 @@
 """The Gaussian figure: our mechanism below the naive one, and every mean where theory puts it.
 
-The tests of means allow 5.5 standard errors, a false alarm of 4e-8 each; their twins show that the other variant's
-scale would be rejected.
+The tests of means allow 5.5 standard errors, a false alarm of 4e-8 each; their twins show that the
+other variant's scale would be rejected.
 """
 
 import math
@@ -12,7 +12,16 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import chi
 
-from semidp.studies.gaussian_study import MU, NAIVE, SEMI, SIZES, compute, expected_loss, mean_chi, mechanisms
+from semidp.studies.gaussian_study import (
+    MU,
+    NAIVE,
+    SEMI,
+    SIZES,
+    compute,
+    expected_loss,
+    mean_chi,
+    mechanisms,
+)
 from semidp.studies.study import MODELS, Settings, Tidy, simulated_table
 
 FAR = 5.5
@@ -49,7 +58,9 @@ def test_columns_and_rows(figure: Tidy) -> None:
 @pytest.mark.parametrize("k", SIZES)
 @pytest.mark.parametrize("variant", ["as-published", "correct"])
 @pytest.mark.parametrize("truncated", [True, False])
-def test_semi_lies_below_naive(figure: Tidy, model: str, k: int, variant: str, truncated: bool) -> None:
+def test_semi_lies_below_naive(
+    figure: Tidy, model: str, k: int, variant: str, truncated: bool
+) -> None:
     part = figure.where(model=model, k=k, variant=variant, truncated=truncated)
     assert part.where(mechanism=SEMI)["mean_l2"][0] < part.where(mechanism=NAIVE)["mean_l2"][0]
 
@@ -57,14 +68,18 @@ def test_semi_lies_below_naive(figure: Tidy, model: str, k: int, variant: str, t
 @pytest.mark.parametrize("k", GOLDEN)
 def test_expected_losses_are_the_golden_ones(k: int) -> None:
     table = simulated_table("I", k, seed=0)
-    means = {(name, variant): expected_loss(mechanism) for name, variant, mechanism in mechanisms(table)}
+    means = {
+        (name, variant): expected_loss(mechanism) for name, variant, mechanism in mechanisms(table)
+    }
     found = means[SEMI, "as-published"], means[SEMI, "correct"], means[NAIVE, "correct"]
     assert found == pytest.approx(GOLDEN[k], abs=5e-5)
 
 
 @pytest.mark.parametrize("k", SIZES)
 def test_scales_are_exact(k: int) -> None:
-    scales = {(name, variant): m for name, variant, m in mechanisms(simulated_table("II", k, seed=3))}
+    scales = {
+        (name, variant): m for name, variant, m in mechanisms(simulated_table("II", k, seed=3))
+    }
     assert scales[SEMI, "as-published"].sigma2 == 4 / MU**2
     assert scales[SEMI, "correct"].sigma2 == (4 if k == 2 else 6) / MU**2
     assert scales[NAIVE, "correct"].scale == pytest.approx(3 * math.sqrt(2) / 0.1)
@@ -102,14 +117,18 @@ def test_the_other_variant_would_be_noticed(long_run: Tidy, model: str, k: int) 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_truncation_never_adds_loss(figure: Tidy, model: str) -> None:
-    cut, whole = (figure.where(model=model, truncated=truncated)["mean_l2"] for truncated in (True, False))
+    cut, whole = (
+        figure.where(model=model, truncated=truncated)["mean_l2"] for truncated in (True, False)
+    )
     assert all(np.array(cut) <= np.array(whole) + 1e-9)
 
 
 def test_a_seed_repeats_a_study() -> None:
     settings = Settings(replicates=2, seed=5)
     assert compute(settings, sizes=range(3, 4)) == compute(settings, sizes=range(3, 4))
-    assert compute(settings, sizes=range(3, 4)) != compute(Settings(replicates=2, seed=6), sizes=range(3, 4))
+    assert compute(settings, sizes=range(3, 4)) != compute(
+        Settings(replicates=2, seed=6), sizes=range(3, 4)
+    )
 
 
 def _mean(table: Tidy, model: str, k: int, mechanism: str, variant: str) -> float:

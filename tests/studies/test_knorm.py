@@ -1,6 +1,8 @@
-"""The K-norm figure: second moments against golden values, both variants, and the order of the curves.
+"""The K-norm figure: second moments against golden values, both variants, and the order of the
+curves.
 
-Allowances are 5.5 standard errors, a false alarm of 4e-8 each; the twins show that the other radius is rejected.
+Allowances are 5.5 standard errors, a false alarm of 4e-8 each; the twins show that the other radius
+is rejected.
 """
 
 import math
@@ -14,12 +16,24 @@ from semidp.studies.study import MODELS, Settings, Tidy, simulated_table
 
 FAR = 5.5
 RUNS = 4000
-COLUMNS = ("model", "k", "epsilon", "mechanism", "variant", "truncated", "mean_l2", "se", "replicates")
+COLUMNS = (
+    "model",
+    "k",
+    "epsilon",
+    "mechanism",
+    "variant",
+    "truncated",
+    "mean_l2",
+    "se",
+    "replicates",
+)
 
 
 def _squares(k: int, mechanism: str, variant: str, epsilon: Fraction = Fraction(1)) -> np.ndarray:
     table = simulated_table("I", k, seed=0)
-    found = {(name, kind): draw for name, kind, draw in noises(table, epsilon, np.random.default_rng(7))}
+    found = {
+        (name, kind): draw for name, kind, draw in noises(table, epsilon, np.random.default_rng(7))
+    }
     return (found[mechanism, variant](RUNS).reshape(RUNS, -1) ** 2).sum(axis=1)
 
 
@@ -28,7 +42,12 @@ def _moment(k: int, mechanism: str, variant: str) -> float:
     d, s = k * k, (k - 1) ** 2
     radius = {"correct": (s + 1) * (s + 2), "as-published": s * (s + 1)}[variant]
     cube = {"correct": (d + 1) * (d + 2), "as-published": d * (d + 1)}[variant]
-    hull = {(2, "correct"): 8.0, (2, "as-published"): 8.0, (3, "correct"): 64.571, (3, "as-published"): 46.909}
+    hull = {
+        (2, "correct"): 8.0,
+        (2, "as-published"): 8.0,
+        (3, "correct"): 64.571,
+        (3, "as-published"): 46.909,
+    }
     return {
         "knorm": hull.get((k, variant), math.nan) * radius / ((s + 1) * (s + 2)),
         "naive-l1": d * 2 * 6.0**2,
@@ -50,7 +69,8 @@ CASES = [
 @pytest.mark.parametrize(("k", "mechanism", "variant"), CASES)
 def test_second_moments_are_the_golden_ones(k: int, mechanism: str, variant: str) -> None:
     squares, expected = _squares(k, mechanism, variant), _moment(k, mechanism, variant)
-    golden_error = 0.005 * expected if (k, mechanism) == (3, "knorm") else 0.0  # the golden value is a long run itself
+    # the golden value is a long run itself
+    golden_error = 0.005 * expected if (k, mechanism) == (3, "knorm") else 0.0
     assert abs(squares.mean() - expected) < FAR * squares.std() / math.sqrt(RUNS) + golden_error
 
 
@@ -92,5 +112,7 @@ def test_the_k_norm_lies_below_the_naive_mechanisms(small: Tidy, model: str, var
         for epsilon in part.where(k=k).distinct("epsilon"):
             cell = part.where(k=k, epsilon=epsilon)
             ours = cell.where(mechanism="knorm")["mean_l2"][0]
-            naive = [row["mean_l2"] for row in cell.records() if row["mechanism"].startswith("naive")]
+            naive = [
+                row["mean_l2"] for row in cell.records() if row["mechanism"].startswith("naive")
+            ]
             assert ours < min(naive)

@@ -13,7 +13,10 @@ def test_the_numbers_and_which_gain_is_the_same_promise() -> None:
     assert [round(value) for value in ball[:2]] == [93_580, 75_382]
     assert ball[2] <= 62_400
     assert exchange[2] <= 11_800
-    assert (ball[1] / ball[2], ball[0] / ball[2]) == (pytest.approx(1.2, abs=0.05), pytest.approx(1.5, abs=0.05))
+    assert (ball[1] / ball[2], ball[0] / ball[2]) == (
+        pytest.approx(1.2, abs=0.05),
+        pytest.approx(1.5, abs=0.05),
+    )
     assert ball[2] / exchange[2] == pytest.approx(5.3, abs=0.05)
     (ball_jointly,) = table.where(promise="ball", joint=True)["total_variance"]
     (exchange_jointly,) = table.where(promise="exchange", joint=True)["total_variance"]

@@ -1,8 +1,9 @@
-"""A statistic that lives in one folder goes through everything: plan, release, recheck, ledger, audit.
+"""A statistic that lives in one folder goes through everything: plan, release, recheck, ledger,
+audit.
 
-The folder `level_totals` is the whole statistic. Where this file needs anything else to be told of it, the cut by
-statistics has a leak. What a kind says of itself in a report and in a forecast is to be asked for here, too, as soon as
-`Request.forecast` and `Published.sections` exist.
+The folder `level_totals` is the whole statistic. Where this file needs anything else to be told of
+it, the cut by statistics has a leak. What a kind says of itself in a report and in a forecast is to
+be asked for here, too, as soon as `Request.forecast` and `Published.sections` exist.
 """
 
 import ast
@@ -86,7 +87,9 @@ def datasets(n: int) -> Iterator[tuple[tuple[int, int], ...]]:
 
 @pytest.mark.parametrize(("exact", "attained"), [((), True), (("sex",), False), (("size",), True)])
 @pytest.mark.parametrize("a", [1, 2, 3])
-def test_the_norms_bound_every_pair_of_datasets(exact: tuple[str, ...], attained: bool, a: int) -> None:
+def test_the_norms_bound_every_pair_of_datasets(
+    exact: tuple[str, ...], attained: bool, a: int
+) -> None:
     """By brute force over all datasets of four records that have the totals of one of them."""
     schema = Schema([Feature("sex", "fm"), SIZES])
     n, pairs = 4, 0
@@ -128,7 +131,9 @@ def test_a_plan_file_asks_for_it_and_is_written_back(plan: Plan) -> None:
         Plan.from_toml("[[level_total]]\nmu = '1'")
 
 
-def test_without_the_registry_nobody_knows_it(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_without_the_registry_nobody_knows_it(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     monkeypatch.setattr(registry, "_registered", [])
     with pytest.raises(InputError, match="level_total"):
         Plan.from_toml(PLAN_FILE)
@@ -139,7 +144,8 @@ def test_without_the_registry_nobody_knows_it(monkeypatch: pytest.MonkeyPatch, f
 def test_it_is_prepared_and_measured(plan: Plan) -> None:
     prepared = semidp.prepare(plan, PEOPLE)
     assert prepared.guarantee.tradeoff == gaussian(1)
-    assert [mechanism.scale for mechanism in prepared.mechanisms] == [4.0]  # two records, two places each
+    # two records, two places each
+    assert [mechanism.scale for mechanism in prepared.mechanisms] == [4.0]
     assert prepared.values[0].tolist() == [TOTAL]
     (result,) = semidp.run(plan, PEOPLE, SeededRandomness(4)).results
     assert isinstance(result, LevelTotal)
@@ -170,7 +176,10 @@ def test_a_folder_is_read_back(plan: Plan, folder: Path) -> None:
 
 
 def test_it_stands_beside_other_requests(tmp_path: Path) -> None:
-    requests = [LevelTotalRequest("size", Budget.gdp(1)), TableRequest(["sex", "size"], Budget.gdp(1))]
+    requests = [
+        LevelTotalRequest("size", Budget.gdp(1)),
+        TableRequest(["sex", "size"], Budget.gdp(1)),
+    ]
     plan = Plan(requests, ["sex"], [SIZES])
     semidp.run(plan, PEOPLE, SeededRandomness(4)).save(tmp_path / "both")
     loaded = Release.load(tmp_path / "both")
@@ -195,10 +204,14 @@ def forged(folder: Path, file: str, column: str, by: float) -> None:
 
 
 def disagreements(folder: Path) -> tuple[str, ...]:
-    return recheck(Release.load(folder), json.loads((folder / "release.json").read_text()), folder).disagreements
+    return recheck(
+        Release.load(folder), json.loads((folder / "release.json").read_text()), folder
+    ).disagreements
 
 
-def test_an_honest_release_agrees_and_says_what_is_believed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_honest_release_agrees_and_says_what_is_believed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert disagreements(folder) == ()
     assert command(["show", str(folder)]) == 0
     words = capsys.readouterr().out
@@ -207,7 +220,9 @@ def test_an_honest_release_agrees_and_says_what_is_believed(folder: Path, capsys
 
 
 @pytest.mark.parametrize("column", ["total", "standard_error", "noisy"])
-def test_a_forged_column_is_found_out(folder: Path, column: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_forged_column_is_found_out(
+    folder: Path, column: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     forged(folder, "total-size.csv", column, by=1)
     said = disagreements(folder)
     assert any("that does not follow from its noise" in sentence for sentence in said), said
@@ -219,7 +234,10 @@ def test_forged_noise_and_guarantees_are_found_out(folder: Path) -> None:
     document = json.loads((folder / "release.json").read_text())
     (entry,) = document["level_totals"]
     forgeries = 0
-    for key, value in (("noise", {**entry["noise"], "scale": 1.0}), ("guarantee", gaussian("1/2").to_json())):
+    for key, value in (
+        ("noise", {**entry["noise"], "scale": 1.0}),
+        ("guarantee", gaussian("1/2").to_json()),
+    ):
         changed = {**document, "level_totals": [{**entry, key: value}]}
         (folder / "release.json").write_text(json.dumps(changed))
         assert any("'total-size' states" in sentence for sentence in disagreements(folder))
@@ -228,7 +246,9 @@ def test_forged_noise_and_guarantees_are_found_out(folder: Path) -> None:
 
 
 def test_earlier_versions_may_have_used_more_noise_and_no_less(folder: Path) -> None:
-    """What an earlier version states follows from its own scale: twice the noise with the errors of once is wrong."""
+    """What an earlier version states follows from its own scale: twice the noise with the errors of
+    once is wrong.
+    """
     document = json.loads((folder / "release.json").read_text())
     document["versions"]["semidp"] = "0.1.0"
     (entry,) = document["level_totals"]
@@ -254,7 +274,10 @@ def test_the_command_line_rehearses_and_releases_it(
     assert "scale 4" in capsys.readouterr().out
     assert command(["compare", "plan.toml", "plan.toml", "--data", "people.csv"]) == 0
     assert "μ = 1 (Gaussian DP)" in capsys.readouterr().out
-    assert command(["release", "people.csv", "--plan", "plan.toml", "--out", "made", "--seed", "1"]) == 0
+    assert (
+        command(["release", "people.csv", "--plan", "plan.toml", "--out", "made", "--seed", "1"])
+        == 0
+    )
     assert disagreements(Path("made")) == ()
 
 
@@ -266,7 +289,16 @@ def test_it_has_an_option_because_it_declares_a_field(
     Path("people.csv").write_text("\n".join(["sex,size", *rows]) + "\n")
     assert command(["release", "--help"]) == 0
     assert "the sum of the places of its levels" in " ".join(capsys.readouterr().out.split())
-    words = ["release", "people.csv", "--level-total", "size", "--exact", "sex", "--levels", "size=small,middle,large"]
+    words = [
+        "release",
+        "people.csv",
+        "--level-total",
+        "size",
+        "--exact",
+        "sex",
+        "--levels",
+        "size=small,middle,large",
+    ]
     assert command([*words, "--mu", "1", "--out", "made", "--seed", "4"]) == 0
     assert Release.load("made").plan == Plan.from_toml(PLAN_FILE)
     both = [*words, "--table", "sex,size", "--share", "total-size=3", "--rho", "1", "--dry-run"]
@@ -281,7 +313,11 @@ def test_it_has_an_option_because_it_declares_a_field(
 def test_it_has_a_card_in_the_explorer_because_it_declares_a_field() -> None:
     columns = ("sex", "size")
     start = Plan(features=[SIZES])
-    page = Page(PlanForecasts(columns, lambda plan: semidp.prepare(plan, PEOPLE).scope, start, source="people.csv"))
+    page = Page(
+        PlanForecasts(
+            columns, lambda plan: semidp.prepare(plan, PEOPLE).scope, start, source="people.csv"
+        )
+    )
     base = [("base", json.dumps(start.to_json())), ("kind", "mu"), ("step", str(LADDER.index(1)))]
     added = page.form([*base, ("add", "which"), ("which", "level_total")])
     assert '<option value="level_total">level total</option>' in added
@@ -291,13 +327,22 @@ def test_it_has_a_card_in_the_explorer_because_it_declares_a_field() -> None:
     assert plan == Plan.from_toml(PLAN_FILE)
     assert "μ = 1 (Gaussian DP)" in page.results(chosen)
     # Beside a table it has half of the budget.
-    both = Controls.of_form([*chosen, ("table-0", "sex"), ("table-0", "size")], columns).plan(start, columns)
+    both = Controls.of_form([*chosen, ("table-0", "sex"), ("table-0", "size")], columns).plan(
+        start, columns
+    )
     assert {request.budget for request in both.requests} == {Budget.gdp(1).shared(2)}
-    assert [card.asking for card in Controls.of_plan(both, columns).cards] == ["table", "level_total"]
+    assert [card.asking for card in Controls.of_plan(both, columns).cards] == [
+        "table",
+        "level_total",
+    ]
 
 
-def test_the_ledger_computes_its_charge_anew_under_further_exact_statistics(plan: Plan, tmp_path: Path) -> None:
-    """Under {sex} two records may differ: μ = 2·2/4 = 1. Once the sizes are exact, the total is no secret: μ = 0."""
+def test_the_ledger_computes_its_charge_anew_under_further_exact_statistics(
+    plan: Plan, tmp_path: Path
+) -> None:
+    """Under {sex} two records may differ: μ = 2·2/4 = 1. Once the sizes are exact, the total is no
+    secret: μ = 0.
+    """
     ledger = Ledger.create(tmp_path / "ledger.json", Budget.gdp(5))
     semidp.run(plan, PEOPLE, semidp.RunOptions(randomness=SeededRandomness(4), ledger=ledger))
     total = ledger.total()
@@ -318,10 +363,14 @@ def test_a_record_of_it_is_read_under_another_adjacency(plan: Plan) -> None:
     with pytest.raises(InputError, match="the record of a query of level total is damaged"):
         recorded(damaged, space.dataspace, Ball(4))
     with pytest.raises(Refused, match="knows no query"):
-        recorded({**mechanism.record(), "query": {"kind": "level totals"}}, space.dataspace, Ball(4))
+        recorded(
+            {**mechanism.record(), "query": {"kind": "level totals"}}, space.dataspace, Ball(4)
+        )
 
 
-def test_an_audit_attacks_it_on_the_worst_pair(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_audit_attacks_it_on_the_worst_pair(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command(["audit", str(folder), "--seed", "1", "--samples", "20000", "--quiet"]) == 0
     words = capsys.readouterr().out
     assert "differ in 4 places of levels" in words
@@ -333,7 +382,9 @@ def test_an_audit_convicts_it_where_its_noise_is_too_small(folder: Path) -> None
     pair = pair_for(claim.mechanism)
     assert pair.move.tolist() == [4]
     weaker = replace(claim.mechanism, sigma2=claim.mechanism.sigma2 / 2)
-    found = audit_mechanism(weaker.measure_many, pair, claim.tradeoff, samples=20_000, randomness=SeededRandomness(1))
+    found = audit_mechanism(
+        weaker.measure_many, pair, claim.tradeoff, samples=20_000, randomness=SeededRandomness(1)
+    )
     assert found.verdict == "convicted"
 
 
@@ -347,10 +398,14 @@ def test_the_folder_needs_the_shared_rooms_alone() -> None:
     imports = 0
     for path in (Path(__file__).parent / "level_totals").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("semidp."):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(
+                "semidp."
+            ):
                 continue
             room, *rest = str(node.module).split(".")[1:]
-            assert room in rooms or (room == "statistics" and rest[0] in shared), f"{path.name} imports {node.module}"
+            assert room in rooms or (room == "statistics" and rest[0] in shared), (
+                f"{path.name} imports {node.module}"
+            )
             imports += 1
     assert imports > 15
 

@@ -1,7 +1,8 @@
-"""What several releases of the same data guarantee together, and whether that fits a budget: pure values.
+"""What several releases of the same data guarantee together, and whether that fits a budget: pure
+values.
 
-An `Account` adds up charges under all that is exact; the file that keeps them is a `Ledger`. How curves combine is in
-`tradeoff`; how a measurement is computed anew is in `mechanisms`.
+An `Account` adds up charges under all that is exact; the file that keeps them is a `Ledger`. How
+curves combine is in `tradeoff`; how a measurement is computed anew is in `mechanisms`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,15 +27,15 @@ from semidp.statistics.registry import recorded
 CORRECTED = frozenset({"quantiles", "table"})
 """Kinds of queries whose norms under exchange an earlier version understated.
 
-Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`). Tables that see one feature of a joint total finer
-and another coarser than published move more cells than were listed (`ExchangeTable`). What was charged for either is
-computed anew whenever the ledger is read.
-"""
+Quantiles by several sets of groups move 2p + p' ranks (`RankSpace`). Tables that see one feature of
+a joint total finer and another coarser than published move more cells than were listed
+(`ExchangeTable`). What was charged for either is computed anew whenever the ledger is read. """
 
 
 @dataclass(frozen=True)
 class Charge:
-    """One entry: what was released, its curve as stated, and how many records that curve still has to be grouped by.
+    """One entry: what was released, its curve as stated, and how many records that curve still has
+    to be grouped by.
 
     Parameters
     ----------
@@ -47,12 +48,13 @@ class Charge:
     dataspace, adjacency
         What the guarantee is about; None where an earlier version charged it.
     measured
-        For each measurement its query, and the law and scale of its noise (`Mechanism.record`): all that is needed to
-        find its curve under other exact statistics.
+        For each measurement its query, and the law and scale of its noise (`Mechanism.record`): all
+        that is needed to find its curve under other exact statistics.
     head
         The hash of this entry and of all before it.
     counted
-        The curve under what the ledger holds exact now, where that is another than what the guarantee is about.
+        The curve under what the ledger holds exact now, where that is another than what the
+        guarantee is about.
 
     Examples
     --------
@@ -88,8 +90,11 @@ class Charge:
             return "its query was not recorded"
         return None
 
-    def under(self, dataspace: Datasets, adjacency: Adjacency, before: Guarantee | None = None) -> "Charge":
-        """Return the charge with its curve for other pairs: computed anew, or as stated where it covers them.
+    def under(
+        self, dataspace: Datasets, adjacency: Adjacency, before: Guarantee | None = None
+    ) -> "Charge":
+        """Return the charge with its curve for other pairs: computed anew, or as stated where it
+        covers them.
 
         Parameters
         ----------
@@ -126,18 +131,25 @@ class Charge:
         raise Refused(reason)
 
     def corrected(self, dataspace: Datasets, adjacency: Adjacency) -> "Charge":
-        """Return the charge with the curve that its mechanisms have, where an earlier version counted a stronger one.
+        """Return the charge with the curve that its mechanisms have, where an earlier version
+        counted a stronger one.
 
-        Only `CORRECTED` queries under exchange are looked at. A charge that holds one beside K-norm noise stays as it
-        is: its curve cannot be taken apart.
+        Only `CORRECTED` queries under exchange are looked at. A charge that holds one beside K-norm
+        noise stays as it is: its curve cannot be taken apart.
         """
         if not isinstance(adjacency, Exchange):
             return self
-        kinds = {part["query"].get("kind") for part in self.measured if isinstance(part.get("query"), Mapping)}
+        kinds = {
+            part["query"].get("kind")
+            for part in self.measured
+            if isinstance(part.get("query"), Mapping)
+        }
         if not kinds & CORRECTED:
             return self
         try:
-            proven = compose(*(recorded(part, dataspace, adjacency).tradeoff for part in self.measured))
+            proven = compose(
+                *(recorded(part, dataspace, adjacency).tradeoff for part in self.measured)
+            )
         except Refused:
             return self
         if proven == self.spent or proven >= self.spent:
@@ -160,7 +172,8 @@ class Charge:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], dataspaces: Mapping[str, Datasets]) -> "Charge":
-        """Read what `to_json` wrote, with the dataspaces of the ledger by their digests; or an entry of version 1.
+        """Read what `to_json` wrote, with the dataspaces of the ledger by their digests; or an
+        entry of version 1.
 
         >>> from semidp.core.tradeoff.curves import zcdp
         >>> charge = Charge("a table", "2026-01-01T00:00:00+00:00", zcdp(1), 1)
@@ -170,8 +183,14 @@ class Charge:
         label, time, group = value["label"], value["time"], value["group"]
         measured = tuple(value.get("measured") or ())
         texts = isinstance(label, str) and isinstance(time, str)
-        if not texts or not _is_count(group) or not all(isinstance(part, Mapping) for part in measured):
-            raise TypeError("a charge needs a label, a time, a number of records and its measurements")
+        if (
+            not texts
+            or not _is_count(group)
+            or not all(isinstance(part, Mapping) for part in measured)
+        ):
+            raise TypeError(
+                "a charge needs a label, a time, a number of records and its measurements"
+            )
         return cls(
             label,
             time,
@@ -189,9 +208,10 @@ class Charge:
 class Account:
     """What a ledger file holds at one moment.
 
-    The dataspace and adjacency are those of the first charge, unless the ledger was created with its own. A charge
-    about other features of the same records, or with further exact statistics, joins them: D_t of the union, and any
-    a(t) records of it (at least the `opened` number, and as many as every charge protects), or its exchanges.
+    The dataspace and adjacency are those of the first charge, unless the ledger was created with
+    its own. A charge about other features of the same records, or with further exact statistics,
+    joins them: D_t of the union, and any a(t) records of it (at least the `opened` number, and as
+    many as every charge protects), or its exchanges.
 
     >>> from semidp.core.tradeoff.curves import zcdp
     >>> charges = [Charge("a table", "2026-01-01T00:00:00+00:00", zcdp("0.1"), 2)] * 2
@@ -207,58 +227,87 @@ class Account:
     opened: tuple[Datasets, Adjacency] | None = None
 
     def semi_first(self) -> Tradeoff:
-        """Return ``f1∘…∘f1 ⊗ … ⊗ fk∘…∘fk``: group each mechanism, then compose. This is what counts."""
+        """Return ``f1∘…∘f1 ⊗ … ⊗ fk∘…∘fk``: group each mechanism, then compose. This is what
+        counts.
+        """
         return compose(*(charge.spent for charge in self.charges))
 
     def composition_first(self) -> Tradeoff:
-        """Return ``(f1 ⊗ … ⊗ fk)∘…∘(f1 ⊗ … ⊗ fk)``, never stronger than `semi_first` (Cho and Awan, Section 3.6).
+        """Return ``(f1 ⊗ … ⊗ fk)∘…∘(f1 ⊗ … ⊗ fk)``, never stronger than `semi_first` (Cho and Awan,
+        Section 3.6).
 
-        Charges that were calibrated under the invariant have no one-record curve and are composed as they are.
+        Charges that were calibrated under the invariant have no one-record curve and are composed
+        as they are.
         """
         ready = [charge.spent for charge in self.charges if charge.group == 1]
         stated = [charge for charge in self.charges if charge.group > 1]
-        lifted = [compose(*(charge.tradeoff for charge in stated)).group(stated[0].group)] if stated else []
+        lifted = (
+            [compose(*(charge.tradeoff for charge in stated)).group(stated[0].group)]
+            if stated
+            else []
+        )
         return compose(*ready, *lifted)
 
-    def charged(self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()) -> "Account":
-        """Return the account after one more charge; refuse what does not add up, and more than the budget."""
+    def charged(
+        self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()
+    ) -> "Account":
+        """Return the account after one more charge; refuse what does not add up, and more than the
+        budget.
+        """
         time = datetime.now(UTC).isoformat(timespec="seconds")
-        charge = Charge(label, time, guarantee.tradeoff, 1, guarantee.dataspace, guarantee.adjacency, tuple(measured))
+        charge = Charge(
+            label,
+            time,
+            guarantee.tradeoff,
+            1,
+            guarantee.dataspace,
+            guarantee.adjacency,
+            tuple(measured),
+        )
         account = self._rebased(charge)
         if not fits(account.semi_first(), self.budget):
             raise BudgetExceeded(
-                f"charging {label!r} would exceed the ledger's budget of {self.budget}: nothing was released or "
-                "charged; ask for a smaller budget, or open a new ledger if the data are new"
+                f"charging {label!r} would exceed the ledger's budget of {self.budget}: nothing was"
+                " released or charged; ask for a smaller budget, or open a new ledger if the data"
+                " are new"
             )
         return account
 
     def corrected(self) -> "Account":
-        """Return the account with every charge counted by the bounds that are known now; see `Charge.corrected`."""
+        """Return the account with every charge counted by the bounds that are known now; see
+        `Charge.corrected`.
+        """
         if self.dataspace is None or self.adjacency is None:
             return self
-        return replace(self, charges=tuple(one.corrected(self.dataspace, self.adjacency) for one in self.charges))
+        return replace(
+            self,
+            charges=tuple(one.corrected(self.dataspace, self.adjacency) for one in self.charges),
+        )
 
     def _rebased(self, charge: Charge) -> "Account":
         """Return the account with one more charge, everything under the union of what is exact."""
         assert charge.dataspace is not None
         assert charge.adjacency is not None
         if self.dataspace is None or self.adjacency is None:
-            return replace(self, dataspace=charge.dataspace, adjacency=charge.adjacency, charges=(charge,))
+            return replace(
+                self, dataspace=charge.dataspace, adjacency=charge.adjacency, charges=(charge,)
+            )
         _refuse_other_persons(self.adjacency, charge.adjacency)
         kinds = {self.adjacency.kind, charge.adjacency.kind}
         ordinary = isinstance(charge.dataspace, Dataspace) and not charge.dataspace.margins
         one_record = charge.adjacency.a == 1 and ordinary
         if len(kinds) > 1 and not one_record:
             raise Refused(
-                f"this ledger adds up guarantees for {self.adjacency}, and the new one is for {charge.adjacency}: ball "
-                "and exchange are two promises and are not added up; ask for the ledger's adjacency, or use another "
-                "ledger"
+                f"this ledger adds up guarantees for {self.adjacency}, and the new one is for"
+                f" {charge.adjacency}: ball and exchange are two promises and are not added up; ask"
+                " for the ledger's adjacency, or use another ledger"
             )
         union = self.dataspace.union(charge.dataspace)
         if union is None:
             raise Refused(
-                f"this ledger adds up releases under {self.dataspace.summary()}, and the new guarantee is about "
-                f"{charge.dataspace.summary()} of other records, levels or values: use another ledger"
+                f"this ledger adds up releases under {self.dataspace.summary()}, and the new"
+                f" guarantee is about {charge.dataspace.summary()} of other records, levels or"
+                " values: use another ledger"
             )
         adjacency = _together(union, charge, self)
         before = Guarantee(self.dataspace, self.adjacency, charge.tradeoff)
@@ -274,16 +323,19 @@ class Account:
             except Refused as refusal:
                 what = "the new guarantee" if new else f"charge {number} ({one.label!r})"
                 raise Refused(
-                    f"{what} does not add up with the others under {union.summary()} and {adjacency}: {refusal}; use "
-                    "another ledger, or calibrate under all invariants together"
+                    f"{what} does not add up with the others under {union.summary()} and"
+                    f" {adjacency}: {refusal}; use another ledger, or calibrate under all"
+                    " invariants together"
                 ) from None
         return replace(self, dataspace=union, adjacency=adjacency, charges=tuple(counted))
 
     def disagreement(self, entry: Mapping[str, Any] | None) -> str | None:
-        """Say how the entry that a release keeps of its charge disagrees with this account; None where it agrees.
+        """Say how the entry that a release keeps of its charge disagrees with this account; None
+        where it agrees.
 
-        The hash in the entry covers the charge and all before it. So a charge that was removed, changed or put in
-        later shows in every release that was charged after it, and a last one that was removed in its own release.
+        The hash in the entry covers the charge and all before it. So a charge that was removed,
+        changed or put in later shows in every release that was charged after it, and a last one
+        that was removed in its own release.
 
         >>> Account(Budget.zcdp(1)).disagreement({"number": 1, "head": "0f"})
         'its charge is number 1, and the ledger holds 0'
@@ -302,7 +354,11 @@ class Account:
             same = entry["head"] == charge.head
         else:  # charged by a version without hashes
             same = (entry.get("label"), entry.get("time")) == (charge.label, charge.time)
-        return None if same else f"charge {number} of the ledger, or one before it, is not the one that was made"
+        return (
+            None
+            if same
+            else f"charge {number} of the ledger, or one before it, is not the one that was made"
+        )
 
 
 def fits(total: Tradeoff, budget: Budget) -> bool:
@@ -313,7 +369,8 @@ def fits(total: Tradeoff, budget: Budget) -> bool:
     (True, False)
     >>> fits(zcdp(1), Budget.pure(10))
     Traceback (most recent call last):
-    semidp.errors.Refused: these mechanisms satisfy no pure guarantee: use a ledger with another kind of budget
+    semidp.errors.Refused: these mechanisms satisfy no pure guarantee: use a ledger with another
+    kind of budget
     """
     if budget.rho is not None:
         return _within(total.implied_rho(), budget.rho, "zero-concentrated")
@@ -324,20 +381,31 @@ def fits(total: Tradeoff, budget: Budget) -> bool:
     if not budget.delta:
         return _within(total.implied_epsilon(), budget.epsilon, "pure")
     epsilon, delta = _basic(total)
-    return (epsilon <= budget.epsilon and delta <= budget.delta) or total.delta(budget.epsilon) <= budget.delta
+    return (epsilon <= budget.epsilon and delta <= budget.delta) or total.delta(
+        budget.epsilon
+    ) <= budget.delta
 
 
 def _within(spent: Fraction | None, limit: Fraction, kind: str) -> bool:
     if spent is None:
-        raise Refused(f"these mechanisms satisfy no {kind} guarantee: use a ledger with another kind of budget")
+        raise Refused(
+            f"these mechanisms satisfy no {kind} guarantee: use a ledger with another kind of"
+            " budget"
+        )
     return spent <= limit
 
 
 def _mu_squared(total: Tradeoff) -> Fraction | None:
-    """Return the square of a mu such that mu-GDP follows, rounded up, or None where none is known part by part."""
+    """Return the square of a mu such that mu-GDP follows, rounded up, or None where none is known
+    part by part.
+    """
     if isinstance(total, Composed):
         squares = [_mu_squared(part) for part in total.parts]
-        return None if None in squares else sum((square for square in squares if square is not None), Fraction(0))
+        return (
+            None
+            if None in squares
+            else sum((square for square in squares if square is not None), Fraction(0))
+        )
     exactly = total.implied_mu_squared()
     if exactly is not None or isinstance(total, Grouped):
         return exactly
@@ -346,10 +414,14 @@ def _mu_squared(total: Tradeoff) -> Fraction | None:
 
 
 def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
-    """Return an exact (epsilon, delta) by basic composition of the parts; delta 1 where a part has none."""
+    """Return an exact (epsilon, delta) by basic composition of the parts; delta 1 where a part has
+    none.
+    """
     if isinstance(total, Composed):
         points = [_basic(part) for part in total.parts]
-        return sum((e for e, _ in points), Fraction(0)), min(sum((d for _, d in points), Fraction(0)), Fraction(1))
+        return sum((e for e, _ in points), Fraction(0)), min(
+            sum((d for _, d in points), Fraction(0)), Fraction(1)
+        )
     if isinstance(total, Approximate):
         if total.size == 1:
             return total.epsilon0, total.delta0
@@ -360,7 +432,9 @@ def _basic(total: Tradeoff) -> tuple[Fraction, Fraction]:
 
 
 def _refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
-    """Refuse promises about other units, or about several records beside one: nothing is known of both together."""
+    """Refuse promises about other units, or about several records beside one: nothing is known of
+    both together.
+    """
     one, other = ours.protection, theirs.protection
     if one is None and other is None:
         return
@@ -370,18 +444,19 @@ def _refuse_other_persons(ours: Adjacency, theirs: Adjacency) -> None:
         what = "the new guarantee is" if one is None else "the ledger's charges are"
         without = "its charges have" if one is None else "the new one has"
         raise Refused(
-            f"{what} for {several.who}, and {without} no recorded id column, so that what they say of several records "
-            "of a person is not known: use another ledger"
+            f"{what} for {several.who}, and {without} no recorded id column, so that what they say"
+            " of several records of a person is not known: use another ledger"
         )
     if one.id != other.id:
         raise Refused(
-            f"this ledger adds up guarantees for the persons of column {one.id!r}, and the new one is for those of "
-            f"{other.id!r}: whether these are the same is not known; use another ledger"
+            f"this ledger adds up guarantees for the persons of column {one.id!r}, and the new one"
+            f" is for those of {other.id!r}: whether these are the same is not known; use another"
+            " ledger"
         )
     if not one.is_about(other):
         raise Refused(
-            f"this ledger protects one {one.protect} ({one.who}), and the new guarantee one {other.protect}: these are "
-            "two promises and are not added up; use another ledger"
+            f"this ledger protects one {one.protect} ({one.who}), and the new guarantee one"
+            f" {other.protect}: these are two promises and are not added up; use another ledger"
         )
 
 
@@ -394,11 +469,13 @@ def _widest(ours: Adjacency, theirs: Adjacency) -> Protection | None:
 
 
 def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
-    """Return which datasets of a union are compared: a function of all charges, whatever their order.
+    """Return which datasets of a union are compared: a function of all charges, whatever their
+    order.
 
-    Exchanges of the union, or any a records: what the ledger was opened with, as long as nothing else is exact; else as
-    many as every charge protects and at least a(t) of the union, unless all are about the same statistics and fewer.
-    Persons with several records: the most that any charge names.
+    Exchanges of the union, or any a records: what the ledger was opened with, as long as nothing
+    else is exact; else as many as every charge protects and at least a(t) of the union, unless all
+    are about the same statistics and fewer. Persons with several records: the most that any charge
+    names.
     """
     assert account.dataspace is not None
     assert account.adjacency is not None
@@ -408,18 +485,26 @@ def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
     if not isinstance(union, Dataspace):
         if protection != account.adjacency.protection:
             raise Refused(
-                "what is exact in this ledger is known by its name alone, so that charges cannot be computed anew for "
-                "more records of a person: use another ledger"
+                "what is exact in this ledger is known by its name alone, so that charges cannot be"
+                " computed anew for more records of a person: use another ledger"
             )
         return account.adjacency
     if isinstance(account.adjacency, Exchange):
-        # Also where the margins are the same: a table of one level, which nobody can change, may have come first.
+        # Also where the margins are the same: a table of one level, which nobody can change, may
+        # have come first.
         exchange = Exchange.of(union, protection)
         return Exchange(max(exchange.a, exchange.times), protection)
     opened = account.opened
-    if opened is not None and margins == {*opened[0].margins} and opened[1].protection == protection:
+    if (
+        opened is not None
+        and margins == {*opened[0].margins}
+        and opened[1].protection == protection
+    ):
         return opened[1]
-    every = [(charge.dataspace or account.dataspace, charge.adjacency) for charge in (*account.charges, new)]
+    every = [
+        (charge.dataspace or account.dataspace, charge.adjacency)
+        for charge in (*account.charges, new)
+    ]
     numbers = [account.adjacency.a if adjacency is None else adjacency.a for _, adjacency in every]
     least = max(min(numbers), account.opened[1].a if account.opened is not None else 0)
     alike = all({*space.margins} == margins for space, _ in every)
@@ -431,8 +516,8 @@ def _together(union: Datasets, new: Charge, account: Account) -> Adjacency:
         if alike:  # whoever charged gave a number
             return Ball(max(numbers), protection)
         raise Refused(
-            f"how many records move together under {union.summary()} is not known, so that charges under all of it do "
-            "not add up: use another ledger"
+            f"how many records move together under {union.summary()} is not known, so that charges"
+            " under all of it do not add up: use another ledger"
         ) from None
     return Ball(max(least, min(enough, max(numbers)) if alike else enough), protection)
 
@@ -443,13 +528,17 @@ def guarantee_of(account: Account, tradeoff: Tradeoff) -> Guarantee | None:
     return Guarantee(account.dataspace, account.adjacency, tradeoff)
 
 
-def guarantee_together(charges: Sequence[tuple[Guarantee, str, Sequence[Mapping[str, Any]]]]) -> Guarantee:
-    """Return what several releases of the same records guarantee together, each computed anew for all exact totals.
+def guarantee_together(
+    charges: Sequence[tuple[Guarantee, str, Sequence[Mapping[str, Any]]]],
+) -> Guarantee:
+    """Return what several releases of the same records guarantee together, each computed anew for
+    all exact totals.
 
     Parameters
     ----------
     charges
-        For each release its guarantee, its name, and the records of its mechanisms (`Mechanism.record`).
+        For each release its guarantee, its name, and the records of its mechanisms
+        (`Mechanism.record`).
 
     Raises
     ------
@@ -459,7 +548,15 @@ def guarantee_together(charges: Sequence[tuple[Guarantee, str, Sequence[Mapping[
     # No budget is asked about, so that any will do.
     account = Account(Budget.zcdp(1))
     for guarantee, label, measured in charges:
-        charge = Charge(label, "", guarantee.tradeoff, 1, guarantee.dataspace, guarantee.adjacency, tuple(measured))
+        charge = Charge(
+            label,
+            "",
+            guarantee.tradeoff,
+            1,
+            guarantee.dataspace,
+            guarantee.adjacency,
+            tuple(measured),
+        )
         account = account._rebased(charge)
     together = guarantee_of(account, account.semi_first())
     assert together is not None

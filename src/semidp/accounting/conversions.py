@@ -1,7 +1,9 @@
-"""From one way of stating a guarantee to another: zCDP, GDP, pure and approximate DP, and what groups cost in each.
+"""From one way of stating a guarantee to another: zCDP, GDP, pure and approximate DP, and what
+groups cost in each.
 
-Every number is rounded so that it claims less privacy than is true: epsilons, deltas and implied parameters up,
-parameters that must be good enough for a target down. Rényi curves are in renyi, ledgers in ledger.
+Every number is rounded so that it claims less privacy than is true: epsilons, deltas and implied
+parameters up, parameters that must be good enough for a target down. Rényi curves are in renyi,
+ledgers in ledger.
 """
 
 import math
@@ -15,10 +17,11 @@ from semidp.core.tradeoff.polygons import Approximate
 
 
 def zcdp_epsilon(rho: Number, delta: Number) -> float:
-    """Return the epsilon at which rho-zCDP implies (epsilon, delta)-DP, by the tight conversion, rounded up.
+    """Return the epsilon at which rho-zCDP implies (epsilon, delta)-DP, by the tight conversion,
+    rounded up.
 
-    ``inf over x > 1 of rho x + ln(1/(x delta))/(x-1) + ln(1 - 1/x)`` (Canonne, Kamath and Steinke 2020). For deltas
-    near 1 the curve ``zcdp(rho)`` gives a little more.
+    ``inf over x > 1 of rho x + ln(1/(x delta))/(x-1) + ln(1 - 1/x)`` (Canonne, Kamath and Steinke
+    2020). For deltas near 1 the curve ``zcdp(rho)`` gives a little more.
 
     >>> round(zcdp_epsilon("2.56", "1e-10"), 4), round(zcdp_epsilon("10.24", "1e-10"), 4)
     (17.1583, 39.8226)
@@ -32,9 +35,13 @@ def zcdp_epsilon(rho: Number, delta: Number) -> float:
 
 
 def zcdp_epsilon_paper(rho: Number, delta: Number) -> float:
-    """Return ``rho + 2 sqrt(rho ln(1/delta))``, the conversion that the paper uses (Bun and Steinke 2016), rounded up.
+    """Return ``rho + 2 sqrt(rho ln(1/delta))``, the conversion that the paper uses (Bun and Steinke
+    2016), rounded up.
 
-    >>> round(zcdp_epsilon_paper("2.56", "1e-10"), 5), round(zcdp_epsilon_paper("10.24", "1e-10"), 5)
+    >>> (
+    ...     round(zcdp_epsilon_paper("2.56", "1e-10"), 5),
+    ...     round(zcdp_epsilon_paper("10.24", "1e-10"), 5),
+    ... )
     (17.91528, 40.95057)
     """
     r, d = nonnegative(rho, "rho"), proportion(delta, "delta")
@@ -83,7 +90,8 @@ def gdp_to_zcdp(mu: Number) -> Fraction:
 
 
 def pure_to_zcdp(epsilon: Number) -> Fraction:
-    """Return a rho that pure epsilon-DP implies, ``min(epsilon^2/2, epsilon)`` (Bun and Steinke 2016), exactly.
+    """Return a rho that pure epsilon-DP implies, ``min(epsilon^2/2, epsilon)`` (Bun and Steinke
+    2016), exactly.
 
     >>> pure_to_zcdp("1/2")
     Fraction(1, 8)
@@ -94,14 +102,19 @@ def pure_to_zcdp(epsilon: Number) -> Fraction:
 def pure_to_gdp(epsilon: Number) -> Fraction:
     """Return the mu that pure epsilon-DP implies, ``2 Phi^-1(e^eps/(1 + e^eps))``, rounded up.
 
-    The curve of pure DP has one inner corner; a Gaussian curve through it lies below the two chords.
+    The curve of pure DP has one inner corner; a Gaussian curve through it lies below the two
+    chords.
 
     >>> mu = pure_to_gdp(1)
     >>> round(float(mu), 5), approximate(1).compare(gaussian(mu)).name
     (1.23204, 'STRONGER')
     """
     e = nonnegative(epsilon, "epsilon")
-    return Fraction(above(sharp(lambda: 2 * ball(2).sqrt() * (ball(e) / 2).tanh().erfinv()))) if e else Fraction(0)
+    return (
+        Fraction(above(sharp(lambda: 2 * ball(2).sqrt() * (ball(e) / 2).tanh().erfinv())))
+        if e
+        else Fraction(0)
+    )
 
 
 def zcdp_group(rho: Number, k: int) -> Fraction:
@@ -123,7 +136,8 @@ def gdp_group(mu: Number, k: int) -> Fraction:
 
 
 def approximate_group(epsilon: Number, delta: Number, k: int) -> tuple[Fraction, float]:
-    """Return ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` for groups of k records, the delta rounded up.
+    """Return ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` for groups of k records, the delta
+    rounded up.
 
     One point of the curve ``approximate(epsilon, delta).group(k)``, which says more.
 

@@ -1,8 +1,10 @@
-"""What a training run, or any dp-accounting event, guarantees when several records move together; events as JSON.
+"""What a training run, or any dp-accounting event, guarantees when several records move together;
+events as JSON.
 
-DP-SGD is a composition of Poisson-sampled Gaussian mechanisms. For a group of records its losses are known exactly
-(mixtures of Gaussians), which beats applying the one-record curve again and again. Curves live in `tradeoff`. An event
-in a file is an object with the name of its class and its fields, as `dp_accounting.DpEvent.to_named_tuple` names them.
+DP-SGD is a composition of Poisson-sampled Gaussian mechanisms. For a group of records its losses
+are known exactly (mixtures of Gaussians), which beats applying the one-record curve again and
+again. Curves live in `tradeoff`. An event in a file is an object with the name of its class and its
+fields, as `dp_accounting.DpEvent.to_named_tuple` names them.
 """
 
 import functools
@@ -58,7 +60,10 @@ def dp_sgd(noise_multiplier: float, sample_rate: float, steps: int) -> Any:
     from dp_accounting import dp_event
 
     if not noise_multiplier > 0 or not 0 <= sample_rate <= 1 or steps < 0:
-        raise InputError("DP-SGD needs a noise multiplier above 0, a sample rate between 0 and 1, and 0 or more steps")
+        raise InputError(
+            "DP-SGD needs a noise multiplier above 0, a sample rate between 0 and 1, and 0 or more"
+            " steps"
+        )
     step = dp_event.PoissonSampledDpEvent(sample_rate, dp_event.GaussianDpEvent(noise_multiplier))
     return dp_event.SelfComposedDpEvent(step, steps)
 
@@ -83,19 +88,22 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     Each part is taken for the group as a whole where that is known, and the parts are composed:
 
     - Gaussian mechanisms, Poisson-sampled or not: by the group's own losses, see below.
-    - Laplace noise, whole-numbered or not, and Poisson-sampled Laplace noise: see `_laplace`, `_discrete_laplace` and
-      `_sampled_laplace`. Replacing a record moves the sum by up to two of its norms, as with Gaussian noise.
+    - Laplace noise, whole-numbered or not, and Poisson-sampled Laplace noise: see `_laplace`,
+      `_discrete_laplace` and `_sampled_laplace`. Replacing a record moves the sum by up to two of
+      its norms, as with Gaussian noise.
     - Randomised response, about replaced records by its nature, and zCDP: by their curves.
-    - Any other part: by its one-record curve, applied `a` times (`functional_tradeoff`). So it is where a part is a
-      mixture of Gaussians, which describes one record and not how the sampling of several hangs together.
+    - Any other part: by its one-record curve, applied `a` times (`functional_tradeoff`). So it is
+      where a part is a mixture of Gaussians, which describes one record and not how the sampling of
+      several hangs together.
 
-    *Why mixtures suffice.* Let a records contribute vectors v_i of length at most c to a batch, each with probability
-    q, and v_i' in the other dataset. With the noise's density taken out, the two outputs are ``Σ_S w_S exp(<v_S, x> -
-    |v_S|²/2)`` and the same with v', S being who was sampled. The hockey-stick divergence is the mean of a convex
-    function of such a sum, so by Kahane's inequality (kahane1985chaos) it grows with ``<v_S, v_T>`` and ``<v_S',
-    v_T'>`` and falls with ``<v_S, v_T'>``. All are extreme at once where the v_i are one vector of length c and the
-    v_i' its negative: two mixtures of Gaussians on a line, at ``±kc`` with binomial weights. Where records are removed
-    and not replaced, v' = 0 (ganesh2024tight).
+    *Why mixtures suffice.* Let a records contribute vectors v_i of length at most c to a batch,
+    each with probability q, and v_i' in the other dataset. With the noise's density taken out, the
+    two outputs are ``Σ_S w_S exp(<v_S, x> - |v_S|²/2)`` and the same with v', S being who was
+    sampled. The hockey-stick divergence is the mean of a convex function of such a sum, so by
+    Kahane's inequality (kahane1985chaos) it grows with ``<v_S, v_T>`` and ``<v_S', v_T'>`` and
+    falls with ``<v_S, v_T'>``. All are extreme at once where the v_i are one vector of length c and
+    the v_i' its negative: two mixtures of Gaussians on a line, at ``±kc`` with binomial weights.
+    Where records are removed and not replaced, v' = 0 (ganesh2024tight).
 
     Parameters
     ----------
@@ -104,8 +112,9 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     a
         How many records move together.
     relation
-        How two datasets differ in one record, as dp-accounting names it. ``REPLACE_ONE``, the default, is the relation
-        of every guarantee here; ``ADD_OR_REMOVE_ONE`` is what Opacus and JAX-privacy report, for comparison.
+        How two datasets differ in one record, as dp-accounting names it. ``REPLACE_ONE``, the
+        default, is the relation of every guarantee here; ``ADD_OR_REMOVE_ONE`` is what Opacus and
+        JAX-privacy report, for comparison.
 
     Examples
     --------
@@ -120,14 +129,22 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     size = group_size(a)
     relation = _relation(event, relation)
     replaced = relation is NeighboringRelation.REPLACE_ONE
-    if size > 1 and any(isinstance(leaf, dp_event.MixtureOfGaussiansDpEvent) for leaf, _ in _leaves(event, 1)):
-        # The event is about one record: nothing says that the random centres of several are independent.
+    if size > 1 and any(
+        isinstance(leaf, dp_event.MixtureOfGaussiansDpEvent) for leaf, _ in _leaves(event, 1)
+    ):
+        # The event is about one record: nothing says that the random centres of several are
+        # independent.
         return event_tradeoff(event, 1, relation).group(size)
-    square, rho = Fraction(0), Fraction(0)  # of the Gaussian parts, and of those known by their zCDP
+    # of the Gaussian parts, and of those known by their zCDP
+    square, rho = Fraction(0), Fraction(0)
     mixtures: list[tuple[Mixture, int]] = []
     curves: list[tuple[Tradeoff, int]] = []
     for leaf, count in _leaves(event, 1):
-        inverse, mixture, curve = _precision(leaf), Mixture.of(leaf, size, replaced), _curve(leaf, size, relation)
+        inverse, mixture, curve = (
+            _precision(leaf),
+            Mixture.of(leaf, size, replaced),
+            _curve(leaf, size, relation),
+        )
         if not count:
             continue
         if isinstance(leaf, dp_event.ZCDpEvent) and leaf.xi == 0:
@@ -148,9 +165,9 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
 def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     """Return the one-record curve of a dp-accounting event, applied `a` times: ``f∘…∘f``.
 
-    The curve comes from dp-accounting's privacy-loss distributions, or from its Rényi accountant where those do not
-    know the event. Its sums of floats carry no bound on their rounding (tiny deltas come out negative), so a margin is
-    added to each.
+    The curve comes from dp-accounting's privacy-loss distributions, or from its Rényi accountant
+    where those do not know the event. Its sums of floats carry no bound on their rounding (tiny
+    deltas come out negative), so a margin is added to each.
 
     >>> functional_tradeoff(dp_sgd(4.0, 0.1, 4), 1).epsilon("1e-5") > 0
     True
@@ -164,7 +181,8 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     losses = PLDAccountant(neighbours)
     if losses.supports(event):
         for leaf, count in _leaves(event, 1):
-            # dp-accounting 0.6 counts a repeated randomised response once: it is given each of them.
+            # dp-accounting 0.6 counts a repeated randomised response once: it is given each of
+            # them.
             alone = isinstance(leaf, dp_event.RandomizedResponseDpEvent)
             for _ in range(count if alone else min(count, 1)):
                 losses.compose(leaf, 1 if alone else count)
@@ -181,21 +199,26 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         if not kept.any():
             raise Refused("the event has a part without any privacy: there is nothing to guarantee")
         orders = tuple(exact(float(order)) for order in renyi.orders[kept])
-        curve = Renyi(orders, tuple(Fraction(value) for value in np.maximum(renyi.rdp[kept], 0.0).tolist()))
-        return _through(lambda epsilons: np.array([curve.delta(float(e)) for e in epsilons])).group(size)
+        curve = Renyi(
+            orders, tuple(Fraction(value) for value in np.maximum(renyi.rdp[kept], 0.0).tolist())
+        )
+        return _through(lambda epsilons: np.array([curve.delta(float(e)) for e in epsilons])).group(
+            size
+        )
     kinds = dict.fromkeys(type(leaf).__name__ for leaf, _ in _leaves(event, 1))
     raise Refused(
-        f"dp-accounting knows no bound for this event ({', '.join(kinds)}) under {neighbours.name}: state its "
-        "guarantee as a tradeoff function, and use its group()"
+        f"dp-accounting knows no bound for this event ({', '.join(kinds)}) under {neighbours.name}:"
+        " state its guarantee as a tradeoff function, and use its group()"
     )
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Gaussian noise of unit variance around a random centre: the worst pair of outputs for a group of records.
+    """Gaussian noise of unit variance around a random centre: the worst pair of outputs for a group
+    of records.
 
-    Under the one dataset the centre is ``centres[k]`` with probability ``weights[k]``, under the other its negative
-    where records are replaced, and 0 where they are removed.
+    Under the one dataset the centre is ``centres[k]`` with probability ``weights[k]``, under the
+    other its negative where records are replaced, and 0 where they are removed.
 
     Examples
     --------
@@ -228,7 +251,9 @@ class Mixture:
             return None
         total = functools.reduce(_added, itertools.repeat(one, a - 1), one)
         kept = sorted((centre, weight) for centre, weight in total.items() if weight > 0)
-        return cls(tuple(centre for centre, _ in kept), tuple(weight for _, weight in kept), replaced)
+        return cls(
+            tuple(centre for centre, _ in kept), tuple(weight for _, weight in kept), replaced
+        )
 
     @property
     def is_trivial(self) -> bool:
@@ -238,10 +263,14 @@ class Mixture:
     def losses(self, step: float, back: bool) -> Losses:
         """Return the distribution of the privacy loss on a grid, rounded towards more loss.
 
-        Positive losses follow from the divergence of the first output from the second, negative ones from that of the
-        second from the first, and what is left has the loss 0. `back` exchanges the two.
+        Positive losses follow from the divergence of the first output from the second, negative
+        ones from that of the second from the first, and what is left has the loss 0. `back`
+        exchanges the two.
         """
-        one, other = (Losses.of(functools.partial(self.deltas, back=b), step, self.reach) for b in (back, not back))
+        one, other = (
+            Losses.of(functools.partial(self.deltas, back=b), step, self.reach)
+            for b in (back, not back)
+        )
         top = -one.lowest
         upper, lower = one.masses[top + 1 :], other.masses[:top]
         middle = max(1 - one.infinite - float(upper.sum()) - float(lower.sum()), 0.0)
@@ -249,10 +278,11 @@ class Mixture:
         return Losses(step, one.lowest, np.concatenate([lower, [middle], upper]), one.infinite)
 
     def deltas(self, epsilons: Floats, back: bool) -> Floats:
-        """Return the hockey-stick divergence at each epsilon >= 0 of the first output from the second, or `back`.
+        """Return the hockey-stick divergence at each epsilon >= 0 of the first output from the
+        second, or `back`.
 
-        The loss L increases in the output x, so the best test at epsilon asks whether ``L(x) > epsilon``, or for the
-        other direction whether ``L(x) < -epsilon``.
+        The loss L increases in the output x, so the best test at epsilon asks whether
+        ``L(x) > epsilon``, or for the other direction whether ``L(x) < -epsilon``.
         """
         x, sign = (self._where(-epsilons), -1.0) if back else (-self._where(epsilons), 1.0)
         first = self._below(x, sign)
@@ -294,7 +324,9 @@ class Mixture:
         return self._log_moment(x) - self._log_moment(-x) if self.replaced else self._log_moment(x)
 
     def _where(self, losses: Floats) -> Floats:
-        """Return the output at which the loss has given values: interpolation, then Newton's method; ±inf beyond."""
+        """Return the output at which the loss has given values: interpolation, then Newton's
+        method; ±inf beyond.
+        """
         reach = max(self.centres) + 12.0
         grid = np.linspace(-reach - 40.0, reach + 40.0, 1 << 14)
         grid_losses = self._loss(grid)
@@ -307,14 +339,18 @@ class Mixture:
         return np.where(losses < grid_losses[0], -np.inf, x)
 
     def _below(self, x: Floats, sign: float) -> Floats:
-        """Σ w_k Φ(x + sign c_k): how probable an output below x is, around the centres (sign -1) or their negatives."""
+        """Σ w_k Φ(x + sign c_k): how probable an output below x is, around the centres (sign -1) or
+        their negatives.
+        """
         c, w = np.array(self.centres), np.array(self.weights)
         below = scipy.special.log_ndtr(np.add.outer(x, sign * c))
         return np.asarray(np.exp(scipy.special.logsumexp(below, axis=-1, b=w)))
 
 
 def _curve(leaf: Any, a: int, relation: Any) -> Tradeoff | None:
-    """Return the curve of an event for groups of `a` records where it has a closed form, or None."""
+    """Return the curve of an event for groups of `a` records where it has a closed form, or
+    None.
+    """
     from dp_accounting import NeighboringRelation, dp_event
 
     replaced = relation is NeighboringRelation.REPLACE_ONE
@@ -323,7 +359,9 @@ def _curve(leaf: Any, a: int, relation: Any) -> Tradeoff | None:
         return _laplace(exact(float(leaf.noise_multiplier)), norms)
     if isinstance(leaf, dp_event.DiscreteLaplaceDpEvent) and leaf.noise_parameter > 0:
         return _discrete_laplace(exact(float(leaf.noise_parameter)), int(leaf.sensitivity) * norms)
-    if isinstance(leaf, dp_event.PoissonSampledDpEvent) and isinstance(leaf.event, dp_event.LaplaceDpEvent):
+    if isinstance(leaf, dp_event.PoissonSampledDpEvent) and isinstance(
+        leaf.event, dp_event.LaplaceDpEvent
+    ):
         rate, noise = float(leaf.sampling_probability), leaf.event.noise_multiplier
         if rate == 1:
             return _curve(leaf.event, a, relation)
@@ -339,13 +377,16 @@ def _curve(leaf: Any, a: int, relation: Any) -> Tradeoff | None:
 
 
 def _laplace(noise: Fraction, norms: int) -> Laplace:
-    """Return the curve of Laplace noise of scale `noise` on a sum that moves by at most `norms` in the l1 norm.
+    """Return the curve of Laplace noise of scale `noise` on a sum that moves by at most `norms` in
+    the l1 norm.
 
-    *Why one coordinate is the worst.* A move by d has ``delta(eps) = 1 - min(1, e^{(eps-d)/2}, e^eps)``. For two
-    coordinates with d1 >= d2, s = d1 + d2 and eps >= 0, delta is ``1 - E min(1, e^{(eps-L-d1)/2})`` over the loss L
-    of the second. With c = eps - d1: if c < -d2, the minimum is the second term throughout, and its mean is at least
-    ``e^{(eps-s)/2}`` since L <= d2. If not, L = d2 (probability 1/2) adds ``e^{(eps-s)/2}/2``, and L <= c, of
-    probability ``e^{(c-d2)/2}/2``, adds as much again. Either way delta is at most ``1 - e^{(eps-s)/2}``.
+    *Why one coordinate is the worst.* A move by d has
+    ``delta(eps) = 1 - min(1, e^{(eps-d)/2}, e^eps)``. For two coordinates with d1 >= d2, s = d1 +
+    d2 and eps >= 0, delta is ``1 - E min(1, e^{(eps-L-d1)/2})`` over the loss L of the second. With
+    c = eps - d1: if c < -d2, the minimum is the second term throughout, and its mean is at least
+    ``e^{(eps-s)/2}`` since L <= d2. If not, L = d2 (probability 1/2) adds ``e^{(eps-s)/2}/2``, and
+    L <= c, of probability ``e^{(c-d2)/2}/2``, adds as much again. Either way delta is at most
+    ``1 - e^{(eps-s)/2}``.
 
     >>> _laplace(Fraction(2), 4)
     Laplace(epsilon0=Fraction(2, 1))
@@ -354,11 +395,12 @@ def _laplace(noise: Fraction, norms: int) -> Laplace:
 
 
 def _discrete_laplace(rate: Fraction, moved: int) -> Tradeoff:
-    """Return the curve of noise with probabilities in proportion to ``e^{-rate |x|}`` on integers that move by `moved`.
+    """Return the curve of noise with probabilities in proportion to ``e^{-rate |x|}`` on integers
+    that move by `moved`.
 
-    At ``eps = rate (moved - 2x)`` for whole x the delta is ``1 - e^{-rate x}``, and it is linear in e^eps between:
-    the curve of `_laplace` with chords. One coordinate is the worst, by the same proof: losses of several lie on the
-    same grid.
+    At ``eps = rate (moved - 2x)`` for whole x the delta is ``1 - e^{-rate x}``, and it is linear in
+    e^eps between: the curve of `_laplace` with chords. One coordinate is the worst, by the same
+    proof: losses of several lie on the same grid.
 
     >>> _discrete_laplace(Fraction(1), 1).delta(0) > math.tanh(1 / 2) - 1e-12
     True
@@ -371,12 +413,13 @@ def _discrete_laplace(rate: Fraction, moved: int) -> Tradeoff:
 def _sampled_laplace(noise: Fraction, rate: float, a: int) -> Tradeoff:
     """Return a curve for Laplace noise on a Poisson sample, `a` records of which are replaced.
 
-    With probability ``η = 1 - (1 - rate)^a`` some of the a records are sampled, k of them with probability w_k, and
-    move the sum by k norms from where it is without them and by 2k from the other dataset's. So at ``e^eps' = 1 +
-    η (e^eps - 1)`` the delta is at most ``Σ w_k ((1 - β) delta_k(eps) + β delta_2k(eps))``, β = e^(eps'-eps), by the
-    advanced joint convexity of the hockey-stick divergence (balle2018amplification, Theorem 2). And no loss
-    exceeds ``log Σ w_k e^{k/noise} - log Σ w_k e^{-k/noise}``, both sums from k = 0: densities are that close to those
-    of the noise around the sum of the others.
+    With probability ``η = 1 - (1 - rate)^a`` some of the a records are sampled, k of them with
+    probability w_k, and move the sum by k norms from where it is without them and by 2k from the
+    other dataset's. So at ``e^eps' = 1 + η (e^eps - 1)`` the delta is at most
+    ``Σ w_k ((1 - β) delta_k(eps) + β delta_2k(eps))``, β = e^(eps'-eps), by the advanced joint
+    convexity of the hockey-stick divergence (balle2018amplification, Theorem 2). And no loss
+    exceeds ``log Σ w_k e^{k/noise} - log Σ w_k e^{-k/noise}``, both sums from k = 0: densities are
+    that close to those of the noise around the sum of the others.
 
     >>> _sampled_laplace(Fraction(1), 0.1, 1).epsilon("1e-3") < 1
     True
@@ -402,7 +445,8 @@ def _sampled_laplace(noise: Fraction, rate: float, a: int) -> Tradeoff:
 
 
 def _randomized_response(noise: Fraction, buckets: int) -> Tradeoff | None:
-    """Return the curve of a response that is drawn anew from all buckets with probability `noise`; None without noise.
+    """Return the curve of a response that is drawn anew from all buckets with probability `noise`;
+    None without noise.
 
     >>> _randomized_response(Fraction(1, 2), 2).delta(0)
     0.5
@@ -420,7 +464,9 @@ def _one_less_power(x: Fraction) -> Fraction:
     return Fraction(min(above(sharp(lambda: -ball(-x).expm1())), 1.0)) if x else Fraction(0)
 
 
-def _composed(parts: Sequence[tuple[Mixture, int]], curves: Sequence[tuple[Tradeoff, int]]) -> Tradeoff:
+def _composed(
+    parts: Sequence[tuple[Mixture, int]], curves: Sequence[tuple[Tradeoff, int]]
+) -> Tradeoff:
     """Return the curve of all mixtures and of all curves together, each as often as it says."""
     mixed = [(mixture, count) for mixture, count in parts if count and not mixture.is_trivial]
     kept = [(curve, count) for curve, count in curves if count and not curve.is_trivial]
@@ -428,7 +474,10 @@ def _composed(parts: Sequence[tuple[Mixture, int]], curves: Sequence[tuple[Trade
         return compose(*(curve for curve, count in kept for _ in range(count)))
     reaches = [reach_of(curve) for curve, _ in kept]
     reach = max([*(mixture.reach for mixture, _ in mixed), *reaches])
-    spreads = [max(2.6 * curve.delta(0), least / 9) for (curve, _), least in zip(kept, reaches, strict=True)]
+    spreads = [
+        max(2.6 * curve.delta(0), least / 9)
+        for (curve, _), least in zip(kept, reaches, strict=True)
+    ]
     finest = min([*(mixture.spread for mixture, _ in mixed), *spreads]) / 64
     step = 2.0 ** max(math.floor(math.log2(finest)), math.ceil(math.log2(reach / _CELLS)))
     alike = [_repeated(losses_of(curve, step), count) for curve, count in kept]
@@ -445,12 +494,15 @@ def _composed(parts: Sequence[tuple[Mixture, int]], curves: Sequence[tuple[Trade
         return np.clip(np.array(best) * (1 + 8 * ROUNDOFF) + 4 * ROUNDOFF, 0.0, 1.0)
 
     pure = [curve.implied_epsilon() for curve, _ in kept]
-    total = sum((e * count for e, (_, count) in zip(pure, kept, strict=True) if e is not None), Fraction(0))
+    total = sum(
+        (e * count for e, (_, count) in zip(pure, kept, strict=True) if e is not None), Fraction(0)
+    )
     return _through(deltas, [] if mixed or None in pure else [(total, Fraction(0))])
 
 
 def _through(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] = ()) -> Tradeoff:
-    """Return the curve through delta(epsilon) at many epsilons, the last where delta is tiny or stays as it is.
+    """Return the curve through delta(epsilon) at many epsilons, the last where delta is tiny or
+    stays as it is.
 
     `also` holds points that are known besides.
     """
@@ -458,16 +510,22 @@ def _through(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] = ()) -> Tra
     floor = float(deltas(np.array([_FARTHEST]))[0])
     if floor >= 1:
         raise Refused("the event has a part without any privacy: there is nothing to guarantee")
-    while reach < _FARTHEST and float(deltas(np.array([reach]))[0]) > max(_SMALLEST_DELTA, floor * (1 + 1e-6)):
+    while reach < _FARTHEST and float(deltas(np.array([reach]))[0]) > max(
+        _SMALLEST_DELTA, floor * (1 + 1e-6)
+    ):
         reach *= 1.25
     epsilons = np.linspace(0.0, reach, _POINTS)
     values = np.minimum.accumulate(np.asarray(deltas(epsilons), dtype=np.float64))
     pairs = zip(epsilons.tolist(), values.tolist(), strict=True)
-    return from_profile([*((Fraction(epsilon), Fraction(delta)) for epsilon, delta in pairs), *also])
+    return from_profile(
+        [*((Fraction(epsilon), Fraction(delta)) for epsilon, delta in pairs), *also]
+    )
 
 
 def _repeated(losses: Losses, count: int) -> Losses:
-    """Return the losses of `count` repetitions, by squaring; tails that matter less than rounding become infinite."""
+    """Return the losses of `count` repetitions, by squaring; tails that matter less than rounding
+    become infinite.
+    """
     total: Losses | None = None
     allowed = _TAILS / count
     while count:
@@ -503,16 +561,23 @@ def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
 
 
 def _precision(event: Any) -> Fraction | None:
-    """Return 1/σ² of one Gaussian mechanism, or of several on the same sample, exactly; None for any other event."""
+    """Return 1/σ² of one Gaussian mechanism, or of several on the same sample, exactly; None for
+    any other event.
+    """
     from dp_accounting import dp_event
 
     if isinstance(event, dp_event.PoissonSampledDpEvent) and event.sampling_probability == 1:
         return _precision(event.event)
     parts = list(_leaves(event, 1))
-    gaussian = all(isinstance(leaf, dp_event.GaussianDpEvent) and leaf.noise_multiplier > 0 for leaf, _ in parts)
+    gaussian = all(
+        isinstance(leaf, dp_event.GaussianDpEvent) and leaf.noise_multiplier > 0
+        for leaf, _ in parts
+    )
     if not parts or not gaussian:
         return None
-    return sum((count / exact(float(leaf.noise_multiplier)) ** 2 for leaf, count in parts), Fraction(0))
+    return sum(
+        (count / exact(float(leaf.noise_multiplier)) ** 2 for leaf, count in parts), Fraction(0)
+    )
 
 
 def _up(centre: float) -> float:
@@ -525,7 +590,9 @@ def _relation(event: Any, relation: Any) -> Any:
     from dp_accounting import NeighboringRelation, dp_event
 
     if not isinstance(event, dp_event.DpEvent):
-        raise InputError("give a dp_accounting.DpEvent; dp_sgd(noise_multiplier, sample_rate, steps) builds one")
+        raise InputError(
+            "give a dp_accounting.DpEvent; dp_sgd(noise_multiplier, sample_rate, steps) builds one"
+        )
     return relation or NeighboringRelation.REPLACE_ONE
 
 
@@ -543,7 +610,9 @@ def event_to_json(event: Any) -> dict[str, Any]:
     from dp_accounting import dp_event
 
     if not isinstance(event, dp_event.DpEvent):
-        raise InputError("give a dp_accounting.DpEvent; dp_sgd(noise_multiplier, sample_rate, steps) builds one")
+        raise InputError(
+            "give a dp_accounting.DpEvent; dp_sgd(noise_multiplier, sample_rate, steps) builds one"
+        )
 
     def plain(value: Any) -> Any:
         if isinstance(value, dp_event.DpEvent):
@@ -580,10 +649,18 @@ def _read(value: Any, depth: int) -> Any:
         return value
     name = value.get("class_name")
     kind = getattr(dp_event, name, None) if isinstance(name, str) else None
-    if not (isinstance(kind, type) and issubclass(kind, dp_event.DpEvent) and kind is not dp_event.DpEvent):
-        raise InputError("an event has the class_name of a dp-accounting event, such as GaussianDpEvent")
+    if not (
+        isinstance(kind, type)
+        and issubclass(kind, dp_event.DpEvent)
+        and kind is not dp_event.DpEvent
+    ):
+        raise InputError(
+            "an event has the class_name of a dp-accounting event, such as GaussianDpEvent"
+        )
     legal = [field.name for field in attr.fields(kind)]
-    values = {str(key): item for key, item in value.items() if key not in ("class_name", "module_name")}
+    values = {
+        str(key): item for key, item in value.items() if key not in ("class_name", "module_name")
+    }
     unknown = sorted({*values} - {*legal})
     if unknown:
         raise InputError(f"a {name} has the fields {', '.join(legal)}, not {', '.join(unknown)}")
@@ -591,4 +668,6 @@ def _read(value: Any, depth: int) -> Any:
     try:
         return kind(**fields)
     except (TypeError, ValueError):
-        raise InputError(f"a {name} needs the fields {', '.join(legal)}, with values that it allows") from None
+        raise InputError(
+            f"a {name} needs the fields {', '.join(legal)}, with values that it allows"
+        ) from None

@@ -1,10 +1,12 @@
-"""A ledger: a locked file that adds up what releases of the same data spend, and refuses to go past its budget.
+"""A ledger: a locked file that adds up what releases of the same data spend, and refuses to go past
+its budget.
 
-It is charged before noise is drawn. Two processes may use it at once, and a process that is killed leaves the file as
-it was before or after the charge, never between. Every charge carries the hash of all before it, so that one that is
-changed or removed shows. Where a charge brings further exact statistics, all before it are computed anew under the
-union, from what they recorded, and the new curves are appended with it: nothing is rewritten. So are charges whose
-curve an earlier version stated too strong. How charges add up is in `account`.
+It is charged before noise is drawn. Two processes may use it at once, and a process that is killed
+leaves the file as it was before or after the charge, never between. Every charge carries the hash
+of all before it, so that one that is changed or removed shows. Where a charge brings further exact
+statistics, all before it are computed anew under the union, from what they recorded, and the new
+curves are appended with it: nothing is rewritten. So are charges whose curve an earlier version
+stated too strong. How charges add up is in `account`.
 """
 
 import contextlib
@@ -26,7 +28,8 @@ from semidp.errors import InputError, SemidpError
 from semidp.output.files import locked, replace_file
 
 SCHEMA_VERSION = 2
-"""The version of the file. Version 1 had neither queries nor hashes; such a file is read, and grows into this one."""
+"""The version of the file. Version 1 had neither queries nor hashes; such a file is read, and grows
+into this one."""
 
 PATIENCE = 60.0
 """Seconds to wait for a ledger that another process holds."""
@@ -53,24 +56,31 @@ class Ledger:
     >>> folder = tempfile.TemporaryDirectory()
     >>> book = Ledger.create(Path(folder.name) / "ledger.json", Budget.zcdp(1))
     >>> guarantee = Guarantee(Dataspace.described("state totals"), Ball(2), zcdp("0.4"))
-    >>> book.charge(guarantee, "first table")["number"], book.charge(guarantee, "second table")["number"]
+    >>> (
+    ...     book.charge(guarantee, "first table")["number"],
+    ...     book.charge(guarantee, "second table")["number"],
+    ... )
     (1, 2)
     >>> book.total().tradeoff
     ZCDP(rho=Fraction(4, 5))
     >>> book.charge(guarantee, "third table")
     Traceback (most recent call last):
-    semidp.errors.BudgetExceeded: charging 'third table' would exceed the ledger's budget of rho = 1 ...
+    semidp.errors.BudgetExceeded: charging 'third table' would exceed the ledger's budget of rho = 1
+    ...
     >>> folder.cleanup()
     """
 
     def __init__(self, path: str | Path, waiting: Callable[[str], None] | None = None) -> None:
         self.waiting = waiting
-        self._nonces: list[str] = []  # of the charges that this object has made, or was about to make
-        # A link to a ledger is that ledger: it must share its lock, and a charge must not replace the link by a copy.
+        # of the charges that this object has made, or was about to make
+        self._nonces: list[str] = []
+        # A link to a ledger is that ledger: it must share its lock, and a charge must not replace
+        # the link by a copy.
         self.path = Path(path).resolve()
         if not self.path.exists():
             raise InputError(
-                f"there is no ledger at {path}: create it once with its budget, by Ledger.create(path, budget)",
+                f"there is no ledger at {path}: create it once with its budget, by"
+                " Ledger.create(path, budget)",
                 needs="ledger",
             )
 
@@ -96,7 +106,8 @@ class Ledger:
         path = Path(path).resolve()
         if (dataspace is None) != (adjacency is None):
             raise InputError("give a ledger both a dataspace and an adjacency, or neither")
-        if path.exists():  # asked before the lock, too: its file would stay beside a file that is no ledger
+        # asked before the lock, too: its file would stay beside a file that is no ledger
+        if path.exists():
             raise InputError(f"{path} already exists: a ledger is never overwritten")
         with _locked(path):
             if path.exists():
@@ -105,34 +116,41 @@ class Ledger:
         return cls(path)
 
     def charge(
-        self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = (), run: str | None = None
+        self,
+        guarantee: Guarantee,
+        label: str,
+        measured: Sequence[Mapping[str, Any]] = (),
+        run: str | None = None,
     ) -> dict[str, Any]:
         """Record that a mechanism is about to run; return the entry once it is safely on disk.
 
         Parameters
         ----------
         guarantee
-            What the mechanism satisfies. Where it is about other pairs than the ledger, it is computed anew for those
-            of the union from `measured`; a guarantee for one record with nothing published exactly is else grouped.
+            What the mechanism satisfies. Where it is about other pairs than the ledger, it is
+            computed anew for those of the union from `measured`; a guarantee for one record with
+            nothing published exactly is else grouped.
         label
             What is released, for whoever reads the ledger.
         measured
             The `record` of each mechanism. Without it the charge can never be recomputed.
         run
-            A random name of what is charged for, such as a release that may be gone on with after a kill. It is charged
-            once: a second time, the entry of the first is returned.
+            A random name of what is charged for, such as a release that may be gone on with after a
+            kill. It is charged once: a second time, the entry of the first is returned.
 
         Returns
         -------
         dict
-            What a release keeps: the number of its charge, its label, and the hash of it and of all before it.
+            What a release keeps: the number of its charge, its label, and the hash of it and of all
+            before it.
 
         Raises
         ------
         BudgetExceeded
             If all charges together would no longer fit the budget. Nothing is recorded then.
         Refused
-            If the guarantee is about other data, or a charge cannot be computed anew under the union.
+            If the guarantee is about other data, or a charge cannot be computed anew under the
+            union.
         """
         with _locked(self.path, self.waiting):
             document = _upgraded(_document(self.path), self.path)
@@ -142,7 +160,9 @@ class Ledger:
             if number is not None:
                 stated = json.loads(json.dumps(guarantee.tradeoff.to_json()))
                 if document["charges"][number - 1]["tradeoff"] != stated:
-                    raise InputError(f"the ledger {self.path} was charged another guarantee for the same run")
+                    raise InputError(
+                        f"the ledger {self.path} was charged another guarantee for the same run"
+                    )
                 return _kept(document, number)
             account = before.charged(guarantee, label, measured)
             assert account.dataspace is not None
@@ -162,19 +182,22 @@ class Ledger:
     def made(self) -> tuple[str, ...]:
         """The charges that this object has made, by their random names.
 
-        The file is asked, so that the answer is right even where a charge was interrupted, and does not count the
-        charges of other processes.
+        The file is asked, so that the answer is right even where a charge was interrupted, and does
+        not count the charges of other processes.
         """
         if not self._nonces:
             return ()
         try:
-            nonces = {entry["nonce"] for entry in _document(self.path)["charges"] if "nonce" in entry}
+            nonces = {
+                entry["nonce"] for entry in _document(self.path)["charges"] if "nonce" in entry
+            }
         except (SemidpError, KeyError, TypeError):
             return tuple(self._nonces)
         return tuple(nonce for nonce in self._nonces if nonce in nonces)
 
     def account(self) -> Account:
-        """Return what the file holds now. That takes no lock: a charge replaces the whole file at once.
+        """Return what the file holds now. That takes no lock: a charge replaces the whole file at
+        once.
 
         Raises
         ------
@@ -184,19 +207,24 @@ class Ledger:
         return _account(_document(self.path), self.path).corrected()
 
     def total(self) -> Guarantee | None:
-        """Return the guarantee of everything charged, Semi-DP first; None before the first charge."""
+        """Return the guarantee of everything charged, Semi-DP first; None before the first
+        charge.
+        """
         account = self.account()
         return guarantee_of(account, account.semi_first())
 
     def composition_first(self) -> Guarantee | None:
-        """Return the guarantee of everything charged, composition first: for comparison, it is never stronger."""
+        """Return the guarantee of everything charged, composition first: for comparison, it is
+        never stronger.
+        """
         account = self.account()
         return guarantee_of(account, account.composition_first())
 
 
 @contextlib.contextmanager
 def _locked(path: Path, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the ledger's lock. It is a file of its own, because the ledger itself is replaced by every charge.
+    """Hold the ledger's lock. It is a file of its own, because the ledger itself is replaced by
+    every charge.
 
     The file stays: were it removed, two processes could each hold a lock of that name.
     """
@@ -207,21 +235,29 @@ def _locked(path: Path, waiting: Callable[[str], None] | None = None) -> Iterato
                 held.enter_context(locked(file, _AT_ONCE))
             except TimeoutError:
                 if waiting:
-                    waiting(f"another process holds the ledger {path}: waiting for up to {PATIENCE:g} seconds")
+                    waiting(
+                        f"another process holds the ledger {path}: waiting for up to {PATIENCE:g}"
+                        " seconds"
+                    )
                 held.enter_context(locked(file, PATIENCE))
         except TimeoutError:
             raise InputError(
-                f"another process has held the ledger {path} for {PATIENCE:g} seconds: nothing was charged; try again"
+                f"another process has held the ledger {path} for {PATIENCE:g} seconds: nothing was"
+                " charged; try again"
             ) from None
         except OSError as error:
-            raise InputError(f"cannot lock {path}: {(error.strerror or 'unknown reason').lower()}") from None
+            raise InputError(
+                f"cannot lock {path}: {(error.strerror or 'unknown reason').lower()}"
+            ) from None
         yield
 
 
 def _document(path: Path) -> dict[str, Any]:
     document = read_document(path, "a ledger")
     if document.get("schema_version", 1) not in (1, SCHEMA_VERSION):
-        raise InputError(f"the ledger {path} was written by another version of semidp: read it with that version")
+        raise InputError(
+            f"the ledger {path} was written by another version of semidp: read it with that version"
+        )
     return document
 
 
@@ -237,14 +273,20 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
                 Adjacency.from_json(adjacency) if adjacency else None,
                 tuple(Charge.from_json(charge, {}) for charge in document["charges"]),
             )
-        spaces = {digest: space_from(value, path) for digest, value in document["dataspaces"].items()}
+        spaces = {
+            digest: space_from(value, path) for digest, value in document["dataspaces"].items()
+        }
         if any(space.digest != digest for digest, space in spaces.items()):
-            raise InputError(f"{path} was changed: what it says is published does not fit its digest")
+            raise InputError(
+                f"{path} was changed: what it says is published does not fit its digest"
+            )
         head, charges = _genesis(document), list[Charge]()
         for number, entry in enumerate(document["charges"], start=1):
             head = _head(head, entry)
             if entry["head"] != head:
-                raise InputError(f"{path} was changed: charge {number} does not follow from what is before it")
+                raise InputError(
+                    f"{path} was changed: charge {number} does not follow from what is before it"
+                )
             if "rebased" in entry:
                 pairs = zip(charges, map(tradeoff_from_json, entry["rebased"]), strict=True)
                 charges = [replace(charge, group=1, counted=curve) for charge, curve in pairs]
@@ -263,7 +305,9 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
 
 
 def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return a file of version 1 in the form of this one: its charges are chained as they are, without a query."""
+    """Return a file of version 1 in the form of this one: its charges are chained as they are,
+    without a query.
+    """
     if document.get("schema_version", 1) != 1:
         return document
     account = _account(document, path)
@@ -273,7 +317,9 @@ def _upgraded(document: dict[str, Any], path: Path) -> dict[str, Any]:
     return new
 
 
-def _opened(path: Path, budget: Budget, dataspace: Datasets | None, adjacency: Adjacency | None) -> dict[str, Any]:
+def _opened(
+    path: Path, budget: Budget, dataspace: Datasets | None, adjacency: Adjacency | None
+) -> dict[str, Any]:
     """Return the file of a ledger without charges."""
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -288,14 +334,20 @@ def _opened(path: Path, budget: Budget, dataspace: Datasets | None, adjacency: A
     return document
 
 
-def _under(document: dict[str, Any], dataspace: Datasets, adjacency: Adjacency, path: Path) -> dict[str, Any]:
-    """Return a dataspace, which the document then holds once, and an adjacency as an entry names them."""
+def _under(
+    document: dict[str, Any], dataspace: Datasets, adjacency: Adjacency, path: Path
+) -> dict[str, Any]:
+    """Return a dataspace, which the document then holds once, and an adjacency as an entry names
+    them.
+    """
     document["dataspaces"].setdefault(dataspace.digest, space_document(dataspace, path))
     return {"dataspace": dataspace.digest, "adjacency": adjacency.to_json()}
 
 
 def _append(document: dict[str, Any], entry: dict[str, Any], run: str | None = None) -> None:
-    """Add an entry behind all others, which stay as they are. A number that nobody can guess makes it unlike any."""
+    """Add an entry behind all others, which stay as they are. A number that nobody can guess makes
+    it unlike any.
+    """
     before = document["charges"][-1]["head"] if document["charges"] else _genesis(document)
     new = {**entry, "nonce": secrets.token_hex(8) if run is None else run}
     document["charges"].append({**new, "head": _head(before, new)})

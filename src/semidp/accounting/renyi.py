@@ -1,7 +1,8 @@
-"""Rényi differential privacy at finitely many orders: composition, groups, and conversion to (epsilon, delta).
+"""Rényi differential privacy at finitely many orders: composition, groups, and conversion to
+(epsilon, delta).
 
-For mechanisms that are known by their Rényi divergences only; curves with closed forms are better kept as tradeoff
-functions, which lose nothing.
+For mechanisms that are known by their Rényi divergences only; curves with closed forms are better
+kept as tradeoff functions, which lose nothing.
 """
 
 import itertools
@@ -17,14 +18,39 @@ from semidp.errors import InputError, Refused
 
 ORDERS: tuple[Fraction, ...] = (
     *(1 + Fraction(i, 20) for i in range(1, 180)),
-    *(Fraction(x) for x in (10, 11, 12, 14, 16, 18, 20, 22, 24, 28, 32, 40, 48, 56, 64, 96, 128, 256, 512, 1024)),
+    *(
+        Fraction(x)
+        for x in (
+            10,
+            11,
+            12,
+            14,
+            16,
+            18,
+            20,
+            22,
+            24,
+            28,
+            32,
+            40,
+            48,
+            56,
+            64,
+            96,
+            128,
+            256,
+            512,
+            1024,
+        )
+    ),
 )
 """Orders that serve most epsilons: close together where the best order usually lies."""
 
 
 @dataclass(frozen=True)
 class Renyi:
-    """Bounds on the Rényi divergence: ``D_order <= value`` for each of some orders above 1 (Mironov 2017).
+    """Bounds on the Rényi divergence: ``D_order <= value`` for each of some orders above 1 (Mironov
+    2017).
 
     Parameters
     ----------
@@ -99,7 +125,8 @@ class Renyi:
         return cls(listed, tuple(bound(order) for order in listed))
 
     def epsilon(self, delta: Number) -> float:
-        """Return the smallest epsilon of (epsilon, delta)-DP over the orders (Canonne and others 2020), rounded up.
+        """Return the smallest epsilon of (epsilon, delta)-DP over the orders (Canonne and others
+        2020), rounded up.
 
         >>> Renyi.zcdp("2.56").epsilon(0)
         inf
@@ -112,7 +139,9 @@ class Renyi:
             gain = ball(1 / (order * d)).log() / ball(order - 1)
             return ball(value) + gain + ball(1 - 1 / order).log()
 
-        bounds = [above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)]
+        bounds = [
+            above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)
+        ]
         return max(min(bounds), 0.0)
 
     def delta(self, epsilon: Number) -> float:
@@ -124,13 +153,18 @@ class Renyi:
         e = nonnegative(epsilon, "epsilon")
 
         def at(order: Fraction, value: Fraction) -> RealBall:
-            return (ball(order - 1) * (ball(value - e) + ball(1 - 1 / order).log())).exp() / ball(order)
+            return (ball(order - 1) * (ball(value - e) + ball(1 - 1 / order).log())).exp() / ball(
+                order
+            )
 
-        bounds = [above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)]
+        bounds = [
+            above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)
+        ]
         return min([1.0, *bounds])
 
     def compose(self, *others: "Renyi") -> "Renyi":
-        """Return the curve of all mechanisms together: divergences add, at the orders that all share.
+        """Return the curve of all mechanisms together: divergences add, at the orders that all
+        share.
 
         >>> Renyi.zcdp(1).compose(Renyi.gdp(1)) == Renyi.zcdp("3/2")
         True
@@ -138,7 +172,9 @@ class Renyi:
         curves = [dict(zip(curve.orders, curve.values, strict=True)) for curve in (self, *others)]
         shared = sorted(set.intersection(*(set(curve) for curve in curves)))
         if not shared:
-            raise InputError("Rényi curves add at shared orders, and these share none: give them the same orders")
+            raise InputError(
+                "Rényi curves add at shared orders, and these share none: give them the same orders"
+            )
         sums = []
         for order in shared:
             # Rényi divergences of independent measurements add, order by order.
@@ -146,7 +182,8 @@ class Renyi:
         return Renyi(tuple(shared), tuple(sums))
 
     def group(self, k: int) -> "Renyi":
-        """Return the curve for groups of k records: ``(order, value)`` becomes ``(order/2^c, 3^c value)``, k <= 2^c.
+        """Return the curve for groups of k records: ``(order, value)`` becomes
+        ``(order/2^c, 3^c value)``, k <= 2^c.
 
         For orders of at least ``2^{c+1}`` (Mironov 2017, Proposition 2).
 
@@ -155,8 +192,13 @@ class Renyi:
         """
         c = (group_size(k) - 1).bit_length()
         kept = [
-            (o / 2**c, v * 3**c) for o, v in zip(self.orders, self.values, strict=True) if c == 0 or o >= 2 ** (c + 1)
+            (o / 2**c, v * 3**c)
+            for o, v in zip(self.orders, self.values, strict=True)
+            if c == 0 or o >= 2 ** (c + 1)
         ]
         if not kept:
-            raise Refused(f"groups of {k} need Rényi orders of at least {2 ** (c + 1)}: compute the curve there too")
+            raise Refused(
+                f"groups of {k} need Rényi orders of at least {2 ** (c + 1)}: compute the curve"
+                " there too"
+            )
         return Renyi(tuple(order for order, _ in kept), tuple(value for _, value in kept))

@@ -1,12 +1,21 @@
-"""An empirical check of a claimed guarantee: attack a mechanism on a pair of tables and see whether the claim survives.
+"""An empirical check of a claimed guarantee: attack a mechanism on a pair of tables and see whether
+the claim survives.
 
-`attack` is the page to read first; `pairs` asks a mechanism for the worst pair that the public totals allow and
-`given` checks one that somebody gives; `scores` and `digits` are what an attacker may look at,
-`evidence` what the counts prove; `energy` compares the noise with what is stated of it, and `claims` reads what a plan
-or a release promises; `foreign` audits samples, functions and odds-ratio tests.
+`attack` is the page to read first; `pairs` asks a mechanism for the worst pair that the public
+totals allow and `given` checks one that somebody gives; `scores` and `digits` are what an attacker
+may look at, `evidence` what the counts prove; `energy` compares the noise with what is stated of
+it, and `claims` reads what a plan or a release promises; `foreign` audits samples, functions and
+odds-ratio tests.
 """
 
-from semidp.audit.attack import Audit, Draws, affordable_samples, audit_mechanism, one_by_one, with_less_noise
+from semidp.audit.attack import (
+    Audit,
+    Draws,
+    affordable_samples,
+    audit_mechanism,
+    one_by_one,
+    with_less_noise,
+)
 from semidp.audit.attacked_pairs import pair_for, worst_pair
 from semidp.audit.claims import Claim, claims_of_plan, claims_of_release
 from semidp.audit.energy import Energy, noise_energy

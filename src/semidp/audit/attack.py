@@ -1,7 +1,9 @@
-"""The attack: learn from some outputs of a mechanism which of two tables they came from, then count on fresh ones.
+"""The attack: learn from some outputs of a mechanism which of two tables they came from, then count
+on fresh ones.
 
-The mechanism is a black box: it is called, never opened. Outputs are split in three: the first part trains a score, the
-second chooses events, the third is only counted, so that every bound is exact whatever was tried before.
+The mechanism is a black box: it is called, never opened. Outputs are split in three: the first part
+trains a score, the second chooses events, the third is only counted, so that every bound is exact
+whatever was tried before.
 """
 
 import math
@@ -15,8 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.audit.digits import digit_scores, printed
-from semidp.audit.evidence import Bound, Point, allowed_power, at_least, at_most, best_bound, worst_point
-from semidp.audit.scores import Batch, Floats, Score, distance_scores, lessons, residue_scores, signed_scores
+from semidp.audit.evidence import (
+    Bound,
+    Point,
+    allowed_power,
+    at_least,
+    at_most,
+    best_bound,
+    worst_point,
+)
+from semidp.audit.scores import (
+    Batch,
+    Floats,
+    Score,
+    distance_scores,
+    lessons,
+    residue_scores,
+    signed_scores,
+)
 from semidp.core.notebook import facts
 from semidp.core.progress import Progress, silent
 from semidp.core.tradeoff.function import Tradeoff
@@ -43,10 +61,12 @@ ENOUGH_POWER = 0.5
 MOST_SAMPLES = 1_000_000
 """Outputs for each table, unless asked for more or limited by time."""
 
-_CHUNK = 1 << 17  # numbers of outputs held at a time: they and their features stay near the processor
+# numbers of outputs held at a time: they and their features stay near the processor
+_CHUNK = 1 << 17
 _MOST_TO_FIT, _MOST_TO_CHOOSE = 50_000, 200_000
 _FEWEST = 1_000
-_SIZES = (0.002, 0.01, 0.03, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.92, 0.98)  # of the attacks that draw the curve
+# of the attacks that draw the curve
+_SIZES = (0.002, 0.01, 0.03, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.92, 0.98)
 _TAIL = np.geomspace(1e-4, 0.1, 40)
 _LEVELS = np.concatenate([_TAIL, np.linspace(0.1, 0.9, 81)[1:-1], 1 - _TAIL[::-1]])
 _SIMULATIONS = 2_000
@@ -62,7 +82,8 @@ class Draws(Protocol):
 
 
 def one_by_one(mechanism: Callable[[NDArray[np.int64], Randomness], Outputs]) -> Draws:
-    """Turn a mechanism that gives one output at a time into one that gives many; slow, but any mechanism will do.
+    """Turn a mechanism that gives one output at a time into one that gives many; slow, but any
+    mechanism will do.
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> draws = one_by_one(lambda values, randomness: values + 1)
@@ -87,8 +108,8 @@ class Audit:
     pair
         The two tables that were to be told apart.
     points
-        The attacks, counted on outputs that had no part in choosing them. Their bounds hold all together, but for a
-        probability of `error`.
+        The attacks, counted on outputs that had no part in choosing them. Their bounds hold all
+        together, but for a probability of `error`.
     samples
         How many outputs were drawn for each of the two tables.
     error
@@ -105,7 +126,9 @@ class Audit:
     >>> from semidp.core.tradeoff.budget import Budget
     >>> mechanism = RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1))
     >>> pair, claim = worst_pair(mechanism.space), mechanism.guarantee.tradeoff
-    >>> found = audit_mechanism(mechanism.measure_many, pair, claim, samples=2000, randomness=SeededRandomness(7))
+    >>> found = audit_mechanism(
+    ...     mechanism.measure_many, pair, claim, samples=2000, randomness=SeededRandomness(7)
+    ... )
     >>> found.convicted, found.bound.unit
     (False, 'mu')
     """
@@ -124,7 +147,9 @@ class Audit:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the claim survives an audit that had the power to convict. That does not prove the claim."""
+        """Whether the claim survives an audit that had the power to convict. That does not prove
+        the claim.
+        """
         if self.convicted:
             return "convicted"
         return "survives" if self.power >= ENOUGH_POWER else "inconclusive"
@@ -150,7 +175,9 @@ class Audit:
         return max(point.epsilon() for point in self.points)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the attacks beside the claimed curve, on matplotlib axes where given; return the figure."""
+        """Draw the attacks beside the claimed curve, on matplotlib axes where given; return the
+        figure.
+        """
         return audit_plot(self.claim, self.points, axes=axes)
 
     def __repr__(self) -> str:
@@ -164,9 +191,21 @@ class Audit:
             "Audit",
             [
                 ("verdict", self.verdict),
-                ("privacy loss", f"{bound.unit} at least {bound.measured:.4g}; claimed is {bound.claimed:.4g}"),
-                ("samples", f"{self.samples:,} of each of two tables {self.pair.records} records apart"),
-                ("power", f"convicts the same mechanism with 20% less noise with probability {self.power:.2f}"),
+                (
+                    "privacy loss",
+                    f"{bound.unit} at least {bound.measured:.4g}; claimed is {bound.claimed:.4g}",
+                ),
+                (
+                    "samples",
+                    f"{self.samples:,} of each of two tables {self.pair.records} records apart",
+                ),
+                (
+                    "power",
+                    (
+                        "convicts the same mechanism with 20% less noise with probability"
+                        f" {self.power:.2f}"
+                    ),
+                ),
                 ("false alarms", f"at most {self.error:g}"),
             ],
         )
@@ -204,37 +243,39 @@ def audit_mechanism(
 ) -> Audit:
     """Attack a mechanism on one pair of tables, and say whether a claimed tradeoff curve survives.
 
-    An event E that has probability s under one table and p under the other refutes the claim f where
-    ``p > 1 - f(1 - s)``. Events are thresholds of scores, learned ones among them: of distances, of the values that
-    occur, of remainders on several grids and of binary digits. One is chosen to convict and some more to draw the
-    curve. Their probabilities are bounded by Clopper and Pearson (1934) on held-out outputs, half of the error for the
-    first event and half for the others.
+    An event E that has probability s under one table and p under the other refutes the claim f
+    where ``p > 1 - f(1 - s)``. Events are thresholds of scores, learned ones among them: of
+    distances, of the values that occur, of remainders on several grids and of binary digits. One is
+    chosen to convict and some more to draw the curve. Their probabilities are bounded by Clopper
+    and Pearson (1934) on held-out outputs, half of the error for the first event and half for the
+    others.
 
     Parameters
     ----------
     mechanism
-        Gives outputs of the shape of the tables: ``mechanism(values, count, randomness)``. For a mechanism of this
-        package it is its `measure_many`; `one_by_one` turns any other callable into one. Distances of real-valued
-        outputs are read on a grid of 2^-20. Of the digits below it each byte is compared by itself, so that what
-        floating point leaks in digits and size together may pass.
+        Gives outputs of the shape of the tables: ``mechanism(values, count, randomness)``. For a
+        mechanism of this package it is its `measure_many`; `one_by_one` turns any other callable
+        into one. Distances of real-valued outputs are read on a grid of 2^-20. Of the digits below
+        it each byte is compared by itself, so that what floating point leaks in digits and size
+        together may pass.
     pair
         The two tables, as `worst_pair` finds them.
     claim
         The tradeoff curve to be tested; it holds for both orders of the pair.
     samples
-        Outputs drawn for each table: a fifth (at most 50,000) to learn, three tenths (at most 200,000) to choose, the
-        rest to count.
+        Outputs drawn for each table: a fifth (at most 50,000) to learn, three tenths (at most
+        200,000) to choose, the rest to count.
     error
         The largest probability of convicting a mechanism whose claim is true.
     randomness
         Where random words come from; the operating system unless given.
     weaker
-        The same mechanism with 20% less noise, by which the power is estimated; outputs are drawn towards their table
-        unless given, which suits additive noise.
+        The same mechanism with 20% less noise, by which the power is estimated; outputs are drawn
+        towards their table unless given, which suits additive noise.
 
     Examples
-    --------
-    The paper's Gaussian noise for mu = 1 has variance 4, but three records can move by six cells (docs/errata.md):
+    -------- The paper's Gaussian noise for mu = 1 has variance 4, but three records can move by six
+    cells (docs/errata.md):
 
     >>> from fractions import Fraction
     >>> from semidp.noise.distributions import RoundedGaussian
@@ -242,10 +283,16 @@ def audit_mechanism(
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> pair = Pair([[2, 1, 1], [1, 2, 1], [1, 1, 2]], [[1, 2, 1], [1, 1, 2], [2, 1, 1]])
     >>> def gaussian_noise(variance):
-    ...     return lambda values, count, words: values + RoundedGaussian(variance).sample((count, *values.shape), words)
+    ...     return lambda values, count, words: (
+    ...         values + RoundedGaussian(variance).sample((count, *values.shape), words)
+    ...     )
     >>> for variance in (Fraction(4), Fraction(6)):
     ...     found = audit_mechanism(
-    ...         gaussian_noise(variance), pair, gaussian(1), samples=40_000, randomness=SeededRandomness(1)
+    ...         gaussian_noise(variance),
+    ...         pair,
+    ...         gaussian(1),
+    ...         samples=40_000,
+    ...         randomness=SeededRandomness(1),
     ...     )
     ...     print(found.verdict, found.mu > 1)
     convicted True
@@ -253,7 +300,9 @@ def audit_mechanism(
     """
     _check(samples, error)
     words = SystemRandomness() if randomness is None else randomness
-    trial = _Trial(mechanism, weaker, pair, claim.symmetric(), error / 2, words, progress, 2 * samples)
+    trial = _Trial(
+        mechanism, weaker, pair, claim.symmetric(), error / 2, words, progress, 2 * samples
+    )
     # Outputs are split in three, so that what is counted had no part in choosing what is counted.
     training = trained_on(samples)
     choosing = min(samples * 3 // 10, _MOST_TO_CHOOSE)
@@ -266,14 +315,17 @@ def audit_mechanism(
     events = (convicting, *_curve(scores, scored))
     hits, (weaker_hits,) = trial.count([events, (weaker_event,)], counting)
     points = []
-    for event, event_hits, share in zip(events, hits, _error_shares(error, len(events)), strict=True):
+    for event, event_hits, share in zip(
+        events, hits, _error_shares(error, len(events)), strict=True
+    ):
         points.append(Point.counted(event.score.name, event_hits, counting, share, trial.claim))
     power = trial.chance(weaker_hits, counting)
     return Audit(claim, pair, tuple(points), samples, error, power)
 
 
 def with_less_noise(mechanism: Mechanism) -> Draws | None:
-    """Return a mechanism that chooses with 20% less noise; None for additive noise, which outputs show.
+    """Return a mechanism that chooses with 20% less noise; None for additive noise, which outputs
+    show.
 
     >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
@@ -286,7 +338,8 @@ def with_less_noise(mechanism: Mechanism) -> Draws | None:
 
 
 def trained_on(samples: int) -> int:
-    """Return how many of so many outputs an audit trains on: the first ones that it draws for each table.
+    """Return how many of so many outputs an audit trains on: the first ones that it draws for each
+    table.
 
     >>> trained_on(20_000)
     4000
@@ -294,8 +347,11 @@ def trained_on(samples: int) -> int:
     return min(samples // 5, _MOST_TO_FIT)
 
 
-def affordable_samples(mechanism: Draws, pair: Pair, randomness: Randomness, seconds: float = _SECONDS) -> int:
-    """Return how many samples of each table take about so long, at most a million: by drawing and scoring a few.
+def affordable_samples(
+    mechanism: Draws, pair: Pair, randomness: Randomness, seconds: float = _SECONDS
+) -> int:
+    """Return how many samples of each table take about so long, at most a million: by drawing and
+    scoring a few.
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> pair = Pair([1, 0], [0, 1])
@@ -321,7 +377,8 @@ def affordable_samples(mechanism: Draws, pair: Pair, randomness: Randomness, sec
 
 
 def shrunk(outputs: Outputs, table: NDArray[np.int64], dither: np.random.Generator) -> Outputs:
-    """Return what the mechanism would have given with 20% less noise: outputs drawn towards their table.
+    """Return what the mechanism would have given with 20% less noise: outputs drawn towards their
+    table.
 
     Whole numbers stay whole, by rounding up or down at random.
 
@@ -336,7 +393,9 @@ def shrunk(outputs: Outputs, table: NDArray[np.int64], dither: np.random.Generat
 
 @dataclass(frozen=True)
 class _Event:
-    """A score of at least `threshold`: more likely under the alternative than under the null, table 0 or 1."""
+    """A score of at least `threshold`: more likely under the alternative than under the null, table
+    0 or 1.
+    """
 
     score: Score
     threshold: float
@@ -378,7 +437,8 @@ class _Trial:
     def evaluated(self, functions: Sequence[Sequence[_OfBatch]], count: int) -> list[list[_Tables]]:
         """Values of functions for the first and for the second table.
 
-        The first list of functions reads outputs as drawn, the second reads outputs with less noise.
+        The first list of functions reads outputs as drawn, the second reads outputs with less
+        noise.
         """
         pieces: list[list[tuple[list[Floats], list[Floats]]]] = []
         for several in functions:
@@ -400,17 +460,22 @@ class _Trial:
         return in_order
 
     def learn(self, count: int) -> list[tuple[Score, ...]]:
-        """All scores; the learned ones are trained on outputs as drawn, and on outputs with less noise."""
+        """All scores; the learned ones are trained on outputs as drawn, and on outputs with less
+        noise.
+        """
         taught = lessons(self.pair)
         features: list[_OfBatch] = [*(lesson.features for lesson in taught), printed]
         scores: list[tuple[Score, ...]] = []
         for *rows, digits in self.evaluated([features, features], count):
-            learned = [lesson.learned(*of_tables) for lesson, of_tables in zip(taught, rows, strict=True)]
+            learned = [
+                lesson.learned(*of_tables) for lesson, of_tables in zip(taught, rows, strict=True)
+            ]
             scores.append((*_plain(self.pair), *learned, *digit_scores(*digits)))
         return scores
 
     def best(self, scores: Sequence[Score], seen: Sequence[_Tables], trials: int) -> _Event:
-        """Return the event that is most likely to convict, by the counts that it is expected to have.
+        """Return the event that is most likely to convict, by the counts that it is expected to
+        have.
 
         Scores of either table are given in increasing order.
         """
@@ -429,11 +494,14 @@ class _Trial:
         return max(candidates, key=lambda candidate: candidate[0])[1]
 
     def promise(self, size: Floats, power: Floats, trials: int) -> Floats:
-        """By how many standard deviations the lower bound of the power is expected to exceed what is allowed."""
+        """By how many standard deviations the lower bound of the power is expected to exceed what
+        is allowed.
+        """
         high = at_most(size * trials, trials, self.error / 2)
         low = at_least(power * trials, trials, self.error / 2)
         allowed = allowed_power(self.claim, high)
-        # The delta method: an error of the size counts by the slope of what is allowed at that size.
+        # The delta method: an error of the size counts by the slope of what is allowed at that
+        # size.
         beyond = np.minimum(high * 1.01, 1.0)
         slope = (allowed_power(self.claim, beyond) - allowed) / np.maximum(beyond - high, 1e-12)
         power_variance = np.maximum(power * (1 - power), 1 / trials)
@@ -444,7 +512,8 @@ class _Trial:
     def count(self, events: Sequence[Sequence[_Event]], count: int) -> list[list[tuple[int, int]]]:
         """Hits of events under null and alternative.
 
-        The first list of events is counted on outputs as drawn, the second on outputs with less noise.
+        The first list of events is counted on outputs as drawn, the second on outputs with less
+        noise.
         """
         hits = [np.zeros((len(several), 2), dtype=np.int64) for several in events]
         for which, batches in self.batches(count):
@@ -452,27 +521,36 @@ class _Trial:
                 # Events of one score share its values, which are the costly part.
                 values = {event.score.name: event.score(batch) for event in several}
                 for number, event in enumerate(several):
-                    of_tables[number, which] += int((values[event.score.name] >= event.threshold).sum())
+                    of_tables[number, which] += int(
+                        (values[event.score.name] >= event.threshold).sum()
+                    )
         counted: list[list[tuple[int, int]]] = []
         for several, of_tables in zip(events, hits, strict=True):
-            counted.append([_by_null(event, row) for event, row in zip(several, of_tables, strict=True)])
+            counted.append(
+                [_by_null(event, row) for event, row in zip(several, of_tables, strict=True)]
+            )
         return counted
 
     def chance(self, hits: tuple[int, int], trials: int) -> float:
         """Return how often an event with these frequencies convicts, by simulating the counts."""
-        source = np.random.default_rng(0)  # neither data nor a release: what is estimated is the audit itself
+        # neither data nor a release: what is estimated is the audit itself
+        source = np.random.default_rng(0)
         size, power = (source.binomial(trials, hit / trials, _SIMULATIONS) for hit in hits)
         allowed = allowed_power(self.claim, at_most(size, trials, self.error / 2))
         return float((at_least(power, trials, self.error / 2) > allowed).mean())
 
 
 def _by_null(event: _Event, hits: NDArray[np.int64]) -> tuple[int, int]:
-    """Hits under the null and under the alternative, from hits under the first and the second table."""
+    """Hits under the null and under the alternative, from hits under the first and the second
+    table.
+    """
     return int(hits[event.null]), int(hits[1 - event.null])
 
 
 def _error_shares(error: float, events: int) -> list[float]:
-    """Error probability of each event: half for the first, the other half divided among the rest (Bonferroni)."""
+    """Error probability of each event: half for the first, the other half divided among the rest
+    (Bonferroni).
+    """
     drawing = events - 1
     return [error / 2] + [error / 2 / max(1, drawing)] * drawing
 
@@ -482,7 +560,9 @@ def _plain(pair: Pair) -> tuple[Score, ...]:
 
 
 def _curve(scores: Sequence[Score], seen: Sequence[_Tables]) -> tuple[_Event, ...]:
-    """Return events along the curve of the score that separates the two tables best; scores are in increasing order."""
+    """Return events along the curve of the score that separates the two tables best; scores are in
+    increasing order.
+    """
     best = int(np.argmax([_separation(*tables) for tables in seen]))
     first = seen[best][0]
     places = [min(len(first) - 1, math.ceil((1 - size) * len(first))) for size in _SIZES]
@@ -491,11 +571,15 @@ def _curve(scores: Sequence[Score], seen: Sequence[_Tables]) -> tuple[_Event, ..
 
 
 def _separation(first: Floats, second: Floats) -> float:
-    """The probability that the second table scores higher, ties counting half: the area under the curve.
+    """The probability that the second table scores higher, ties counting half: the area under the
+    curve.
 
     Both are in increasing order, the second only for the sake of speed.
     """
-    below, upto = np.searchsorted(first, second, side="left"), np.searchsorted(first, second, side="right")
+    below, upto = (
+        np.searchsorted(first, second, side="left"),
+        np.searchsorted(first, second, side="right"),
+    )
     return float((below + upto).mean() / (2 * len(first)))
 
 
@@ -504,7 +588,8 @@ def _read(outputs: Outputs, shape: tuple[int, ...]) -> Outputs:
     array = np.asarray(outputs)
     if array.shape != shape:
         raise InputError(
-            f"asked for {shape[0]} outputs, the mechanism must give an array of shape {shape}, not {array.shape}"
+            f"asked for {shape[0]} outputs, the mechanism must give an array of shape {shape}, not"
+            f" {array.shape}"
         )
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
         raise InputError("the outputs of a mechanism on trial must be finite numbers")
@@ -513,6 +598,8 @@ def _read(outputs: Outputs, shape: tuple[int, ...]) -> Outputs:
 
 def _check(samples: int, error: float) -> None:
     if isinstance(samples, bool) or not isinstance(samples, (int, np.integer)) or samples < _FEWEST:
-        raise InputError(f"an audit needs at least {_FEWEST:,} samples of each table, not {samples!r}")
+        raise InputError(
+            f"an audit needs at least {_FEWEST:,} samples of each table, not {samples!r}"
+        )
     if not 0 < error < 1:
         raise InputError(f"the error of an audit must lie strictly between 0 and 1, not {error}")

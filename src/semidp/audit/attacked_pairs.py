@@ -1,4 +1,6 @@
-"""The pair of datasets that an audit compares: asked of the mechanism, which asks its query space."""
+"""The pair of datasets that an audit compares: asked of the mechanism, which asks its query
+space.
+"""
 
 from semidp.core.spaces.adjacency import Adjacency
 from semidp.mechanisms.mechanism import Mechanism
@@ -9,8 +11,8 @@ from semidp.queries.worst_pairs import Pair
 def worst_pair(space: QuerySpace) -> Pair:
     """Return two tables of D_t that differ by the worst move of S_a, from the public totals alone.
 
-    ``x' = x + m`` with m a move that attains Δ2 where one is known, and x a table with the published margins and at
-    least as many records in each cell as m takes away.
+    ``x' = x + m`` with m a move that attains Δ2 where one is known, and x a table with the
+    published margins and at least as many records in each cell as m takes away.
 
     >>> from semidp.mechanisms.examples import two_way
     >>> space, _ = two_way()
@@ -22,9 +24,11 @@ def worst_pair(space: QuerySpace) -> Pair:
 
 
 def pair_for(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
-    """Return the pair that an audit of a mechanism compares; for a product the move that costs most of its noise.
+    """Return the pair that an audit of a mechanism compares; for a product the move that costs most
+    of its noise.
 
-    It is a pair of the adjacency that the mechanism was calibrated for, unless another one is given.
+    It is a pair of the adjacency that the mechanism was calibrated for, unless another one is
+    given.
 
     >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
@@ -32,4 +36,6 @@ def pair_for(mechanism: Mechanism, adjacency: Adjacency | None = None) -> Pair:
     >>> pair_for(choose(two_way()[0], Budget.gdp(1))).records
     2
     """
-    return mechanism.worst_pair(mechanism.space if adjacency is None else mechanism.space.under(adjacency))
+    return mechanism.worst_pair(
+        mechanism.space if adjacency is None else mechanism.space.under(adjacency)
+    )

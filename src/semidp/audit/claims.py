@@ -1,6 +1,8 @@
-"""What a plan or a release claims: its mechanisms, calibrated again, with the tradeoff curves claimed of them.
+"""What a plan or a release claims: its mechanisms, calibrated again, with the tradeoff curves
+claimed of them.
 
-Everything here is a function of public values: the plan, the published totals, and what the release says of itself.
+Everything here is a function of public values: the plan, the published totals, and what the release
+says of itself.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +18,8 @@ from semidp.statistics.protocol import Published, Request
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """What is claimed of one table: its mechanism, a tradeoff curve, and where the record contradicts itself.
+    """What is claimed of one table: its mechanism, a tradeoff curve, and where the record
+    contradicts itself.
 
     Parameters
     ----------
@@ -47,12 +50,15 @@ class Claim:
 def claims_of_plan(prepared: Prepared) -> tuple[Claim, ...]:
     """Return what a prepared plan claims of each of its requests."""
     return tuple(
-        Claim(request.name, request.features, mechanism, mechanism.tradeoff) for request, mechanism in prepared.parts
+        Claim(request.name, request.features, mechanism, mechanism.tradeoff)
+        for request, mechanism in prepared.parts
     )
 
 
 def claims_of_release(release: Release) -> tuple[Claim, ...]:
-    """Return what a release measured, calibrated again from its plan and totals, with the claims that it records."""
+    """Return what a release measured, calibrated again from its plan and totals, with the claims
+    that it records.
+    """
     release.refuse_combined("audits")
     claims = []
     for request, result in zip(release.plan.requests, release.results, strict=True):
@@ -72,7 +78,9 @@ def claims_of_release(release: Release) -> tuple[Claim, ...]:
 
 
 def _again(request: Request, result: Published, release: Release) -> Mechanism:
-    """Return the mechanism of the plan: where that leaves the choice, the one that was chosen, if it may be."""
+    """Return the mechanism of the plan: where that leaves the choice, the one that was chosen, if
+    it may be.
+    """
     if request.mechanism == AUTO:
         try:
             return result.recalibrated(request, release.scope)

@@ -1,7 +1,9 @@
-"""Which values occur, and with which digits: what an attacker learns from the numbers as they were printed.
+"""Which values occur, and with which digits: what an attacker learns from the numbers as they were
+printed.
 
-Noise may hide how large a number is and betray the table all the same: by a value that only one table can give, by a
-grid that starts elsewhere, by the last bits of a float. Each score here is learned from outputs that are not counted.
+Noise may hide how large a number is and betray the table all the same: by a value that only one
+table can give, by a grid that starts elsewhere, by the last bits of a float. Each score here is
+learned from outputs that are not counted.
 """
 
 from collections.abc import Callable
@@ -13,12 +15,14 @@ from numpy.typing import NDArray
 from semidp.audit.scores import Batch, Floats, Score, looked_at
 
 GRIDS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.01, 0.005, 0.001, 1e-4, 1e-5, 2.0**-4, 2.0**-8)
-"""Real outputs are divided by each of these, and by the least distance of two of them, and remainders compared."""
+"""Real outputs are divided by each of these, and by the least distance of two of them, and
+remainders compared."""
 
 _BINS = 16  # of a remainder
 _BYTES = 6  # of the binary digits of a float, the last ones first
 _ROUNDING = 1e-9  # of the spread of outputs: a smaller distance is one of rounding, and no grid
-_HANDICAP = 2.0  # the luckiest of many scores without a leak promises so much more than it keeps, about
+# the luckiest of many scores without a leak promises so much more than it keeps, about
+_HANDICAP = 2.0
 _NEAREST = 1 << 14  # outputs among which the least distance is sought
 
 Rows = NDArray[np.generic]  # a row a cell, a column an output
@@ -27,7 +31,9 @@ _Keys = Callable[[Rows], Rows]
 
 @dataclass(frozen=True)
 class _Frequencies:
-    """For each cell the keys that occurred at least twice, in order, and the log ratios of their frequencies."""
+    """For each cell the keys that occurred at least twice, in order, and the log ratios of their
+    frequencies.
+    """
 
     keys: tuple[Rows, ...]
     losses: tuple[Floats, ...]
@@ -43,7 +49,9 @@ class _Frequencies:
         keys, losses = [], []
         for one, other in zip(first, second, strict=True):
             distinct, where = np.unique(np.concatenate([one, other]), return_inverse=True)
-            counts = [np.bincount(part, minlength=len(distinct)) for part in np.split(where, [len(one)])]
+            counts = [
+                np.bincount(part, minlength=len(distinct)) for part in np.split(where, [len(one)])
+            ]
             often = counts[0] + counts[1] >= 2
             keys.append(distinct[often])
             losses.append(np.log((counts[1][often] + 1) / (counts[0][often] + 1)))
@@ -60,10 +68,14 @@ class _Frequencies:
 
 
 def digit_scores(first: Rows, second: Rows) -> tuple[Score, ...]:
-    """Return scores learned from outputs of the first and of the second table: by values, remainders and bits.
+    """Return scores learned from outputs of the first and of the second table: by values,
+    remainders and bits.
 
     >>> words = np.random.default_rng(1)
-    >>> one, other = words.normal(0, 1, (1, 2000)).round(2), words.normal(0, 1, (1, 2000)).round(2) + 0.005
+    >>> one, other = (
+    ...     words.normal(0, 1, (1, 2000)).round(2),
+    ...     words.normal(0, 1, (1, 2000)).round(2) + 0.005,
+    ... )
     >>> [score.name for score in digit_scores(one, other)][:3]
     ['values that occur', 'remainders modulo 1', 'remainders modulo 0.5']
     """
@@ -72,9 +84,15 @@ def digit_scores(first: Rows, second: Rows) -> tuple[Score, ...]:
     scores = [_learned("values that occur", _same, first, second)]
     if first.dtype.kind == "f":
         grids = [(f"remainders modulo {grid:g}", grid) for grid in GRIDS]
-        grids += [(f"remainders modulo the grid of the {name} table", grid) for name, grid in _grids(first, second)]
+        grids += [
+            (f"remainders modulo the grid of the {name} table", grid)
+            for name, grid in _grids(first, second)
+        ]
         kinds = [(name, _remainders(grid)) for name, grid in grids]
-        kinds += [(f"binary digits, byte {place + 1} from the last", _byte(place)) for place in range(_BYTES)]
+        kinds += [
+            (f"binary digits, byte {place + 1} from the last", _byte(place))
+            for place in range(_BYTES)
+        ]
         scores += [_learned(name, keys, first, second, _HANDICAP) for name, keys in kinds]
     return tuple(scores)
 
@@ -94,7 +112,9 @@ def _same(rows: Rows) -> Rows:
 
 
 def _remainders(grid: float) -> _Keys:
-    """Remainders in bins, of which the first lies around 0: a multiple that rounding made a little less is in it."""
+    """Remainders in bins, of which the first lies around 0: a multiple that rounding made a little
+    less is in it.
+    """
 
     def keys(rows: Rows) -> Rows:
         turns = rows.astype(np.float64) / grid

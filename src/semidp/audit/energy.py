@@ -1,7 +1,8 @@
-"""Whether a mechanism draws as much noise as it states: the energy of its draws in fixed directions.
+"""Whether a mechanism draws as much noise as it states: the energy of its draws in fixed
+directions.
 
-The attack compares two tables, so that it says nothing of a cell in which they agree. Here every published cell is
-looked at, and one direction that is chosen on draws which are not counted.
+The attack compares two tables, so that it says nothing of a cell in which they agree. Here every
+published cell is looked at, and one direction that is chosen on draws which are not counted.
 """
 
 import math
@@ -20,7 +21,8 @@ MOST_DRAWS = 50_000
 """More draws are not needed."""
 
 LEAST_VARIANCE = 0.5
-"""Cells with less are not looked at: such whole numbers need not have the variance of the law that they stand for."""
+"""Cells with less are not looked at: such whole numbers need not have the variance of the law that
+they stand for."""
 
 FOURTH_MOMENT = 8.0
 """``E v⁴ / (E v²)²`` of noise v, at most, where its variance is at least `LEAST_VARIANCE`."""
@@ -38,10 +40,11 @@ class Energy:
     direction
         What it is called.
     share
-        The mean square of the draws in this direction, as a share of the variance that the mechanism states.
+        The mean square of the draws in this direction, as a share of the variance that the
+        mechanism states.
     least
-        The share below which a mechanism that states its variance correctly falls with a probability of at most the
-        error of the test, in any direction.
+        The share below which a mechanism that states its variance correctly falls with a
+        probability of at most the error of the test, in any direction.
     directions
         How many directions were looked at.
 
@@ -67,15 +70,22 @@ class Energy:
 
 
 def noise_energy(
-    mechanism: Mechanism, values: NDArray[np.int64], draws: int, error: float, randomness: Randomness
+    mechanism: Mechanism,
+    values: NDArray[np.int64],
+    draws: int,
+    error: float,
+    randomness: Randomness,
 ) -> Energy | None:
-    """Compare the mean square of draws with the stated variance, in each published cell and in one chosen direction.
+    """Compare the mean square of draws with the stated variance, in each published cell and in one
+    chosen direction.
 
-    Nonnegative X with mean m satisfy ``P(mean of n <= (1 - t) m) <= exp(-n t² m² / (2 E X²))`` (Maurer 2003). Here
-    X = v² for the noise v in a direction, and log-concave symmetric noise has ``E v⁴ <= 6 (E v²)²`` (Karlin, Proschan
-    and Barlow 1961). For whole numbers of a variance of at least 1/2 it is taken as 8, which the discrete Laplace law
-    attains (``6 + 1/variance``); the tests enumerate that and the other laws of single cells. A fifth of the draws
-    chooses the direction of least energy, the others are counted; the error is split evenly over all directions.
+    Nonnegative X with mean m satisfy ``P(mean of n <= (1 - t) m) <= exp(-n t² m² / (2 E X²))``
+    (Maurer 2003). Here X = v² for the noise v in a direction, and log-concave symmetric noise has
+    ``E v⁴ <= 6 (E v²)²`` (Karlin, Proschan and Barlow 1961). For whole numbers of a variance of at
+    least 1/2 it is taken as 8, which the discrete Laplace law attains (``6 + 1/variance``); the
+    tests enumerate that and the other laws of single cells. A fifth of the draws chooses the
+    direction of least energy, the others are counted; the error is split evenly over all
+    directions.
 
     Parameters
     ----------
@@ -91,9 +101,9 @@ def noise_energy(
         Where random words come from.
 
     Returns
-    -------
-    The direction that falls short by most, or None where no cell has a variance of at least 1/2: such noise is
-    comparable to the rounding of whole numbers. Of more than 1,024 cells, 1,024 that are spread evenly are looked at.
+    ------- The direction that falls short by most, or None where no cell has a variance of at least
+    1/2: such noise is comparable to the rounding of whole numbers. Of more than 1,024 cells, 1,024
+    that are spread evenly are looked at.
 
     Examples
     --------
@@ -115,13 +125,16 @@ def noise_energy(
     cells = noisy[np.unique(spaced)]
     units = (np.eye(1, values.size, cell).reshape(values.shape) for cell in cells)
     published = np.stack([mechanism.space.project(unit).ravel() for unit in units])
-    # A fifth of the draws chooses a direction; the others are counted, so that the bound holds for it too.
+    # A fifth of the draws chooses a direction; the others are counted, so that the bound holds for
+    # it too.
     second_moments = _moments(mechanism, values, published, draws // 5, randomness)
     weights = _weakest(second_moments, published, cells)
     chosen = np.zeros(values.size)
     chosen[cells] = weights
     directions = np.vstack([published, weights @ published])
-    variances = np.append(stated[cells], mechanism.standard_error(chosen.reshape(values.shape)) ** 2)
+    variances = np.append(
+        stated[cells], mechanism.standard_error(chosen.reshape(values.shape)) ** 2
+    )
     counted = draws - draws // 5
     shares = np.diag(_moments(mechanism, values, directions, counted, randomness)) / variances
     worst = int(shares.argmin())
@@ -131,7 +144,11 @@ def noise_energy(
 
 
 def _moments(
-    mechanism: Mechanism, values: NDArray[np.int64], directions: Floats, draws: int, randomness: Randomness
+    mechanism: Mechanism,
+    values: NDArray[np.int64],
+    directions: Floats,
+    draws: int,
+    randomness: Randomness,
 ) -> Floats:
     """The mean products of the noise in these directions."""
     step = max(1, _CHUNK // values.size)
@@ -145,7 +162,9 @@ def _moments(
 
 
 def _weakest(moments: Floats, published: Floats, cells: NDArray[np.intp]) -> Floats:
-    """The weights w, of a sum of cells, with the least ``w'Mw / w'Pw``: energy beside that of equal noise."""
+    """The weights w, of a sum of cells, with the least ``w'Mw / w'Pw``: energy beside that of equal
+    noise.
+    """
     # A generalised eigenvalue problem, on the range of P: outside it both forms vanish.
     sizes, basis = np.linalg.eigh(published[:, cells])
     inside = basis[:, sizes > 1e-6] / np.sqrt(sizes[sizes > 1e-6])

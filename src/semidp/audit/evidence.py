@@ -1,4 +1,5 @@
-"""What counts prove about a tradeoff curve: exact confidence bounds for one attack, and what a claim allows it.
+"""What counts prove about a tradeoff curve: exact confidence bounds for one attack, and what a
+claim allows it.
 
 Nothing here draws or chooses; which events are counted is decided in `scores` and `attack`.
 """
@@ -21,7 +22,8 @@ Floats = NDArray[np.float64]
 
 
 def at_least(hits: ArrayLike, trials: int, error: float) -> Floats:
-    """Return the lower bound of Clopper and Pearson (1934): a probability undercuts it in at most `error` of cases.
+    """Return the lower bound of Clopper and Pearson (1934): a probability undercuts it in at most
+    `error` of cases.
 
     >>> float(at_least(0, 100, 0.001)), round(float(at_least(100, 100, 0.001)), 4)
     (0.0, 0.9333)
@@ -38,7 +40,8 @@ def at_most(hits: ArrayLike, trials: int, error: float) -> Floats:
     (0.0667, 1.0)
     """
     k = np.asarray(hits, dtype=np.float64)
-    # the lower bound for the misses, which keeps its digits where the probability itself is close to 1
+    # the lower bound for the misses, which keeps its digits where the probability itself is close
+    # to 1
     return np.asarray(1.0 - at_least(trials - k, trials, error))
 
 
@@ -63,13 +66,16 @@ class Point:
     size, power
         The observed shares of outputs in the event, under the one table and under the other.
     size_high, power_low
-        Bounds that hold together with a probability of at least one minus the error given to this point.
+        Bounds that hold together with a probability of at least one minus the error given to this
+        point.
     allowed
         The largest power that the claim allows at `size_high`.
 
     Examples
     --------
-    >>> Point("projection", size=0.05, power=0.3, size_high=0.06, power_low=0.28, allowed=0.29).convicts
+    >>> Point(
+    ...     "projection", size=0.05, power=0.3, size_high=0.06, power_low=0.28, allowed=0.29
+    ... ).convicts
     False
     """
 
@@ -81,8 +87,11 @@ class Point:
     allowed: float
 
     @classmethod
-    def counted(cls, attack: str, hits: tuple[int, int], trials: int, error: float, claim: Tradeoff) -> "Point":
-        """Return the point for the hits under the null and under the alternative, half of the error for each.
+    def counted(
+        cls, attack: str, hits: tuple[int, int], trials: int, error: float, claim: Tradeoff
+    ) -> "Point":
+        """Return the point for the hits under the null and under the alternative, half of the error
+        for each.
 
         >>> from semidp.core.tradeoff.curves import gaussian
         >>> Point.counted("projection", (30, 900), 1000, 1e-3, gaussian(1)).convicts
@@ -103,14 +112,19 @@ class Point:
         """A lower bound of mu: a mu-GDP mechanism has ``power <= Phi(Phi^-1(size) + mu)``."""
         if self.power_low <= 0 or self.size_high >= 1:
             return 0.0
-        return max(0.0, float(scipy.special.ndtri(self.power_low) - scipy.special.ndtri(self.size_high)))
+        return max(
+            0.0, float(scipy.special.ndtri(self.power_low) - scipy.special.ndtri(self.size_high))
+        )
 
     def epsilon(self, delta: float = 0.0) -> float:
-        """Return a lower bound of epsilon at a delta: ``power <= e^epsilon size + delta``, and for the complement.
+        """Return a lower bound of epsilon at a delta: ``power <= e^epsilon size + delta``, and for
+        the complement.
 
         >>> round(Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(), 6)  # ln 3
         1.098612
-        >>> Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(0.95)  # nothing is detected beyond such a delta
+        >>> Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(
+        ...     0.95
+        ... )  # nothing is detected beyond such a delta
         0.0
         """
         pairs = ((self.power_low, self.size_high), (1 - self.size_high, 1 - self.power_low))
@@ -122,7 +136,9 @@ class Point:
 
     @property
     def rho(self) -> float:
-        """A lower bound of rho, from the curve of rho-zCDP: ``sqrt(ln 1/size) - sqrt(ln 1/power) <= sqrt(rho)``."""
+        """A lower bound of rho, from the curve of rho-zCDP:
+        ``sqrt(ln 1/size) - sqrt(ln 1/power) <= sqrt(rho)``.
+        """
         if self.power_low <= 0 or self.size_high >= 1:
             return 0.0
         rare = np.sqrt(-np.log(self.size_high)) - np.sqrt(-np.log(self.power_low))
@@ -143,7 +159,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Bound:
-    """What was measured, in the unit of the claim: the loss is at least `measured`, and `claimed` is the claim.
+    """What was measured, in the unit of the claim: the loss is at least `measured`, and `claimed`
+    is the claim.
 
     >>> Bound("mu", measured=0.84, claimed=1.0)
     Bound(unit='mu', measured=0.84, claimed=1.0)
@@ -157,8 +174,8 @@ class Bound:
 def best_bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
     """Return the best lower bound that the points prove, in the unit of the claim.
 
-    mu for a Gaussian curve, rho for zCDP, epsilon for (epsilon, delta); for any other curve the power of the attack
-    that comes closest to what the claim allows, or beats it by most.
+    mu for a Gaussian curve, rho for zCDP, epsilon for (epsilon, delta); for any other curve the
+    power of the attack that comes closest to what the claim allows, or beats it by most.
 
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> best_bound(gaussian(1), (Point("projection", 0.5, 0.8, 0.5, 0.8, 0.84),))
@@ -181,7 +198,9 @@ def best_bound(claim: Tradeoff, points: tuple[Point, ...]) -> Bound:
 def worst_point(points: tuple[Point, ...]) -> Point:
     """Return the point that beats what the claim allows by most, or comes closest to it.
 
-    >>> near, far = (Point(name, 0.1, 0.2, 0.1, power, 0.3) for name, power in (("a", 0.2), ("b", 0.1)))
+    >>> near, far = (
+    ...     Point(name, 0.1, 0.2, 0.1, power, 0.3) for name, power in (("a", 0.2), ("b", 0.1))
+    ... )
     >>> worst_point((far, near)).attack
     'a'
     """

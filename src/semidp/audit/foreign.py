@@ -1,7 +1,8 @@
-"""Audits of what is not a mechanism of this package: samples of outputs, functions, and published odds-ratio tests.
+"""Audits of what is not a mechanism of this package: samples of outputs, functions, and published
+odds-ratio tests.
 
-Outputs are read as they come. Around which values they lie is learned from the part of them that trains the attack,
-never from the part that is counted.
+Outputs are read as they come. Around which values they lie is learned from the part of them that
+trains the attack, never from the part that is counted.
 """
 
 import math
@@ -33,7 +34,8 @@ def audit_samples(
     randomness: Randomness | None = None,
     progress: Progress = silent,
 ) -> Audit:
-    """Audit a mechanism of which only outputs are at hand: independent ones for each of two adjacent datasets.
+    """Audit a mechanism of which only outputs are at hand: independent ones for each of two
+    adjacent datasets.
 
     Parameters
     ----------
@@ -51,7 +53,10 @@ def audit_samples(
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> words = np.random.default_rng(1)
     >>> one, other = words.normal(0.0, 1.0, 20_000), words.normal(1.0, 1.0, 20_000)
-    >>> audit_samples(one, other, gaussian("0.75")).verdict, audit_samples(one, other, gaussian(1)).verdict
+    >>> (
+    ...     audit_samples(one, other, gaussian("0.75")).verdict,
+    ...     audit_samples(one, other, gaussian(1)).verdict,
+    ... )
     ('convicted', 'survives')
     """
     outputs, pair = _around(first, second)
@@ -65,7 +70,13 @@ def audit_samples(
 
     samples = min(map(len, outputs))
     return audit_mechanism(
-        next_ones, pair, claim, samples=samples, error=error, randomness=randomness, progress=progress
+        next_ones,
+        pair,
+        claim,
+        samples=samples,
+        error=error,
+        randomness=randomness,
+        progress=progress,
     )
 
 
@@ -80,7 +91,8 @@ def audit_function(
     randomness: Randomness | None = None,
     progress: Progress = silent,
 ) -> Audit:
-    """Audit any function of a dataset: it is called `samples` times for each of two adjacent datasets.
+    """Audit any function of a dataset: it is called `samples` times for each of two adjacent
+    datasets.
 
     Parameters
     ----------
@@ -95,7 +107,9 @@ def audit_function(
     --------
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> words = np.random.default_rng(1)
-    >>> audit_function(lambda data: sum(data) + words.normal(), [1, 0], [1, 1], gaussian("0.6")).verdict
+    >>> audit_function(
+    ...     lambda data: sum(data) + words.normal(), [1, 0], [1, 1], gaussian("0.6")
+    ... ).verdict
     'convicted'
     """
     one = [_numbers(function(first)) for _ in range(samples)]
@@ -104,7 +118,8 @@ def audit_function(
 
 
 def draws_of_test(result: Attackable) -> tuple[Draws, Pair]:
-    """Return how U of an odds-ratio test is drawn, and two values of x11 that adjacent datasets can have.
+    """Return how U of an odds-ratio test is drawn, and two values of x11 that adjacent datasets can
+    have.
 
     >>> from semidp.statistics.odds_ratio.measured_ratio import odds_ratio_test
     >>> from semidp.noise.randomness import SeededRandomness
@@ -113,7 +128,9 @@ def draws_of_test(result: Attackable) -> tuple[Draws, Pair]:
     >>> from semidp.core.tables.counts import Table
     >>> from semidp.core.tradeoff.budget import Budget
     >>> schema = Schema([Feature("sex", "fm"), Feature("ill", "ny")])
-    >>> draws, pair = draws_of_test(odds_ratio_test(Table(schema, [[9, 4], [3, 8]]), Budget.gdp(1)))
+    >>> draws, pair = draws_of_test(
+    ...     odds_ratio_test(Table(schema, [[9, 4], [3, 8]]), Budget.gdp(1))
+    ... )
     >>> pair.move, draws(pair.first, 3, SeededRandomness(1)).shape
     (array([1]), (3, 1))
     """
@@ -121,16 +138,24 @@ def draws_of_test(result: Attackable) -> tuple[Draws, Pair]:
 
 
 def _around(first: ArrayLike, second: ArrayLike) -> tuple[tuple[Outputs, Outputs], Pair]:
-    """Return outputs in whole steps, or in steps of a fine grid, and the values that they lie around."""
+    """Return outputs in whole steps, or in steps of a fine grid, and the values that they lie
+    around.
+    """
     one, other = _matrix(first), _matrix(second)
     if one.shape[1] != other.shape[1]:
-        raise InputError(f"the outputs of one dataset have {one.shape[1]} numbers, those of the other {other.shape[1]}")
+        raise InputError(
+            f"the outputs of one dataset have {one.shape[1]} numbers, those of the other"
+            f" {other.shape[1]}"
+        )
     count = min(len(one), len(other))
     if count < _FEWEST:
-        raise InputError(f"an audit needs at least {_FEWEST:,} outputs for each dataset, not {count:,}")
+        raise InputError(
+            f"an audit needs at least {_FEWEST:,} outputs for each dataset, not {count:,}"
+        )
     learned = trained_on(count)
     whole = one.dtype.kind == other.dtype.kind == "i"
-    # Centres and spread come from the outputs that train the attack, never from those that are counted.
+    # Centres and spread come from the outputs that train the attack, never from those that are
+    # counted.
     first_seen = one[:learned].astype(np.float64)
     second_seen = other[:learned].astype(np.float64)
     first_centre = np.median(first_seen, axis=0)
@@ -168,7 +193,8 @@ def _matrix(outputs: ArrayLike) -> Outputs:
         raise InputError("outputs are numbers, as many in every row")
     if not np.isfinite(array.astype(np.float64)).all():
         raise InputError(
-            "an output is not a finite number: leave none out, but write what the mechanism gave as numbers"
+            "an output is not a finite number: leave none out, but write what the mechanism gave as"
+            " numbers"
         )
     return array.astype(np.int64) if array.dtype.kind in "iub" else array
 

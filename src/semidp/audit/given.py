@@ -1,7 +1,9 @@
-"""A pair of datasets that somebody gives for an audit: read, checked to be adjacent, and turned into pairs of values.
+"""A pair of datasets that somebody gives for an audit: read, checked to be adjacent, and turned
+into pairs of values.
 
-The two datasets are lists of records. Both must have the exact totals of the release, and they must be as close as its
-promise says: at most a records apart, or one exchange. Any other pair could convict an honest mechanism.
+The two datasets are lists of records. Both must have the exact totals of the release, and they must
+be as close as its promise says: at most a records apart, or one exchange. Any other pair could
+convict an honest mechanism.
 """
 
 import contextlib
@@ -31,14 +33,19 @@ Record = tuple[Any, ...]
 
 
 def given_pairs(
-    datasets: Sequence[Any], claims: Sequence[Claim], plan: Plan, scope: Scope, adjacency: Adjacency | None = None
+    datasets: Sequence[Any],
+    claims: Sequence[Claim],
+    plan: Plan,
+    scope: Scope,
+    adjacency: Adjacency | None = None,
 ) -> list[Pair | None]:
     """Return the pair of values of each claim on two datasets, None where they have the same.
 
     Parameters
     ----------
     datasets
-        The two datasets, each a list of records: mappings with a value for every column that the plan reads.
+        The two datasets, each a list of records: mappings with a value for every column that the
+        plan reads.
     claims
         What is claimed of each request of the plan.
     plan, scope
@@ -51,7 +58,8 @@ def given_pairs(
     InputError
         If a dataset is no list of such records.
     Refused
-        If the datasets have other totals than are published, are not adjacent, or change nothing that was measured.
+        If the datasets have other totals than are published, are not adjacent, or change nothing
+        that was measured.
     """
     first = _Dataset.of(datasets[0], plan, scope, "first")
     second = _Dataset.of(datasets[1], plan, scope, "second")
@@ -66,7 +74,10 @@ def given_pairs(
     _check_adjacent(first, second, adjacency or scope.adjacency, scope)
     pairs = [_pair(claim, one, other) for claim, one, other in zip(claims, *values, strict=True)]
     if not any(pairs):
-        raise Refused("the two datasets of the pair give the same measured values: there is nothing to tell apart")
+        raise Refused(
+            "the two datasets of the pair give the same measured values: there is nothing to tell"
+            " apart"
+        )
     return pairs
 
 
@@ -91,14 +102,19 @@ class _Dataset:
         for feature in schema.features:
             needed.extend(feature.names)
         needed.extend(plan.outcomes)
-        if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
+        if not isinstance(records, list) or not all(
+            isinstance(record, Mapping) for record in records
+        ):
             raise InputError(
-                f"the {name} dataset of the pair is not a list of records: write each as an object with a value for "
-                f"{', '.join(needed)}"
+                f"the {name} dataset of the pair is not a list of records: write each as an object"
+                f" with a value for {', '.join(needed)}"
             )
         for column in needed:
             if any(column not in record for record in records):
-                raise InputError(f"a record of the {name} dataset of the pair has no value for {column!r}: give one")
+                raise InputError(
+                    f"a record of the {name} dataset of the pair has no value for {column!r}:"
+                    " give one"
+                )
         columns: dict[str, list[Any]] = {}
         for column in needed:
             columns[column] = [record[column] for record in records]
@@ -123,13 +139,16 @@ class _Dataset:
         """Refuse a dataset that has other exact totals than the release."""
         public = scope.dataspace
         if len(self.records) != public.n:
-            raise Refused(f"the {self.name} dataset of the pair has another number of records than the release")
+            raise Refused(
+                f"the {self.name} dataset of the pair has another number of records than the"
+                " release"
+            )
         counted = reader.tables(margin.names for margin in public.margins)
         for margin, published, total in zip(public.margins, public.totals, counted, strict=True):
             if total != published:
                 raise Refused(
-                    f"the {self.name} dataset of the pair has other totals of {margin} than the release publishes: "
-                    "give two datasets with the published totals"
+                    f"the {self.name} dataset of the pair has other totals of {margin} than the"
+                    " release publishes: give two datasets with the published totals"
                 )
 
 
@@ -140,7 +159,8 @@ def _leaves(feature: Feature, columns: Mapping[str, list[Any]], name: str) -> li
     places = [leaves.get(path, -1) for path in zip(*depths, strict=True)]
     if -1 in places:
         raise DataError(
-            f"the {name} dataset of the pair has a value of {feature.name!r} that the release does not know"
+            f"the {name} dataset of the pair has a value of {feature.name!r} that the release does"
+            " not know"
         )
     return places
 
@@ -149,7 +169,9 @@ def _number(value: Any, column: str, name: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise DataError(f"the {name} dataset of the pair has a value of {column!r} that is not a number") from None
+        raise DataError(
+            f"the {name} dataset of the pair has a value of {column!r} that is not a number"
+        ) from None
 
 
 def _check_adjacent(first: _Dataset, second: _Dataset, adjacency: Adjacency, scope: Scope) -> None:
@@ -157,28 +179,33 @@ def _check_adjacent(first: _Dataset, second: _Dataset, adjacency: Adjacency, sco
     apart = sum((one - other).values())
     if adjacency.protection is not None and adjacency.times > 1 and isinstance(adjacency, Exchange):
         raise Refused(
-            f"whether two datasets are exchanges of {adjacency.protection.who} is not checked: leave --pair out, and "
-            "the worst pair that is known is attacked"
+            f"whether two datasets are exchanges of {adjacency.protection.who} is not checked:"
+            " leave --pair out, and the worst pair that is known is attacked"
         )
     if isinstance(adjacency, Exchange):
         blocks = Blocks.of(scope.dataspace)
-        if apart > blocks.count + 1 or not (_arises(blocks, one, other) or _arises(blocks, other, one)):
+        if apart > blocks.count + 1 or not (
+            _arises(blocks, one, other) or _arises(blocks, other, one)
+        ):
             raise Refused(
-                "the two datasets of the pair are not one exchange apart: one person may go anywhere, and for each "
-                "published total that it changes one other record takes its place"
+                "the two datasets of the pair are not one exchange apart: one person may go"
+                " anywhere, and for each published total that it changes one other record takes its"
+                " place"
             )
     elif apart > adjacency.a:
         raise Refused(
-            f"the two datasets of the pair differ in {apart:,} records, and the release is about {adjacency}: give two "
-            "that are no farther apart"
+            f"the two datasets of the pair differ in {apart:,} records, and the release is about"
+            f" {adjacency}: give two that are no farther apart"
         )
 
 
 def _arises(blocks: Blocks, before: Counter[Record], after: Counter[Record]) -> bool:
-    """Whether one person and its carriers turn one multiset of records into the other, by the definition in `Blocks`.
+    """Whether one person and its carriers turn one multiset of records into the other, by the
+    definition in `Blocks`.
 
-    Who moves is first sought among the records that differ. Where somebody else takes the very place that the person
-    leaves, or leaves the one that it takes, all records are tried, unless they are too many.
+    Who moves is first sought among the records that differ. Where somebody else takes the very
+    place that the person leaves, or leaves the one that it takes, all records are tried, unless
+    they are too many.
     """
     gone, new = before - after, after - before
     if not gone:
@@ -192,18 +219,25 @@ def _arises(blocks: Blocks, before: Counter[Record], after: Counter[Record]) -> 
     return any(_carried(blocks, before, x, y, change) for x, y in product(before, after))
 
 
-def _carried(blocks: Blocks, before: Counter[Record], x: Record, y: Record, change: Counter[Record]) -> bool:
+def _carried(
+    blocks: Blocks, before: Counter[Record], x: Record, y: Record, change: Counter[Record]
+) -> bool:
     """Whether carriers make up the change when one person goes from x to y."""
     unexplained = Counter(change)
     unexplained[x] += 1
     unexplained[y] -= 1
-    # The published totals that the person changes: each needs one carrier, and a carrier may serve several.
+    # The published totals that the person changes: each needs one carrier, and a carrier may serve
+    # several.
     differ = []
     axes = len(blocks.structure.schema.features)
     for margin in blocks.margins:
         source = blocks.nodes(x[:axes], margin.view)
         target = blocks.nodes(y[:axes], margin.view)
-        changed = [axis for axis, nodes in enumerate(zip(source, target, strict=True)) if nodes[0] != nodes[1]]
+        changed = [
+            axis
+            for axis, nodes in enumerate(zip(source, target, strict=True))
+            if nodes[0] != nodes[1]
+        ]
         if changed:
             differ.append((margin.view, target, changed))
     # A carrier leaves one place and takes another, so it accounts for two entries of the change.

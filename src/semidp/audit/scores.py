@@ -1,7 +1,7 @@
 """What an attacker may look at: a score is a name and a function that gives each output one number.
 
-Any score gives a valid attack; good ones only make it stronger. Which of them is used, and at which threshold, is
-decided in `attack` on outputs that are not counted.
+Any score gives a valid attack; good ones only make it stronger. Which of them is used, and at which
+threshold, is decided in `attack` on outputs that are not counted.
 """
 
 from collections.abc import Callable
@@ -17,18 +17,21 @@ from semidp.queries.worst_pairs import Pair
 Floats = NDArray[np.float64]
 
 GRID = 2.0**-20
-"""Distances of real-valued outputs are read in multiples of this; their lower digits are compared in `digits`."""
+"""Distances of real-valued outputs are read in multiples of this; their lower digits are compared
+in `digits`."""
 
 MODULI = (2, 3, 5, 7, 11, 13)
 """Noise in multiples of one of these, or of a multiple of one, is found."""
 
 _MOST_CELLS = 16  # that learned scores look at one by one
 _RIDGE = 1e-6  # of the number of outputs: enough for features that are multiples of each other
-_STEPS, _GAIN = 30, 1e-8  # of the logistic regression: at most so many, until the mean likelihood gains no more
+# of the logistic regression: at most so many, until the mean likelihood gains no more
+_STEPS, _GAIN = 30, 1e-8
 
 
 class Batch:
-    """Outputs y as they lie to the pair (x, x'): differences and distances, computed once for all scores.
+    """Outputs y as they lie to the pair (x, x'): differences and distances, computed once for all
+    scores.
 
     Outputs run along the last axis, so that sums over cells are sums of long rows.
 
@@ -45,7 +48,9 @@ class Batch:
 
     @property
     def given(self) -> NDArray[Any]:
-        """The outputs in the units that they came in, digit by digit: the unit of a pair is a power of two."""
+        """The outputs in the units that they came in, digit by digit: the unit of a pair is a power
+        of two.
+        """
         return self.outputs if self.pair.unit == 1.0 else self.outputs * self.pair.unit
 
     @cached_property
@@ -61,7 +66,8 @@ class Batch:
         return one, other
 
     def residues(self, cells: NDArray[np.intp], modulus: int) -> Floats:
-        """Return ``cos 2π(y - x')/k - cos 2π(y - x)/k`` for some cells: large where y - x' is a multiple of k.
+        """Return ``cos 2π(y - x')/k - cos 2π(y - x)/k`` for some cells: large where y - x' is a
+        multiple of k.
 
         >>> pair = Pair([2, 0], [1, 1])
         >>> Batch(pair, np.array([[2, 0], [1, 1]])).residues(np.array([0]), 2).tolist()
@@ -87,7 +93,8 @@ class Batch:
 class Score:
     """A name, and a function that gives each output of a batch one number.
 
-    A score with a `handicap` must promise so many standard deviations more than others to be chosen.
+    A score with a `handicap` must promise so many standard deviations more than others to be
+    chosen.
     """
 
     name: str
@@ -100,7 +107,8 @@ class Score:
 
 
 def looked_at(pair: Pair) -> NDArray[np.intp]:
-    """Return the cells that learned scores look at one by one: those that the move changes most, then others.
+    """Return the cells that learned scores look at one by one: those that the move changes most,
+    then others.
 
     >>> looked_at(Pair([2, 0, 7], [1, 3, 7])).tolist()
     [1, 0, 2]
@@ -120,20 +128,26 @@ def norms(pair: Pair) -> tuple[str, ...]:
 
 
 def signed_scores(pair: Pair) -> tuple[Score, ...]:
-    """Return scores of all cells together that are large where an output looks like the second table.
+    """Return scores of all cells together that are large where an output looks like the second
+    table.
 
-    The projection on the move is sufficient for Gaussian noise. For noise of density ``∝ exp(-‖v‖)`` it is the
-    difference of the distances ‖y - x‖ - ‖y - x'‖: in l1, l2, l∞, and the largest l1 of a line of the table, which
-    is the K-norm of small tables.
+    The projection on the move is sufficient for Gaussian noise. For noise of density
+    ``∝ exp(-‖v‖)`` it is the difference of the distances ‖y - x‖ - ‖y - x'‖: in l1, l2, l∞, and the
+    largest l1 of a line of the table, which is the K-norm of small tables.
 
     >>> pair = Pair([2, 0], [1, 1])
-    >>> [(score.name, score(Batch(pair, np.array([[1, 1]]))).round(3).tolist()) for score in signed_scores(pair)][:2]
+    >>> [
+    ...     (score.name, score(Batch(pair, np.array([[1, 1]]))).round(3).tolist())
+    ...     for score in signed_scores(pair)
+    ... ][:2]
     [('projection on the move', [0.707]), ('l1 distances', [2.0])]
     """
     move = pair.direction
 
     def projection(batch: Batch) -> Floats:
-        return np.asarray(move @ (batch.differences[0] + batch.differences[1]).reshape(len(move), -1) / 2)
+        return np.asarray(
+            move @ (batch.differences[0] + batch.differences[1]).reshape(len(move), -1) / 2
+        )
 
     def logs(batch: Batch) -> Floats:
         return np.asarray(np.log1p(batch.distances[0][1]) - np.log1p(batch.distances[1][1]))
@@ -146,7 +160,8 @@ def signed_scores(pair: Pair) -> tuple[Score, ...]:
 
 
 def residue_scores(pair: Pair) -> tuple[Score, ...]:
-    """Return for each modulus how well all cells of an output agree with the second table, and not with the first.
+    """Return for each modulus how well all cells of an output agree with the second table, and not
+    with the first.
 
     >>> pair = Pair([2, 0], [1, 1])
     >>> parity = residue_scores(pair)[0]
@@ -163,7 +178,9 @@ def residue_scores(pair: Pair) -> tuple[Score, ...]:
 
 
 def distance_scores(pair: Pair) -> tuple[Score, ...]:
-    """Return closeness to each of the two tables: it finds noise that is concentrated too much at zero."""
+    """Return closeness to each of the two tables: it finds noise that is concentrated too much at
+    zero.
+    """
 
     def near(which: int, row: int) -> Callable[[Batch], Floats]:
         return lambda batch: -batch.distances[which][row]
@@ -177,7 +194,8 @@ def distance_scores(pair: Pair) -> tuple[Score, ...]:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A score that is to be learned: from which features, a row each, and in which combinations of them.
+    """A score that is to be learned: from which features, a row each, and in which combinations of
+    them.
 
     It is a weighted sum of the rows that `combined` gives for features of mean 0 and variance 1.
     """
@@ -187,7 +205,9 @@ class Lesson:
     combined: Callable[[Floats], Floats] = field(repr=False)
 
     def learned(self, first: Floats, second: Floats) -> Score:
-        """Fit a logistic regression of "which table?" on features of outputs of the first and of the second table."""
+        """Fit a logistic regression of "which table?" on features of outputs of the first and of
+        the second table.
+        """
         rows = np.hstack([first, second])
         centre = rows.mean(axis=1, keepdims=True)
         spread = np.maximum(rows.std(axis=1, keepdims=True), 1e-12)
@@ -202,12 +222,16 @@ class Lesson:
 
 
 def lessons(pair: Pair) -> tuple[Lesson, ...]:
-    """Return the scores to learn: one of the signed scores and their products, and one of single cells.
+    """Return the scores to learn: one of the signed scores and their products, and one of single
+    cells.
 
     A cell of the move is seen as y, as |y - x| - |y - x'|, and by its parity.
 
     >>> pair = Pair([2, 0, 7], [1, 1, 7])
-    >>> [lesson.features(Batch(pair, np.array([[1, 1, 5]]))).shape for lesson in lessons(pair)]  # the third cell stays
+    >>> [
+    ...     lesson.features(Batch(pair, np.array([[1, 1, 5]]))).shape
+    ...     for lesson in lessons(pair)
+    ... ]  # the third cell stays
     [(5, 1), (6, 1)]
     """
     scores = signed_scores(pair)
@@ -220,11 +244,14 @@ def lessons(pair: Pair) -> tuple[Lesson, ...]:
         one, other = (table.reshape(-1, table.shape[-1])[cells] for table in batch.differences)
         return np.vstack([one + other, np.abs(one) - np.abs(other), batch.residues(cells, 2)])
 
-    return Lesson("learned score", signed, _products), Lesson("learned score of cells", single, _alone)
+    return Lesson("learned score", signed, _products), Lesson(
+        "learned score of cells", single, _alone
+    )
 
 
 def logistic(design: Floats, answers: Floats) -> Floats:
-    """Return the weights of a logistic regression on the rows of `design`, by Newton's method with a slight ridge.
+    """Return the weights of a logistic regression on the rows of `design`, by Newton's method with
+    a slight ridge.
 
     >>> weights = logistic(np.array([[1.0, 1, 1, 1], [0, 1, 2, 3]]), np.array([0.0, 1, 0, 1]))
     >>> bool(weights[1] > 0)

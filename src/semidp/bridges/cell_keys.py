@@ -1,9 +1,10 @@
-"""What cell keys publish: every count plus noise from the row of a perturbation table that belongs to it.
+"""What cell keys publish: every count plus noise from the row of a perturbation table that belongs
+to it.
 
-A record has a secret random key, a cell the sum of the keys of its records, and the noise is looked up by count and
-key: the same records always get the same noise. One cell alone has an exact curve. Cells of several tables share
-records, so that there it is only known what an attacker can at least do. The tables are in
-`perturbation_tables`, how laws become curves in `distinguishing`.
+A record has a secret random key, a cell the sum of the keys of its records, and the noise is looked
+up by count and key: the same records always get the same noise. One cell alone has an exact curve.
+Cells of several tables share records, so that there it is only known what an attacker can at least
+do. The tables are in `perturbation_tables`, how laws become curves in `distinguishing`.
 """
 
 from fractions import Fraction
@@ -32,9 +33,9 @@ _TRIED = 5  # counts at which many cells are attacked: those that differ most
 class CellKeyAssessment:
     """What a perturbation table publishes about one person.
 
-    Everything holds if keys are secret, uniform and independent. `curve` is about one cell and nothing else,
-    `replaced` about one table without its margins, and `repeated` is what an attacker at least gains from several
-    cells: there is no guarantee for them.
+    Everything holds if keys are secret, uniform and independent. `curve` is about one cell and
+    nothing else, `replaced` about one table without its margins, and `repeated` is what an attacker
+    at least gains from several cells: there is no guarantee for them.
     """
 
     table: PerturbationTable
@@ -56,7 +57,9 @@ class CellKeyAssessment:
 
     @cached_property
     def curve(self) -> PiecewiseLinear:
-        """The tradeoff function of one cell for a person more or less: the greatest below that of every count."""
+        """The tradeoff function of one cell for a person more or less: the greatest below that of
+        every count.
+        """
         corners = []
         for count in self._counts:
             first, second = self.pair(count)
@@ -66,10 +69,12 @@ class CellKeyAssessment:
 
     @property
     def replaced(self) -> float:
-        """The most that anybody gains from a table about a person in another cell of it: ``1 - (1 - advantage)²``.
+        """The most that anybody gains from a table about a person in another cell of it:
+        ``1 - (1 - advantage)²``.
 
-        One cell loses a record and another gains it, and their noises are independent. What two laws have in common
-        is at least the product of what their parts have in common, since ``min(ab, cd) >= min(a, c) min(b, d)``.
+        One cell loses a record and another gains it, and their noises are independent. What two
+        laws have in common is at least the product of what their parts have in common, since
+        ``min(ab, cd) >= min(a, c) min(b, d)``.
         """
         common = 1 - Fraction(max(self.advantages))
         return up(1 - common**2)
@@ -86,7 +91,9 @@ class CellKeyAssessment:
 
     @property
     def large(self) -> int:
-        """Of the counts whose rows serve for all larger ones, the one that is best told from one more."""
+        """Of the counts whose rows serve for all larger ones, the one that is best told from one
+        more.
+        """
         counts = self.table.lasting
         return max(counts, key=lambda count: self.advantages[count])
 
@@ -101,16 +108,20 @@ class CellKeyAssessment:
         return apart
 
     def certain(self, count: int) -> float:
-        """Return how likely the published number settles it, for a count or for one more, whichever is likelier."""
+        """Return how likely the published number settles it, for a count or for one more, whichever
+        is likelier.
+        """
         first, second = self.pair(count)
         return float(max(_outside(first, second), _outside(second, first)))
 
     @cached_property
     def repeated(self) -> tuple[int, float]:
-        """The count at which so many cells reveal most of those tried, and the advantage that an attacker at least has.
+        """The count at which so many cells reveal most of those tried, and the advantage that an
+        attacker at least has.
 
-        The cells have equally many records and share one person; each has a record that no other has, so that their
-        keys are independent. A count of 0 is left out: cells that hold the person alone are one cell.
+        The cells have equally many records and share one person; each has a record that no other
+        has, so that their keys are independent. A count of 0 is left out: cells that hold the
+        person alone are one cell.
         """
         # cells that hold the person alone are one and the same cell
         positive = self._counts[1:]
@@ -163,7 +174,9 @@ def assess_cell_keys(table: PerturbationTable, cells: int = 1) -> CellKeyAssessm
 
     Examples
     --------
-    >>> rule = "pcv,ckey,pvalue\\n" + "".join(f"{count},0,{-count}\\n" for count in range(1, 10))
+    >>> rule = "pcv,ckey,pvalue\\n" + "".join(
+    ...     f"{count},0,{-count}\\n" for count in range(1, 10)
+    ... )
     >>> assessment = assess_cell_keys(PerturbationTable.from_csv(rule), 40)
     >>> assessment.told_apart[:3], assessment.curve.delta(0)
     ([9, 10, 11], 1.0)

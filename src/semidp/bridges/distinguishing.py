@@ -1,7 +1,9 @@
-"""How well two laws on finitely many outcomes are told apart: exact curves, and attacks that count as lower bounds.
+"""How well two laws on finitely many outcomes are told apart: exact curves, and attacks that count
+as lower bounds.
 
-A curve here is the whole truth about its two laws, so that it may be stated. An attack is a test that somebody can
-carry out: its advantage is at most the truth. The laws themselves are in `swapping` and `cell_keys`.
+A curve here is the whole truth about its two laws, so that it may be stated. An attack is a test
+that somebody can carry out: its advantage is at most the truth. The laws themselves are in
+`swapping` and `cell_keys`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +23,8 @@ Law = Mapping[Any, Fraction]
 """The probability of each outcome."""
 
 Corner = tuple[Fraction, Fraction]
-"""The size of a test and its power: how often it is wrong under the first law, and right under the second."""
+"""The size of a test and its power: how often it is wrong under the first law, and right under the
+second."""
 
 _CELLS = 1 << 13  # of the grid on which an attacker adds up logarithms of likelihood ratios
 _STEPS = 1 << 20  # cells of the sum over all outcomes, at most
@@ -31,7 +34,8 @@ _ROUNDOFF = 1e-9  # of sums by Fourier transforms, all cells together
 def corners_between(first: Law, second: Law) -> list[Corner]:
     """Return the corners of the most powerful tests of `first` against `second`, exactly.
 
-    The lemma of Neyman and Pearson: reject for the outcomes with the largest likelihood ratio (lehmann2005testing).
+    The lemma of Neyman and Pearson: reject for the outcomes with the largest likelihood ratio
+    (lehmann2005testing).
 
     >>> heads, tails = Fraction(3, 4), Fraction(1, 4)
     >>> corners = corners_between({"h": heads, "t": tails}, {"h": tails, "t": heads})
@@ -54,11 +58,18 @@ def corners_between(first: Law, second: Law) -> list[Corner]:
 def curve_through(corners: Iterable[Corner]) -> PiecewiseLinear:
     """Return the greatest tradeoff function that is nowhere above the corners of any test.
 
-    The corners of several pairs of laws may stand together: the curve then holds for each of the pairs. It is the
-    convex minorant of the least of their curves.
+    The corners of several pairs of laws may stand together: the curve then holds for each of the
+    pairs. It is the convex minorant of the least of their curves.
 
-    >>> curve_through([(Fraction(0), Fraction(0)), (Fraction(1, 4), Fraction(3, 4)), (Fraction(1), Fraction(1))])
-    PiecewiseLinear(alphas=(Fraction(0, 1), Fraction(3, 4), Fraction(1, 1)), values=(Fraction(0, 1), ...
+    >>> curve_through(
+    ...     [
+    ...         (Fraction(0), Fraction(0)),
+    ...         (Fraction(1, 4), Fraction(3, 4)),
+    ...         (Fraction(1), Fraction(1)),
+    ...     ]
+    ... )
+    PiecewiseLinear(alphas=(Fraction(0, 1), Fraction(3, 4), Fraction(1, 1)), values=(Fraction(0, 1),
+    ...
     """
     one = Fraction(1)
     # guessing is always possible, and so is never to reject
@@ -72,7 +83,8 @@ def curve_through(corners: Iterable[Corner]) -> PiecewiseLinear:
 
 
 def curve_between(first: Law, second: Law) -> PiecewiseLinear:
-    """Return the exact tradeoff function of two laws, in both directions: how well anybody can tell them apart.
+    """Return the exact tradeoff function of two laws, in both directions: how well anybody can tell
+    them apart.
 
     >>> honest = {"heads": Fraction(1, 2), "tails": Fraction(1, 2)}
     >>> loaded = {"heads": Fraction(3, 4), "tails": Fraction(1, 4)}
@@ -85,10 +97,11 @@ def curve_between(first: Law, second: Law) -> PiecewiseLinear:
 
 
 def advantage(curve: Tradeoff) -> float:
-    """Return how much more often than by chance the best attacker is right: ``max over α of α - f(α)``, rounded up.
+    """Return how much more often than by chance the best attacker is right:
+    ``max over α of α - f(α)``, rounded up.
 
-    With both datasets equally likely the attacker is right in (1 + advantage)/2 of all cases. It is the total
-    variation distance, and delta at epsilon 0.
+    With both datasets equally likely the attacker is right in (1 + advantage)/2 of all cases. It is
+    the total variation distance, and delta at epsilon 0.
 
     >>> from semidp import gaussian
     >>> round(advantage(gaussian(1)), 4)
@@ -110,13 +123,16 @@ def gaussian_mu(advantage: float) -> float:
 
 @define
 class Frontier:
-    """The most powerful of many tests, kept as floats: corners (size, power) on their upper hull."""
+    """The most powerful of many tests, kept as floats: corners (size, power) on their upper
+    hull.
+    """
 
     sizes: Floats = field(factory=lambda: np.array([0.0, 1.0]))
     powers: Floats = field(factory=lambda: np.array([0.0, 1.0]))
 
     def add(self, first: Floats, second: Floats) -> float:
-        """Add the tests between two laws on the same outcomes, in both directions; return their advantage.
+        """Add the tests between two laws on the same outcomes, in both directions; return their
+        advantage.
 
         >>> frontier = Frontier()
         >>> frontier.add(np.array([0.5, 0.5]), np.array([0.75, 0.25]))
@@ -149,7 +165,8 @@ class Frontier:
         self.powers = -hull[:, 1]
 
     def curve(self, relative: float, lost: float) -> PiecewiseLinear:
-        """Return the curve below all tests, though every probability is off by a factor and some mass is missing.
+        """Return the curve below all tests, though every probability is off by a factor and some
+        mass is missing.
 
         Parameters
         ----------
@@ -177,9 +194,9 @@ class Frontier:
 def repeated_advantage(first: Law, second: Law, times: int) -> float:
     """Return what an attacker at least gains who sees so many independent outcomes of the same law.
 
-    The attacker adds up logarithms of likelihood ratios, rounded to a grid. Whatever the rounding, this is a test that
-    can be carried out, so that its advantage is never above the truth. An outcome that only one of the laws has
-    settles the matter.
+    The attacker adds up logarithms of likelihood ratios, rounded to a grid. Whatever the rounding,
+    this is a test that can be carried out, so that its advantage is never above the truth. An
+    outcome that only one of the laws has settles the matter.
 
     Parameters
     ----------
@@ -234,7 +251,9 @@ def _distance(first: Law, second: Law) -> Fraction:
 
 
 def _sum_of(once: Floats, times: int) -> Floats:
-    """Law of the sum of independent draws, by repeated squaring; round-off below zero is cut off."""
+    """Law of the sum of independent draws, by repeated squaring; round-off below zero is cut
+    off.
+    """
     import scipy.signal
 
     total = np.array([1.0])

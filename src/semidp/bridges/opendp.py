@@ -1,7 +1,9 @@
-"""What a measurement of OpenDP guarantees beside the statistics that are exact: ``pip install semidp[opendp]``.
+"""What a measurement of OpenDP guarantees beside the statistics that are exact:
+``pip install semidp[opendp]``.
 
-OpenDP lets a `Context` declare margins whose keys or lengths are public, and states its loss for one changed row. Where
-group sizes are exact a row cannot change alone: the privacy map is asked for the distance of a(t) changed people.
+OpenDP lets a `Context` declare margins whose keys or lengths are public, and states its loss for
+one changed row. Where group sizes are exact a row cannot change alone: the privacy map is asked for
+the distance of a(t) changed people.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +12,14 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from semidp.bridges.privacy_functions import NO_PRIVACY, Assessment, LossMeasure, Metric, assess, stated_margins
+from semidp.bridges.privacy_functions import (
+    NO_PRIVACY,
+    Assessment,
+    LossMeasure,
+    Metric,
+    assess,
+    stated_margins,
+)
 from semidp.core.guarantee import Guarantee
 from semidp.core.spaces.dataspace import Dataspace, DescribedDatasets, Margin
 from semidp.core.tradeoff.function import Tradeoff
@@ -44,19 +53,20 @@ def guarantee(
 ) -> Assessment:
     """Return what an OpenDP measurement really guarantees where statistics are exact.
 
-    Datasets of D_t in which a people change are 2ka apart in symmetric distance and ka in change-one distance, k rows a
-    person, so that ``measurement.map`` there bounds the loss (THEORY: sums and counts; a from *all* that is exact).
-    The keys of a margin are exact statistics too: the only member of a group must be replaced. A dataset with its keys
-    has some counts, and people can swap while these stay, so that a(t) for counts with any values serves for keys.
+    Datasets of D_t in which a people change are 2ka apart in symmetric distance and ka in
+    change-one distance, k rows a person, so that ``measurement.map`` there bounds the loss (THEORY:
+    sums and counts; a from *all* that is exact). The keys of a margin are exact statistics too: the
+    only member of a group must be replaced. A dataset with its keys has some counts, and people can
+    swap while these stay, so that a(t) for counts with any values serves for keys.
 
     Parameters
     ----------
     measurement
-        A `Measurement`, or a query of a `Context` (which is resolved). A whole `Context` only knows the loss of one
-        change: give its queries, and compose their guarantees.
+        A `Measurement`, or a query of a `Context` (which is resolved). A whole `Context` only knows
+        the loss of one change: give its queries, and compose their guarantees.
     invariants
-        Whose counts are exact: a `Dataspace` with their values, a plan, or margins by name. Margins that the Context
-        itself declares are added.
+        Whose counts are exact: a `Dataspace` with their values, a plan, or margins by name. Margins
+        that the Context itself declares are added.
     keys
         Margins of which it is exact which groups there are; those of the Context are added.
     a
@@ -73,7 +83,10 @@ def guarantee(
     --------
     >>> import opendp.prelude as dp
     >>> dp.enable_features("contrib")
-    >>> scores = dp.vector_domain(dp.atom_domain(bounds=(0, 10)), size=50), dp.symmetric_distance()
+    >>> scores = (
+    ...     dp.vector_domain(dp.atom_domain(bounds=(0, 10)), size=50),
+    ...     dp.symmetric_distance(),
+    ... )
     >>> total = scores >> dp.t.then_sum() >> dp.m.then_laplace(10.0)
     >>> found = guarantee(total, ["ward"])  # somebody publishes how many live in each ward
     >>> found.announced.implied_epsilon(), found.guarantee.tradeoff.implied_epsilon()
@@ -84,11 +97,16 @@ def guarantee(
         measurement = measurement.resolve()
     function = _Map.of(measurement)
     lengths, declared_keys = _declared(measurement)
-    public, about = _public(invariants, lengths, [*(Margin.of(margin) for margin in keys), *declared_keys])
+    public, about = _public(
+        invariants, lengths, [*(Margin.of(margin) for margin in keys), *declared_keys]
+    )
     assessment = assess(function, public, a, rows)
     if about is not None:
         real = assessment.guarantee
-        assessment = evolve(assessment, guarantee=Guarantee(Dataspace.described(about), real.adjacency, real.tradeoff))
+        assessment = evolve(
+            assessment,
+            guarantee=Guarantee(Dataspace.described(about), real.adjacency, real.tradeoff),
+        )
     _check_lengths(measurement, assessment.distance)
     return assessment
 
@@ -108,12 +126,14 @@ class _Map:
         metric, measure = str(measurement.input_metric), str(measurement.output_measure)
         if metric not in METRICS:
             raise Refused(
-                f"the distance {metric} does not count the records of a dataset: give the measurement with the "
-                "transformation of the data before it (symmetric, insert-delete, change-one or Hamming distance)"
+                f"the distance {metric} does not count the records of a dataset: give the"
+                " measurement with the transformation of the data before it (symmetric,"
+                " insert-delete, change-one or Hamming distance)"
             )
         if measure not in MEASURES and measure != _PROFILE:
             raise Refused(
-                f"the measure {measure} has no tradeoff curve here: convert it to epsilon and delta, or to rho"
+                f"the measure {measure} has no tradeoff curve here: convert it to epsilon and"
+                " delta, or to rho"
             )
         return cls(measurement, METRICS[metric], MEASURES.get(measure))
 
@@ -124,36 +144,49 @@ class _Map:
             loss = self.measurement.map(distance)
             if self.measure is not None:
                 return self.measure.tradeoff(loss)
-            return from_profile([(epsilon, min(max(loss.delta(epsilon), 0.0), 1.0)) for epsilon in _EPSILONS])
+            return from_profile(
+                [(epsilon, min(max(loss.delta(epsilon), 0.0), 1.0)) for epsilon in _EPSILONS]
+            )
         except OpenDPException as error:
             if error.variant == "Overflow":  # the noise is so small that no number bounds the loss
                 return NO_PRIVACY
             raise Refused(
-                f"the privacy map states nothing at the distance {distance}: give the measurements of the queries, not "
-                "the Context"
+                f"the privacy map states nothing at the distance {distance}: give the measurements"
+                " of the queries, not the Context"
             ) from None
 
 
 def _public(invariants: Any, lengths: list[Margin], keys: list[Margin]) -> tuple[Any, str | None]:
-    """Return all that is exact, for `assess`, and a description where keys are among it or a value is not known."""
+    """Return all that is exact, for `assess`, and a description where keys are among it or a value
+    is not known.
+    """
     if isinstance(invariants, DescribedDatasets):
         return invariants, None
     if isinstance(invariants, Dataspace):
         schema = invariants.schema
-        if all({*margin.names} <= {*schema.names} and invariants.publishes(margin) for margin in (*lengths, *keys)):
+        if all(
+            {*margin.names} <= {*schema.names} and invariants.publishes(margin)
+            for margin in (*lengths, *keys)
+        ):
             return invariants, None
         margins, features = invariants.margins, schema.features
     else:
         margins, features = stated_margins(invariants)
     counts = list(dict.fromkeys([*margins, *lengths]))
-    only = [margin for margin in dict.fromkeys(keys) if not any(margin.within(counted) for counted in counts)]
+    only = [
+        margin
+        for margin in dict.fromkeys(keys)
+        if not any(margin.within(counted) for counted in counts)
+    ]
     told = [f"the counts of {', '.join(map(str, counts))}"] if counts else []
     told += [f"the keys of {', '.join(map(str, only))}"] if only else []
     return Plan(invariants=[*counts, *only], features=features), " and ".join(told) or None
 
 
 def _declared(measurement: Any) -> tuple[list[Margin], list[Margin]]:
-    """Return the margins of a frame that OpenDP takes for exact: by their lengths, and by their keys alone."""
+    """Return the margins of a frame that OpenDP takes for exact: by their lengths, and by their
+    keys alone.
+    """
     lengths, keys = [], []
     for names, margin in _margins(measurement):
         if names and margin.invariant == "lengths":
@@ -166,16 +199,16 @@ def _declared(measurement: Any) -> tuple[list[Margin], list[Margin]]:
 def _check_lengths(measurement: Any, distance: int) -> None:
     """Refuse a map that OpenDP cut at a declared group length below the distance.
 
-    It bounds how far a group changes by its length. But a group of L rows changes by up to 2L in symmetric distance:
-    all are taken out, and as many are put in.
+    It bounds how far a group changes by its length. But a group of L rows changes by up to 2L in
+    symmetric distance: all are taken out, and as many are put in.
     """
     for names, margin in _margins(measurement):
         if margin.max_length is not None and margin.max_length < distance:
             group = " and ".join(names) or "the whole frame"
             raise Refused(
-                f"OpenDP's privacy map is not a bound at the distance {distance}: it takes the declared maximum "
-                f"length {margin.max_length} of {group} for the most that a group can change, where replaced rows "
-                f"count twice; declare at least {distance}"
+                f"OpenDP's privacy map is not a bound at the distance {distance}: it takes the"
+                f" declared maximum length {margin.max_length} of {group} for the most that a group"
+                f" can change, where replaced rows count twice; declare at least {distance}"
             )
 
 
@@ -187,10 +220,12 @@ def _margins(measurement: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     columns = list(domain.columns)
     if len(columns) > _MOST_COLUMNS:
         raise Refused(
-            f"the frame has {len(columns)} columns and margins are looked up for at most {_MOST_COLUMNS}: select the "
-            "columns that the query needs"
+            f"the frame has {len(columns)} columns and margins are looked up for at most"
+            f" {_MOST_COLUMNS}: select the columns that the query needs"
         )
-    for names in chain.from_iterable(combinations(columns, size) for size in range(len(columns) + 1)):
+    for names in chain.from_iterable(
+        combinations(columns, size) for size in range(len(columns) + 1)
+    ):
         yield names, domain.get_margin(list(names))
 
 
@@ -198,4 +233,6 @@ def _installed() -> None:
     try:
         import opendp  # noqa: F401
     except ImportError:
-        raise MissingExtra("semidp.bridges.opendp needs OpenDP: pip install 'semidp[opendp]'") from None
+        raise MissingExtra(
+            "semidp.bridges.opendp needs OpenDP: pip install 'semidp[opendp]'"
+        ) from None

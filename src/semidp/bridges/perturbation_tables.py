@@ -1,7 +1,8 @@
-"""Perturbation tables of cell keys: the noise of every count, read from the files that statistical offices use.
+"""Perturbation tables of cell keys: the noise of every count, read from the files that statistical
+offices use.
 
-Two formats are read: that of the R package ptable (transition probabilities) and that of ONS (noise by count and key).
-What a table publishes about a person is in `cell_keys`.
+Two formats are read: that of the R package ptable (transition probabilities) and that of ONS (noise
+by count and key). What a table publishes about a person is in `cell_keys`.
 """
 
 import csv
@@ -48,8 +49,8 @@ class PerturbationTable:
     rows
         By count, the probability of each number that is added.
     repeats
-        Whether rows 501 to 750 serve again for larger counts, and counts without a row get no noise (ONS); otherwise
-        the last row serves for all larger counts (the R package ptable).
+        Whether rows 501 to 750 serve again for larger counts, and counts without a row get no noise
+        (ONS); otherwise the last row serves for all larger counts (the R package ptable).
     threshold
         Published counts below it are suppressed.
 
@@ -67,18 +68,22 @@ class PerturbationTable:
 
     @classmethod
     def from_csv(cls, text: str, name: str = "the table") -> "PerturbationTable":
-        """Read a perturbation table: that of the R package ptable, as it exports it, or that of ONS.
+        """Read a perturbation table: that of the R package ptable, as it exports it, or that of
+        ONS.
 
-        The first has the columns i, j and p (and others), separated by semicolons, commas or tabs; the second pcv,
-        ckey and pvalue, every key as likely as any other.
+        The first has the columns i, j and p (and others), separated by semicolons, commas or tabs;
+        the second pcv, ckey and pvalue, every key as likely as any other.
 
         >>> PerturbationTable.from_csv("i;j;p;v\\n0;0;1;0\\n1;0;0.5;-1\\n1;2;0.5;1\\n").law(1)
         {0: Fraction(1, 2), 2: Fraction(1, 2)}
-        >>> PerturbationTable.from_csv("pcv,ckey,pvalue\\n9,0,-9\\n9,1,-9\\n10,0,0\\n10,1,0\\n").law(9)
+        >>> PerturbationTable.from_csv(
+        ...     "pcv,ckey,pvalue\\n9,0,-9\\n9,1,-9\\n10,0,0\\n10,1,0\\n"
+        ... ).law(9)
         {0: Fraction(1, 1)}
         >>> PerturbationTable.from_csv("count,noise\\n1,0\\n", "noise.csv")
         Traceback (most recent call last):
-        semidp.errors.DataError: noise.csv is no perturbation table: it needs the columns i, j, p or pcv, ckey, pvalue
+        semidp.errors.DataError: noise.csv is no perturbation table: it needs the columns i, j, p or
+        pcv, ckey, pvalue
         """
         header, lines = _csv(text, name)
         if set(LOOKUP) <= set(header):
@@ -87,7 +92,9 @@ class PerturbationTable:
             if "type" in header:
                 kinds = {line[header.index("type")] for line in lines}
                 if not kinds <= {"all", ""}:
-                    raise DataError(f"{name} is for magnitudes (odd and even): give the table for counts")
+                    raise DataError(
+                        f"{name} is for magnitudes (odd and even): give the table for counts"
+                    )
             return cls(_transition_rows(_columns(header, lines, TRANSITIONS, name), name))
         needed = f"{', '.join(TRANSITIONS)} or {', '.join(LOOKUP)}"
         raise DataError(f"{name} is no perturbation table: it needs the columns {needed}")
@@ -100,7 +107,9 @@ class PerturbationTable:
         {'suppressed': Fraction(1, 1)}
         """
         if threshold < 0 or (self.repeats and threshold > _LAST - _REPEATED):
-            raise InputError(f"a threshold lies between 0 and {_LAST - _REPEATED}, not at {threshold}")
+            raise InputError(
+                f"a threshold lies between 0 and {_LAST - _REPEATED}, not at {threshold}"
+            )
         return evolve(self, threshold=threshold)
 
     @property
@@ -123,8 +132,8 @@ class PerturbationTable:
     def noise(self, count: int) -> Noise:
         """Return the law of what is added to a count.
 
-        An empty cell has no records, so that the sum of their keys is 0 and its noise a constant, whatever row 0 says:
-        the first number of the row.
+        An empty cell has no records, so that the sum of their keys is 0 and its noise a constant,
+        whatever row 0 says: the first number of the row.
         """
         nothing = {0: Fraction(1)}
         if self.repeats and count > _LAST:
@@ -161,7 +170,9 @@ def _csv(text: str, name: str) -> tuple[list[str], list[list[str]]]:
     if len(table) < 2:
         raise DataError(f"{name} holds no row of a perturbation table")
     if len(table) > _MOST_ROWS:
-        raise DataError(f"{name} has more than {_MOST_ROWS:,} rows: give the table for counts alone")
+        raise DataError(
+            f"{name} has more than {_MOST_ROWS:,} rows: give the table for counts alone"
+        )
     header = [cell.strip() for cell in table[0]]
     lines = []
     for number, row in enumerate(table[1:], 2):
@@ -197,13 +208,17 @@ def _transition_rows(transitions: Iterable[tuple[Fraction, ...]], name: str) -> 
     rows: dict[int, dict[int, Fraction]] = {}
     for true, published, probability in transitions:
         if true.denominator > 1 or published.denominator > 1 or true < 0:
-            raise DataError(f"{name} has counts that are not whole numbers: give the table for counts")
+            raise DataError(
+                f"{name} has counts that are not whole numbers: give the table for counts"
+            )
         if not 0 <= probability <= 1:
             raise DataError(f"{name} has a probability that does not lie between 0 and 1")
         row = rows.setdefault(int(true), {})
         added = int(published - true)
         if added in row:
-            raise DataError(f"{name} gives the probability of one published count twice for the count {true}")
+            raise DataError(
+                f"{name} gives the probability of one published count twice for the count {true}"
+            )
         row[added] = probability
     if sorted(rows) != list(range(len(rows))):
         raise DataError(f"{name} needs a row for every count from 0 to its largest")
@@ -212,7 +227,9 @@ def _transition_rows(transitions: Iterable[tuple[Fraction, ...]], name: str) -> 
         if abs(total - 1) > _ROUNDING:
             raise DataError(f"the probabilities of the count {count} in {name} do not add up to 1")
         # they are printed with some eight digits
-        rows[count] = {added: probability / total for added, probability in row.items() if probability}
+        rows[count] = {
+            added: probability / total for added, probability in row.items() if probability
+        }
     return dict(rows)
 
 

@@ -1,7 +1,9 @@
-"""The privacy function of a tool: how much is lost between datasets a distance apart, and what that means for D_t.
+"""The privacy function of a tool: how much is lost between datasets a distance apart, and what that
+means for D_t.
 
-A tool without invariants states its loss for datasets that differ in one record. Where statistics are exact beside its
-output, a(t) records change together: its own function, asked for that distance, gives the guarantee that really holds.
+A tool without invariants states its loss for datasets that differ in one record. Where statistics
+are exact beside its output, a(t) records change together: its own function, asked for that
+distance, gives the guarantee that really holds.
 """
 
 import math
@@ -44,15 +46,16 @@ class _Term(StrEnum):
 class Metric(_Term):
     """How a tool counts the distance of two datasets.
 
-    ``symmetric``: records that are in one of them only, so that replacing a record is 2. ``change-one``: records that
-    differ, so that it is 1.
+    ``symmetric``: records that are in one of them only, so that replacing a record is 2.
+    ``change-one``: records that differ, so that it is 1.
     """
 
     symmetric = "symmetric"
     change_one = "change-one"
 
     def distance(self, a: int, rows: int = 1) -> int:
-        """Return how far apart datasets are in which `a` people change, each with up to so many rows.
+        """Return how far apart datasets are in which `a` people change, each with up to so many
+        rows.
 
         >>> Metric.symmetric.distance(3), Metric.change_one.distance(3, rows=2)
         (6, 6)
@@ -81,7 +84,9 @@ class LossMeasure(_Term):
             parts = list(loss)
         if any(_infinite(part) for part in parts):
             return NO_PRIVACY
-        numbers = [Fraction(part) if isinstance(part, float) else exact(part, "a loss") for part in parts]
+        numbers = [
+            Fraction(part) if isinstance(part, float) else exact(part, "a loss") for part in parts
+        ]
         if any(number < 0 for number in numbers):
             raise InputError("a loss is at least 0")
         if self is LossMeasure.zcdp:
@@ -123,7 +128,8 @@ class PrivacyFunction:
     ZCDP(rho=Fraction(2, 1))
     >>> session.tradeoff(3)
     Traceback (most recent call last):
-    semidp.errors.InputError: the privacy function was not asked for the distance 6: write its value there
+    semidp.errors.InputError: the privacy function was not asked for the distance 6: write its value
+    there
     """
 
     measure: LossMeasure = field(converter=LossMeasure)
@@ -136,10 +142,15 @@ class PrivacyFunction:
             self.measure.tradeoff(loss)
 
     def at(self, distance: int) -> Tradeoff:
-        """Return the curve at a distance: the value there, or at the next larger distance that is listed."""
+        """Return the curve at a distance: the value there, or at the next larger distance that is
+        listed.
+        """
         larger = [recorded for recorded in self.values if recorded >= distance]
         if not larger:
-            raise InputError(f"the privacy function was not asked for the distance {distance}: write its value there")
+            raise InputError(
+                f"the privacy function was not asked for the distance {distance}: write its value"
+                " there"
+            )
         return self.measure.tradeoff(self.values[min(larger)])
 
     def tradeoff(self, a: int, rows: int = 1) -> Tradeoff:
@@ -149,7 +160,11 @@ class PrivacyFunction:
     def to_json(self) -> dict[str, Any]:
         """Return the function as plain values."""
         values = {
-            str(distance): [_written(part) for part in loss] if isinstance(loss, (list, tuple)) else _written(loss)
+            str(distance): (
+                [_written(part) for part in loss]
+                if isinstance(loss, (list, tuple))
+                else _written(loss)
+            )
             for distance, loss in self.values.items()
         }
         told = {"measure": str(self.measure), "metric": str(self.metric), "values": values}
@@ -207,12 +222,17 @@ class Assessment:
         """Say in words and numbers what is announced, what holds, and which datasets show it."""
         a = self.guarantee.adjacency.a
         strength = (
-            "no guarantee at all: published exactly" if self.published_exactly else _named(self.guarantee.tradeoff)
+            "no guarantee at all: published exactly"
+            if self.published_exactly
+            else _named(self.guarantee.tradeoff)
         )
         lines = [
             f"Announced: {_named(self.announced)}.",
-            f"Found: {strength}, for any {a} record{'s' if a != 1 else ''} that change together, with "
-            f"{self.guarantee.dataspace.summary()} kept exact (its privacy function at distance {self.distance}).",
+            (
+                f"Found: {strength}, for any {a} record{'s' if a != 1 else ''} that change"
+                f" together, with {self.guarantee.dataspace.summary()} kept exact (its privacy"
+                f" function at distance {self.distance})."
+            ),
         ]
         if self.witness is not None:
             lines.append(f"A pair of datasets that shows it: {self.witness}.")
@@ -254,14 +274,20 @@ def assess(
     return Assessment(real, function.at(rows), distance, semi)
 
 
-def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Datasets, SemiAdjacency | None]:
+def _exact_part(
+    invariants: Any, needed: bool, several: bool
+) -> tuple[Datasets, SemiAdjacency | None]:
     """Return the datasets that are left, and a(t) of them or a bound for any values.
 
-    Where people have several rows, a(t) of the rows is not enough for them; one more than the margins is.
+    Where people have several rows, a(t) of the rows is not enough for them; one more than the
+    margins is.
     """
     if isinstance(invariants, DescribedDatasets):
         if needed:
-            raise InputError("a(t) of a dataspace that is only described is not known: give the number a of records")
+            raise InputError(
+                "a(t) of a dataspace that is only described is not known: give the number a of"
+                " records"
+            )
         return invariants, None
     if isinstance(invariants, Dataspace):
         if needed and several:
@@ -271,26 +297,39 @@ def _exact_part(invariants: Any, needed: bool, several: bool) -> tuple[Datasets,
     feature_by_name = {name: feature for feature in features for name in feature.names}
     names = [name for margin in margins for name in margin.names]
     if not names:
-        return Dataspace.described("the number of records"), SemiAdjacency(1, 1, 1, "only the total is exact")
+        return Dataspace.described("the number of records"), SemiAdjacency(
+            1, 1, 1, "only the total is exact"
+        )
     parts = [feature_by_name.get(name, Feature(name, "012")) for name in names]
     schema = Schema(tuple({part.name: part for part in parts}.values()))
     undeclared = [name for name in names if name not in feature_by_name]
-    if needed and undeclared and junction_order(maximal(schema.view(margin.names) for margin in margins)) is None:
+    if (
+        needed
+        and undeclared
+        and junction_order(maximal(schema.view(margin.names) for margin in margins)) is None
+    ):
         raise AdjacencyUnknown(
-            f"a(t) of these margins depends on the levels of {', '.join(dict.fromkeys(undeclared))}: declare them, or "
-            "give the number a of records",
+            "a(t) of these margins depends on the levels of"
+            f" {', '.join(dict.fromkeys(undeclared))}: declare them, or give the number a of"
+            " records",
             needs="adjacency",
         )
     about = ", ".join(str(margin) for margin in normalised(schema, margins))
-    return Dataspace.described(f"the counts of {about}"), semi_adjacency_bound(schema, margins) if needed else None
+    return Dataspace.described(f"the counts of {about}"), (
+        semi_adjacency_bound(schema, margins) if needed else None
+    )
 
 
 def stated_margins(invariants: Any) -> tuple[tuple[Margin, ...], tuple[Feature, ...]]:
-    """Return the margins of a plan, with the features that it declares, or those of a list of names."""
+    """Return the margins of a plan, with the features that it declares, or those of a list of
+    names.
+    """
     if isinstance(invariants, Plan):
         return invariants.invariants, invariants.features
     if isinstance(invariants, str):
-        raise InputError(f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}')
+        raise InputError(
+            f'invariants are a list of margins, such as ["{invariants}"], not {invariants!r}'
+        )
     return tuple(Margin.of(margin) for margin in invariants), ()
 
 
@@ -309,4 +348,10 @@ def _infinite(value: Any) -> bool:
 
 
 def _written(value: Any) -> Any:
-    return "inf" if _infinite(value) else value if isinstance(value, (int, float, str)) else plain(value)
+    return (
+        "inf"
+        if _infinite(value)
+        else value
+        if isinstance(value, (int, float, str))
+        else plain(value)
+    )

@@ -1,8 +1,9 @@
 """What a stratum looks like after swapping: the exact laws of its table and of one of its cells.
 
-Within a stratum every record is chosen with the swap rate, independently, and the chosen exchange the values of the
-features that are swapped over. Small strata are listed, in fractions; a cell of a stratum of any size has its law in
-floats with a stated error. What follows for privacy is in `swapping`.
+Within a stratum every record is chosen with the swap rate, independently, and the chosen exchange
+the values of the features that are swapped over. Small strata are listed, in fractions; a cell of a
+stratum of any size has its law in floats with a stated error. What follows for privacy is in
+`swapping`.
 """
 
 import itertools
@@ -25,7 +26,8 @@ from semidp.core.tradeoff.function import ROUNDOFF, Floats
 from semidp.errors import InputError
 
 RECORDS = 3
-"""How many records change together under the totals that swapping keeps: a person and at most two others."""
+"""How many records change together under the totals that swapping keeps: a person and at most two
+others."""
 
 _MOST_TABLES = 120  # of a stratum that are listed
 _REACH = 7.5  # standard deviations that are kept of a law
@@ -39,8 +41,9 @@ Integers = NDArray[np.int64]
 class SwapRule(StrEnum):
     """How the chosen records exchange their values.
 
-    ``shuffle``: by any permutation, each as likely as any other. ``derange``: by a permutation that leaves no record
-    its own value's place, and nobody is chosen alone (the Permutation Swapping Algorithm of bailie2026refreshment).
+    ``shuffle``: by any permutation, each as likely as any other. ``derange``: by a permutation that
+    leaves no record its own value's place, and nobody is chosen alone (the Permutation Swapping
+    Algorithm of bailie2026refreshment).
     """
 
     shuffle = "shuffle"
@@ -63,8 +66,8 @@ def _rate(value: Number) -> Fraction:
 class Swap:
     """A way to swap: how likely a record is chosen, and how the chosen exchange their values.
 
-    The rate is public and not computed from the data, and records are chosen independently of their values: targeted
-    swapping, which prefers records at risk, is not covered.
+    The rate is public and not computed from the data, and records are chosen independently of their
+    values: targeted swapping, which prefers records at risk, is not covered.
 
     >>> Swap("0.1").published_epsilon(1000)
     9.105...
@@ -77,13 +80,18 @@ class Swap:
     rule: SwapRule = attrs.field(converter=SwapRule, default=SwapRule.shuffle)
 
     def published_epsilon(self, largest: int) -> float:
-        """Return the epsilon that Bailie, Gong and Meng prove for each record that differs (their Theorem 1).
+        """Return the epsilon that Bailie, Gong and Meng prove for each record that differs (their
+        Theorem 1).
 
-        ``ln(b + 1) - ln o`` up to the rate ``√(b+1)/(√(b+1) + 1)`` and ``ln o`` beyond it, with o = p/(1 - p) and b the
-        size of the largest stratum in which records differ. It is about derangements. Two datasets with the same totals
-        differ in two records or more, so that two persons who change places cost twice this.
+        ``ln(b + 1) - ln o`` up to the rate ``√(b+1)/(√(b+1) + 1)`` and ``ln o`` beyond it, with o =
+        p/(1 - p) and b the size of the largest stratum in which records differ. It is about
+        derangements. Two datasets with the same totals differ in two records or more, so that two
+        persons who change places cost twice this.
 
-        >>> Swap("0.01").published_epsilon(264_331), Swap("0.5").published_epsilon(264_331)  # their Table 2
+        >>> (
+        ...     Swap("0.01").published_epsilon(264_331),
+        ...     Swap("0.5").published_epsilon(264_331),
+        ... )  # their Table 2
         (17.08..., 12.48...)
         """
         if largest < 2:
@@ -106,7 +114,8 @@ class Stratum:
     Stratum(hold=(6, 6), over=(8, 4))
     >>> Stratum([6, 6], [5])
     Traceback (most recent call last):
-    semidp.errors.InputError: the totals of a stratum count different numbers of records by held and by swapped values
+    semidp.errors.InputError: the totals of a stratum count different numbers of records by held and
+    by swapped values
     """
 
     hold: tuple[int, ...] = attrs.field(converter=_totals)
@@ -114,11 +123,15 @@ class Stratum:
 
     def __attrs_post_init__(self) -> None:
         if sum(self.hold) != sum(self.over):
-            raise InputError("the totals of a stratum count different numbers of records by held and by swapped values")
+            raise InputError(
+                "the totals of a stratum count different numbers of records by held and by swapped"
+                " values"
+            )
 
     @classmethod
     def all_of(cls, by_held: ArrayLike, by_swapped: ArrayLike) -> "list[Stratum]":
-        """Return the strata of two tables of totals, a row a stratum; those without records are left out.
+        """Return the strata of two tables of totals, a row a stratum; those without records are
+        left out.
 
         >>> Stratum.all_of([[2, 1], [0, 0]], [[1, 1, 1], [0, 0, 0]])
         [Stratum(hold=(2, 1), over=(1, 1, 1))]
@@ -145,7 +158,9 @@ class Stratum:
 
     @property
     def longest_cycle(self) -> int:
-        """How many records move at most where three change: three if both sides have three values, else two."""
+        """How many records move at most where three change: three if both sides have three values,
+        else two.
+        """
         return min(len(self.hold), len(self.over), RECORDS)
 
 
@@ -188,14 +203,17 @@ def _rows(total: int, columns: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def choice_weights(n: int, swap: Swap) -> list[Fraction]:
-    """Return the weight of each number of records that are chosen and then permuted uniformly; they add up to 1.
+    """Return the weight of each number of records that are chosen and then permuted uniformly; they
+    add up to 1.
 
-    For ``shuffle`` it is the binomial law. A uniform derangement of k records is a signed mixture of uniform
-    permutations of its subsets, ``d(k) D_S = Σ over T in S of (-1)^(k-|T|) |T|! U_T`` (inclusion and exclusion of the
-    fixed points), so that ``derange`` has weights too, some of them below 0.
+    For ``shuffle`` it is the binomial law. A uniform derangement of k records is a signed mixture
+    of uniform permutations of its subsets, ``d(k) D_S = Σ over T in S of (-1)^(k-|T|) |T|! U_T``
+    (inclusion and exclusion of the fixed points), so that ``derange`` has weights too, some of them
+    below 0.
 
     >>> choice_weights(2, Swap("1/2")), choice_weights(2, Swap("1/2", "derange"))
-    ([Fraction(1, 4), Fraction(1, 2), Fraction(1, 4)], [Fraction(1, 1), Fraction(-1, 1), Fraction(1, 1)])
+    ([Fraction(1, 4), Fraction(1, 2), Fraction(1, 4)], [Fraction(1, 1), Fraction(-1, 1), Fraction(1,
+    1)])
     """
     p = swap.rate
     chosen = []
@@ -235,8 +253,9 @@ def derangements(k: int) -> int:
 def swapped_law(table: Grid, swap: Swap) -> dict[Grid, Fraction]:
     """Return the exact law of the published table of a stratum, given the true one.
 
-    All ways to choose records are gone through by how many of each cell are chosen; a uniform permutation of the chosen
-    S gives the table U with the probability ``Π rows! Π columns! / (|S|! Π U!)``.
+    All ways to choose records are gone through by how many of each cell are chosen; a uniform
+    permutation of the chosen S gives the table U with the probability
+    ``Π rows! Π columns! / (|S|! Π U!)``.
 
     >>> law = swapped_law(((1, 0), (0, 1)), Swap("1/2"))
     >>> law[((0, 1), (1, 0))]
@@ -267,8 +286,12 @@ def _sums(grid: Grid) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 @cache
-def _permuted(rows: tuple[int, ...], columns: tuple[int, ...]) -> list[tuple[tuple[int, ...], Fraction]]:
-    """Tables of the chosen records after a uniform permutation of their swapped values, with probabilities."""
+def _permuted(
+    rows: tuple[int, ...], columns: tuple[int, ...]
+) -> list[tuple[tuple[int, ...], Fraction]]:
+    """Tables of the chosen records after a uniform permutation of their swapped values, with
+    probabilities.
+    """
     arrangements = _factorials(rows) * _factorials(columns)
     permutations = math.factorial(sum(rows))
     outcomes = []
@@ -292,10 +315,10 @@ def _grid(cells: Sequence[int], width: int) -> Grid:
 class CellLaw:
     """The law of one published cell, given the true one, for all true cells.
 
-    Of n records r have the held value and c the swapped one. The random permutation treats all records alike, so that
-    the records that have the swapped value afterwards are, given how many of them are new, a uniform choice. With e
-    leavers the cell loses a hypergeometric number and gains another:
-    ``cell + Hyp(n - c, r - cell, e) - Hyp(c, cell, e)``.
+    Of n records r have the held value and c the swapped one. The random permutation treats all
+    records alike, so that the records that have the swapped value afterwards are, given how many of
+    them are new, a uniform choice. With e leavers the cell loses a hypergeometric number and gains
+    another: ``cell + Hyp(n - c, r - cell, e) - Hyp(c, cell, e)``.
 
     Parameters
     ----------
@@ -336,7 +359,9 @@ class CellLaw:
 
     @property
     def relative_error(self) -> float:
-        """A bound on the relative error of each probability, from the round-off of logarithms of factorials."""
+        """A bound on the relative error of each probability, from the round-off of logarithms of
+        factorials.
+        """
         size = float(_log_factorials(self.n)[self.n]) + 1
         return 128 * ROUNDOFF * size
 
@@ -355,7 +380,9 @@ class CellLaw:
         return float(rows) * len(self.leavers) * products
 
     def row(self, cell: int) -> tuple[int, Floats]:
-        """Return the law of the published cell for one true cell: the least value, and probabilities from there on."""
+        """Return the law of the published cell for one true cell: the least value, and
+        probabilities from there on.
+        """
         losers, gainers = self._windows(cell)
         leavers = self.first + np.arange(len(self.leavers))[:, None]
         lost = _hypergeometric(self.c, cell, leavers, losers)
@@ -387,11 +414,13 @@ def _window(population: int, marked: int, fewest: int, most: int) -> Integers:
 
 
 def leaver_law(n: int, c: int, swap: Swap) -> tuple[int, Floats]:
-    """Return the law of how many of c records with a value have lost it after swapping: first number, probabilities.
+    """Return the law of how many of c records with a value have lost it after swapping: first
+    number, probabilities.
 
-    Of the c records u are chosen, of the others v. Given both, e of the u leave with probability ``C(u, e) C(v, e) /
-    C(u + v, u)`` for a uniform permutation. Among derangements, ``C(u, e) C(v, e) E(u, e) E(v, e) / d(u + v)`` have e
-    leavers, E(u, e) the number of permutations of u things of which u - e given ones stay nowhere in place.
+    Of the c records u are chosen, of the others v. Given both, e of the u leave with probability
+    ``C(u, e) C(v, e) / C(u + v, u)`` for a uniform permutation. Among derangements,
+    ``C(u, e) C(v, e) E(u, e) E(v, e) / d(u + v)`` have e leavers, E(u, e) the number of
+    permutations of u things of which u - e given ones stay nowhere in place.
 
     >>> first, law = leaver_law(2, 1, Swap("1/2"))
     >>> first, law.round(6).tolist()
@@ -444,7 +473,9 @@ def _most(inside: Integers, outside: Integers) -> int:
 
 
 def _log_ways(n: int, chosen: Integers, leavers: Integers, p: float, tilt: float) -> Floats:
-    """Logarithm of ``Bin(n, p)(u) C(u, e) u! e^(-u tilt)``, a row for each number e of leavers; -inf for e above u."""
+    """Logarithm of ``Bin(n, p)(u) C(u, e) u! e^(-u tilt)``, a row for each number e of leavers;
+    -inf for e above u.
+    """
     rows = leavers[:, None]
     possible = rows <= chosen
     ways = _log_choose(chosen, np.minimum(rows, chosen))
@@ -457,21 +488,25 @@ def _log_ways(n: int, chosen: Integers, leavers: Integers, p: float, tilt: float
 class _Unfixed:
     """Shares of permutations without certain fixed points.
 
-    ``some_fixed[u, i]``: of permutations of u things, the share in which all but e_i given ones move;
-    ``none_fixed[k]``: the share of derangements among permutations of k things.
+    ``some_fixed[u, i]``: of permutations of u things, the share in which all but e_i given ones
+    move; ``none_fixed[k]``: the share of derangements among permutations of k things.
     """
 
     some_fixed: Floats
     none_fixed: Floats
 
     def logarithms(self, chosen: Integers) -> Floats:
-        """Logarithms of `some_fixed`, a row for each number of leavers and a column for each number of chosen ones."""
+        """Logarithms of `some_fixed`, a row for each number of leavers and a column for each number
+        of chosen ones.
+        """
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.some_fixed[chosen]).T)
 
 
 def _unfixed(n: int, free: Integers) -> _Unfixed:
-    """Shares by Euler's difference table, ``E(u, e) = (u-1) E(u-1, e) + (u-e-1) E(u-2, e)``, all terms positive."""
+    """Shares by Euler's difference table, ``E(u, e) = (u-1) E(u-1, e) + (u-e-1) E(u-2, e)``, all
+    terms positive.
+    """
     columns = np.append(free, 0)
     shares = np.ones((n + 1, len(columns)))
     for u in range(1, n + 1):
@@ -496,7 +531,9 @@ def _binomial_window(n: int, p: float) -> Integers:
 
 
 def _reach(variance: float) -> float:
-    """How far from its mean a law is kept: some standard deviations, and a little more for small means."""
+    """How far from its mean a law is kept: some standard deviations, and a little more for small
+    means.
+    """
     return _REACH * (math.sqrt(variance) + 2)
 
 
@@ -522,7 +559,9 @@ def _log_binomial(n: int, counts: Integers, p: float) -> Floats:
 
 
 def _hypergeometric(population: int, marked: int, draws: Integers, hits: Integers) -> Floats:
-    """Probability of so many marked ones among draws without replacement; 0 where that cannot be."""
+    """Probability of so many marked ones among draws without replacement; 0 where that cannot
+    be.
+    """
     missed = draws - hits
     unmarked = population - marked
     enough = (hits <= marked) & (missed <= unmarked)

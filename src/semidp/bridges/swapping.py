@@ -1,8 +1,10 @@
-"""What swapping guarantees: the tradeoff function of all strata, or what an attacker can at least do.
+"""What swapping guarantees: the tradeoff function of all strata, or what an attacker can at least
+do.
 
-Match × swapped and match × held totals stay exact: these are the datasets D_t. One person who changes takes one or two
-others of the same stratum along (a = 3), so that strata never add up; the worst of them counts. What a stratum looks
-like after swapping is in `swap_laws`, how laws become curves in `distinguishing`.
+Match × swapped and match × held totals stay exact: these are the datasets D_t. One person who
+changes takes one or two others of the same stratum along (a = 3), so that strata never add up; the
+worst of them counts. What a stratum looks like after swapping is in `swap_laws`, how laws become
+curves in `distinguishing`.
 """
 
 import itertools
@@ -14,7 +16,13 @@ from functools import cached_property
 import numpy as np
 from attrs import frozen
 
-from semidp.bridges.distinguishing import Corner, Frontier, advantage, corners_between, curve_through
+from semidp.bridges.distinguishing import (
+    Corner,
+    Frontier,
+    advantage,
+    corners_between,
+    curve_through,
+)
 from semidp.bridges.swap_laws import RECORDS, CellLaw, Grid, Stratum, Swap, swapped_law, tables_of
 from semidp.core.progress import Progress, silent
 from semidp.core.tradeoff.function import Floats
@@ -40,11 +48,14 @@ class StratumLoss:
     stratum
         Its totals.
     curve
-        The tradeoff function, the least over all neighbouring tables; None where there are too many to be sure.
+        The tradeoff function, the least over all neighbouring tables; None where there are too many
+        to be sure.
     attack
-        The advantage of an attacker: the best possible where there is a curve, else what one at least has.
+        The advantage of an attacker: the best possible where there is a curve, else what one at
+        least has.
     least_error, most_error
-        The root mean square error of a published cell, for the true table at which it is least and most.
+        The root mean square error of a published cell, for the true table at which it is least and
+        most.
     epsilon
         The exact pure epsilon, where all tables were listed.
     """
@@ -72,7 +83,8 @@ class SwapAssessment:
     largest
         The number of records of the largest stratum that is not fixed.
     longest_cycle
-        How many records move at most in one stratum: 2, or 3 where a cycle of three is possible in one of them.
+        How many records move at most in one stratum: 2, or 3 where a cycle of three is possible in
+        one of them.
     passed_over
         How many distinct strata were neither proved nor attacked, because there are too many.
     """
@@ -101,7 +113,9 @@ class SwapAssessment:
 
     @cached_property
     def curve(self) -> PiecewiseLinear | None:
-        """The tradeoff function of all strata: the greatest below the curve of each; None unless all are proved."""
+        """The tradeoff function of all strata: the greatest below the curve of each; None unless
+        all are proved.
+        """
         corners: list[Corner] = []
         if not self.is_proved:
             return None
@@ -112,10 +126,12 @@ class SwapAssessment:
         return curve_through(corners)
 
     def gaussian_error(self, mu: float) -> float:
-        """Return the standard error of a cell of the worst stratum with Gaussian noise that keeps the same totals.
+        """Return the standard error of a cell of the worst stratum with Gaussian noise that keeps
+        the same totals.
 
-        ``Δ2/μ · √((1 - 1/r)(1 - 1/c))``: noise only in the directions that the totals leave free, scaled to the
-        farthest neighbours, Δ2 = 2 for two records that change places and √6 for a cycle of three.
+        ``Δ2/μ · √((1 - 1/r)(1 - 1/c))``: noise only in the directions that the totals leave free,
+        scaled to the farthest neighbours, Δ2 = 2 for two records that change places and √6 for a
+        cycle of three.
         """
         stratum = self.worst.stratum
         distance = math.sqrt(2 * self.longest_cycle)
@@ -125,11 +141,14 @@ class SwapAssessment:
         return distance / mu * math.sqrt(rows * columns)
 
 
-def assess_swapping(swap: Swap, strata: Iterable[Stratum], progress: Progress = silent) -> SwapAssessment:
+def assess_swapping(
+    swap: Swap, strata: Iterable[Stratum], progress: Progress = silent
+) -> SwapAssessment:
     """Return what swapping guarantees beside the totals that it keeps exact.
 
-    Strata of two held and two swapped values have an exact law, and small others are listed, cycles of three
-    included. Of the rest it is only known what an attacker can at least do, who looks at one cell.
+    Strata of two held and two swapped values have an exact law, and small others are listed, cycles
+    of three included. Of the rest it is only known what an attacker can at least do, who looks at
+    one cell.
 
     Parameters
     ----------
@@ -155,8 +174,8 @@ def assess_swapping(swap: Swap, strata: Iterable[Stratum], progress: Progress = 
     hiding = [stratum for stratum in every if not stratum.is_fixed]
     if not hiding:
         raise InputError(
-            "the exact totals give every stratum away, because each has one held or one swapped value only: swapping "
-            "changes nothing here"
+            "the exact totals give every stratum away, because each has one held or one swapped"
+            " value only: swapping changes nothing here"
         )
     distinct = sorted(set(hiding), key=lambda stratum: (stratum.n, stratum.hold, stratum.over))
     losses = []
@@ -206,13 +225,16 @@ def _choices(table: Grid) -> int:
 
 
 def _corner_law(stratum: Stratum, swap: Swap) -> CellLaw:
-    """Law of the cell of the rarer held and the rarer swapped value, which gives a table of two by two."""
+    """Law of the cell of the rarer held and the rarer swapped value, which gives a table of two by
+    two.
+    """
     held, swapped = stratum.hold[1], stratum.over[1]
     return CellLaw.of(stratum.n, held, swapped, swap)
 
 
 def listed(stratum: Stratum, swap: Swap) -> StratumLoss:
-    """Return the exact curve of a small stratum: the least over all pairs of tables at most three records apart.
+    """Return the exact curve of a small stratum: the least over all pairs of tables at most three
+    records apart.
 
     >>> loss = listed(Stratum([2, 1, 1], [2, 1, 1]), Swap("0.3"))
     >>> round(loss.attack, 3)
@@ -269,14 +291,17 @@ def _error(table: Grid, law: dict[Grid, Fraction]) -> float:
 
 
 def one_cell(stratum: Stratum, swap: Swap) -> StratumLoss:
-    """Return the curve of a stratum of two held and two swapped values: the least over all true cells.
+    """Return the curve of a stratum of two held and two swapped values: the least over all true
+    cells.
 
     >>> loss = one_cell(Stratum([100, 100], [120, 80]), Swap("0.1"))
     >>> round(loss.attack, 3), round(loss.least_error, 2), round(loss.most_error, 2)
     (0.249, 1.48, 4.11)
     """
     if not stratum.is_two_by_two:
-        raise InputError("one cell gives the whole stratum only where there are two held and two swapped values")
+        raise InputError(
+            "one cell gives the whole stratum only where there are two held and two swapped values"
+        )
     law = _corner_law(stratum, swap)
     frontier = Frontier()
     errors = []
@@ -315,8 +340,9 @@ def _aligned(one: tuple[int, Floats], other: tuple[int, Floats]) -> tuple[Floats
 def attacked(stratum: Stratum, swap: Swap) -> StratumLoss:
     """Return what an attacker at least gains in a stratum of any size, by looking at a single cell.
 
-    Any true cell but the largest has a neighbour that is one more: somebody of the same held value and somebody of the
-    same swapped value change places. So the distance of these two laws bounds what is hidden from above.
+    Any true cell but the largest has a neighbour that is one more: somebody of the same held value
+    and somebody of the same swapped value change places. So the distance of these two laws bounds
+    what is hidden from above.
 
     >>> loss = attacked(Stratum([3, 3, 3], [3, 3, 3]), Swap("0.3"))
     >>> loss.curve is None, round(loss.attack, 3)  # 0.838 is possible, see `listed`

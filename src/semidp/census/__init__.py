@@ -4,7 +4,13 @@
 `semidp.census.layout`, and nowhere else.
 """
 
-from semidp.census.area_estimates import CensusEstimates, CensusTask, estimate_areas, estimate_state, write_estimates
+from semidp.census.area_estimates import (
+    CensusEstimates,
+    CensusTask,
+    estimate_areas,
+    estimate_state,
+    write_estimates,
+)
 from semidp.census.areas import Areas, read_areas
 from semidp.census.people import groups
 from semidp.census.reading import StateFiles, read_state

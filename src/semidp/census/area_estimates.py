@@ -1,8 +1,8 @@
 """Estimates for areas from the noisy measurement files, one state in memory at a time.
 
-States are estimated one after the other or side by side in processes of their own; what each says is added up, as the
-noise of different states is independent. The files of the nation are not used: they could take at most about one part
-in the number of states from the variance of a state.
+States are estimated one after the other or side by side in processes of their own; what each says
+is added up, as the noise of different states is independent. The files of the nation are not used:
+they could take at most about one part in the number of states from the variance of a state.
 """
 
 import csv
@@ -46,7 +46,8 @@ class CensusTask:
     areas
         Areas to estimate; None for none.
     levels
-        Levels of the files of which every place is written: State, County, Tract, Block_Group, Block.
+        Levels of the files of which every place is written: State, County, Tract, Block_Group,
+        Block.
     totals
         Exact population of states, by their two digits, where the files do not say it.
     level
@@ -80,7 +81,13 @@ class CensusTask:
     def digest(self) -> str:
         """Tell tasks apart, so that only the same one is resumed."""
         rows = self.areas.rows if self.areas is not None else ()
-        parts = [str(Path(self.folder).resolve()), rows, self.levels, sorted(self.totals.items()), self.level]
+        parts = [
+            str(Path(self.folder).resolve()),
+            rows,
+            self.levels,
+            sorted(self.totals.items()),
+            self.level,
+        ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -113,7 +120,9 @@ class CensusEstimates:
                 yield name, people, value, error, low, high
 
 
-def estimate_state(folder: str | Path, state: str, total: int | None = None) -> tuple[StateFiles, Estimate]:
+def estimate_state(
+    folder: str | Path, state: str, total: int | None = None
+) -> tuple[StateFiles, Estimate]:
     """Read the files of one state and estimate all its places."""
     files = read_state(folder, state, total)
     return files, estimate(files.measurements)
@@ -134,12 +143,17 @@ def write_estimates(
     force: bool = False,
     progress: Progress = silent,
 ) -> CensusEstimates | None:
-    """Write the estimates of a task to a folder; states that an earlier run has finished are not read again."""
+    """Write the estimates of a task to a folder; states that an earlier run has finished are not
+    read again.
+    """
     states = task.states()
     with lasting_folder(out, resume=resume, force=force, ours=census_files, clear=_clear) as left:
         noted = left.noted().get("task")
         if noted is not None and noted != task.digest():
-            raise InputError(f"the unfinished {out} is of other files, areas or levels: discard it, or ask the same")
+            raise InputError(
+                f"the unfinished {out} is of other files, areas or levels: discard it, or ask the"
+                " same"
+            )
         # A state is finished once its file is there, which is written last.
         waiting = [state for state in states if not _partial(left.folder, state).exists()]
         finished = len(states) - len(waiting)
@@ -193,12 +207,16 @@ def _state_result(task: CensusTask, state: str) -> tuple[dict[str, Any], dict[st
         depth = 1 + LEVELS.index(level)
         nodes = np.arange(len(files.codes[depth]))
         sums = answer.sums({depth: Share(nodes, nodes)}, weights)
-        table = CensusEstimates(tuple(files.codes[depth].tolist()), tuple(groups()), sums, task.level)
+        table = CensusEstimates(
+            tuple(files.codes[depth].tolist()), tuple(groups()), sums, task.level
+        )
         tables[level] = _text(table)
     return result, tables
 
 
-def _padded(answer: Estimate, shares: dict[int, Share], weights: NDArray[np.float64], areas: int) -> AreaSums:
+def _padded(
+    answer: Estimate, shares: dict[int, Share], weights: NDArray[np.float64], areas: int
+) -> AreaSums:
     """Sums of all areas: zero, and exactly so, for those that have no place in this state."""
     values = np.zeros((areas, len(weights)))
     variances = np.zeros_like(values)
@@ -216,13 +234,17 @@ def _added(task: CensusTask, partial: Sequence[Mapping[str, Any]]) -> CensusEsti
     variances = np.sum([part["variances"] for part in partial], axis=0)
     # A difference of areas may be negative, a count may not.
     whole = all(weight >= 0 for _, _, weight in task.areas.rows)
-    return CensusEstimates(task.areas.names, tuple(groups()), AreaSums(values, variances), task.level, whole)
+    return CensusEstimates(
+        task.areas.names, tuple(groups()), AreaSums(values, variances), task.level, whole
+    )
 
 
 def _finish(task: CensusTask, folder: Path, states: Sequence[str]) -> CensusEstimates | None:
     added = None
     if task.areas is not None:
-        partial = [json.loads(_partial(folder, state).read_text(encoding="utf-8")) for state in states]
+        partial = [
+            json.loads(_partial(folder, state).read_text(encoding="utf-8")) for state in states
+        ]
         added = _added(task, partial)
         replace_file(folder / AREAS, _header("name") + _text(added))
     for level in task.levels:

@@ -1,4 +1,6 @@
-"""Areas that somebody names: districts made of blocks, tracts or counties, read from a file of codes."""
+"""Areas that somebody names: districts made of blocks, tracts or counties, read from a file of
+codes.
+"""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -31,8 +33,9 @@ def _rows(rows: Iterable[Row]) -> tuple[Row, ...]:
 class Areas:
     """Named areas, each a list of codes with weights.
 
-    A code is a usual one of the Census (2 digits for a state, 5 for a county, 11 for a tract, 12 for a block group, 15
-    for a block), the tabulation code of a block (16), or a geocode as it stands in the files.
+    A code is a usual one of the Census (2 digits for a state, 5 for a county, 11 for a tract, 12
+    for a block group, 15 for a block), the tabulation code of a block (16), or a geocode as it
+    stands in the files.
 
     >>> areas = Areas([("north", "15001", 1.0), ("south", "15003", 0.5)])
     >>> areas.names, areas.states
@@ -43,7 +46,9 @@ class Areas:
 
     def __attrs_post_init__(self) -> None:
         if not self.rows:
-            raise InputError("no area is named: the file of areas has a row for each code of an area")
+            raise InputError(
+                "no area is named: the file of areas has a row for each code of an area"
+            )
         codes_of: dict[str, list[str]] = {}
         for name, code, _ in self.rows:
             codes_of.setdefault(name, []).append(_usual(code))
@@ -61,7 +66,9 @@ class Areas:
         return tuple(sorted({_state(code) for _, code, _ in self.rows}))
 
     def shares(self, state: StateFiles) -> dict[int, Share]:
-        """Places of one state that belong to the areas, by their depth in the tree of that state."""
+        """Places of one state that belong to the areas, by their depth in the tree of that
+        state.
+        """
         number_of = {name: number for number, name in enumerate(self.names)}
         blocks = state.blocks()
         # In order of their codes, the blocks of a county or a tract follow each other.
@@ -102,7 +109,10 @@ def _state(code: str) -> str:
     """Two digits of the state of a code."""
     usual = _usual(code)
     if not usual.isdigit() or len(usual) < 2:
-        raise InputError(f"{code!r} is not a code of the Census: codes are digits, such as 15001020100 for a tract")
+        raise InputError(
+            f"{code!r} is not a code of the Census: codes are digits, such as 15001020100 for a"
+            " tract"
+        )
     return usual[:2] if len(usual) in _DIGITS else usual[1:3]
 
 
@@ -111,13 +121,17 @@ def _refuse_overlap(name: str, codes: Sequence[str]) -> None:
     ordered = sorted(codes)
     for first, second in itertools.pairwise(ordered):
         if second.startswith(first):
-            raise InputError(f"the area {name!r} names {second} twice: once by itself or as a part of {first}")
+            raise InputError(
+                f"the area {name!r} names {second} twice: once by itself or as a part of {first}"
+            )
 
 
 def _places(
     code: str, state: StateFiles, ordered: NDArray[np.str_], order: NDArray[np.int64]
 ) -> tuple[int, NDArray[np.int64]]:
-    """Depth and nodes of a code: the blocks whose usual code it starts, or one place of the files."""
+    """Depth and nodes of a code: the blocks whose usual code it starts, or one place of the
+    files.
+    """
     if code == state.code:
         return 0, np.array([0])
     if len(code) in _DIGITS:

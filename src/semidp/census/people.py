@@ -12,7 +12,8 @@ ADULT, HISPANIC = 1, 1
 
 
 def groups() -> dict[str, Floats]:
-    """Weights of cells for every group of people: everybody and adults by origin and race, and kinds of quarters.
+    """Weights of cells for every group of people: everybody and adults by origin and race, and
+    kinds of quarters.
 
     Races are those of people who are not Hispanic, as in the tables of the redistricting file.
 

@@ -1,6 +1,8 @@
-"""Reading the noisy measurement files of one state into `Measurements`; their format is in `semidp.census.layout`.
+"""Reading the noisy measurement files of one state into `Measurements`; their format is in
+`semidp.census.layout`.
 
-Queries are told by their shape, not by their name. DuckDB reads the files; nothing else of the folder is opened.
+Queries are told by their shape, not by their name. DuckDB reads the files; nothing else of the
+folder is opened.
 """
 
 import contextlib
@@ -38,7 +40,8 @@ _COLUMNS = ("geocode", "query_name", "query_shape", "value", "variance")
 class StateFiles:
     """One state as its files tell it: what was measured, and the codes of its places.
 
-    Depth 0 is the state itself, depth 1 its parts (level State of the files), and so on down to blocks.
+    Depth 0 is the state itself, depth 1 its parts (level State of the files), and so on down to
+    blocks.
     """
 
     code: str
@@ -55,7 +58,10 @@ def persons_folder(folder: str | Path) -> Path:
     for candidate in (Path(folder), Path(folder) / PERSONS):
         if (candidate / "Block.parquet" / MEASURED).is_dir():
             return candidate
-    raise InputError(f"{folder} holds no noisy measurement files: there is no folder Block.parquet/{MEASURED} in it")
+    raise InputError(
+        f"{folder} holds no noisy measurement files: there is no folder Block.parquet/{MEASURED}"
+        " in it"
+    )
 
 
 def states_of(folder: Path) -> dict[str, tuple[str, ...]]:
@@ -143,7 +149,9 @@ class _Level:
 
 @define(eq=False)
 class _Query:
-    """One query of a level: values and variances at every place, the latter infinite where it was not measured."""
+    """One query of a level: values and variances at every place, the latter infinite where it was
+    not measured.
+    """
 
     sums: CellSums
     values: NDArray[Any]
@@ -166,7 +174,9 @@ def _reader() -> Iterator[Any]:
         yield connection
     except duckdb.Error:
         columns = ", ".join(_COLUMNS)
-        raise DataError(f"a noisy measurement file cannot be read: it is Parquet with the columns {columns}") from None
+        raise DataError(
+            f"a noisy measurement file cannot be read: it is Parquet with the columns {columns}"
+        ) from None
     finally:
         connection.close()
 
@@ -186,10 +196,15 @@ def _codes(connection: Any, files: list[str]) -> NDArray[np.str_]:
     return np.asarray(rows.tolist(), dtype=np.str_)
 
 
-def _queries(connection: Any, files: list[str], condition: str) -> list[tuple[str, tuple[int, ...]]]:
+def _queries(
+    connection: Any, files: list[str], condition: str
+) -> list[tuple[str, tuple[int, ...]]]:
     if not files:
         return []
-    text = f"SELECT DISTINCT query_name, query_shape FROM read_parquet(?) WHERE {condition} ORDER BY ALL"
+    text = (
+        f"SELECT DISTINCT query_name, query_shape FROM read_parquet(?) WHERE {condition} ORDER"
+        " BY ALL"
+    )
     rows = connection.execute(text, [files]).fetchall()
     names = [name for name, _ in rows]
     if len(names) != len(set(names)):
@@ -197,13 +212,21 @@ def _queries(connection: Any, files: list[str], condition: str) -> list[tuple[st
     return [(name, tuple(map(int, shape))) for name, shape in rows]
 
 
-def _fill(connection: Any, file: str, codes: NDArray[np.str_], queries: Mapping[str, _Query]) -> None:
-    """Read one file and put what it holds in its place. It is read once, whatever the order of its rows."""
+def _fill(
+    connection: Any, file: str, codes: NDArray[np.str_], queries: Mapping[str, _Query]
+) -> None:
+    """Read one file and put what it holds in its place. It is read once, whatever the order of its
+    rows.
+    """
     light = "SELECT geocode, query_name, variance, len(value) AS length FROM read_parquet(?)"
     rows = connection.execute(light, [file]).fetchnumpy()
-    numbers = connection.execute("SELECT unnest(value) AS value FROM read_parquet(?)", [file]).fetchnumpy()["value"]
+    numbers = connection.execute(
+        "SELECT unnest(value) AS value FROM read_parquet(?)", [file]
+    ).fetchnumpy()["value"]
     if any(np.ma.is_masked(column) for column in (numbers, *rows.values())):
-        raise DataError("a noisy measurement file lacks a geocode, a name, a value or a variance somewhere")
+        raise DataError(
+            "a noisy measurement file lacks a geocode, a name, a value or a variance somewhere"
+        )
     places = np.searchsorted(codes, np.asarray(rows["geocode"].tolist(), dtype=np.str_))
     names = np.asarray(rows["query_name"].tolist(), dtype=np.str_)
     ends = np.cumsum(rows["length"])
@@ -238,14 +261,20 @@ def _cell_sums(name: str, shape: tuple[int, ...]) -> CellSums:
         elif place == 0 and length == 3:
             treatments.append(INSTITUTIONS)
         else:
-            raise DataError(f"the query {name} has the shape {shape}, which is none of the persons file")
+            raise DataError(
+                f"the query {name} has the shape {shape}, which is none of the persons file"
+            )
     if len(shape) != len(SIZES):
-        raise DataError(f"the query {name} has the shape {shape}, which is none of the persons file")
+        raise DataError(
+            f"the query {name} has the shape {shape}, which is none of the persons file"
+        )
     return CellSums(treatments)
 
 
 def _possible(connection: Any, files: list[str], codes: NDArray[np.str_]) -> NDArray[np.bool_]:
-    """Cells that can be other than zero, by place: kinds of quarters that it has, and no minors in nursing homes."""
+    """Cells that can be other than zero, by place: kinds of quarters that it has, and no minors in
+    nursing homes.
+    """
     quarters = np.ones((len(codes), SIZES[0]), dtype=bool)
     if files:
         chosen = f"FROM read_parquet(?) WHERE query_name = '{UPPER_BOUND}' ORDER BY geocode"

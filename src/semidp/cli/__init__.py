@@ -1,4 +1,5 @@
-"""The command line: parse, call, print. One file a command; `_program` puts them together and ends them well.
+"""The command line: parse, call, print. One file a command; `_program` puts them together and ends
+them well.
 
 What commands share is in `_command`, `_options` and `_output`.
 """

@@ -1,4 +1,6 @@
-"""``semidp guarantee --ptable``: what a perturbation table of cell keys publishes about one person."""
+"""``semidp guarantee --ptable``: what a perturbation table of cell keys publishes about one
+person.
+"""
 
 import math
 from pathlib import Path
@@ -21,9 +23,15 @@ _SHOWN = 6  # counts of a list that are printed
 class CellKeys:
     """A perturbation table, and how many cells share a person."""
 
-    ptable: Path | None = option("A perturbation table of cell keys, of the R package ptable or of ONS.", "FILE")
-    cells: int | None = option("With --ptable: how many published cells count the same person (default 1).", "N", min=1)
-    threshold: int | None = option("With --ptable: published counts below this are suppressed.", "N", min=0)
+    ptable: Path | None = option(
+        "A perturbation table of cell keys, of the R package ptable or of ONS.", "FILE"
+    )
+    cells: int | None = option(
+        "With --ptable: how many published cells count the same person (default 1).", "N", min=1
+    )
+    threshold: int | None = option(
+        "With --ptable: published counts below this are suppressed.", "N", min=0
+    )
 
     @property
     def given(self) -> bool:
@@ -34,7 +42,8 @@ class CellKeys:
         """Print what the table publishes."""
         if self.ptable is None:
             raise InputError(
-                "--cells and --threshold are about cell keys: give the perturbation table with --ptable FILE"
+                "--cells and --threshold are about cell keys: give the perturbation table with"
+                " --ptable FILE"
             )
         text = o.read_text(self.ptable, "--ptable")
         table = PerturbationTable.from_csv(text, str(self.ptable))
@@ -49,7 +58,11 @@ class CellKeys:
 
 def _print(assessment: CellKeyAssessment, path: Path) -> None:
     table = assessment.table
-    form = "by count and key, as ONS" if table.repeats else "transition probabilities, as the R package ptable"
+    form = (
+        "by count and key, as ONS"
+        if table.repeats
+        else "transition probabilities, as the R package ptable"
+    )
     low, high = table.reach
     echo(f"Cell keys: {path} ({form}), counts 0 to {table.last}, noise {low} to {high}")
     echo()
@@ -57,7 +70,9 @@ def _print(assessment: CellKeyAssessment, path: Path) -> None:
     print_rows(_one_cell(assessment), _WIDTH)
     echo()
     echo("One table without its margins, a person in another cell of it")
-    print_rows([("  advantage of the best attacker", f"at most {_up(assessment.replaced)}")], _WIDTH)
+    print_rows(
+        [("  advantage of the best attacker", f"at most {_up(assessment.replaced)}")], _WIDTH
+    )
     echo()
     some = "1 cell" if assessment.cells == 1 else f"{assessment.cells} cells"
     echo(f"{some} that count the same person: what an attacker can at least do")
@@ -68,9 +83,10 @@ def _print(assessment: CellKeyAssessment, path: Path) -> None:
         echo(f"  {sentence}")
     echo()
     say(
-        "This holds if the keys of records are secret, uniform and independent. The first two are guarantees for "
-        "what they name. For cells of several tables, or of one table and its margins, keys are sums of one another: "
-        "nothing is guaranteed there, and another attacker may do better."
+        "This holds if the keys of records are secret, uniform and independent. The first two are"
+        " guarantees for what they name. For cells of several tables, or of one table and its"
+        " margins, keys are sums of one another: nothing is guaranteed there, and another attacker"
+        " may do better."
     )
 
 
@@ -120,7 +136,9 @@ def _zeros(assessment: CellKeyAssessment) -> list[str]:
         counts = _first([str(count) for count in hidden])
         sentences.append(f"Counts that may be published alike: {counts}.")
     else:
-        sentences.append("No other count is published so: which cells are empty is published exactly.")
+        sentences.append(
+            "No other count is published so: which cells are empty is published exactly."
+        )
     return sentences
 
 
@@ -165,7 +183,12 @@ def _document(assessment: CellKeyAssessment) -> dict[str, Any]:
         "told_apart": assessment.told_apart,
     }
     # never a guarantee: keys of several tables are sums of one another
-    several = {"cells": assessment.cells, "at_count": count, "advantage_at_least": gained, "is_a_guarantee": False}
+    several = {
+        "cells": assessment.cells,
+        "at_count": count,
+        "advantage_at_least": gained,
+        "is_a_guarantee": False,
+    }
     empty = {
         "published_as": assessment.empty_cell,
         "one_person_is_seen": assessment.shown,

@@ -1,4 +1,6 @@
-"""How a command declares its options: in its own signature, or in a group that several commands take."""
+"""How a command declares its options: in its own signature, or in a group that several commands
+take.
+"""
 
 import functools
 import inspect
@@ -9,7 +11,9 @@ import typer
 from attrs import Attribute, fields_dict, has
 
 
-def option(help: str, metavar: str | None = None, *names: str, default: Any = None, **limits: Any) -> Any:
+def option(
+    help: str, metavar: str | None = None, *names: str, default: Any = None, **limits: Any
+) -> Any:
     """Declare an option: its name is that of the parameter or field unless given."""
     return typer.Option(default, *names, help=help, metavar=metavar, **limits)
 
@@ -25,7 +29,9 @@ def argument(help: str, metavar: str, default: Any = ..., **settings: Any) -> An
 
 
 def plain_defaults(kind: type, fields: list["Attribute[Any]"]) -> list["Attribute[Any]"]:
-    """Let the fields of a group default to what its options default to, and keep what Typer is to see."""
+    """Let the fields of a group default to what its options default to, and keep what Typer is to
+    see.
+    """
     options: list[Any] = [field.default for field in fields]
     return [
         field.evolve(default=option.default, metadata={"option": option})
@@ -36,8 +42,9 @@ def plain_defaults(kind: type, fields: list["Attribute[Any]"]) -> list["Attribut
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Let Typer see the options of each group that a command takes, in place of the group.
 
-    A parameter that is annotated with ``Annotated[Group, ("a", "b")]`` takes these options of the group alone. The
-    options of a group with a class method `declared` may grow as statistics are registered.
+    A parameter that is annotated with ``Annotated[Group, ("a", "b")]`` takes these options of the
+    group alone. The options of a group with a class method `declared` may grow as statistics are
+    registered.
 
     >>> from semidp.cli._options import Spending
     >>> @command
@@ -50,12 +57,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """
 
     def taken() -> tuple[dict[str, tuple[Any, Collection[str]]], list[inspect.Parameter]]:
-        """Return the groups with the options that are taken of each, and all options in their order."""
+        """Return the groups with the options that are taken of each, and all options in their
+        order.
+        """
         groups: dict[str, tuple[Any, Collection[str]]] = {}
         shown: list[inspect.Parameter] = []
         for parameter in inspect.signature(function).parameters.values():
             annotation = parameter.annotation
-            group, *chosen = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+            group, *chosen = (
+                get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+            )
             options = _options_of(group)
             if options is None:
                 shown.append(parameter)
@@ -69,7 +80,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def called(**given: Any) -> None:
         groups, shown = taken()
-        defaults = {each.name: each.default.default for each in shown if hasattr(each.default, "default")}
+        defaults = {
+            each.name: each.default.default for each in shown if hasattr(each.default, "default")
+        }
         values = {**defaults, **given}
         made = {}
         for name, (group, names) in groups.items():
@@ -85,10 +98,14 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options_of(group: Any) -> dict[str, tuple[Any, Any]] | None:
-    """Return the options of a group with their types, by the names of its fields; None for what is no group."""
+    """Return the options of a group with their types, by the names of its fields; None for what is
+    no group.
+    """
     if isinstance(group, type) and hasattr(group, "declared"):
         options: dict[str, tuple[Any, Any]] = group.declared()
         return options
     if not has(group):
         return None
-    return {name: (field.metadata["option"], field.type) for name, field in fields_dict(group).items()}
+    return {
+        name: (field.metadata["option"], field.type) for name, field in fields_dict(group).items()
+    }

@@ -1,4 +1,6 @@
-"""The options of `semidp release` for two linked sources: members, and the units that they belong to."""
+"""The options of `semidp release` for two linked sources: members, and the units that they belong
+to.
+"""
 
 import contextlib
 from collections.abc import Sequence
@@ -20,15 +22,26 @@ from semidp.sources.opening import local_paths
 class Linking:
     """Units that records are members of, where those are counted too: households of persons."""
 
-    units: o.Text = option("The units that records belong to, counted by --table units:A,B.", "FILE")
+    units: o.Text = option(
+        "The units that records belong to, counted by --table units:A,B.", "FILE"
+    )
     units_from: o.Text = option("The table of units of the database.", "TABLE")
     link: o.Text = option("The column that names the unit, in both sources.", "COLUMN")
-    protect: o.Text = option("Whom the promise is about: one member, or a whole unit.", "member|unit")
-    least: int | None = option("The fewest members of a unit, 0 or 1 (default 1); --most is required.", "N")
-    derived: o.Texts = option("A column of units that depends on their members; repeat it.", "COLUMN")
-    quarters: o.Text = option("Units that are group quarters, in no table of units: unittype=1,2.", "COLUMN=LEVELS")
+    protect: o.Text = option(
+        "Whom the promise is about: one member, or a whole unit.", "member|unit"
+    )
+    least: int | None = option(
+        "The fewest members of a unit, 0 or 1 (default 1); --most is required.", "N"
+    )
+    derived: o.Texts = option(
+        "A column of units that depends on their members; repeat it.", "COLUMN"
+    )
+    quarters: o.Text = option(
+        "Units that are group quarters, in no table of units: unittype=1,2.", "COLUMN=LEVELS"
+    )
     aggregate: o.Texts = option(
-        "A feature of units computed from members, such as 'kids=count_if(age < 18)'; repeat it.", "NAME=SQL"
+        "A feature of units computed from members, such as 'kids=count_if(age < 18)'; repeat it.",
+        "NAME=SQL",
     )
 
     @property
@@ -46,13 +59,21 @@ class Linking:
         if not self.given:
             if self.says_how:
                 raise InputError(
-                    "--link, --protect, --least, --derived and --aggregate are for linked units: give --units FILE"
+                    "--link, --protect, --least, --derived and --aggregate are for linked units:"
+                    " give --units FILE"
                 )
             return plan
         example = "'kids=count_if(age < 18)'"
-        computed = computed_features(o.assignments("--aggregate", self.aggregate, example), plan.features)
-        units = linked_units(self.link, self.protect, self.least, most, self.derived or (), computed, self._quarters)
-        parts = {name: positive(text, "--share") for name, text in o.assignments("--share", shares).items()}
+        computed = computed_features(
+            o.assignments("--aggregate", self.aggregate, example), plan.features
+        )
+        units = linked_units(
+            self.link, self.protect, self.least, most, self.derived or (), computed, self._quarters
+        )
+        parts = {
+            name: positive(text, "--share")
+            for name, text in o.assignments("--share", shares).items()
+        }
         return with_units(plan, units, parts, called="--share")
 
     @property
@@ -66,19 +87,27 @@ class Linking:
     def beside(self, plan: Plan) -> None:
         """Refuse units without a plan that has some, and the other way round."""
         if self.says_how:
-            raise InputError("--plan already says how units are linked: beside it, give only --units")
+            raise InputError(
+                "--plan already says how units are linked: beside it, give only --units"
+            )
         if self.given and plan.units is None:
             raise InputError("the plan has no [units], so that --units has nothing to be linked by")
 
-    def data(self, plan: Plan, members: str, table: str | None) -> contextlib.AbstractContextManager[Any] | None:
-        """Return what is opened as two linked sources; None where a plan is about records of one kind."""
+    def data(
+        self, plan: Plan, members: str, table: str | None
+    ) -> contextlib.AbstractContextManager[Any] | None:
+        """Return what is opened as two linked sources; None where a plan is about records of one
+        kind.
+        """
         if plan.units is None:
             return None
         source = self.units
         if not self.given:
             source = plan.units.source
             if source is None:
-                raise InputError("the plan has [units]: give the source of units too, with --units FILE")
+                raise InputError(
+                    "the plan has [units]: give the source of units too, with --units FILE"
+                )
         # two tables of one database have the same address
         units = members if source is None else source
         return contextlib.nullcontext(LinkedData(members, units, table, self.units_from))

@@ -1,6 +1,8 @@
-"""``--log FILE``: what was asked for, what was said on stderr, and how it ended, a line each with the time.
+"""``--log FILE``: what was asked for, what was said on stderr, and how it ended, a line each with
+the time.
 
-Nothing is logged that is not also printed or typed: no data, and no password, which no option takes.
+Nothing is logged that is not also printed or typed: no data, and no password, which no option
+takes.
 """
 
 import shlex
@@ -23,7 +25,8 @@ class RunLog:
         self._started = 0.0
 
     def open(self, arguments: Sequence[str]) -> list[str]:
-        """Find the file among the arguments of a command, say what was asked for, and return the asked.
+        """Find the file among the arguments of a command, say what was asked for, and return the
+        asked.
 
         >>> RunLog().open(["show", "release"])
         ['show', 'release']

@@ -1,6 +1,7 @@
 """Options that several commands share, and what turns them into values of the library.
 
-Options that belong together are the fields of a group, such as `Spending`, which a command takes as one parameter.
+Options that belong together are the fields of a group, such as `Spending`, which a command takes as
+one parameter.
 """
 
 import itertools
@@ -36,26 +37,38 @@ Texts = list[str] | None
 """The type of an option that may be repeated."""
 
 DATA = argument(
-    "A CSV, Parquet or Excel file, a glob, a folder of Parquet files, or a database address with --from.", "DATA"
+    "A CSV, Parquet or Excel file, a glob, a folder of Parquet files, or a database address with"
+    " --from.",
+    "DATA",
 )
 OPTIONAL_DATA = argument(
-    "The data, as for release; without them give --schema or --levels, and --totals where they are known.",
+    "The data, as for release; without them give --schema or --levels, and --totals where they are"
+    " known.",
     "[DATA]",
     None,
     show_default=False,
 )
 RELEASE = argument("A folder that `semidp release` wrote.", "RELEASE")
 TABLE = option(
-    "The features of a table, such as sex,region; repeat it, and the tables share the budget and add up.", "A,B"
+    "The features of a table, such as sex,region; repeat it, and the tables share the budget and"
+    " add up.",
+    "A,B",
 )
-INVARIANT = option("A margin published exactly; repeat it. sex,region is joint.", "A[,B]", "--exact", "--invariant")
-TOTALS = option("A CSV file of one margin published exactly: its features and a column count; repeat it.", "FILE")
+INVARIANT = option(
+    "A margin published exactly; repeat it. sex,region is joint.", "A[,B]", "--exact", "--invariant"
+)
+TOTALS = option(
+    "A CSV file of one margin published exactly: its features and a column count; repeat it.",
+    "FILE",
+)
 LEDGER = option("Charge this ledger first; it refuses past its budget. `semidp ledger` opens one.")
 SEED = option("Draw repeatable noise. The release is then marked not private.")
 FORCE = flag("--force", "Replace what is there.")
 REPORT_DELTA = option("The delta at which epsilon is reported.", "NUMBER")
 FORMAT = option("Print for people or for machines.", default=Format.text)
-QUIET = flag("--quiet", "No progress, no warnings, and nothing about files that were written.", "-q")
+QUIET = flag(
+    "--quiet", "No progress, no warnings, and nothing about files that were written.", "-q"
+)
 
 
 @frozen(field_transformer=plain_defaults)
@@ -85,13 +98,16 @@ class Printing:
 class Spending:
     """The budget, and the delta at which to report.
 
-    Beside epsilon, delta is budget, and the target unless another is given; beside rho and mu it is the target.
+    Beside epsilon, delta is budget, and the target unless another is given; beside rho and mu it is
+    the target.
     """
 
     epsilon: Text = option("The budget as (epsilon, delta).", "NUMBER")
     rho: Text = option("The budget as zero-concentrated rho.", "NUMBER")
     mu: Text = option("The budget as Gaussian mu.", "NUMBER")
-    delta: Text = option("Beside --epsilon: budget. Beside --rho or --mu: the same as --report-delta.", "NUMBER")
+    delta: Text = option(
+        "Beside --epsilon: budget. Beside --rho or --mu: the same as --report-delta.", "NUMBER"
+    )
     report_delta: Text = REPORT_DELTA
 
     @property
@@ -121,16 +137,24 @@ class Declaring:
     levels: Texts = option("The levels of a feature.", "FEATURE=A,B")
     bins: Texts = option("The bin edges of a numeric feature, or of dates.", "FEATURE=0,18,65")
     null_level: Texts = option("The level for missing values.", "FEATURE=LEVEL")
-    nest: Texts = option("Features that lie in each other, coarse to fine: state,county,tract.", "A,B[,C]")
+    nest: Texts = option(
+        "Features that lie in each other, coarse to fine: state,county,tract.", "A,B[,C]"
+    )
     levels_from_data: bool = flag(
-        "--levels-from-data", "Read undeclared levels from the data (a disclosure the report states)."
+        "--levels-from-data",
+        "Read undeclared levels from the data (a disclosure the report states).",
     )
 
     def plan(self) -> Plan:
-        """Return a plan that asks for nothing yet, with the features, structural zeros and nests that are declared."""
+        """Return a plan that asks for nothing yet, with the features, structural zeros and nests
+        that are declared.
+        """
         parts: dict[str, dict[str, Any]] = {}
         dates: dict[str, str] = {}
-        for word, key, entries in (("--levels", "levels", self.levels), ("--bins", "bins", self.bins)):
+        for word, key, entries in (
+            ("--levels", "levels", self.levels),
+            ("--bins", "bins", self.bins),
+        ):
             for name, several in lists_of(word, entries).items():
                 if key == "bins" and are_dates(several):
                     parts.setdefault(name, {})["levels"], dates[name] = date_bins(name, several)
@@ -149,20 +173,30 @@ class Declaring:
         for name in {**parts, **nulls}:
             finest = owner.get(name, name)
             if name in parts and (finest in features or finest in open_nests):
-                raise SchemaError(f"feature {name!r} is declared by --schema and by an option: keep one")
+                raise SchemaError(
+                    f"feature {name!r} is declared by --schema and by an option: keep one"
+                )
             if finest in open_nests:
                 open_nests[finest] = evolve(open_nests[finest], null_level=nulls[name])
             elif finest in owner:
                 features[finest] = Feature.nested(
-                    features[finest].names, features[finest].paths(), repeat=True, null_level=nulls[name]
+                    features[finest].names,
+                    features[finest].paths(),
+                    repeat=True,
+                    null_level=nulls[name],
                 )
             elif name in features:
                 old = features[name]
-                features[name] = Feature(name, () if old.bins else old.levels, old.bins, nulls[name])
+                features[name] = Feature(
+                    name, () if old.bins else old.levels, old.bins, nulls[name]
+                )
             elif name in parts:
                 features[name] = Feature(name, null_level=nulls.get(name), **parts[name])
             else:
-                raise SchemaError(f"--null-level needs the levels of {name!r}: declare them with --levels or --bins")
+                raise SchemaError(
+                    f"--null-level needs the levels of {name!r}: declare them with --levels or"
+                    " --bins"
+                )
         return evolve(
             declared,
             features=features.values(),
@@ -172,9 +206,11 @@ class Declaring:
         )
 
     def check_used(self, plan: Plan) -> None:
-        """Refuse options such as ``--levels`` that declare a feature which the plan does not use: a slip, likely.
+        """Refuse options such as ``--levels`` that declare a feature which the plan does not use: a
+        slip, likely.
 
-        A schema file may hold more features than one plan uses; a nested feature is used where one of its depths is.
+        A schema file may hold more features than one plan uses; a nested feature is used where one
+        of its depths is.
         """
         used = set(plan.names)
         for part in plan.chains:
@@ -184,11 +220,15 @@ class Declaring:
         ):
             name = entry.partition("=")[0].rpartition(",")[2].strip()
             if name not in used:
-                raise SchemaError(f"{entry!r} declares a feature that nothing uses; in use are {', '.join(plan.names)}")
+                raise SchemaError(
+                    f"{entry!r} declares a feature that nothing uses; in use are"
+                    f" {', '.join(plan.names)}"
+                )
 
 
 FEATURES = ("schema", "levels", "bins", "null_level", "nest")
-"""The options of `Declaring` for a command that reads no level from the data unless it is published."""
+"""The options of `Declaring` for a command that reads no level from the data unless it is
+published."""
 
 
 @frozen(field_transformer=plain_defaults)
@@ -196,19 +236,30 @@ class Opening:
     """How the data are opened and read."""
 
     count: Text = option("The column that holds counts.", "COLUMN")
-    from_table: Text = option("The table of the database, or the sheet of the workbook.", "TABLE", "--from")
+    from_table: Text = option(
+        "The table of the database, or the sheet of the workbook.", "TABLE", "--from"
+    )
     where: Text = option("Keep the records where this holds.", "SQL")
-    identity: Text = option("The column that identifies a person: one record each, or up to --most.", "COLUMN", "--id")
-    most: int | None = option("How many records a person may have: all of them are protected together.", "N")
+    identity: Text = option(
+        "The column that identifies a person: one record each, or up to --most.", "COLUMN", "--id"
+    )
+    most: int | None = option(
+        "How many records a person may have: all of them are protected together.", "N"
+    )
     called: Text = option("What records are called, with --most: stays.", "WORD", "--records")
     hive_partitions: bool = flag(
-        "--hive-partitions", "Read columns that the files lack from the names of folders such as sex=f."
+        "--hive-partitions",
+        "Read columns that the files lack from the names of folders such as sex=f.",
     )
     allow_empty: bool = flag("--allow-empty", "Accept files that hold no record.")
     read_as: Texts = option(
-        "How a column is written: dates by day, month, quarter or year; numbers as 1.234,5 or 1,234.5.", "COLUMN=HOW"
+        "How a column is written: dates by day, month, quarter or year; numbers as 1.234,5 or"
+        " 1,234.5.",
+        "COLUMN=HOW",
     )
-    encoding: Text = option("The encoding of CSV files: utf-8 (default), latin-1, windows-1252 or utf-16.", "NAME")
+    encoding: Text = option(
+        "The encoding of CSV files: utf-8 (default), latin-1, windows-1252 or utf-16.", "NAME"
+    )
 
     @property
     def readings(self) -> dict[str, str]:
@@ -216,7 +267,9 @@ class Opening:
         return assignments("--read-as", self.read_as)
 
     def source(self, plan: Plan, data: Any, *, quiet: bool) -> Source:
-        """Open data as a plan reads them; say which columns a WHERE reads as numbers, unless asked to be quiet."""
+        """Open data as a plan reads them; say which columns a WHERE reads as numbers, unless asked
+        to be quiet.
+        """
         source = open_source(
             data,
             table=self.from_table,
@@ -230,7 +283,10 @@ class Opening:
             encoding=self.encoding,
         )
         if source.read_as_numbers and not quiet:
-            notice(f"the WHERE compares as numbers: {', '.join(source.read_as_numbers)} (every value is one)")
+            notice(
+                f"the WHERE compares as numbers: {', '.join(source.read_as_numbers)} (every value"
+                " is one)"
+            )
         return source
 
 
@@ -243,7 +299,9 @@ class Comparing:
     """Which pairs of datasets are protected."""
 
     adjacency: Text = option(
-        "worst-case (default), definition or a number: any so many records; or exchange: one person.", "READING|N"
+        "worst-case (default), definition or a number: any so many records; or exchange: one"
+        " person.",
+        "READING|N",
     )
     a: Text = option("The same as --adjacency N: how many records move together.", "N")
 
@@ -251,7 +309,8 @@ class Comparing:
         """Return the one adjacency that was asked for; worst-case by default."""
         if self.adjacency == "exchange" and self.a is not None:
             raise InputError(
-                "--adjacency exchange protects the exchanges of one person, not a number of records: leave --a out"
+                "--adjacency exchange protects the exchanges of one person, not a number of"
+                " records: leave --a out"
             )
         if self.adjacency is not None and self.a is not None and self.adjacency != self.a:
             raise InputError("--adjacency and --a disagree: give one of them")
@@ -267,7 +326,9 @@ class Asking:
 
     @classmethod
     def declared(cls) -> dict[str, tuple[Any, Any]]:
-        """Return the options with their types: those of every field that a statistic declares, and --share."""
+        """Return the options with their types: those of every field that a statistic declares, and
+        --share.
+        """
         options = {name: _option_of(field) for name, field in chosen_fields().items()}
         return {**options, "share": (_SHARE, Texts)}
 
@@ -284,12 +345,15 @@ class Asking:
 
     def asked(self, plan: Plan) -> Plan:
         """Return a plan with everything that is asked for, without a budget."""
-        values = {name: _chosen(field, self._values.get(name)) for name, field in chosen_fields().items()}
+        values = {
+            name: _chosen(field, self._values.get(name)) for name, field in chosen_fields().items()
+        }
         return evolve(plan, requests=asked(Chosen(values)))
 
 
 _SHARE = option(
-    "The part of the budget for the tables, or for a statistic such as mean-age (default 1 each).", "NAME=NUMBER"
+    "The part of the budget for the tables, or for a statistic such as mean-age (default 1 each).",
+    "NAME=NUMBER",
 )
 
 
@@ -310,7 +374,11 @@ def _chosen(field: Field, given: Any) -> Any:
     if field.shape is Shape.features:
         return tuple(names_of(text) for text in (given if field.several else [given]))
     assigned = assignments(field.option, given, field.example)
-    return assigned if field.shape is Shape.texts else {name: names_of(text) for name, text in assigned.items()}
+    return (
+        assigned
+        if field.shape is Shape.texts
+        else {name: names_of(text) for name, text in assigned.items()}
+    )
 
 
 def tables_asked(plan: Plan, tables: Sequence[str]) -> Plan:
@@ -334,11 +402,15 @@ _SUCH_AS = {
 
 
 def described(declaring: Declaring, opening: Opening, comparing: Comparing) -> Plan:
-    """Return a plan that asks for nothing yet: what is declared, how records are read, which datasets are compared."""
+    """Return a plan that asks for nothing yet: what is declared, how records are read, which
+    datasets are compared.
+    """
     plan = declaring.plan()
     twice = [column for column, _ in plan.read_as if column in opening.readings]
     if twice:
-        raise InputError(f"--bins of dates says already how {twice[0]!r} is read: leave it out of --read-as")
+        raise InputError(
+            f"--bins of dates says already how {twice[0]!r} is read: leave it out of --read-as"
+        )
     return evolve(
         plan,
         adjacency=comparing.reading(),
@@ -362,8 +434,8 @@ def plan_of(
 ) -> Plan:
     """Return the plan of what `base` asks for; what is measured shares the budget.
 
-    The mechanism is that of the tables, and that of the statistics where there is no table. Parts of the budget are
-    even unless --share says otherwise.
+    The mechanism is that of the tables, and that of the statistics where there is no table. Parts
+    of the budget are even unless --share says otherwise.
     """
     plan = evolve(
         base,
@@ -371,19 +443,25 @@ def plan_of(
         invariants=[Margin(*names_of(text)) for text in invariants],
         report_delta=base.report_delta if report_delta is None else report_delta,
     )
-    parts = {name: positive(text, "--share") for name, text in assignments("--share", shares).items()}
+    parts = {
+        name: positive(text, "--share") for name, text in assignments("--share", shares).items()
+    }
     return divided(plan, budget, parts, called="--share")
 
 
 def _with_mechanism(requests: Sequence[Request], mechanism: str) -> list[Request]:
-    """Return requests whose tables, or whose statistics where there is no table, have a mechanism."""
+    """Return requests whose tables, or whose statistics where there is no table, have a
+    mechanism.
+    """
     tables = any(request.tables for request in requests)
     changed = []
     for request in requests:
         takes_it = bool(request.tables) == tables
         changed.append(request.with_mechanism(mechanism) if takes_it else request)
     if mechanism != "auto" and not tables and changed == list(requests):
-        raise InputError("quantiles are chosen, and no noise is drawn for them: leave --mechanism out")
+        raise InputError(
+            "quantiles are chosen, and no noise is drawn for them: leave --mechanism out"
+        )
     return changed
 
 
@@ -396,21 +474,35 @@ def with_targets(plan: Plan, targets: Sequence[str] | None) -> Plan:
     named = False
     for request in plan.requests:
         open_tables = bool(request.targets) and request.budget is None
-        requests.append(request.with_target_errors("--target-error", errors) if open_tables else request)
+        requests.append(
+            request.with_target_errors("--target-error", errors) if open_tables else request
+        )
         named |= open_tables
     if not named:
         names = next(iter(errors))
-        raise InputError(f"--target-error names {names}: no table that shares the budget has these features (none)")
+        raise InputError(
+            f"--target-error names {names}: no table that shares the budget has these features"
+            " (none)"
+        )
     return evolve(plan, requests=requests)
 
 
 def only_these(context: typer.Context, names: Collection[str]) -> None:
-    """Refuse options that were given and that a published release has no use for, a budget above all."""
+    """Refuse options that were given and that a published release has no use for, a budget above
+    all.
+    """
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name not in names and source is not None and source.name == "COMMANDLINE":
             option = parameter.opts[0]
-            budget = option in ("--epsilon", "--rho", "--mu", "--delta", "--report-delta", "--ledger")
+            budget = option in (
+                "--epsilon",
+                "--rho",
+                "--mu",
+                "--delta",
+                "--report-delta",
+                "--ledger",
+            )
             why = "costs no privacy" if budget else "reads no data"
             raise InputError(f"a question to a published release {why}: leave {option} out")
 
@@ -450,14 +542,18 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
-    """Return the delta at which to report, from ``--report-delta`` and the ``--delta`` that stands for it.
+    """Return the delta at which to report, from ``--report-delta`` and the ``--delta`` that stands
+    for it.
 
     >>> target_of(None, "1e-6")
     Fraction(1, 1000000)
     """
     deltas = {exact(text, "--report-delta") for text in (alias, report_delta) if text is not None}
     if len(deltas) > 1:
-        raise InputError("--delta and --report-delta disagree: beside --rho and --mu they are the same, so give one")
+        raise InputError(
+            "--delta and --report-delta disagree: beside --rho and --mu they are the same, so"
+            " give one"
+        )
     if any(not 0 < number < 1 for number in deltas):
         option = "--delta" if report_delta is None else "--report-delta"
         raise InputError(f"{option} must lie strictly between 0 and 1")
@@ -465,7 +561,9 @@ def target_of(alias: str | None, report_delta: str | None) -> Fraction | None:
 
 
 def ledger_of(path: Path | None, quiet: bool) -> Ledger | None:
-    """Open the ledger that an option names. One that is not there is refused: a slip must not open a fresh budget."""
+    """Open the ledger that an option names. One that is not there is refused: a slip must not open
+    a fresh budget.
+    """
     return None if path is None else Ledger(path, waiting=None if quiet else notice)
 
 
@@ -502,9 +600,13 @@ def read_plan(path: Path, option: str) -> Plan:
     try:
         document = from_json(text)
     except ValueError:
-        raise InputError(f"the plan {path} is not valid JSON: mend it, or write it as TOML") from None
+        raise InputError(
+            f"the plan {path} is not valid JSON: mend it, or write it as TOML"
+        ) from None
     if not isinstance(document, dict):
-        raise InputError(f"the plan {path} does not have the form that semidp writes: see docs/tutorial.md")
+        raise InputError(
+            f"the plan {path} does not have the form that semidp writes: see docs/tutorial.md"
+        )
     return Plan.from_json(document, path.parent)
 
 

@@ -29,7 +29,8 @@ from semidp.errors import InputError, Occupied, SemidpError
 from semidp.publishing.pipeline import CHARGE_STANDS, charge_told
 
 SCHEMA_VERSION = 1
-"""The version of every JSON document that the command line prints; it grows when a field changes its meaning."""
+"""The version of every JSON document that the command line prints; it grows when a field changes
+its meaning."""
 
 
 class Format(StrEnum):
@@ -39,12 +40,16 @@ class Format(StrEnum):
     json = "json"
 
 
-# What a terminal may take for a command, or what changes the order in which it shows other characters.
-_COMMANDS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]")
+# What a terminal may take for a command, or what changes the order in which it shows other
+# characters.
+_COMMANDS = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]"
+)
 
 
 def harmless(text: str) -> str:
-    """Return text with every character that a terminal may obey written out, as JSON would write it.
+    """Return text with every character that a terminal may obey written out, as JSON would write
+    it.
 
     Levels, names and warnings come from files of strangers.
 
@@ -80,7 +85,8 @@ def say(text: str) -> None:
 
 
 def found_out(curve: Tradeoff, false_alarms: float) -> str:
-    """Return how often the best attacker with so many false alarms finds out, in percent, rounded up.
+    """Return how often the best attacker with so many false alarms finds out, in percent, rounded
+    up.
 
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> found_out(gaussian(1), 0.05)
@@ -91,7 +97,9 @@ def found_out(curve: Tradeoff, false_alarms: float) -> str:
     return f"{min(thousandths, 1000) / 10:.1f}%"
 
 
-def grid(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = (), **settings: Any) -> Any:
+def grid(
+    left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = (), **settings: Any
+) -> Any:
     """Return an empty table of Rich, with columns of words, of numbers, and of words at the end."""
     from rich.table import Table
 
@@ -107,7 +115,13 @@ def grid(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = (
 
 def print_json(document: dict[str, Any]) -> None:
     """Print a result for machines, with its `schema_version` first."""
-    echo(json.dumps(plain_values({"schema_version": SCHEMA_VERSION, **document}), indent=2, ensure_ascii=False))
+    echo(
+        json.dumps(
+            plain_values({"schema_version": SCHEMA_VERSION, **document}),
+            indent=2,
+            ensure_ascii=False,
+        )
+    )
 
 
 def kind_and_a(adjacency: Adjacency) -> dict[str, Any]:
@@ -158,7 +172,9 @@ def naming_options(force: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def in_place(what: str) -> Iterator[None]:
-    """Print about something that has been written: a full or closed stdout is said on stderr, and is no failure."""
+    """Print about something that has been written: a full or closed stdout is said on stderr, and
+    is no failure.
+    """
     over.set()
     try:
         yield
@@ -166,14 +182,17 @@ def in_place(what: str) -> Iterator[None]:
             sys.stdout.flush()
     except (OSError, KeyboardInterrupt, SystemExit) as error:
         silence_stdout()
-        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else "broken pipe"  # Rich's name for it: exit 1
+        # Rich's name for it: exit 1
+        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else "broken pipe"
         if isinstance(error, OSError):
             reason = (error.strerror or type(error).__name__).lower()
         complain(f"{what} is in place; not all could be printed about it: {reason}")
 
 
 def silence_stdout() -> None:
-    """Send what is still to be printed nowhere, so that the end of the process does not fail on it."""
+    """Send what is still to be printed nowhere, so that the end of the process does not fail on
+    it.
+    """
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -187,7 +206,8 @@ def complain(sentence: str) -> None:
 asides: list[Callable[[], str | None]] = []
 """What to say of a command that is interrupted, each from what is on disk at that moment."""
 over = threading.Event()
-"""Set once a command has nothing left that an interrupt could stop, or has said that it was interrupted."""
+"""Set once a command has nothing left that an interrupt could stop, or has said that it was
+interrupted."""
 
 
 def interrupted_text() -> str:
@@ -210,14 +230,19 @@ def told_of(folder: Path) -> Callable[[], str]:
             return None
 
     before = identity()
-    return lambda: "no release was written" if identity() in (None, before) else f"the release {folder} is in place"
+    return lambda: (
+        "no release was written"
+        if identity() in (None, before)
+        else f"the release {folder} is in place"
+    )
 
 
 @contextlib.contextmanager
 def charge_said(book: Ledger | None) -> Iterator[None]:
     """Say so where a release fails after it has charged its ledger.
 
-    What others charge meanwhile is not told, nor what an earlier run of the same release was charged.
+    What others charge meanwhile is not told, nor what an earlier run of the same release was
+    charged.
     """
     if book is not None:
         book.account()  # a file that holds no ledger is refused before anything is read
@@ -236,7 +261,9 @@ def charge_said(book: Ledger | None) -> Iterator[None]:
         asides.remove(charged)
         if charged() is None:
             raise
-        raise InputError(f"{error}; {CHARGE_STANDS}", needs=error.needs, names=error.names) from None
+        raise InputError(
+            f"{error}; {CHARGE_STANDS}", needs=error.needs, names=error.names
+        ) from None
     except BaseException:
         asides.remove(charged)
         if charged() is not None:
@@ -270,7 +297,9 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
 
 HINTS = {
     "levels": "--levels {first}=a,b or --schema FILE, --invariant {first}, or --levels-from-data",
-    "nested levels": "--schema FILE with a tree or a lookup, --invariant {first}, or --levels-from-data",
+    "nested levels": (
+        "--schema FILE with a tree or a lookup, --invariant {first}, or --levels-from-data"
+    ),
     "repeated names": '--schema FILE with nest and names = "repeat" for {all}',
     "margin": "--invariant {all}",
     "adjacency": "--a N",
@@ -283,12 +312,18 @@ HINTS = {
     "request": "--table a,b, --group a --mean b, or --regress b --on a",
     "from": "--from TABLE",
     "sheet": "--from SHEET",
-    "declared levels": "--levels {first}=a,b names all of them, in the letters and capitals of the data",
+    "declared levels": (
+        "--levels {first}=a,b names all of them, in the letters and capitals of the data"
+    ),
     "first bin": "--bins {first}=-inf,0,18 starts below all numbers",
-    "null level": "--null-level {first}=unknown, beside --levels {first}=a,b or --bins {first}=0,18",
+    "null level": (
+        "--null-level {first}=unknown, beside --levels {first}=a,b or --bins {first}=0,18"
+    ),
     "empty": "--allow-empty",
-    "present": "--missing {first}=private, --missing {first}=exact, or "
-    "--where '{first} IS NOT NULL'; the exact counts are then those of these records",
+    "present": (
+        "--missing {first}=private, --missing {first}=exact, or "
+        "--where '{first} IS NOT NULL'; the exact counts are then those of these records"
+    ),
     "two levels": "--where, --bins or --levels",
     "memory": "--partition, --table with fewer features or at a coarser depth, or --memory",
     "partition": "--nest state,county --partition state",

@@ -1,7 +1,8 @@
 """The program: its commands with their examples, and how it ends.
 
-A command raises `SemidpError` for everything a user can mend; here it becomes one sentence and exit code 2. Nothing
-else an exception says is printed, because messages of drivers and parsers quote data.
+A command raises `SemidpError` for everything a user can mend; here it becomes one sentence and exit
+code 2. Nothing else an exception says is printed, because messages of drivers and parsers quote
+data.
 """
 
 import contextlib
@@ -35,7 +36,15 @@ from semidp.cli import (
     synthesize,
 )
 from semidp.cli._log import run_log
-from semidp.cli._output import asides, complain, echo, hinted, interrupted_text, over, silence_stdout
+from semidp.cli._output import (
+    asides,
+    complain,
+    echo,
+    hinted,
+    interrupted_text,
+    over,
+    silence_stdout,
+)
 from semidp.cli.test import odds_ratio
 from semidp.errors import SemidpError
 from semidp.sources.contract import QUERY_THREAD
@@ -56,7 +65,8 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE = 1.5
 """Seconds that an interrupted command is given to end by itself."""
 _interrupts: list[int] = []
-"""The interrupts that have arrived; a library may have turned one into an error of its own, such as a failed import."""
+"""The interrupts that have arrived; a library may have turned one into an error of its own, such as
+a failed import."""
 
 
 def _version(wanted: bool) -> None:
@@ -67,11 +77,17 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def semidp(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
     # Taken out of the arguments before they are read, wherever it stands: here for the help alone.
-    log: Annotated[str | None, typer.Option(metavar="FILE", help="Log what any command was asked and said.")] = None,
+    log: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Log what any command was asked and said.")
+    ] = None,
 ) -> None:
-    """Publish some statistics exactly and the rest with noise, with a guarantee that is honest about both."""
+    """Publish some statistics exactly and the rest with noise, with a guarantee that is honest
+    about both.
+    """
 
 
 COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
@@ -82,8 +98,14 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     release.release: (
         "publish exact totals and a noisy table, with a report",
         (
-            "semidp release people.csv --table sex,region --invariant sex --invariant region --mu 1 --out release",
-            "semidp release people.csv --group region --mean age --bounds age=0,100 --rho 0.5 --out means",
+            (
+                "semidp release people.csv --table sex,region --invariant sex --invariant region"
+                " --mu 1 --out release"
+            ),
+            (
+                "semidp release people.csv --group region --mean age --bounds age=0,100 --rho 0.5"
+                " --out means"
+            ),
         ),
     ),
     explore.explore: (
@@ -104,7 +126,10 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     ),
     intervals.intervals: (
         "intervals for what a release published",
-        ("semidp intervals release", "semidp intervals release --of sex=f --among region=n --sampling"),
+        (
+            "semidp intervals release",
+            "semidp intervals release --of sex=f --among region=n --sampling",
+        ),
     ),
     model.model: (
         "a logistic or log-linear model of what a release published",
@@ -118,11 +143,17 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
             "semidp guarantee --epsilon 1 --totals sexes.csv --totals regions.csv",
             "semidp guarantee --noise-multiplier 1.1 --sampling 0.01 --steps 500 --a 2",
             "semidp guarantee release --also-known smoker --levels smoker=y,n",
-            "semidp guarantee --swap 0.1 --match sex --swap-over region --hold smoker --data people.csv",
+            (
+                "semidp guarantee --swap 0.1 --match sex --swap-over region --hold smoker --data"
+                " people.csv"
+            ),
             "semidp guarantee --ptable ptable.csv --cells 40",
         ),
     ),
-    audit.audit: ("attack a release, and see whether its claim survives", ("semidp audit release --samples 20000",)),
+    audit.audit: (
+        "attack a release, and see whether its claim survives",
+        ("semidp audit release --samples 20000",),
+    ),
     ledger.ledger: (
         "open a ledger, or see what one has spent",
         ("semidp ledger privacy.json --rho 1", "semidp ledger privacy.json"),
@@ -134,7 +165,10 @@ COMMANDS: dict[Callable[..., None], tuple[str, tuple[str, ...]]] = {
     release.show: ("what a release holds and guarantees", ("semidp show release",)),
     synthesize.synthesize: (
         "records with the exact totals of a release, near its tables",
-        ("semidp synthesize release --out synthetic.csv", "semidp synthesize release --out several.csv --files 5"),
+        (
+            "semidp synthesize release --out synthetic.csv",
+            "semidp synthesize release --out several.csv --files 5",
+        ),
     ),
     census.census: (
         "what the 2020 Census file P.L. 94-171 guarantees",
@@ -177,10 +211,10 @@ app.command("odds-ratio", hidden=True)(odds_ratio)
 def main() -> None:
     """Run the command line and leave with its exit code.
 
-    It is 0 once what was asked for is done, 1 where an audit convicts, or where a release or a ledger contradicts what
-    it should follow from, 2 for what the user can mend, 3 where an audit is inconclusive, 70 for an error of the
-    program, 130 after an interrupt, 143 after SIGTERM, and 141 where the reader of stdout has gone and nothing else was
-    asked for.
+    It is 0 once what was asked for is done, 1 where an audit convicts, or where a release or a
+    ledger contradicts what it should follow from, 2 for what the user can mend, 3 where an audit is
+    inconclusive, 70 for an error of the program, 130 after an interrupt, 143 after SIGTERM, and 141
+    where the reader of stdout has gone and nothing else was asked for.
     """
     _open_closed_streams()
     for number in _ENDING:
@@ -190,8 +224,10 @@ def main() -> None:
     code = run(sys.argv[1:])
     if code:
         silence_stdout()
-    given_up = any(thread.name == QUERY_THREAD for thread in threading.enumerate())  # it does not end by itself
-    if given_up or (code and _interrupts):  # then a solver may be at work in a thread, for which Python would wait
+    # it does not end by itself
+    given_up = any(thread.name == QUERY_THREAD for thread in threading.enumerate())
+    # then a solver may be at work in a thread, for which Python would wait
+    if given_up or (code and _interrupts):
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
         os._exit(code)
@@ -199,7 +235,8 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Stand in for streams that were closed before the start: stdout then fails like a full one, stderr takes all.
+    """Stand in for streams that were closed before the start: stdout then fails like a full one,
+    stderr takes all.
 
     Their numbers must not go to files that are opened later, which would receive what is printed.
     """
@@ -207,7 +244,8 @@ def _open_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY)  # takes the lowest number that is free
+            # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY)
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  (for as long as we run)
     if sys.stderr is None:
@@ -222,9 +260,10 @@ def _interrupt(number: int, frame: Any) -> NoReturn:
 def _watch_interrupts() -> None:
     """Leave in time, too, where an interrupt meets a computation that goes on for long.
 
-    Python runs `_interrupt` between two of its own steps, and one step may be a solver at work for a minute. Where a
-    thread runs the solver, Python waits for the thread. So the system also writes the signal to a socket, and a thread
-    of ours reads it. To leave as if killed is safe at any moment: what is unfinished is found by the next run.
+    Python runs `_interrupt` between two of its own steps, and one step may be a solver at work for
+    a minute. Where a thread runs the solver, Python waits for the thread. So the system also writes
+    the signal to a socket, and a thread of ours reads it. To leave as if killed is safe at any
+    moment: what is unfinished is found by the next run.
     """
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
@@ -240,7 +279,8 @@ def _leave_in_time(ours: socket.socket, _kept_open: socket.socket) -> None:
         if number not in _ENDING:
             continue
         time.sleep(_PATIENCE)
-        if not over.is_set() and signal.getsignal(number) is _interrupt:  # else a server has its own way to end
+        # else a server has its own way to end
+        if not over.is_set() and signal.getsignal(number) is _interrupt:
             if sys.stderr is not None and sys.stderr.isatty():
                 sys.stderr.write("\x1b[?25h")  # a progress bar may have hidden the cursor
             complain(interrupted_text())
@@ -249,7 +289,9 @@ def _leave_in_time(ours: socket.socket, _kept_open: socket.socket) -> None:
 
 @functools.cache
 def _program(fields: tuple[str, ...]) -> Any:
-    """Return the commands with their options, read off the functions once for the fields that statistics declare."""
+    """Return the commands with their options, read off the functions once for the fields that
+    statistics declare.
+    """
     for command in COMMANDS:
         if hasattr(command, "declare"):
             command.declare()
@@ -295,10 +337,14 @@ def _failure(error: Exception | SystemExit) -> int:
         return _complain(hinted(error))
     if isinstance(error, typer.TyperException):
         return _complain(_usage(error))
-    if isinstance(error, (BrokenPipeError, SystemExit)):  # the latter is what Typer makes of the former
+    # the latter is what Typer makes of the former
+    if isinstance(error, (BrokenPipeError, SystemExit)):
         return CLOSED_PIPE
-    if isinstance(error, OSError):  # what it says is about the system; a file name in it is not repeated
-        return _complain(f"the operating system refused: {(error.strerror or type(error).__name__).lower()}")
+    # what it says is about the system; a file name in it is not repeated
+    if isinstance(error, OSError):
+        return _complain(
+            f"the operating system refused: {(error.strerror or type(error).__name__).lower()}"
+        )
     if isinstance(error, MemoryError):
         return _complain("not enough memory for this table: use fewer features or coarser levels")
     if os.environ.get("SEMIDP_DEBUG"):

@@ -1,4 +1,6 @@
-"""``semidp analyze --propose-tables``: which tables to ask for, and what records will know from them."""
+"""``semidp analyze --propose-tables``: which tables to ask for, and what records will know from
+them.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -15,11 +17,18 @@ DEFAULT = Budget.gdp(1)
 """The budget of a proposal where none is given."""
 
 _SHOWN = 12  # tables of each kind that are listed
-_NOTE = "from levels, records and budget alone: a choice that looks at the data would spend budget, and is not made"
+_NOTE = (
+    "from levels, records and budget alone: a choice that looks at the data would spend budget, and"
+    " is not made"
+)
 
 
-def features_named(tables: Sequence[str], invariants: Sequence[str], declaring: o.Declaring) -> list[str]:
-    """Return the features that records shall have: those of --table, else all that are declared or exact."""
+def features_named(
+    tables: Sequence[str], invariants: Sequence[str], declaring: o.Declaring
+) -> list[str]:
+    """Return the features that records shall have: those of --table, else all that are declared or
+    exact.
+    """
     names: dict[str, None] = {}
     for text in tables or invariants:
         names.update(dict.fromkeys(o.names_of(text)))
@@ -41,12 +50,21 @@ def print_proposal(
 ) -> None:
     """Propose tables and print them."""
     if not counted:
-        raise InputError("a proposal weighs noise against counts: give DATA, or --totals for every exact total")
+        raise InputError(
+            "a proposal weighs noise against counts: give DATA, or --totals for every exact total"
+        )
     budget = spending.budget()[0] if spending.given else DEFAULT
     proposal = propose_tables(scope, features, budget)
     printing.warn(scope.warnings)
     if printing.json:
-        print_json({"records": scope.dataspace.n, "budget": budget.numbers(), **proposal.to_json(), "note": _NOTE})
+        print_json(
+            {
+                "records": scope.dataspace.n,
+                "budget": budget.numbers(),
+                **proposal.to_json(),
+                "note": _NOTE,
+            }
+        )
     else:
         print_rows(proposal_rows(proposal, scope.dataspace.n, budget))
 
@@ -69,7 +87,10 @@ def proposal_rows(proposal: TableProposal, records: int, budget: Budget) -> list
 def _listed(title: str, tables: Sequence[ProposedTable]) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for table in tables[:_SHOWN]:
-        sizes = f"standard error {table.error:.3g} a cell, {table.mean_count:.3g} records in an average one"
+        sizes = (
+            f"standard error {table.error:.3g} a cell, {table.mean_count:.3g} records in an"
+            " average one"
+        )
         rows.append((title, f"{' × '.join(table.features)}: {table.cells:,} cells, {sizes}"))
     if len(tables) > _SHOWN:
         rows.append((title, f"and {len(tables) - _SHOWN} more"))

@@ -1,4 +1,6 @@
-"""``semidp release --dry-run``: what a release would publish, with what noise, from public values."""
+"""``semidp release --dry-run``: what a release would publish, with what noise, from public
+values.
+"""
 
 from typing import Any
 
@@ -29,7 +31,9 @@ from semidp.sources.opening import Source
 from semidp.statistics.registry import better, result_readers
 
 
-def rehearse(plan: Plan, source: Source, options: RunOptions, partition: str | None, printing: o.Printing) -> None:
+def rehearse(
+    plan: Plan, source: Source, options: RunOptions, partition: str | None, printing: o.Printing
+) -> None:
     """Prepare a release, in one piece or part by part, and print what it would publish and take."""
     if partition is None:
         prepared = prepare(plan, source, memory=options.memory)
@@ -37,7 +41,9 @@ def rehearse(plan: Plan, source: Source, options: RunOptions, partition: str | N
         _print_prepared(plan, prepared, takes, printing)
         return
     whole = prepare_parts(plan, source, partition, jobs=options.jobs, memory=options.memory)
-    takes = part_needs(whole.plan, whole.schema, whole.cut, options.jobs, options.written_as or Form.parquet)
+    takes = part_needs(
+        whole.plan, whole.schema, whole.cut, options.jobs, options.written_as or Form.parquet
+    )
     _print_prepared(plan, whole, takes, printing)
 
 
@@ -66,7 +72,11 @@ def _print_prepared(
                 "epsilon": curve.epsilon(plan.report_delta),
                 "report_delta": plan.report_delta,
                 "budget": plan.budget and plan.budget.numbers(),
-                **(_part_tables(found, takes) if isinstance(found, PreparedByParts) else _measured(found, takes)),
+                **(
+                    _part_tables(found, takes)
+                    if isinstance(found, PreparedByParts)
+                    else _measured(found, takes)
+                ),
                 **_beside_one_json(found),
                 **({"choices": list(found.choices)} if found.choices else {}),
                 "disclosures": scope.disclosures,
@@ -78,18 +88,28 @@ def _print_prepared(
     rows += [("exact", text) for text in persons_part(scope)]
     rows += found_budget(asked, plan)
     rows += [("budget", part) for part in budget_parts(plan)]
-    strengths = [("strength", sentence) for sentence in strength(found.guarantee, plan.report_delta)]
+    strengths = [
+        ("strength", sentence) for sentence in strength(found.guarantee, plan.report_delta)
+    ]
     adjacency = [("adjacency", together_text(scope)), *strengths]
     if isinstance(found, PreparedByParts):
         rows += [("would use", line) for line in _part_lines(found)]
         rows += [("choice", sentence) for sentence in found.choices]
-        parts = f"{found.nodes:,} parts, one for every {found.partition}, of up to {takes.largest:,} cells"
+        parts = (
+            f"{found.nodes:,} parts, one for every {found.partition}, of up to {takes.largest:,}"
+            " cells"
+        )
         rows += [("partition", parts), *adjacency]
     else:
         seen = forecast(found)
         rows += [*_uses(found, seen), *adjacency]
         if seen.document["announced"] is not None:
-            rows.append(("announced", f"{stated_text(seen.document, 'announced')} if the exact totals were forgotten"))
+            rows.append(
+                (
+                    "announced",
+                    f"{stated_text(seen.document, 'announced')} if the exact totals were forgotten",
+                )
+            )
         rows += [("otherwise", sentence) for sentence in seen.document["otherwise"]]
     rows += _beside_one(found)
     space = f"{size_text(takes.memory)} of memory, {size_text(takes.disk)} of disk"
@@ -98,7 +118,9 @@ def _print_prepared(
 
 
 def _beside_one(found: Prepared | PreparedByParts) -> list[tuple[str, str]]:
-    """Say what the same plan would cost if a person had one record, beside what it costs for several."""
+    """Say what the same plan would cost if a person had one record, beside what it costs for
+    several.
+    """
     protection = found.scope.protection
     if protection is None or protection.times == 1:
         return []
@@ -114,12 +136,17 @@ def _beside_one_json(found: Prepared | PreparedByParts) -> dict[str, Any]:
     protection = found.scope.protection
     if protection is None or protection.times == 1:
         return {}
-    lines = [{"name": name, "one": one, "several": several} for name, one, several in _errors_beside(found)]
+    lines = [
+        {"name": name, "one": one, "several": several}
+        for name, one, several in _errors_beside(found)
+    ]
     return {"records_of_a_person": lines}
 
 
 def _errors_beside(found: Prepared | PreparedByParts) -> list[tuple[str, str, str]]:
-    """Return what is published, how far off it would be for one record of a person, and for several."""
+    """Return what is published, how far off it would be for one record of a person, and for
+    several.
+    """
     alone = evolve(found.plan, most=1)
     scope = announced(alone, found.scope.dataspace)
     if isinstance(found, PreparedByParts):
@@ -127,7 +154,10 @@ def _errors_beside(found: Prepared | PreparedByParts) -> list[tuple[str, str, st
         for request, mechanism in found.parts:
             one = request.parts_calibrate(request.parts_space(scope))
             for number, table in enumerate(request.tables):
-                before, after = (f"standard error {each.rms_error(number):.1f} a cell" for each in (one, mechanism))
+                before, after = (
+                    f"standard error {each.rms_error(number):.1f} a cell"
+                    for each in (one, mechanism)
+                )
                 lines.append((" by ".join(table.features), before, after))
         return lines
     both = comparison([forecast(calibrate(alone, scope)), forecast(found)])
@@ -152,13 +182,16 @@ def _exact_instead(mechanism: Mechanism, budget: Budget) -> str:
     exact = with_exact_claim(mechanism, budget)
     share = exact.expected_l2 / mechanism.expected_l2 - 1
     return (
-        f"with --claim exact: {exact.name}, expected distance of the whole table {exact.expected_l2:,.1f} "
-        f"({share:.0%} more); {mechanism.name} noise makes an ideal claim, whose proof is for real numbers"
+        f"with --claim exact: {exact.name}, expected distance of the whole table"
+        f" {exact.expected_l2:,.1f} ({share:.0%} more); {mechanism.name} noise makes an ideal"
+        " claim, whose proof is for real numbers"
     )
 
 
 def _part_tables(whole: PreparedByParts, takes: ResourceEstimate) -> dict[str, Any]:
-    """Return the tables of a release part by part, what is released beside them, and what it takes."""
+    """Return the tables of a release part by part, what is released beside them, and what it
+    takes.
+    """
     tables = []
     lists: dict[str, list[dict[str, Any]]] = {}
     for request, mechanism in whole.parts:
@@ -169,17 +202,23 @@ def _part_tables(whole: PreparedByParts, takes: ResourceEstimate) -> dict[str, A
         if not request.tables:
             budget = request.budget and request.budget.numbers()
             noise = request.noise_json(mechanism, request.forecast(mechanism, whole.scope))
-            lists.setdefault(f"{request.key}s", []).append({"name": request.name, "budget": budget, **noise})
+            lists.setdefault(f"{request.key}s", []).append(
+                {"name": request.name, "budget": budget, **noise}
+            )
     return {"tables": tables, **lists, "needs": takes.to_json()}
 
 
 def _part_lines(whole: PreparedByParts) -> list[str]:
-    """Say with what noise every table would be measured, in all parts, and what is released beside them."""
+    """Say with what noise every table would be measured, in all parts, and what is released beside
+    them.
+    """
     lines = []
     for request, mechanism in whole.parts:
         for number, table in enumerate(request.tables):
             schema = whole.schema.restrict(table.features)
-            error = f"standard error {mechanism.rms_error(number):.1f} in each of {schema.size:,} cells"
+            error = (
+                f"standard error {mechanism.rms_error(number):.1f} in each of {schema.size:,} cells"
+            )
             lines.append(f"{mechanism.name} for {' by '.join(schema.names)}: {error}")
         if not request.tables:
             lines += request.noise_lines(mechanism, request.forecast(mechanism, whole.scope))
@@ -190,7 +229,9 @@ def found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
     """Say which budget meets the target errors."""
     targets = [target for request in asked.requests for target in request.targets]
     errors = [f"{plain(error)} in {name}" for name, error in targets if error is not None]
-    found = {str(request.budget) for request in carried_out.requests if request not in asked.requests}
+    found = {
+        str(request.budget) for request in carried_out.requests if request not in asked.requests
+    }
     least = f"{', '.join(found)}: the least for a standard error of {', '.join(errors)}"
     return [("budget", least)] if errors else []
 

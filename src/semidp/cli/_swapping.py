@@ -1,4 +1,6 @@
-"""``semidp guarantee --swap``: what swapping guarantees, beside Gaussian noise that keeps the same totals."""
+"""``semidp guarantee --swap``: what swapping guarantees, beside Gaussian noise that keeps the same
+totals.
+"""
 
 import math
 from collections.abc import Sequence
@@ -43,12 +45,17 @@ class Swapping:
     swap: o.Text = option("Records are swapped at this rate: what does that guarantee?", "RATE")
     match: o.Text = option("With --swap: the features on which swapped records agree.", "A[,B]")
     swap_over: o.Text = option("With --swap: the features whose values are swapped.", "A[,B]")
-    hold: o.Text = option("With --swap: the features that stay with the record and are published.", "A[,B]")
+    hold: o.Text = option(
+        "With --swap: the features that stay with the record and are published.", "A[,B]"
+    )
     swap_by: o.Text = option(
-        "With --swap: shuffle (default), any permutation of the chosen records; or derange, one that moves each.",
+        "With --swap: shuffle (default), any permutation of the chosen records; or derange, one"
+        " that moves each.",
         "RULE",
     )
-    data: o.Text = option("With --swap: the confidential records instead of --totals; no count is printed.", "DATA")
+    data: o.Text = option(
+        "With --swap: the confidential records instead of --totals; no count is printed.", "DATA"
+    )
 
     @property
     def given(self) -> bool:
@@ -60,11 +67,13 @@ class Swapping:
         """The features that are matched, swapped over and held."""
         if self.swap is None:
             raise InputError(
-                "--match, --swap-over, --hold, --swap-by and --data describe swapping: give its --swap RATE"
+                "--match, --swap-over, --hold, --swap-by and --data describe swapping: give its"
+                " --swap RATE"
             )
         if self.swap_over is None or self.hold is None:
             raise InputError(
-                "say which values are swapped and which stay with the record: --swap-over A[,B] and --hold A[,B]"
+                "say which values are swapped and which stay with the record: --swap-over A[,B] and"
+                " --hold A[,B]"
             )
         match = tuple(o.names_of(self.match)) if self.match is not None else ()
         over = tuple(o.names_of(self.swap_over))
@@ -72,28 +81,38 @@ class Swapping:
         names = [*match, *over, *hold]
         for name in names:
             if names.count(name) > 1:
-                raise InputError(f"{name!r} is named twice: a feature is matched, swapped over or held")
+                raise InputError(
+                    f"{name!r} is named twice: a feature is matched, swapped over or held"
+                )
         return match, over, hold
 
-    def report(self, totals: Sequence[Path], declared: Plan, opening: o.Opening, printing: o.Printing) -> None:
+    def report(
+        self, totals: Sequence[Path], declared: Plan, opening: o.Opening, printing: o.Printing
+    ) -> None:
         """Print what swapping guarantees, from public totals or from confidential records."""
         match, over, hold = self.features
         assert self.swap is not None
         swap = Swap(self.swap, self.swap_by or SwapRule.shuffle)
         if (self.data is None) == (not totals):
             raise InputError(
-                "give what swapping keeps exact: two files with --totals, of the matched and swapped features and of "
-                "the matched and held ones; or else the records with --data"
+                "give what swapping keeps exact: two files with --totals, of the matched and"
+                " swapped features and of the matched and held ones; or else the records with"
+                " --data"
             )
         if declared.structural_zeros or any(feature.above for feature in declared.features):
-            raise Refused("swapping knows neither structural zeros nor nested features: declare flat features alone")
+            raise Refused(
+                "swapping knows neither structural zeros nor nested features: declare flat features"
+                " alone"
+            )
         margins = Margin(*match, *over), Margin(*match, *hold)
         space = _space(margins, totals, self.data, declared, opening, printing)
         by_swapped = _by_stratum(space, match, over)
         by_held = _by_stratum(space, match, hold)
         with progress_bar(printing.quiet) as progress:
             assessment = assess_swapping(swap, Stratum.all_of(by_held, by_swapped), progress)
-        _Report(assessment, margins, match, over, confidential=self.data is not None).print(printing)
+        _Report(assessment, margins, match, over, confidential=self.data is not None).print(
+            printing
+        )
 
 
 def _space(
@@ -104,37 +123,56 @@ def _space(
     opening: o.Opening,
     printing: o.Printing,
 ) -> Dataspace:
-    """Exact totals of swapping: from the files, which must hold no other, or counted in the records."""
+    """Exact totals of swapping: from the files, which must hold no other, or counted in the
+    records.
+    """
     if opening.most is not None or opening.called is not None:
-        raise InputError("what swapping guarantees is known for one record a person: leave --most and --records out")
+        raise InputError(
+            "what swapping guarantees is known for one record a person: leave --most and"
+            " --records out"
+        )
     if data is not None:
         # only these two tables are counted: the joint one is never read
-        plan = evolve(declared, invariants=margins, count=opening.count, where=opening.where, id=opening.identity)
+        plan = evolve(
+            declared,
+            invariants=margins,
+            count=opening.count,
+            where=opening.where,
+            id=opening.identity,
+        )
         return scope_of(plan, data, opening, (), quiet=printing.quiet)[0].dataspace
     if opening != o.Opening():
-        raise InputError("--count, --from, --where and --id are about records: give them with --data")
+        raise InputError(
+            "--count, --from, --where and --id are about records: give them with --data"
+        )
     space = totals_of(totals, declared)
     assert space.schema is not None
     for margin in margins:
         for name in margin.names:
             if name not in space.schema.names:
                 raise InputError(
-                    f"no file of --totals has a column {name!r}: they have {', '.join(space.schema.names)}"
+                    f"no file of --totals has a column {name!r}: they have"
+                    f" {', '.join(space.schema.names)}"
                 )
         if not space.publishes(margin):
-            raise InputError(f"--totals lack the counts of {margin}, which swapping keeps exact: give a file of them")
+            raise InputError(
+                f"--totals lack the counts of {margin}, which swapping keeps exact: give a file of"
+                " them"
+            )
     for margin in space.margins:
         if margin.within(margins[0]) or margin.within(margins[1]):
             continue
         # then several strata change together, and no stratum can be looked at alone
         raise Refused(
-            f"{margin} is exact beside what swapping keeps: then several strata change together, and nothing is "
-            "known of them; leave it out, or release with noise"
+            f"{margin} is exact beside what swapping keeps: then several strata change together,"
+            " and nothing is known of them; leave it out, or release with noise"
         )
     return space
 
 
-def _by_stratum(space: Dataspace, match: tuple[str, ...], names: tuple[str, ...]) -> NDArray[np.int64]:
+def _by_stratum(
+    space: Dataspace, match: tuple[str, ...], names: tuple[str, ...]
+) -> NDArray[np.int64]:
     """Totals with a row for each stratum and a column for each value of the named features."""
     table = space.value(Margin(*match, *names))
     order = [table.schema.names.index(name) for name in (*match, *names)]
@@ -145,7 +183,9 @@ def _by_stratum(space: Dataspace, match: tuple[str, ...], names: tuple[str, ...]
 
 @frozen
 class _Report:
-    """What is printed of an assessment. Of confidential totals numbers are coarse, and no count is given."""
+    """What is printed of an assessment. Of confidential totals numbers are coarse, and no count is
+    given.
+    """
 
     assessment: SwapAssessment
     margins: tuple[Margin, Margin]
@@ -177,7 +217,9 @@ class _Report:
 
     @property
     def _advantage(self) -> float:
-        """Three digits: rounded up where it bounds every attacker, down where one attacker has it."""
+        """Three digits: rounded up where it bounds every attacker, down where one attacker has
+        it.
+        """
         thousandths = self.assessment.attack * 1000
         if self.assessment.is_proved:
             return math.ceil(thousandths - 1e-6) / 1000
@@ -198,7 +240,10 @@ class _Report:
             SwapRule.shuffle: "by any permutation",
             SwapRule.derange: "so that each gets the value of another record",
         }
-        echo(f"Swapping: each record is chosen with probability {plain(swap.rate)}{within}, and the chosen")
+        echo(
+            f"Swapping: each record is chosen with probability {plain(swap.rate)}{within}, and the"
+            " chosen"
+        )
         echo(f"exchange {' × '.join(self.over)} {rules[swap.rule]}.")
         echo(f"exact      {'; '.join(map(str, self.margins))}")
         if self.confidential:
@@ -217,7 +262,9 @@ class _Report:
         columns = ["swapping", "Gaussian noise, same totals"]
         table = grid([""], columns)
         sign = "" if proved is not None else "at least "
-        name = "advantage of the best attacker" if proved is not None else "advantage of an attacker"
+        name = (
+            "advantage of the best attacker" if proved is not None else "advantage of an attacker"
+        )
         noisy = f"{self._advantage:.3f}" if mu is not None else "-"
         table.add_row(name, f"{sign}{self._advantage:.3f}", noisy)
         if proved is not None:
@@ -233,8 +280,9 @@ class _Report:
         Console(highlight=False).print(table)
         echo()
         say(
-            "Both keep the same totals exact. The noise is scaled to the same advantage; elsewhere the two curves "
-            "cross. The error of swapping depends on the true table: cells are drawn towards independence."
+            "Both keep the same totals exact. The noise is scaled to the same advantage; elsewhere"
+            " the two curves cross. The error of swapping depends on the true table: cells are"
+            " drawn towards independence."
         )
 
     def _published(self) -> None:
@@ -246,9 +294,10 @@ class _Report:
         once = f"{epsilon:.{digits}f}"
         twice = f"{2 * epsilon:.{digits}f}"
         say(
-            f"Published: epsilon {once} for each record that differs ({_PAPER}), so {twice} for two people who change "
-            "places, with --swap-by derange. It grows with the largest stratum, though an attacker gains less in large "
-            "ones: outcomes that hardly ever occur decide a pure epsilon."
+            f"Published: epsilon {once} for each record that differs ({_PAPER}), so {twice} for two"
+            " people who change places, with --swap-by derange. It grows with the largest stratum,"
+            " though an attacker gains less in large ones: outcomes that hardly ever occur decide"
+            " a pure epsilon."
         )
         if exactly is not None:
             echo(f"The exact pure epsilon of the worst stratum here is {exactly:.2f}.")
@@ -275,13 +324,15 @@ class _Report:
             unproved += self.assessment.passed_over
             which = "some strata" if self.confidential else f"{unproved} of the strata"
             say(
-                f"No guarantee is stated: {which} have more tables than can be gone through. What stands above is what "
-                "an attacker can at least do, who looks at one published cell; another may do better."
+                f"No guarantee is stated: {which} have more tables than can be gone through. What"
+                " stands above is what an attacker can at least do, who looks at one published"
+                " cell; another may do better."
             )
         echo()
         say(
-            "This is about counts, or records in random order, that are published after swapping, and about a rate "
-            "that does not depend on the data: records chosen because they are at risk are not covered."
+            "This is about counts, or records in random order, that are published after swapping,"
+            " and about a rate that does not depend on the data: records chosen because they are at"
+            " risk are not covered."
         )
 
     def _document(self, proved: Guarantee | None) -> dict[str, Any]:

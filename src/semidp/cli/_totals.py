@@ -1,7 +1,7 @@
 """Published totals from CSV files, for commands that need no data: what ``--totals FILE`` reads.
 
-One file holds one margin: a column for each of its features and a column ``count``, a row a cell. Cells that are left
-out count 0. Everything in it is public.
+One file holds one margin: a column for each of its features and a column ``count``, a row a cell.
+Cells that are left out count 0. Everything in it is public.
 """
 
 import csv
@@ -26,7 +26,9 @@ COUNT = "count"
 
 
 def totals_of(paths: Sequence[Path], declared: Plan) -> Dataspace:
-    """Return the dataspace that the files of public totals describe; undeclared levels are those that they list."""
+    """Return the dataspace that the files of public totals describe; undeclared levels are those
+    that they list.
+    """
     files = {path: _rows(path) for path in paths}
     features = {feature.name: feature for feature in declared.features}
     declared_names = {name for feature in features.values() for name in feature.names}
@@ -34,7 +36,9 @@ def totals_of(paths: Sequence[Path], declared: Plan) -> Dataspace:
     for names, rows in files.values():
         for place, name in enumerate(names):
             if name not in declared_names:
-                undeclared.setdefault(name, {}).update(dict.fromkeys(levels[place] for levels, _ in rows))
+                undeclared.setdefault(name, {}).update(
+                    dict.fromkeys(levels[place] for levels, _ in rows)
+                )
     features |= {name: Feature(name, tuple(levels)) for name, levels in undeclared.items()}
     schema = Schema(tuple(features.values()), declared.structural_zeros)
     values: dict[Margin, Table] = {}
@@ -51,7 +55,9 @@ def totals_of(paths: Sequence[Path], declared: Plan) -> Dataspace:
 
 
 def schema_of(space: Dataspace | None, declared: Plan) -> Schema | None:
-    """Return the features of public totals, or else those that are declared with their levels, if there are any."""
+    """Return the features of public totals, or else those that are declared with their levels, if
+    there are any.
+    """
     if space is not None:
         return space.schema
     return Schema(declared.features, declared.structural_zeros) if declared.features else None
@@ -71,13 +77,18 @@ def scope_of(
     schema = schema_of(space, plan)
     if space is not None:
         more = [
-            margin for margin in space.margins if not any(margin.within(invariant) for invariant in plan.invariants)
+            margin
+            for margin in space.margins
+            if not any(margin.within(invariant) for invariant in plan.invariants)
         ]
         plan = evolve(plan, invariants=(*plan.invariants, *more))
     for name in plan.names:
-        if schema is None or name not in {part for feature in schema.features for part in feature.names}:
+        if schema is None or name not in {
+            part for feature in schema.features for part in feature.names
+        }:
             raise InputError(
-                f"without data the levels of {name!r} must be declared: give --schema, --levels or --totals with them"
+                f"without data the levels of {name!r} must be declared: give --schema, --levels or"
+                " --totals with them"
             )
     assert schema is not None, "a plan names at least one feature"
     if space is not None and all(space.publishes(margin) for margin in plan.invariants):
@@ -88,31 +99,46 @@ def scope_of(
 def _rows(path: Path) -> tuple[tuple[str, ...], list[tuple[tuple[str, ...], int]]]:
     """Return the features of one file, and the levels and count of each of its rows."""
     try:
-        table = [row for row in csv.reader(io.StringIO(read_text(path, "--totals")), strict=True) if row]
+        table = [
+            row for row in csv.reader(io.StringIO(read_text(path, "--totals")), strict=True) if row
+        ]
     except csv.Error:
         raise DataError(f"the totals {path} are not a CSV file") from None
     header = [name.strip() for name in table[0]] if table else []
-    if header.count(COUNT) != 1 or len(set(header)) < len(header) or len(header) < 2 or not all(header):
-        raise DataError(f"the totals {path} need a header with the features of one margin and one column {COUNT!r}")
+    if (
+        header.count(COUNT) != 1
+        or len(set(header)) < len(header)
+        or len(header) < 2
+        or not all(header)
+    ):
+        raise DataError(
+            f"the totals {path} need a header with the features of one margin and one column"
+            f" {COUNT!r}"
+        )
     place = header.index(COUNT)
     rows = []
     for number, row in enumerate(table[1:], 2):
         text = row[place].strip() if len(row) == len(header) else ""
         if not (text.isascii() and text.isdigit() and len(text) <= 18):
-            raise DataError(f"row {number} of the totals {path} does not hold its levels and a whole count")
+            raise DataError(
+                f"row {number} of the totals {path} does not hold its levels and a whole count"
+            )
         rows.append((tuple(cell.strip() for i, cell in enumerate(row) if i != place), int(text)))
     if not rows:
         raise DataError(f"the totals {path} hold no row")
     return tuple(name for name in header if name != COUNT), rows
 
 
-def _table(path: Path, schema: Schema, names: tuple[str, ...], rows: list[tuple[tuple[str, ...], int]]) -> Table:
+def _table(
+    path: Path, schema: Schema, names: tuple[str, ...], rows: list[tuple[tuple[str, ...], int]]
+) -> Table:
     columns = dict(zip(names, zip(*(levels for levels, _ in rows), strict=True), strict=True))
     try:
         codes = [feature.located(columns) for feature in schema.features]
     except DataError:
         raise DataError(
-            f"the totals {path} name a level of {' or '.join(map(repr, names))} that is not declared, or not there"
+            f"the totals {path} name a level of {' or '.join(map(repr, names))} that is not"
+            " declared, or not there"
         ) from None
     flat = np.ravel_multi_index(tuple(codes), schema.shape)
     if len(np.unique(flat)) < len(flat):

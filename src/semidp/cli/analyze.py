@@ -1,4 +1,5 @@
-"""``semidp analyze``: what publishing these statistics exactly would mean, before any noise is drawn.
+"""``semidp analyze``: what publishing these statistics exactly would mean, before any noise is
+drawn.
 
 `analysis` builds the document from public values only, `analyze` reads the data and prints it.
 """
@@ -43,14 +44,17 @@ def analyze(
     opening: o.Opening,
     spending: o.Spending,
     propose_tables: bool = flag(
-        "--propose-tables", "Propose tables of the features of --table (or of all declared ones) that records need."
+        "--propose-tables",
+        "Propose tables of the features of --table (or of all declared ones) that records need.",
     ),
     printing: o.Printing,
 ) -> None:
-    """Say what publishing some totals exactly means: how many records move together, and how much noise that takes.
+    """Say what publishing some totals exactly means: how many records move together, and how much
+    noise that takes.
 
-    Without a budget the noise is shown for epsilon = 1, mu = 1 and rho = 1/2. Without data it answers from declared
-    levels and the public --totals; where those are not known either, for the worst totals that there may be.
+    Without a budget the noise is shown for epsilon = 1, mu = 1 and rho = 1/2. Without data it
+    answers from declared levels and the public --totals; where those are not known either, for the
+    worst totals that there may be.
     """
     if propose_tables:
         features = features_named(table or (), invariant or (), declaring)
@@ -61,7 +65,10 @@ def analyze(
     if not table:
         raise InputError("say which table to analyze: --table sex,region")
     if len(table) > 1:
-        raise InputError("analyze looks at one --table; for several that share a budget use release with --dry-run")
+        raise InputError(
+            "analyze looks at one --table; for several that share a budget use release with"
+            " --dry-run"
+        )
     if data is not None and totals:
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
     base = o.described(declaring, opening, comparing)
@@ -81,16 +88,26 @@ def analyze(
 
 
 def analysis(
-    scope: Scope, features: tuple[str, ...], budgets: Sequence[Budget], report_delta: Fraction | None, known: bool
+    scope: Scope,
+    features: tuple[str, ...],
+    budgets: Sequence[Budget],
+    report_delta: Fraction | None,
+    known: bool,
 ) -> dict[str, Any]:
-    """Return what is known about the table over `features` under a scope: plain values, all of them public.
+    """Return what is known about the table over `features` under a scope: plain values, all of them
+    public.
 
-    Given a `report_delta`, each mechanism's epsilon there is part of it. Where the totals are not `known`, the scope is
-    on the safe side of all of them, and its number of records means nothing.
+    Given a `report_delta`, each mechanism's epsilon there is part of it. Where the totals are not
+    `known`, the scope is on the safe side of all of them, and its number of records means nothing.
     """
     space = sensitivity_space(scope.dataspace, scope.adjacency, features)
     semi = scope.semi_adjacency
-    unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
+    unknown = {
+        "worst_case": None,
+        "definition": None,
+        "bound": None,
+        "method": "given, not checked",
+    }
     return {
         "n": scope.dataspace.n if known else None,
         **({} if scope.persons is None else {"persons": scope.persons}),
@@ -101,7 +118,10 @@ def analysis(
         "a": unknown if semi is None else semi.to_json(),
         "adjacency": kind_and_a(scope.adjacency),
         "sensitivity": _sensitivity(space),
-        "sensitivities": {"ball": _sensitivity(_ball(space, scope)), "exchange": _exchanged(space, known)},
+        "sensitivities": {
+            "ball": _sensitivity(_ball(space, scope)),
+            "exchange": _exchanged(space, known),
+        },
         "naive": _norms(space.side_by_side()["S_Group"]),
         "published_exactly": space.is_zero,
         "mechanisms": [
@@ -149,7 +169,9 @@ def _ball(space: TableSpace, scope: Scope) -> TableSpace:
 
 
 def _exchanged(space: TableSpace, known: bool) -> dict[str, Any] | None:
-    """What exchanges would need; None where these margins have none, or too few records stand for all totals."""
+    """What exchanges would need; None where these margins have none, or too few records stand for
+    all totals.
+    """
     try:
         exchange = Exchange.of(space.dataspace, space.adjacency.protection)
     except Refused:
@@ -160,7 +182,11 @@ def _exchanged(space: TableSpace, known: bool) -> dict[str, Any] | None:
 
 
 def _reported(mechanism: Mechanism, delta: Fraction | None) -> dict[str, Any]:
-    return {} if delta is None else {"epsilon": mechanism.guarantee.tradeoff.epsilon(delta), "report_delta": delta}
+    return (
+        {}
+        if delta is None
+        else {"epsilon": mechanism.guarantee.tradeoff.epsilon(delta), "report_delta": delta}
+    )
 
 
 def _norms(norms: Norms) -> dict[str, float]:
@@ -169,35 +195,72 @@ def _norms(norms: Norms) -> dict[str, float]:
 
 def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     """Write the document of `analysis` for people."""
-    published = "; ".join(" × ".join(names) for names in document["invariants"]) or "only the number of records"
+    published = (
+        "; ".join(" × ".join(names) for names in document["invariants"])
+        or "only the number of records"
+    )
     any_totals = document["totals"] == "any"
     words = Adjacency.from_json(document["adjacency"]).words
-    records = "any totals (upper bounds for all of them)" if any_totals else f"{document['n']:,} {words.noun}"
+    records = (
+        "any totals (upper bounds for all of them)"
+        if any_totals
+        else f"{document['n']:,} {words.noun}"
+    )
     found = [
         ("table", f"{' × '.join(document['table'])}: {document['cells']:,} cells, {records}"),
         ("published", published),
         ("a(t)", _adjacency(document["a"])),
     ]
     if words.protection is not None:
-        counted = "" if "persons" not in document else f" of {document['persons']:,} {words.protection.units}"
+        counted = (
+            ""
+            if "persons" not in document
+            else f" of {document['persons']:,} {words.protection.units}"
+        )
         found.append(("promise", f"{words.protection.who}{counted}"))
     if document["witness"] is not None:
-        found.append(("worst case", _change(document["witness"]["record"], document["witness"]["wants"])))
-        found += [("also moves", _change(other["from"], other["to"])) for other in document["witness"]["others"]]
+        found.append(
+            ("worst case", _change(document["witness"]["record"], document["witness"]["wants"]))
+        )
+        found += [
+            ("also moves", _change(other["from"], other["to"]))
+            for other in document["witness"]["others"]
+        ]
     space = document["sensitivity"]
     kind = "exact" if space["exact"] else "proven upper bounds"
     chosen = document["adjacency"]
-    pairs = f"a = {space['a']}" if chosen["kind"] == "ball" else f"exchange, up to {space['a']} {words.noun}"
-    found.append(("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}"))
-    found.append(("", "how far the table moves then: Δ1 all cells added up, Δ2 as a length, Δ∞ in one cell"))
+    pairs = (
+        f"a = {space['a']}"
+        if chosen["kind"] == "ball"
+        else f"exchange, up to {space['a']} {words.noun}"
+    )
+    found.append(
+        ("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}")
+    )
+    found.append(
+        ("", "how far the table moves then: Δ1 all cells added up, Δ2 as a length, Δ∞ in one cell")
+    )
     found += _both(document["sensitivities"], any_totals, words)
     found.append(("naive", f"{_norm_text(document['naive'])} (a times one {words.one})"))
     found += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
     if document["published_exactly"]:
-        found.append(("note", "the published statistics fix this table: everything in it is published exactly"))
+        found.append(
+            (
+                "note",
+                "the published statistics fix this table: everything in it is published exactly",
+            )
+        )
     if chosen["kind"] == "ball" and words.protection is None:
         a = max(chosen["a"], 1)
-        found.append(("next", f"semidp guarantee --rho 1 --a {a}: what a release that states rho = 1 guarantees here"))
+        found.append(
+            (
+                "next",
+                (
+                    f"semidp guarantee --rho 1 --a {a}: what a release that states rho = 1"
+                    " guarantees here"
+                ),
+            )
+        )
     return found
 
 
@@ -209,10 +272,14 @@ def _both(spaces: dict[str, Any], any_totals: bool, words: AdjacencyWords) -> li
         ("ball", f"{records} at once: Δ2 = {ball['l2']:.4g}, loss {ball['loss']:.4g} at mu = 1"),
         (
             "exchange",
-            ("not known without the totals" if any_totals else "not defined for these margins")
-            if exchange is None
-            else f"{words.who}, others hand over: Δ2 = {exchange['l2']:.4g}, loss {exchange['loss']:.4g} at mu = 1 "
-            "(another promise, not a better one)",
+            (
+                ("not known without the totals" if any_totals else "not defined for these margins")
+                if exchange is None
+                else (
+                    f"{words.who}, others hand over: Δ2 = {exchange['l2']:.4g}, loss"
+                    f" {exchange['loss']:.4g} at mu = 1 (another promise, not a better one)"
+                )
+            ),
         ),
     ]
 
@@ -220,8 +287,16 @@ def _both(spaces: dict[str, Any], any_totals: bool, words: AdjacencyWords) -> li
 def _adjacency(a: dict[str, Any]) -> str:
     if a["bound"] is None:
         return "not known for these invariants; the given number is used"
-    literal = "" if a["definition"] is None else f", {a['definition']} if the paper's definition is read literally"
-    worst = f"{a['bound']} in the worst case" if a["worst_case"] is not None else f"at most {a['bound']}"
+    literal = (
+        ""
+        if a["definition"] is None
+        else f", {a['definition']} if the paper's definition is read literally"
+    )
+    worst = (
+        f"{a['bound']} in the worst case"
+        if a["worst_case"] is not None
+        else f"at most {a['bound']}"
+    )
     return f"{worst}{literal}: so many records must change together ({a['method']})"
 
 
@@ -236,7 +311,14 @@ def _norm_text(norms: dict[str, Any]) -> str:
 def _noise_text(mechanism: dict[str, Any]) -> str:
     loss = f"{errors_text(mechanism['errors'])}; scale {mechanism['scale']:.4g}, whole table "
     loss += f"{mechanism['expected_l2']:.4g}, {mechanism['claim']} claim"
-    name = mechanism["law"] if mechanism["name"] in mechanism["law"] else f"{mechanism['law']} ({mechanism['name']})"
+    name = (
+        mechanism["law"]
+        if mechanism["name"] in mechanism["law"]
+        else f"{mechanism['law']} ({mechanism['name']})"
+    )
     if "epsilon" in mechanism:
-        loss += f", epsilon {rounded_up(mechanism['epsilon'])} at delta {plain(mechanism['report_delta'])}"
+        loss += (
+            f", epsilon {rounded_up(mechanism['epsilon'])} at delta"
+            f" {plain(mechanism['report_delta'])}"
+        )
     return f"{mechanism['budget_text']}: {name}, {loss}"

@@ -1,4 +1,5 @@
-"""``semidp audit``: attack the mechanisms of a plan or a release; the exit code says whether the claims survive.
+"""``semidp audit``: attack the mechanisms of a plan or a release; the exit code says whether the
+claims survive.
 
 The attack needs no confidential table: the pair it compares is built from the published totals.
 """
@@ -33,7 +34,14 @@ from semidp.audit.foreign import audit_function, audit_samples, draws_of_test
 from semidp.audit.given import given_pairs
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
-from semidp.cli._output import echo, kind_and_a, naming_options, print_json, print_rows, progress_bar
+from semidp.cli._output import (
+    echo,
+    kind_and_a,
+    naming_options,
+    print_json,
+    print_rows,
+    progress_bar,
+)
 from semidp.cli.guarantee import Stated
 from semidp.core.documents import from_json
 from semidp.core.progress import Progress
@@ -62,46 +70,56 @@ EXIT_CODES: dict[Verdict, int] = {"survives": 0, "convicted": 1, "inconclusive":
 def audit(
     *,
     what: o.Text = argument(
-        "A folder that `semidp release` wrote, a plan (TOML or JSON) with --data, what `semidp test` printed with "
-        "--format json, or module:function with --pair.",
+        "A folder that `semidp release` wrote, a plan (TOML or JSON) with --data, what `semidp"
+        " test` printed with --format json, or module:function with --pair.",
         "[PLAN-OR-RELEASE]",
         None,
     ),
-    data: o.Text = option("For a plan: the data, of which only the public totals are used.", "DATA"),
+    data: o.Text = option(
+        "For a plan: the data, of which only the public totals are used.", "DATA"
+    ),
     outputs: list[Path] | None = option(
         "A CSV or Parquet file of outputs, one a row; twice, for two adjacent datasets.", "FILE"
     ),
     pair: Path | None = option(
-        "A JSON file of two datasets [first, second]: for a plan or a release lists of records to attack on, for "
-        "module:function what it takes.",
+        "A JSON file of two datasets [first, second]: for a plan or a release lists of records to"
+        " attack on, for module:function what it takes.",
         "FILE",
     ),
     stated: Stated,
     opening: Annotated[o.Opening, o.FILES],
     adjacency: o.Text = option(
-        "Attack on the pairs of another adjacency than is claimed: exchange, worst-case, definition or a number.",
+        "Attack on the pairs of another adjacency than is claimed: exchange, worst-case, definition"
+        " or a number.",
         "READING|N",
     ),
-    most: int | None = option("Attack on the pairs of one person with up to so many records.", "N", min=1),
-    samples: int | None = option("Outputs to draw for each of the two tables; else what a minute allows.", min=1),
+    most: int | None = option(
+        "Attack on the pairs of one person with up to so many records.", "N", min=1
+    ),
+    samples: int | None = option(
+        "Outputs to draw for each of the two tables; else what a minute allows.", min=1
+    ),
     seed: int | None = option("Repeat the same audit.", min=0),
     out: Path | None = option("Draw the attacks beside the claim in this PNG file."),
     force: bool = o.FORCE,
     printing: o.Printing,
 ) -> None:
-    """Attack what a plan or a release promises. Exit code 0: it survives, 1: it is convicted, 3: inconclusive.
+    """Attack what a plan or a release promises. Exit code 0: it survives, 1: it is convicted, 3:
+    inconclusive.
 
-    The mechanism is calibrated again and run on two tables with the published totals that differ as much as may be;
-    the noise in each published cell is compared with the standard error that is stated for it. A claim that is
-    convicted is wrong but for a chance of 1 in 1,000; one that survives is not thereby proved. An audit is
-    inconclusive (exit code 3) where it would not convict the same mechanism with 20% less noise in half of the cases:
-    draw more samples.
+    The mechanism is calibrated again and run on two tables with the published totals that differ as
+    much as may be; the noise in each published cell is compared with the standard error that is
+    stated for it. A claim that is convicted is wrong but for a chance of 1 in 1,000; one that
+    survives is not thereby proved. An audit is inconclusive (exit code 3) where it would not
+    convict the same mechanism with 20% less noise in half of the cases: draw more samples.
 
-    With --pair the attack is on two datasets of your own, [[{"sex": "f", …}, …], [{"sex": "m", …}, …]]: each record an
-    object with a value for every column of the release. They must have its exact totals and be adjacent as it promises.
+    With --pair the attack is on two datasets of your own, [[{"sex": "f", …}, …], [{"sex": "m", …},
+    …]]: each record an object with a value for every column of the release. They must have its
+    exact totals and be adjacent as it promises.
 
-    Mechanisms of others are audited by their outputs (--outputs twice) or by a function that is called on two datasets
-    (module:function with --pair), against what --epsilon, --rho or --mu state for these two.
+    Mechanisms of others are audited by their outputs (--outputs twice) or by a function that is
+    called on two datasets (module:function with --pair), against what --epsilon, --rho or --mu
+    state for these two.
     """
     if out is not None and out.suffix != ".png":
         raise InputError(f"--out names a PNG picture such as audit.png, not {out.name}")
@@ -124,9 +142,15 @@ def audit(
     with progress_bar(printing.quiet) as progress:
         error = ERROR / max(1, len(claims))
         findings = [
-            _Finding(claim, subject.adjacency or claim.mechanism.space.adjacency, unchanged=True)
-            if pair is not None and own_pair is None and not claim.fixed
-            else _examine(claim, own_pair, subject.adjacency, samples, error, randomness, progress)
+            (
+                _Finding(
+                    claim, subject.adjacency or claim.mechanism.space.adjacency, unchanged=True
+                )
+                if pair is not None and own_pair is None and not claim.fixed
+                else _examine(
+                    claim, own_pair, subject.adjacency, samples, error, randomness, progress
+                )
+            )
             for claim, own_pair in zip(claims, pairs, strict=True)
         ]
     _draw(findings, pictures, force)
@@ -158,30 +182,51 @@ def _foreign(
     """Return the audit of what is foreign; None where a plan or a release is to be audited."""
     if outputs:
         if what is not None or pair is not None or len(outputs) != 2:
-            raise InputError("give --outputs twice, once for each of two adjacent datasets, and nothing else to audit")
+            raise InputError(
+                "give --outputs twice, once for each of two adjacent datasets, and nothing else to"
+                " audit"
+            )
         first, second = (read_numbers(path)[:samples] for path in outputs)
-        return audit_samples(first, second, stated.curve(), randomness=randomness, progress=progress)
+        return audit_samples(
+            first, second, stated.curve(), randomness=randomness, progress=progress
+        )
     if what is None:
-        raise InputError("say what to audit: a release, a plan, module:function with --pair, or --outputs twice")
+        raise InputError(
+            "say what to audit: a release, a plan, module:function with --pair, or --outputs twice"
+        )
     if _FUNCTION.fullmatch(what) and not Path(what).exists():
         if pair is None:
             raise InputError("a function is audited on two datasets: give them with --pair FILE")
         datasets = _datasets(pair)
         claim = stated.curve()
         return audit_function(
-            _function(what), *datasets, claim, samples=samples or _CALLS, randomness=randomness, progress=progress
+            _function(what),
+            *datasets,
+            claim,
+            samples=samples or _CALLS,
+            randomness=randomness,
+            progress=progress,
         )
     if stated != Stated():
-        raise InputError("a plan, a release or a test states its own claim: leave --epsilon, --rho and --mu out")
+        raise InputError(
+            "a plan, a release or a test states its own claim: leave --epsilon, --rho and --mu out"
+        )
     result = _printed(Path(what))
     if result is None:
         return None
     if pair is not None:
-        raise InputError("a test is attacked on two values that its margins allow: leave --pair out")
+        raise InputError(
+            "a test is attacked on two values that its margins allow: leave --pair out"
+        )
     draws, move = draws_of_test(result)
     count = affordable_samples(draws, move, randomness) if samples is None else samples
     return audit_mechanism(
-        draws, move, result.guarantee.tradeoff, samples=count, randomness=randomness, progress=progress
+        draws,
+        move,
+        result.guarantee.tradeoff,
+        samples=count,
+        randomness=randomness,
+        progress=progress,
     )
 
 
@@ -211,13 +256,17 @@ def _function(what: str) -> Callable[[Any], Any]:
         try:
             return function(dataset)
         except Exception as error:
-            raise InputError(f"{what} failed on a dataset of the pair ({type(error).__name__})") from None
+            raise InputError(
+                f"{what} failed on a dataset of the pair ({type(error).__name__})"
+            ) from None
 
     return called
 
 
 def _printed(path: Path) -> Attackable | None:
-    """Return the result that a file holds as a command printed it, or None where it holds something else."""
+    """Return the result that a file holds as a command printed it, or None where it holds something
+    else.
+    """
     if path.suffix != ".json" or not path.is_file():
         return None
     try:
@@ -231,14 +280,24 @@ def _report_foreign(found: Audit, printing: o.Printing) -> None:
     if printing.json:
         print_json({"verdict": found.verdict, "audit": found.to_json()})
     else:
-        attack = f"{found.samples:,} outputs for each of two datasets, half of them or more only counted"
-        print_rows([("attack", attack), *_bounds(found), ("verdict", _sentence(found, "give more outputs"))])
+        attack = (
+            f"{found.samples:,} outputs for each of two datasets, half of them or more only counted"
+        )
+        print_rows(
+            [
+                ("attack", attack),
+                *_bounds(found),
+                ("verdict", _sentence(found, "give more outputs")),
+            ]
+        )
     _leave(found.verdict)
 
 
 @dataclass(frozen=True)
 class _Finding:
-    """A claim, what the attack on it found and how its noise compares: None where there is nothing to look at."""
+    """A claim, what the attack on it found and how its noise compares: None where there is nothing
+    to look at.
+    """
 
     claim: Claim
     pairs: Adjacency
@@ -256,12 +315,20 @@ class _Finding:
 def _together(findings: list[_Finding]) -> Verdict:
     """The verdict on all tables: convicted where one is, and surviving where all do."""
     verdicts = {finding.verdict for finding in findings}
-    return "convicted" if "convicted" in verdicts else "inconclusive" if "inconclusive" in verdicts else "survives"
+    return (
+        "convicted"
+        if "convicted" in verdicts
+        else "inconclusive"
+        if "inconclusive" in verdicts
+        else "survives"
+    )
 
 
 @dataclass(frozen=True)
 class _Subject:
-    """A plan or a release on trial: its claims, and the adjacency to attack them under if it is another one."""
+    """A plan or a release on trial: its claims, and the adjacency to attack them under if it is
+    another one.
+    """
 
     claims: tuple[Claim, ...]
     plan: Plan
@@ -292,7 +359,9 @@ class _Pairs:
         return announced(plan, subject.scope.dataspace).adjacency
 
 
-def _subject(what: Path, data: str | None, opening: o.Opening, pairs: _Pairs, *, quiet: bool) -> _Subject:
+def _subject(
+    what: Path, data: str | None, opening: o.Opening, pairs: _Pairs, *, quiet: bool
+) -> _Subject:
     recover(what)
     if what.is_dir():
         if data is not None or opening.from_table is not None:
@@ -303,7 +372,10 @@ def _subject(what: Path, data: str | None, opening: o.Opening, pairs: _Pairs, *,
         raise InputError(f"{what} is neither a release folder nor a plan file")
     plan = o.read_plan(what, "the plan")
     if data is None:
-        raise InputError("a plan holds no totals: name the data with --data, of which only the public totals are used")
+        raise InputError(
+            "a plan holds no totals: name the data with --data, of which only the public totals are"
+            " used"
+        )
     with opening.source(plan, data, quiet=quiet) as source:
         prepared = prepare(plan, source)
         return _Subject(claims_of_plan(prepared), prepared.plan, prepared.scope, pairs.of(prepared))
@@ -337,7 +409,9 @@ def _examine(
     )
     if not claim.mechanism.adds_noise:
         return _Finding(claim, attacked, measured)
-    energy = noise_energy(claim.mechanism, pair.first, min(count, MOST_DRAWS), error / 2, randomness)
+    energy = noise_energy(
+        claim.mechanism, pair.first, min(count, MOST_DRAWS), error / 2, randomness
+    )
     return _Finding(claim, attacked, measured, energy)
 
 
@@ -348,7 +422,9 @@ def _pictures(claims: tuple[Claim, ...], out: Path) -> dict[str, Path]:
 
 
 def _check_vacant(pictures: Iterable[Path], force: bool) -> None:
-    """Refuse a picture that exists before the attack takes its minute; `replace_file` decides in the end."""
+    """Refuse a picture that exists before the attack takes its minute; `replace_file` decides in
+    the end.
+    """
     for picture in pictures:
         if os.path.lexists(picture) and not force:
             with naming_options(force):
@@ -361,13 +437,21 @@ def _draw(findings: list[_Finding], pictures: Mapping[str, Path], force: bool) -
     from semidp.output.plots.figures import audit_plot
     from semidp.output.plots.style import png
 
-    titles = {"convicted": "the claim is refuted", "inconclusive": "too few samples", "survives": "the claim survives"}
+    titles = {
+        "convicted": "the claim is refuted",
+        "inconclusive": "too few samples",
+        "survives": "the claim survives",
+    }
     for finding in findings:
         measured, claim = finding.audit, finding.claim
         if measured is not None:
             title = f"{claim.mechanism.name}: {titles[measured.verdict]}"
             with naming_options(force):
-                replace_file(pictures[claim.name], png(audit_plot(measured.claim, measured.points, title)), force=force)
+                replace_file(
+                    pictures[claim.name],
+                    png(audit_plot(measured.claim, measured.points, title)),
+                    force=force,
+                )
 
 
 def _document(findings: list[_Finding], pictures: list[Path]) -> dict[str, Any]:
@@ -400,7 +484,9 @@ def _rows(finding: _Finding) -> list[tuple[str, str]]:
     if finding.unchanged:
         lines.append(("attack", "none: the two datasets of the pair give the same values here"))
     elif measured is None:
-        lines.append(("attack", "none: the published totals fix this table, which is published exactly"))
+        lines.append(
+            ("attack", "none: the published totals fix this table, which is published exactly")
+        )
     else:
         lines += _attack(measured, claim.mechanism)
         claimed = claim.mechanism.space.adjacency
@@ -412,8 +498,11 @@ def _rows(finding: _Finding) -> list[tuple[str, str]]:
         lines.append(
             (
                 "noise",
-                f"its energy in each of {energy.directions} directions is at least {energy.share:.4g} of what is "
-                f"stated ({energy.direction}); chance leaves at least {energy.least:.4g}",
+                (
+                    f"its energy in each of {energy.directions} directions is at least"
+                    f" {energy.share:.4g} of what is stated ({energy.direction}); chance leaves at"
+                    f" least {energy.least:.4g}"
+                ),
             )
         )
     lines += [("fault", fault) for fault in claim.faults]
@@ -424,8 +513,8 @@ def _attack(found: Audit, mechanism: Mechanism) -> list[tuple[str, str]]:
     space = mechanism.space
     compared = "tables" if space.of_counts else "datasets"
     said = (
-        f"{found.samples:,} outputs for each of two {compared} with the published totals that differ in "
-        f"{space.difference(found.pair)}"
+        f"{found.samples:,} outputs for each of two {compared} with the published totals that"
+        f" differ in {space.difference(found.pair)}"
     )
     return [("attack", said), *_bounds(found)]
 
@@ -435,12 +524,23 @@ def _bounds(found: Audit) -> list[tuple[str, str]]:
     bound, confidence = found.bound, 1 - found.error
     return [
         ("claim", f"{bound.unit} is at most {bound.claimed:.6g}"),
-        ("measured", f"{bound.unit} is at least {bound.measured:.4g}, with confidence {100 * confidence:.6g}%"),
-        ("also", f"epsilon of at least {found.epsilon:.4g} at delta 0, mu of at least {found.mu:.4g}"),
+        (
+            "measured",
+            (
+                f"{bound.unit} is at least {bound.measured:.4g}, with confidence"
+                f" {100 * confidence:.6g}%"
+            ),
+        ),
+        (
+            "also",
+            f"epsilon of at least {found.epsilon:.4g} at delta 0, mu of at least {found.mu:.4g}",
+        ),
         (
             "power",
-            f"with {1 - SHRINKAGE:.0%} less noise than it has, the mechanism would be convicted in about "
-            f"{found.power:.1%} of audits like this",
+            (
+                f"with {1 - SHRINKAGE:.0%} less noise than it has, the mechanism would be convicted"
+                f" in about {found.power:.1%} of audits like this"
+            ),
         ),
     ]
 
@@ -465,8 +565,9 @@ def _sentence(found: Audit, mend: str = "draw more with --samples") -> str:
     if found.convicted:
         worst = found.worst
         return (
-            f"convicted: an attacker ({worst.attack}) with at most {worst.size_high:.4g} false alarms detects the "
-            f"difference with probability at least {worst.power_low:.4g}, and the claim allows {worst.allowed:.4g}"
+            f"convicted: an attacker ({worst.attack}) with at most {worst.size_high:.4g} false"
+            f" alarms detects the difference with probability at least {worst.power_low:.4g}, and"
+            f" the claim allows {worst.allowed:.4g}"
         )
     if found.verdict == "inconclusive":
         return f"inconclusive: the power is below {ENOUGH_POWER:.0%}, so {mend}"

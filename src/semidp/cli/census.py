@@ -1,4 +1,5 @@
-"""``semidp census``: what the 2020 US Census redistricting file (P.L. 94-171) guarantees, its state totals exact.
+"""``semidp census``: what the 2020 US Census redistricting file (P.L. 94-171) guarantees, its state
+totals exact.
 
 ``semidp census estimate``: estimates for any area from the noisy measurements of that file.
 """
@@ -14,7 +15,15 @@ import typer
 
 from semidp.cli import _options as o
 from semidp.cli._command import argument, command, flag, option
-from semidp.cli._output import echo, grid, in_place, naming_options, notice, print_json, progress_bar
+from semidp.cli._output import (
+    echo,
+    grid,
+    in_place,
+    naming_options,
+    notice,
+    print_json,
+    progress_bar,
+)
 from semidp.cli.reproduce import study_files, write_study
 from semidp.core.exact import exact
 from semidp.core.guarantee import Guarantee
@@ -26,7 +35,8 @@ if TYPE_CHECKING:
     from semidp.census import CensusEstimates
 
 EPSILONS = ("formula", "zCDP", "Gaussian")
-"""Three epsilons of the same rho: the paper's formula, the tight conversion, and that of Gaussian noise."""
+"""Three epsilons of the same rho: the paper's formula, the tight conversion, and that of Gaussian
+noise."""
 _SHOWN = 40
 """Areas that are printed on a terminal; all are in the file."""
 
@@ -37,12 +47,18 @@ def census(
     context: typer.Context,
     out: Path | None = option("Also write census.csv and census.png to this folder.", "DIR"),
     force: bool = o.FORCE,
-    printing: o.Printing,  # nothing here to silence: --quiet is taken so that every command takes it
+    # nothing here to silence: --quiet is taken so that every command takes it
+    printing: o.Printing,
 ) -> None:
-    """Say what the 2020 Census redistricting file (P.L. 94-171) guarantees, as announced and with exact totals."""
+    """Say what the 2020 Census redistricting file (P.L. 94-171) guarantees, as announced and with
+    exact totals.
+    """
     if context.invoked_subcommand is not None:
         if out is not None or force or printing.json or printing.quiet:
-            raise InputError(f"options follow the word {context.invoked_subcommand}, which has options of its own")
+            raise InputError(
+                f"options follow the word {context.invoked_subcommand}, which has options of"
+                " its own"
+            )
         return
     from semidp.studies import census_study as study
 
@@ -77,16 +93,22 @@ def census(
 
 
 def _plainly(row: dict[str, Any]) -> dict[str, Any]:
-    """Give rho as a number, and exactly as text: production settings are fractions without an end."""
+    """Give rho as a number, and exactly as text: production settings are fractions without an
+    end.
+    """
     numbers = {
-        key: float(value) if isinstance(value, Fraction) else value for key, value in row.items() if key != "delta"
+        key: float(value) if isinstance(value, Fraction) else value
+        for key, value in row.items()
+        if key != "delta"
     }
     return numbers | {"rho_exact": str(row["rho"])}
 
 
 def _epsilons(row: dict[str, Any]) -> tuple[str, str, str]:
     """The paper's epsilon to the nearest digit, as it prints it; the tight ones rounded up."""
-    tight, gaussian = (f"{math.ceil(row[name] * 1e5) / 1e5:.5f}" for name in ("epsilon_tight", "epsilon_gaussian"))
+    tight, gaussian = (
+        f"{math.ceil(row[name] * 1e5) / 1e5:.5f}" for name in ("epsilon_tight", "epsilon_gaussian")
+    )
     return f"{row['epsilon_paper']:.5f}", tight, gaussian
 
 
@@ -94,8 +116,12 @@ def _moves(rows: list[dict[str, Any]]) -> Any:
     """What one move costs under either adjacency, with the condition where there is one."""
     table = grid(("adjacency",), ("rho", *EPSILONS), ["holds"])
     for row in rows:
-        condition = f"nominal: if {row['condition']}" if row["condition"] else "whatever the shares are"
-        table.add_row(row["adjacency"], f"{math.ceil(row['rho'] * 100) / 100:.2f}", *_epsilons(row), condition)
+        condition = (
+            f"nominal: if {row['condition']}" if row["condition"] else "whatever the shares are"
+        )
+        table.add_row(
+            row["adjacency"], f"{math.ceil(row['rho'] * 100) / 100:.2f}", *_epsilons(row), condition
+        )
     return table
 
 
@@ -105,8 +131,17 @@ def _queries() -> Any:
 
     table = grid(("level", "query"), ("announced", "times", "rho"), ["because"])
     for row in study.costs_by_level().records():
-        announced, rho = (f"{math.ceil(row[name] * 10**4) / 10**4:.4f}" for name in ("announced", "rho"))
-        table.add_row(row["level"].replace("_", " "), row["query"], announced, str(row["factor"]), rho, row["reason"])
+        announced, rho = (
+            f"{math.ceil(row[name] * 10**4) / 10**4:.4f}" for name in ("announced", "rho")
+        )
+        table.add_row(
+            row["level"].replace("_", " "),
+            row["query"],
+            announced,
+            str(row["factor"]),
+            rho,
+            row["reason"],
+        )
     return table
 
 
@@ -129,17 +164,22 @@ def _print(table: Tidy, effective: Guarantee) -> None:
     console = Console(highlight=False)
     console.print("The 2020 Census redistricting file (P.L. 94-171).")
     console.print(
-        "Any k records at once (ball). k = 1: as announced; 2: with exact states; 3: with one more exact margin."
+        "Any k records at once (ball). k = 1: as announced; 2: with exact states; 3: with one more"
+        " exact margin."
     )
     console.print(
-        "Epsilon at delta = 1e-10, three times: by the formula of the paper; tight for zCDP, which is proved for the "
-        "discrete noise of the production run; exact for Gaussian noise.\n"
+        "Epsilon at delta = 1e-10, three times: by the formula of the paper; tight for zCDP, which"
+        " is proved for the discrete noise of the production run; exact for Gaussian noise.\n"
     )
     console.print(shares)
-    console.print("\nWhat one move costs in the persons file (P.L. 94-171): rho rounded up, epsilon of rho itself.\n")
+    console.print(
+        "\nWhat one move costs in the persons file (P.L. 94-171): rho rounded up, epsilon of rho"
+        " itself.\n"
+    )
     console.print(_moves([*paper, *nominal]))
     console.print(
-        "\nUnder exchange, by level and query, if the production shares by query hold (each query: --format json):\n"
+        "\nUnder exchange, by level and query, if the production shares by query hold (each query:"
+        " --format json):\n"
     )
     console.print(_queries())
     exchange = study.exchange_guarantee()
@@ -160,27 +200,41 @@ ESTIMATE_EXAMPLES = (
 def estimate(
     *,
     folder: Path = argument("The folder of the noisy measurement files.", "FOLDER"),
-    areas: Path | None = option("Areas to estimate: a CSV file with name, geocode and, if wanted, weight.", "FILE"),
-    each: o.Texts = option("Estimate every place of a level: state, county, tract, block_group or block.", "LEVEL"),
-    totals: Path | None = option("Exact populations of states: a CSV file with geocode (two digits), total.", "FILE"),
+    areas: Path | None = option(
+        "Areas to estimate: a CSV file with name, geocode and, if wanted, weight.", "FILE"
+    ),
+    each: o.Texts = option(
+        "Estimate every place of a level: state, county, tract, block_group or block.", "LEVEL"
+    ),
+    totals: Path | None = option(
+        "Exact populations of states: a CSV file with geocode (two digits), total.", "FILE"
+    ),
     level: str = option("The level of the intervals.", "NUMBER", default="0.95"),
     out: Path | None = option("Write areas.csv, and a file for each level, to this folder.", "DIR"),
-    jobs: int = option("How many states at a time, each in a process of its own.", "N", default=1, min=1),
-    resume: bool = flag("--resume", "Go on with what an earlier run has left: states it has finished are kept."),
+    jobs: int = option(
+        "How many states at a time, each in a process of its own.", "N", default=1, min=1
+    ),
+    resume: bool = flag(
+        "--resume", "Go on with what an earlier run has left: states it has finished are kept."
+    ),
     discard: bool = flag("--discard", "Remove what an unfinished run has left at --out, and stop."),
     force: bool = o.FORCE,
     printing: o.Printing,
 ) -> None:
-    """Estimate any area from the noisy measurements of the 2020 Census redistricting file (persons).
+    """Estimate any area from the noisy measurements of the 2020 Census redistricting file
+    (persons).
 
-    All levels of a state are brought together in the best linear unbiased estimate, with its standard error. Codes of
-    areas are the usual ones: 15 digits for a block, 12 for a block group, 11 for a tract, 5 for a county.
+    All levels of a state are brought together in the best linear unbiased estimate, with its
+    standard error. Codes of areas are the usual ones: 15 digits for a block, 12 for a block group,
+    11 for a tract, 5 for a county.
     """
     from semidp.census import CensusTask, estimate_areas, read_areas, write_estimates
     from semidp.output.files import discard_unfinished
 
     if out is None and (each or resume or discard or force):
-        raise InputError("--each, --resume, --discard and --force need a folder to write to: --out DIR")
+        raise InputError(
+            "--each, --resume, --discard and --force need a folder to write to: --out DIR"
+        )
     if discard:
         assert out is not None
         discard_unfinished(out)
@@ -193,12 +247,16 @@ def estimate(
         float(exact(level, "--level")),
     )
     if not printing.quiet:
-        notice("what the files say of the nation as a whole is not used; each state stands for itself")
+        notice(
+            "what the files say of the nation as a whole is not used; each state stands for itself"
+        )
     if out is None:
         estimates: CensusEstimates | None = estimate_areas(task)
     else:
         with progress_bar(printing.quiet) as progress, naming_options(force):
-            estimates = write_estimates(task, out, jobs=jobs, resume=resume, force=force, progress=progress)
+            estimates = write_estimates(
+                task, out, jobs=jobs, resume=resume, force=force, progress=progress
+            )
     with in_place(f"the folder {out}") if out is not None else contextlib.nullcontext():
         _print_estimates(task.states(), estimates, out, as_json=printing.json)
 
@@ -208,10 +266,19 @@ def _print_estimates(
 ) -> None:
     if as_json:
         rows = []
-        for name, people, value, error, low, high in estimates.rows() if estimates is not None else ():
+        for name, people, value, error, low, high in (
+            estimates.rows() if estimates is not None else ()
+        ):
             numbers = {"estimate": value, "standard_error": error, "low": low, "high": high}
             rows.append({"name": name, "people": people, **numbers})
-        print_json({"states": list(states), "nation": "not used", "out": str(out) if out else None, "areas": rows})
+        print_json(
+            {
+                "states": list(states),
+                "nation": "not used",
+                "out": str(out) if out else None,
+                "areas": rows,
+            }
+        )
         return
     if estimates is not None:
         _print_areas(estimates)
@@ -255,6 +322,8 @@ def _state_totals(path: Path) -> dict[str, int]:
     totals = {}
     for code, text in rows:
         if len(code) != 2 or not code.isdigit() or not text.isdigit() or code in totals:
-            raise InputError(f"each line of {path} has the two digits of another state, and a whole number")
+            raise InputError(
+                f"each line of {path} has the two digits of another state, and a whole number"
+            )
         totals[code] = int(text)
     return totals

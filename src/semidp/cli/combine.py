@@ -13,17 +13,21 @@ from semidp.report.sentences import summary
 @command
 def combine(
     *,
-    folders: list[Path] = argument("Folders that `semidp release` wrote, at least two.", "RELEASE..."),
-    out: Path = option("Write the combination to this folder: a release like any other.", "DIR", default=...),
+    folders: list[Path] = argument(
+        "Folders that `semidp release` wrote, at least two.", "RELEASE..."
+    ),
+    out: Path = option(
+        "Write the combination to this folder: a release like any other.", "DIR", default=...
+    ),
     force: bool = o.FORCE,
     printing: o.Printing,
 ) -> None:
     """Combine several releases of the same records into one, at no cost in privacy.
 
-    Every table of any of them has the best linear unbiased estimate from all that was measured, its standard errors,
-    and whole numbers; exact totals of each bind all. The guarantee is that of all releases together. The folder holds
-    the releases, too, so that `semidp show` computes everything again; `intervals`, `test`, `model` and `synthesize`
-    read it like any release.
+    Every table of any of them has the best linear unbiased estimate from all that was measured, its
+    standard errors, and whole numbers; exact totals of each bind all. The guarantee is that of all
+    releases together. The folder holds the releases, too, so that `semidp show` computes everything
+    again; `intervals`, `test`, `model` and `synthesize` read it like any release.
     """
     from semidp.publishing.combined.releases_together import combine as combined
 

@@ -17,14 +17,17 @@ def compare(
     *,
     plans: list[Path] = argument("Two plans or more (TOML or JSON).", "PLAN PLAN..."),
     data: o.Text = option(
-        "The data, as for release; only what a plan publishes exactly is read. Else --totals, or any totals.", "DATA"
+        "The data, as for release; only what a plan publishes exactly is read. Else --totals, or"
+        " any totals.",
+        "DATA",
     ),
     totals: list[Path] | None = o.TOTALS,
     opening: Annotated[o.Opening, o.FILES],
     spending: Annotated[o.Spending, ("epsilon", "rho", "mu", "delta")],
     printing: o.Printing,
 ) -> None:
-    """Put plans side by side: the error of every table, the guarantee, and what it would be said to be.
+    """Put plans side by side: the error of every table, the guarantee, and what it would be said to
+    be.
 
     A budget here is for plans that have none. Nothing is drawn, spent or written.
     """
@@ -44,7 +47,14 @@ def compare(
         named.append((path.name, seen))
         # Where any totals are meant, the number of records is one of many.
         records = {} if invariants else {"n": None}
-        documents.append({"plan": str(path), **seen.document, **records, "totals": "known" if invariants else "any"})
+        documents.append(
+            {
+                "plan": str(path),
+                **seen.document,
+                **records,
+                "totals": "known" if invariants else "any",
+            }
+        )
     if printing.json:
         print_json({"plans": documents})
     else:

@@ -1,4 +1,6 @@
-"""``semidp explore``: a page of this machine that shows what a plan would publish before anything is spent."""
+"""``semidp explore``: a page of this machine that shows what a plan would publish before anything
+is spent.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 def explore(
     *,
     data: o.Text = o.OPTIONAL_DATA,
-    port: int = option("Where to listen on 127.0.0.1; any free one unless given.", default=0, min=0, max=65535),
+    port: int = option(
+        "Where to listen on 127.0.0.1; any free one unless given.", default=0, min=0, max=65535
+    ),
     no_browser: bool = flag("--no-browser", "Only print the address; open no browser."),
     plan: Path | None = option("The plan to start with (TOML or JSON).", "FILE"),
     declaring: Annotated[o.Declaring, o.FEATURES],
@@ -33,10 +37,11 @@ def explore(
     opening: o.Opening,
     ledger: Path | None = o.LEDGER,
 ) -> None:
-    """Open a page that shows what a plan would publish: its errors, its guarantee, what each choice costs.
+    """Open a page that shows what a plan would publish: its errors, its guarantee, what each choice
+    costs.
 
-    It is served to this machine only. Its address, with the token that opens it, is the only line on stdout; an
-    interrupt ends it. Without data it works from declared levels and public --totals.
+    It is served to this machine only. Its address, with the token that opens it, is the only line
+    on stdout; an interrupt ends it. Without data it works from declared levels and public --totals.
     """
     try:
         import starlette as _starlette  # noqa: F401
@@ -48,9 +53,15 @@ def explore(
     first = o.described(declaring, opening, o.Comparing())
     if plan is not None:
         if first != Plan():
-            raise InputError("--plan already says how the data are read: leave the other options out")
+            raise InputError(
+                "--plan already says how the data are read: leave the other options out"
+            )
         first = o.read_plan(plan, "--plan")
-    desk = _without_data(first, totals or ()) if data is None else _with_data(data, first, opening, ledger)
+    desk = (
+        _without_data(first, totals or ())
+        if data is None
+        else _with_data(data, first, opening, ledger)
+    )
     from semidp.explore.server import serve
 
     serve(desk, port, browser=not no_browser, announce=_announce)
@@ -67,7 +78,10 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
     from semidp.explore.desk import PlanForecasts
 
     def carry_out(plan: Plan, folder: Path) -> Release:
-        inputs = [*local_paths(data, opening.from_table), *([] if ledger is None else [str(ledger)])]
+        inputs = [
+            *local_paths(data, opening.from_table),
+            *([] if ledger is None else [str(ledger)]),
+        ]
         check_place(folder, force=False, ours=release_files, inputs=inputs)
         book = o.ledger_of(ledger, quiet=True)
         with charge_said(book), opening.source(plan, data, quiet=True) as source:
@@ -76,7 +90,11 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
     with opening.source(first, data, quiet=False) as source:
         columns = source.columns()
     return PlanForecasts(
-        columns, lambda plan: scope_of(plan, data, opening, (), quiet=True)[0], first, source=data, carry_out=carry_out
+        columns,
+        lambda plan: scope_of(plan, data, opening, (), quiet=True)[0],
+        first,
+        source=data,
+        carry_out=carry_out,
     )
 
 
@@ -86,7 +104,11 @@ def _without_data(first: Plan, totals: Sequence[Path]) -> "PlanForecasts":
     space = totals_of(totals, first) if totals else None
     schema = schema_of(space, first)
     if schema is None:
-        raise InputError("give DATA, or what is public without it: --schema FILE or --levels, and --totals FILE")
+        raise InputError(
+            "give DATA, or what is public without it: --schema FILE or --levels, and --totals FILE"
+        )
     if space is not None and not first.invariants:
         first = evolve(first, invariants=space.margins)
-    return PlanForecasts(schema.names, lambda plan: scope_of(plan, None, o.Opening(), totals, quiet=True)[0], first)
+    return PlanForecasts(
+        schema.names, lambda plan: scope_of(plan, None, o.Opening(), totals, quiet=True)[0], first
+    )

@@ -1,4 +1,6 @@
-"""``semidp guarantee``: what an existing release really guarantees once some of its statistics are exact."""
+"""``semidp guarantee``: what an existing release really guarantees once some of its statistics are
+exact.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -60,7 +62,9 @@ class Stated:
     rho: o.Text = option("The stated zero-concentrated rho.", "NUMBER")
     mu: o.Text = option("The stated Gaussian mu.", "NUMBER")
     epsilon: o.Text = option("The stated epsilon.", "NUMBER")
-    delta: o.Text = option("Beside --epsilon: the stated delta. Beside --rho or --mu: as --report-delta.", "NUMBER")
+    delta: o.Text = option(
+        "Beside --epsilon: the stated delta. Beside --rho or --mu: as --report-delta.", "NUMBER"
+    )
 
     @property
     def given(self) -> bool:
@@ -70,14 +74,17 @@ class Stated:
     def curve(self) -> Tradeoff:
         """Return the curve of what is stated by one of the options."""
         if sum(value is not None for value in (self.rho, self.mu, self.epsilon)) != 1:
-            raise InputError("give what the release states: exactly one of --rho, --mu and --epsilon")
+            raise InputError(
+                "give what the release states: exactly one of --rho, --mu and --epsilon"
+            )
         if self.rho is not None:
             return zcdp(exact(self.rho, "--rho"))
         if self.mu is not None:
             return gaussian(exact(self.mu, "--mu"))
         assert self.epsilon is not None
         return approximate(
-            exact(self.epsilon, "--epsilon"), exact(self.delta, "--delta") if self.delta is not None else 0
+            exact(self.epsilon, "--epsilon"),
+            exact(self.delta, "--delta") if self.delta is not None else 0,
         )
 
 
@@ -85,16 +92,23 @@ class Stated:
 class Training:
     """What is stated by an event, or by the settings of DP-SGD."""
 
-    event: Path | None = option("A JSON file of a dp-accounting event or a privacy function.", "FILE")
+    event: Path | None = option(
+        "A JSON file of a dp-accounting event or a privacy function.", "FILE"
+    )
     noise_multiplier: o.Text = option("DP-SGD: the noise, in clipping norms.", "NUMBER")
     sampling: o.Text = option("DP-SGD: how likely a record enters a batch.", "NUMBER")
     steps: int | None = option("DP-SGD: the number of batches.", "N")
-    rows: int = option("With a privacy function: the most rows of one person.", "N", default=1, min=1)
+    rows: int = option(
+        "With a privacy function: the most rows of one person.", "N", default=1, min=1
+    )
 
     @property
     def given(self) -> bool:
         """Whether something was stated."""
-        return any(value is not None for value in (self.event, self.noise_multiplier, self.sampling, self.steps))
+        return any(
+            value is not None
+            for value in (self.event, self.noise_multiplier, self.sampling, self.steps)
+        )
 
     def statement(self) -> "_Statement":
         """Return what an event file, or the settings of DP-SGD, state."""
@@ -106,12 +120,23 @@ class Training:
                 return _Statement(function.at(self.rows), lambda a: function.tradeoff(a, self.rows))
             event = event_from_json(document)
             return _Statement(event_tradeoff(event, 1), lambda a: event_tradeoff(event, a))
-        if self.event is not None or self.noise_multiplier is None or self.sampling is None or self.steps is None:
-            raise InputError("DP-SGD is stated by --noise-multiplier, --sampling and --steps together, without --event")
+        if (
+            self.event is not None
+            or self.noise_multiplier is None
+            or self.sampling is None
+            or self.steps is None
+        ):
+            raise InputError(
+                "DP-SGD is stated by --noise-multiplier, --sampling and --steps together, without"
+                " --event"
+            )
 
         from dp_accounting import NeighboringRelation
 
-        noise, rate = exact(self.noise_multiplier, "--noise-multiplier"), exact(self.sampling, "--sampling")
+        noise, rate = (
+            exact(self.noise_multiplier, "--noise-multiplier"),
+            exact(self.sampling, "--sampling"),
+        )
         training = dp_sgd(float(noise), float(rate), self.steps)
         # what Opacus and JAX-privacy report is about a record that is added or removed
         reported = event_tradeoff(training, 1, NeighboringRelation.ADD_OR_REMOVE_ONE)
@@ -129,18 +154,26 @@ class _Statement:
 @command
 def guarantee(
     *,
-    release: Path | None = argument("A folder that `semidp release` wrote, instead of numbers.", "[RELEASE]", None),
-    also_known: o.Texts = option(
-        "With a release: a margin that an attacker also knows exactly, with the values of --totals or any.", "A[,B]"
+    release: Path | None = argument(
+        "A folder that `semidp release` wrote, instead of numbers.", "[RELEASE]", None
     ),
-    without: o.Texts = option("With a release: a margin that it publishes, as though it did not.", "A[,B]"),
+    also_known: o.Texts = option(
+        "With a release: a margin that an attacker also knows exactly, with the values of --totals"
+        " or any.",
+        "A[,B]",
+    ),
+    without: o.Texts = option(
+        "With a release: a margin that it publishes, as though it did not.", "A[,B]"
+    ),
     stated: Stated,
     training: Training,
     report_delta: o.Text = o.REPORT_DELTA,
     comparing: Annotated[o.Comparing, ("a", "adjacency")],
     invariant: o.Texts = o.INVARIANT,
     totals: list[Path] | None = o.TOTALS,
-    analysis: Path | None = option("What `semidp analyze --format json` printed: how many records.", "FILE"),
+    analysis: Path | None = option(
+        "What `semidp analyze --format json` printed: how many records.", "FILE"
+    ),
     declaring: Annotated[o.Declaring, ("schema", "levels", "bins")],
     invariant_text: o.Text = option("What is published exactly, in words.", "TEXT"),
     swapping: Swapping,
@@ -150,20 +183,24 @@ def guarantee(
 ) -> None:
     """Say what a release with exact statistics really guarantees, without its data.
 
-    How many records move together is given (--a), taken from an --analysis, or computed from what is published exactly:
-    from the --totals themselves, or for any totals of the margins that --invariant names with declared features.
+    How many records move together is given (--a), taken from an --analysis, or computed from what
+    is published exactly: from the --totals themselves, or for any totals of the margins that
+    --invariant names with declared features.
 
-    Of a RELEASE that semidp made, the guarantee is computed anew from its noise: under what an attacker also knows
-    (--also-known), without what it publishes (--without), or for other pairs of datasets (--adjacency).
+    Of a RELEASE that semidp made, the guarantee is computed anew from its noise: under what an
+    attacker also knows (--also-known), without what it publishes (--without), or for other pairs of
+    datasets (--adjacency).
 
-    Swapping (--swap) and cell keys (--ptable) are put on the same ruler: what they guarantee, or, where nothing is
-    proved, what an attacker can at least do.
+    Swapping (--swap) and cell keys (--ptable) are put on the same ruler: what they guarantee, or,
+    where nothing is proved, what an attacker can at least do.
     """
     if swapping.given or cell_keys.given:
         stating = (release, also_known, without, report_delta, invariant, analysis, invariant_text)
         beside = stated != Stated() or training != Training() or comparing != o.Comparing()
         if beside or any(stating) or (swapping.given and cell_keys.given):
-            raise InputError("--swap and --ptable are each assessed alone: leave out what another release states")
+            raise InputError(
+                "--swap and --ptable are each assessed alone: leave out what another release states"
+            )
         if swapping.given:
             swapping.report(totals or (), declaring.plan(), opening, printing)
         elif totals or declaring != o.Declaring() or opening != o.Opening():
@@ -172,12 +209,20 @@ def guarantee(
             cell_keys.report(printing)
         return
     protection = _protection(opening)
-    if evolve(opening, identity=None, most=None, called=None) != o.Opening() or (opening.identity and not opening.most):
-        raise InputError("--count, --from, --where and --id are about records: give --swap RATE and --data with them")
+    if evolve(opening, identity=None, most=None, called=None) != o.Opening() or (
+        opening.identity and not opening.most
+    ):
+        raise InputError(
+            "--count, --from, --where and --id are about records: give --swap RATE and --data with"
+            " them"
+        )
     target = o.target_of(None if stated.epsilon else stated.delta, report_delta)
     if release is not None:
         if stated.given or training.given or invariant is not None or invariant_text is not None:
-            raise InputError("a release states its own guarantee: give --also-known, --without or --adjacency with it")
+            raise InputError(
+                "a release states its own guarantee: give --also-known, --without or --adjacency"
+                " with it"
+            )
         asked = None if comparing == o.Comparing() else comparing.reading()
         exact = _Beside(also_known or (), without or (), totals or (), declaring.plan())
         _under_release(release, exact, asked, opening, target, printing)
@@ -185,14 +230,28 @@ def guarantee(
     if also_known or without:
         raise InputError("--also-known and --without are about a release: give its folder")
     if training.given and stated.given:
-        raise InputError("give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and --epsilon")
-    claim = training.statement() if training.given else _Statement(curve := stated.curve(), curve.group)
+        raise InputError(
+            "give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and"
+            " --epsilon"
+        )
+    claim = (
+        training.statement() if training.given else _Statement(curve := stated.curve(), curve.group)
+    )
     margins = [Margin(*o.names_of(text)) for text in invariant or ()]
     declared = declaring.plan()
     if analysis is None:
         scope = _scope(comparing.reading(), margins, totals or (), declared, protection)
-    elif comparing != o.Comparing() or margins or totals or declared != Plan() or protection is not None:
-        raise InputError("--analysis already says what is exact and how many records move together: give it alone")
+    elif (
+        comparing != o.Comparing()
+        or margins
+        or totals
+        or declared != Plan()
+        or protection is not None
+    ):
+        raise InputError(
+            "--analysis already says what is exact and how many records move together: give it"
+            " alone"
+        )
     else:
         scope = _analysed(analysis)
     records = scope.adjacency.a
@@ -210,7 +269,10 @@ def guarantee(
         "epsilon_paper": _paper(real.tradeoff, target),
         "epsilon_tight": real.tradeoff.epsilon(target),
         "report_delta": target,
-        "stated": {"tradeoff": claim.stated.to_json(), "epsilon_tight": claim.stated.epsilon(target)},
+        "stated": {
+            "tradeoff": claim.stated.to_json(),
+            "epsilon_tight": claim.stated.epsilon(target),
+        },
         "tradeoff": real.tradeoff.to_json(),
         "explanation": str(real.explain()),
         "warnings": list(scope.warnings),
@@ -237,46 +299,59 @@ def _protection(opening: o.Opening) -> Protection | None:
     """Return whom a guarantee is about where a person may have several records."""
     if opening.most is None:
         if opening.called is not None:
-            raise InputError("--records says what the records of a person are called: give --most N with it")
+            raise InputError(
+                "--records says what the records of a person are called: give --most N with it"
+            )
         return None
     return Protection(opening.identity or "person", opening.most, opening.called or "records")
 
 
 def _scope(
-    asked: str, margins: Sequence[Margin], totals: Sequence[Path], declared: Plan, protection: Protection | None
+    asked: str,
+    margins: Sequence[Margin],
+    totals: Sequence[Path],
+    declared: Plan,
+    protection: Protection | None,
 ) -> _Together:
     """Return how many records move together: as given, or from what is published exactly.
 
-    A stated guarantee for one record is grouped by so many; under exchange by as many as one exchange changes, and
-    for a person with several records by as many as all of them need.
+    A stated guarantee for one record is grouped by so many; under exchange by as many as one
+    exchange changes, and for a person with several records by as many as all of them need.
     """
     reading = adjacency_from(asked)
     stated_a = reading if isinstance(reading, int) else None
     if protection is not None:
         if stated_a is not None:
-            raise InputError("--a counts all records that move together, one person's among them: leave --most out")
+            raise InputError(
+                "--a counts all records that move together, one person's among them: leave"
+                " --most out"
+            )
         if reading is AdjacencyChoice.definition:
-            raise InputError("the literal reading of a(t) is known for one record a person: leave --most out")
+            raise InputError(
+                "the literal reading of a(t) is known for one record a person: leave --most out"
+            )
         if not margins and not totals and reading is not AdjacencyChoice.exchange:
             nothing = Dataspace.described("the number of records alone")
             return _Together(Ball(protection.times, protection), "nothing else is exact", nothing)
     if not margins and not totals:
         if reading is AdjacencyChoice.exchange:
             raise InputError(
-                "exchanges follow from what is exact: give --totals FILE for each margin, or --invariant A,B with "
-                "--schema FILE for a bound over all totals"
+                "exchanges follow from what is exact: give --totals FILE for each margin, or"
+                " --invariant A,B with --schema FILE for a bound over all totals"
             )
         if stated_a is None:
             raise InputError(
-                "say how many records move together under the exact totals with --a N, or what is exact: --totals FILE "
-                "for each margin, or --invariant A,B with --schema FILE"
+                "say how many records move together under the exact totals with --a N, or what is"
+                " exact: --totals FILE for each margin, or --invariant A,B with --schema FILE"
             )
         return _Together(Ball(stated_a), "given", Dataspace.described("totals published exactly"))
     space = totals_of(totals, declared) if totals else None
     published = space.margins if space is not None else ()
     every = list(dict.fromkeys([*margins, *published]))
     missing = [
-        margin for margin in margins if not any(margin.within(margin_published) for margin_published in published)
+        margin
+        for margin in margins
+        if not any(margin.within(margin_published) for margin_published in published)
     ]
     schema = schema_of(space, declared)
     described = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
@@ -289,12 +364,20 @@ def _scope(
             exchange = exchange_bound(_all_declared(schema, margins), every, protection)
             about, source = described, f"{source}, a bound for any published totals"
         records = max(exchange.a, exchange.times)
-        return _Together(Exchange(records, protection), source, about, other=Ball(records, protection))
+        return _Together(
+            Exchange(records, protection), source, about, other=Ball(records, protection)
+        )
     try:
         if space is not None and not missing:
-            adjacency_parameter, about, source = semi_adjacency(space, protection), space, "the published totals"
+            adjacency_parameter, about, source = (
+                semi_adjacency(space, protection),
+                space,
+                "the published totals",
+            )
         else:
-            adjacency_parameter = semi_adjacency_bound(_all_declared(schema, margins), every, protection)
+            adjacency_parameter = semi_adjacency_bound(
+                _all_declared(schema, margins), every, protection
+            )
             about, source = described, "a bound for any published totals"
     except AdjacencyUnknown:
         if stated_a is None:
@@ -303,13 +386,24 @@ def _scope(
         return _Together(Ball(stated_a), "given, not checked", unchecked)
     # the release has more to say than its totals, or nothing would be noisy
     enough = max(adjacency_parameter.bound, 1 if protection is None else protection.times)
-    if stated_a is None and reading is AdjacencyChoice.definition and adjacency_parameter.definition is not None:
+    if (
+        stated_a is None
+        and reading is AdjacencyChoice.definition
+        and adjacency_parameter.definition is not None
+    ):
         stated_a = max(adjacency_parameter.definition, 1)
     if stated_a is None:
         within = _exchanges_within(about, enough, protection)
-        return _Together(Ball(enough, protection), f"{source} ({adjacency_parameter.method})", about, other=within)
+        return _Together(
+            Ball(enough, protection),
+            f"{source} ({adjacency_parameter.method})",
+            about,
+            other=within,
+        )
     worst = f"The adjacency a = {stated_a} lies below {enough}, which is what {source} need"
-    low = (f"{worst}: some people cannot be confused with every alternative that the totals allow.",)
+    low = (
+        f"{worst}: some people cannot be confused with every alternative that the totals allow.",
+    )
     return _Together(Ball(stated_a), "given", about, low if stated_a < enough else ())
 
 
@@ -324,11 +418,15 @@ def _analysed(path: Path) -> _Together:
         method, warnings = document["a"]["method"], document["warnings"]
     except (ValueError, KeyError, TypeError, InputError):
         raise wrong from None
-    if kind not in list(AdjacencyKind) or not all(isinstance(text, str) for text in (method, *warnings)):
+    if kind not in list(AdjacencyKind) or not all(
+        isinstance(text, str) for text in (method, *warnings)
+    ):
         raise wrong
     described = "exact totals of " + ", ".join(exact) if exact else "the number of records"
     adjacency = Adjacency.named(kind, max(a.a, 1 if whose is None else whose.times), whose)
-    return _Together(adjacency, f"the analysis ({method})", Dataspace.described(described), tuple(warnings))
+    return _Together(
+        adjacency, f"the analysis ({method})", Dataspace.described(described), tuple(warnings)
+    )
 
 
 def _exchanges_within(space: Datasets, a: int, protection: Protection | None) -> Adjacency | None:
@@ -344,7 +442,10 @@ def _all_declared(schema: Schema | None, margins: Sequence[Margin]) -> Schema:
     """Refuse margins of features whose levels nobody declared."""
     for name in (name for margin in margins for name in margin.names):
         if schema is None or name not in schema.names:
-            raise InputError(f"--invariant names {name!r}, which is not declared: give --schema, --levels or --totals")
+            raise InputError(
+                f"--invariant names {name!r}, which is not declared: give --schema, --levels or"
+                " --totals"
+            )
     assert schema is not None, "a margin names at least one feature"
     return schema
 
@@ -371,8 +472,11 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
         if before is not None and after is not None:
             table.add_row(name, plain(before), plain(after))
     if document["epsilon_paper"] is not None:
-        paper = (_paper(stated, target), document["epsilon_paper"])  # to the nearest digit, as the paper prints it
-        table.add_row(f"epsilon at delta {plain(target)}, formula of the paper", *(f"{x:.5f}" for x in paper))
+        # to the nearest digit, as the paper prints it
+        paper = (_paper(stated, target), document["epsilon_paper"])
+        table.add_row(
+            f"epsilon at delta {plain(target)}, formula of the paper", *(f"{x:.5f}" for x in paper)
+        )
     both = (document["stated"]["epsilon_tight"], document["epsilon_tight"])
     table.add_row(f"epsilon at delta {plain(target)}, tight", *map(_up, both))
     console = Console(highlight=False)
@@ -380,7 +484,10 @@ def _print(document: dict[str, Any], stated: Tradeoff, real: Guarantee) -> None:
     console.print(f"\na = {a}: {document['a_from']}\n", markup=False)
     if document["also_for"] is not None:
         pairs = Adjacency.from_json(document["also_for"]).words.pairs
-        console.print(f"The same numbers hold for {pairs}: the stated guarantee was grouped by {a}.\n", markup=False)
+        console.print(
+            f"The same numbers hold for {pairs}: the stated guarantee was grouped by {a}.\n",
+            markup=False,
+        )
     console.print(str(real.explain()), markup=False)
 
 
@@ -430,7 +537,10 @@ def _under_release(
     as_released = release.guarantee
     proven = Guarantee.compose(*(mechanism.guarantee for mechanism in release.mechanisms)).tradeoff
     if not no_stronger(as_released.tradeoff, proven):
-        raise InputError(f"{folder} states a stronger guarantee than its noise gives: semidp show {folder} says more")
+        raise InputError(
+            f"{folder} states a stronger guarantee than its noise gives: semidp show {folder} says"
+            " more"
+        )
     exact_totals = _known(release.scope.dataspace, exact.totals, exact.declared)
     margins = _margins(release.scope.dataspace, exact_totals, also_known, without)
     if opening.identity is not None or opening.called is not None:
@@ -441,9 +551,19 @@ def _under_release(
     warnings = _warnings(restated, exact_totals, margins, bool(release.plan.outcomes))
     asked = release.scope.protection
     if opening.most is not None and asked is not None and opening.most < asked.most:
-        warnings += (f"The release allows up to {asked.most} records of a person: who has more is protected less.",)
+        warnings += (
+            (
+                f"The release allows up to {asked.most} records of a person: who has more is"
+                " protected less."
+            ),
+        )
     if without:
-        warnings += ("This is about the noisy values alone: the release publishes exactly what was left out here.",)
+        warnings += (
+            (
+                "This is about the noisy values alone: the release publishes exactly what was left"
+                " out here."
+            ),
+        )
     printing.warn(warnings)
     if printing.json:
         print_json(
@@ -460,9 +580,14 @@ def _under_release(
     for name, one in (("as released", as_released), ("now", restated)):
         about = f"exact: {one.dataspace.summary()}; {one.adjacency}"
         print_rows([(name, about), ("", strength(one, delta)[-1])], width=12)
-    same = (restated.dataspace, restated.adjacency) == (as_released.dataspace, as_released.adjacency)
+    same = (restated.dataspace, restated.adjacency) == (
+        as_released.dataspace,
+        as_released.adjacency,
+    )
     hidden = (
-        "and so are the datasets that it has to hide" if same else "but the datasets that it has to hide are others"
+        "and so are the datasets that it has to hide"
+        if same
+        else "but the datasets that it has to hide are others"
     )
     echo(f"\n{CHANGES[order]}. The noise is the same, {hidden}.\n")
     echo(str(restated.explain()))
@@ -496,15 +621,24 @@ def _known(own: Dataspace, totals: Sequence[Path], declared: Plan) -> Dataspace:
     return Dataspace.known(told.schema, {**values, **new}, told.n)
 
 
-def _margins(own: Dataspace, known: Dataspace, also_known: Sequence[str], without: Sequence[str]) -> list[Margin]:
-    """Return all that is exact: what the release and the files publish and what is named, less what is left out."""
+def _margins(
+    own: Dataspace, known: Dataspace, also_known: Sequence[str], without: Sequence[str]
+) -> list[Margin]:
+    """Return all that is exact: what the release and the files publish and what is named, less what
+    is left out.
+    """
     for name in [name for text in also_known for name in o.names_of(text)]:
         if name not in [each for feature in known.schema.features for each in feature.names]:
-            raise InputError(f"the release has no feature {name!r}: give its --totals FILE, or its --levels")
+            raise InputError(
+                f"the release has no feature {name!r}: give its --totals FILE, or its --levels"
+            )
     dropped = [Margin(*known.schema.closed(o.names_of(text))) for text in without]
     for margin in dropped:
         if margin not in own.margins:
-            raise InputError(f"--without {','.join(margin.names)} names no margin of the release: {own.summary()}")
+            raise InputError(
+                f"--without {','.join(margin.names)} names no margin of the release:"
+                f" {own.summary()}"
+            )
     told = [margin for margin in known.margins if margin not in own.margins]
     return [
         *(margin for margin in own.margins if margin not in dropped),
@@ -513,7 +647,9 @@ def _margins(own: Dataspace, known: Dataspace, also_known: Sequence[str], withou
     ]
 
 
-def _warnings(found: Guarantee, known: Dataspace, margins: Sequence[Margin], outcomes: bool) -> tuple[str, ...]:
+def _warnings(
+    found: Guarantee, known: Dataspace, margins: Sequence[Margin], outcomes: bool
+) -> tuple[str, ...]:
     """Say where fewer records are compared than the statistics need."""
     if not isinstance(found.adjacency, Ball) or not margins:
         return ()
@@ -525,11 +661,16 @@ def _warnings(found: Guarantee, known: Dataspace, margins: Sequence[Margin], out
             schema = known.schema.restrict(names)
             enough = semi_adjacency_bound(schema, margins, found.adjacency.protection).bound
     except AdjacencyUnknown:
-        return ("The adjacency was given and could not be checked against a(t) for these statistics.",)
+        return (
+            "The adjacency was given and could not be checked against a(t) for these statistics.",
+        )
     enough = max(enough, int(outcomes))
     if found.adjacency.a >= min(enough, known.n or 0):
         return ()
     return (
-        f"The adjacency a = {found.adjacency.a} lies below {enough}, which is what these statistics need: some people "
-        "cannot be confused with every alternative that they allow.",
+        (
+            f"The adjacency a = {found.adjacency.a} lies below {enough}, which is what these"
+            " statistics need: some people cannot be confused with every alternative that they"
+            " allow."
+        ),
     )

@@ -23,42 +23,55 @@ def intervals(
     *,
     folder: Path = o.RELEASE,
     of: o.Texts = option("The levels that are counted; other features are summed.", "NAME=a[,b]"),
-    minus: o.Texts = option("Other cells, or with --among another group, to subtract.", "NAME=a[,b]"),
+    minus: o.Texts = option(
+        "Other cells, or with --among another group, to subtract.", "NAME=a[,b]"
+    ),
     among: o.Texts = option("The group that a rate is taken in.", "NAME=a[,b]"),
     areas: Path | None = option(
-        "Areas to estimate: a CSV file with name, features at any depth and, if wanted, weight and table.", "FILE"
+        "Areas to estimate: a CSV file with name, features at any depth and, if wanted, weight and"
+        " table.",
+        "FILE",
     ),
     sums: o.Texts = option(
-        "A weighted sum of cells of any tables: 'gap: sex=f & region=n,s - 0.5 * region-age[age=d]'.", "SUM", "--sum"
+        "A weighted sum of cells of any tables: 'gap: sex=f & region=n,s - 0.5 *"
+        " region-age[age=d]'.",
+        "SUM",
+        "--sum",
     ),
     measure: RateMeasure = option(
         "How the rates in two groups are compared: difference, risk-ratio or odds-ratio.",
         default=RateMeasure.DIFFERENCE,
     ),
     sampling: bool = flag(
-        "--sampling", "Allow for sampling too: the records are a sample, and the population is meant."
+        "--sampling",
+        "Allow for sampling too: the records are a sample, and the population is meant.",
     ),
     bayes: bool = flag(
-        "--posterior", "The posterior of all cells: whole numbers with the exact totals, weighed by the noise."
+        "--posterior",
+        "The posterior of all cells: whole numbers with the exact totals, weighed by the noise.",
     ),
     level: str = option("The confidence level.", "NUMBER", default="0.95"),
-    table: o.Text = option("Which table of the release, where several would do.", "TABLE", "--name"),
+    table: o.Text = option(
+        "Which table of the release, where several would do.", "TABLE", "--name"
+    ),
     draws: int | None = option("How many tables to simulate: 9999.", "N"),
     seed: int | None = option("The seed of the simulation.", "N"),
     printing: o.Printing,
 ) -> None:
     """Print intervals for what a release published: they cost no privacy.
 
-    Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with --minus, the
-    difference of two counts; with --among, a rate; with both, the rates in two groups compared by --measure. They
-    allow for the noise alone, by simulation of its known law, or with --sampling for both, by an approximation. With
-    --areas or --sum: weighted sums of cells by name ("my district is these blocks"), over any tables and depths.
+    Without --of: all cells of a table, with intervals that hold at once. With --of: a count; with
+    --minus, the difference of two counts; with --among, a rate; with both, the rates in two groups
+    compared by --measure. They allow for the noise alone, by simulation of its known law, or with
+    --sampling for both, by an approximation. With --areas or --sum: weighted sums of cells by name
+    ("my district is these blocks"), over any tables and depths.
     """
     confidence = float(exact(level, "--level"))
     if bayes:
         if of or minus or among or areas or sums or sampling or draws is not None:
             raise InputError(
-                "--posterior is of all cells: leave --of, --minus, --among, --areas, --sum, --sampling and --draws out"
+                "--posterior is of all cells: leave --of, --minus, --among, --areas, --sum,"
+                " --sampling and --draws out"
             )
         _print_posterior(folder, table, confidence, seed, printing)
         return
@@ -69,9 +82,13 @@ def intervals(
     if cells[0] is None and (cells[1] is not None or cells[2] is not None):
         raise InputError("--minus and --among need --of NAME=a: which cells are counted")
     if areas is not None and (cells != [None] * 3 or sampling):
-        raise InputError("--areas names the cells itself: leave --of, --minus, --among and --sampling out")
+        raise InputError(
+            "--areas names the cells itself: leave --of, --minus, --among and --sampling out"
+        )
     if sums and (cells != [None] * 3 or sampling or areas is not None):
-        raise InputError("--sum names the cells itself: leave --of, --minus, --among, --areas and --sampling out")
+        raise InputError(
+            "--sum names the cells itself: leave --of, --minus, --among, --areas and --sampling out"
+        )
     area_rows = read_area_rows(areas) if areas is not None else None
     summed_rows = [row for text in sums or () for row in sum_rows(text)]
     if cells[0] is None and measure is not RateMeasure.DIFFERENCE:
@@ -79,7 +96,12 @@ def intervals(
     done = load_consistent(folder)
     randomness = None if seed is None else SeededRandomness(seed)
     if area_rows is not None or summed_rows:
-        how: dict[str, Any] = {"level": confidence, "table": table, "draws": draws, "randomness": randomness}
+        how: dict[str, Any] = {
+            "level": confidence,
+            "table": table,
+            "draws": draws,
+            "randomness": randomness,
+        }
         if area_rows is not None:
             answers = area_intervals(done, area_rows, **how)
         else:
@@ -90,15 +112,28 @@ def intervals(
         else:
             _print_areas(answers, "sum" if sums else "area")
         return
-    settings: dict[str, Any] = {"level": confidence, "sampling": sampling, "draws": draws, "randomness": randomness}
+    settings: dict[str, Any] = {
+        "level": confidence,
+        "sampling": sampling,
+        "draws": draws,
+        "randomness": randomness,
+    }
     interval: IntervalEstimate | TableIntervals
     if cells[0] is None:
         interval = done.intervals(table, **settings)
     else:
-        interval = done.interval(cells[0], minus=cells[1], among=cells[2], measure=measure, table=table, **settings)
+        interval = done.interval(
+            cells[0], minus=cells[1], among=cells[2], measure=measure, table=table, **settings
+        )
     if printing.json:
-        asked = {name: part for name, part in zip(("of", "minus", "among"), cells, strict=True) if part is not None}
-        compared = {"measure": str(measure)} if cells[1] is not None and cells[2] is not None else {}
+        asked = {
+            name: part
+            for name, part in zip(("of", "minus", "among"), cells, strict=True)
+            if part is not None
+        }
+        compared = (
+            {"measure": str(measure)} if cells[1] is not None and cells[2] is not None else {}
+        )
         print_json({"release": str(folder), **asked, **compared, **interval.to_json()})
     elif isinstance(interval, IntervalEstimate):
         _print_answer(interval, measure)
@@ -115,11 +150,15 @@ def _print_areas(answers: dict[str, IntervalEstimate], called: str) -> None:
         table.add_row(harmless(name), *(f"{number:.2f}" for number in numbers))
     Console(highlight=False, markup=False).print(table)
     level = plain(exact(next(iter(answers.values())).level))
-    echo(f"\nEach interval holds by itself, at level {level}; it covers noise, exact by simulation.")
+    echo(
+        f"\nEach interval holds by itself, at level {level}; it covers noise, exact by simulation."
+    )
 
 
 def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
-    error = "" if math.isnan(found.standard_error) else f", standard error {found.standard_error:.4g}"
+    error = (
+        "" if math.isnan(found.standard_error) else f", standard error {found.standard_error:.4g}"
+    )
     called = "" if measure is RateMeasure.DIFFERENCE else f"{measure} "
     high = "without end" if math.isinf(found.high) else f"to {found.high:.6g}"
     rows = [
@@ -132,7 +171,9 @@ def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
     print_rows(rows)
 
 
-def _print_posterior(folder: Path, table: str | None, level: float, seed: int | None, printing: o.Printing) -> None:
+def _print_posterior(
+    folder: Path, table: str | None, level: float, seed: int | None, printing: o.Printing
+) -> None:
     """Print means and intervals of all cells, and what the chains say about themselves."""
     randomness = None if seed is None else SeededRandomness(seed)
     answer = posterior(load_consistent(folder), table, level=level, randomness=randomness)
@@ -141,13 +182,22 @@ def _print_posterior(folder: Path, table: str | None, level: float, seed: int | 
         return
     _print_cells([*answer.schema.names, "mean", "low", "high"], answer.rows)
     state = answer.mixing
-    echo(f"Each interval has probability {plain(exact(level))}; every table with the exact totals is as likely before.")
-    echo(f"64 chains agree after {state.steps:,} steps: R = {state.reduction:.3f}, {state.size:,.0f} effective draws.")
+    echo(
+        f"Each interval has probability {plain(exact(level))}; every table with the exact totals is"
+        " as likely before."
+    )
+    echo(
+        f"64 chains agree after {state.steps:,} steps: R = {state.reduction:.3f}, {state.size:,.0f}"
+        " effective draws."
+    )
 
 
 def _print_table(found: TableIntervals) -> None:
     _print_cells([*found.schema.names, "estimate", "low", "high"], found.rows)
-    echo(f"All intervals hold at once, at level {plain(exact(found.level))}; they cover {_covered(found)}.")
+    echo(
+        f"All intervals hold at once, at level {plain(exact(found.level))}; they cover"
+        f" {_covered(found)}."
+    )
 
 
 def _print_cells(names: list[str], cells: list[tuple[Any, ...]]) -> None:
@@ -169,4 +219,6 @@ def _covered(found: Any) -> str:
     >>> _covered(sampled_rate((4.0, 10.0), (1.0, 0.0, 0.0), 0.95))
     'noise and sampling, by a normal approximation'
     """
-    return f"{found.covers}, {'exact by simulation' if found.exact else 'by a normal approximation'}"
+    return (
+        f"{found.covers}, {'exact by simulation' if found.exact else 'by a normal approximation'}"
+    )

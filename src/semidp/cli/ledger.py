@@ -24,15 +24,18 @@ from semidp.publishing.release import Release
 def ledger(
     *,
     file: Path = argument("The ledger's file.", "FILE"),
-    releases: list[Path] | None = argument("With --check: folders that `semidp release` wrote.", "[RELEASE]...", None),
+    releases: list[Path] | None = argument(
+        "With --check: folders that `semidp release` wrote.", "[RELEASE]...", None
+    ),
     check: bool = flag("--check", "Compare the charges with the releases that they were made for."),
     spending: o.Spending,
-    printing: o.Printing,  # nothing here to silence: --quiet is taken so that every command takes it
+    # nothing here to silence: --quiet is taken so that every command takes it
+    printing: o.Printing,
 ) -> None:
     """Show what a ledger has spent; with a budget, open a new one.
 
-    With --check, say of each release whether its charge, and all before it, are still there as they were made: the exit
-    code is 1 where one is not.
+    With --check, say of each release whether its charge, and all before it, are still there as they
+    were made: the exit code is 1 where one is not.
     """
     target = spending.target
     if check or releases:
@@ -62,8 +65,12 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
     ]
     for charge in document["charges"]:
         fixed = f" (cannot be recomputed: {charge['fixed']})" if charge["fixed"] else ""
-        before = f", as charged {charge['as_charged']}" if charge["as_charged"] != charge["cost"] else ""
-        rows.append(("charged", f"{charge['time']}  {charge['cost']}{before}  {charge['label']}{fixed}"))
+        before = (
+            f", as charged {charge['as_charged']}" if charge["as_charged"] != charge["cost"] else ""
+        )
+        rows.append(
+            ("charged", f"{charge['time']}  {charge['cost']}{before}  {charge['label']}{fixed}")
+        )
     if document["spent"]:
         first = f"(had composition come first: {document['composition_first']})"
         rows.append(("spent", f"{document['spent']} {first}"))
@@ -96,7 +103,10 @@ def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
     for folder in releases:
         results[str(folder)] = account.disagreement(Release.load(folder).ledger)
     if printing.json:
-        agree = [{"release": name, "agrees": said is None, "said": said} for name, said in results.items()]
+        agree = [
+            {"release": name, "agrees": said is None, "said": said}
+            for name, said in results.items()
+        ]
         print_json({"charges": len(account.charges), "releases": agree})
     else:
         print_rows(

@@ -20,17 +20,22 @@ def model(
     ),
     against: o.Text = option("A smaller model to test this one against.", "FORMULA"),
     level: str = option("The confidence level.", "NUMBER", default="0.95"),
-    table: o.Text = option("Which table of the release, where several would do.", "TABLE", "--name"),
+    table: o.Text = option(
+        "Which table of the release, where several would do.", "TABLE", "--name"
+    ),
     printing: o.Printing,
 ) -> None:
     """Fit a model to a released table: it costs no privacy.
 
-    With a feature of two levels on the left: a logistic model of its second level. With nothing on the left: a
-    log-linear model of the counts. Terms are joined by +, and a * b is a + b + a:b; coefficients are against the first
-    level of each feature. Standard errors and intervals know the noise and the sampling.
+    With a feature of two levels on the left: a logistic model of its second level. With nothing on
+    the left: a log-linear model of the counts. Terms are joined by +, and a * b is a + b + a:b;
+    coefficients are against the first level of each feature. Standard errors and intervals know the
+    noise and the sampling.
     """
     confidence = float(exact(level, "--level"))
-    answer = fitted_model(load_consistent(folder), formula, against=against, level=confidence, table=table)
+    answer = fitted_model(
+        load_consistent(folder), formula, against=against, level=confidence, table=table
+    )
     if printing.json:
         print_json({"release": str(folder), **answer.to_json()})
         return
@@ -41,7 +46,13 @@ def _print(answer: TableModel) -> None:
     print_rows(
         [
             ("model", f"{answer.kind}: {answer.formula} ({answer.response})"),
-            ("table", f"{answer.table}: unbiased counts with {answer.noise} noise, whose covariance is in the errors"),
+            (
+                "table",
+                (
+                    f"{answer.table}: unbiased counts with {answer.noise} noise, whose covariance"
+                    " is in the errors"
+                ),
+            ),
         ]
     )
     echo()
@@ -67,7 +78,10 @@ def _print(answer: TableModel) -> None:
         echo(f"against {answer.against.term}: {_wald(answer.against)}")
     if answer.fit is not None:
         echo(f"fit of the model: {_wald(answer.fit)}")
-    echo(f"Intervals at level {plain(exact(answer.level))} cover noise and sampling, by a normal approximation.")
+    echo(
+        f"Intervals at level {plain(exact(answer.level))} cover noise and sampling, by a normal"
+        " approximation."
+    )
 
 
 def _wald(test: TermTest) -> str:
@@ -77,4 +91,7 @@ def _wald(test: TermTest) -> str:
     'χ² = 3.9 with 1 degree of freedom, p = 0.0483'
     """
     degrees = "degree" if test.degrees == 1 else "degrees"
-    return f"χ² = {test.statistic:.4g} with {test.degrees} {degrees} of freedom, p = {test.p_value:.3g}"
+    return (
+        f"χ² = {test.statistic:.4g} with {test.degrees} {degrees} of freedom, p ="
+        f" {test.p_value:.3g}"
+    )

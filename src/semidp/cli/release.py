@@ -64,10 +64,11 @@ def release(
     presenting: Presenting,
     printing: o.Printing,
 ) -> None:
-    """Publish a table with noise beside exact totals: a folder with the table, its guarantee and a report.
+    """Publish a table with noise beside exact totals: a folder with the table, its guarantee and a
+    report.
 
-    --force replaces a folder that holds a release (or nothing) and no other file. Once the folder is in place the exit
-    code is 0, even if stdout takes no more.
+    --force replaces a folder that holds a release (or nothing) and no other file. Once the folder
+    is in place the exit code is 0, even if stdout takes no more.
     """
     reading = evolve(opening, most=None) if linking.given else opening
     described = o.described(declaring, reading, comparing)
@@ -79,9 +80,18 @@ def release(
         shares = None if linking.given else asking.share
         plan = _asked(base, invariant or (), asking, spending, measuring, shares)
         plan = linking.planned(plan, opening.most, asking.share)
-    elif any((invariant, comparing != o.Comparing(), asking.given, described != Plan(), measuring.says_how)):
+    elif any(
+        (
+            invariant,
+            comparing != o.Comparing(),
+            asking.given,
+            described != Plan(),
+            measuring.says_how,
+        )
+    ):
         raise InputError(
-            "--plan already says what to release and how: beside it, give only a budget, --out, --ledger and --seed"
+            "--plan already says what to release and how: beside it, give only a budget, --out,"
+            " --ledger and --seed"
         )
     else:
         plan = _read(measuring.plan, spending, measuring.target_error)
@@ -130,9 +140,14 @@ def _asked(
 ) -> Plan:
     """Return the plan that the options ask for."""
     if not base.requests:
-        raise InputError("say what to release: --table a,b, or --group a with --mean b (or --plan FILE)")
+        raise InputError(
+            "say what to release: --table a,b, or --group a with --mean b (or --plan FILE)"
+        )
     if measuring.target_error and asking.divides:
-        raise InputError("--objective and --share divide a budget, and --target-error finds one: leave one of them out")
+        raise InputError(
+            "--objective and --share divide a budget, and --target-error finds one: leave one of"
+            " them out"
+        )
     budget, target = (None, spending.target) if measuring.target_error else spending.budget()
     plan = o.plan_of(
         base,
@@ -168,18 +183,26 @@ def show(
     *,
     folder: Path = o.RELEASE,
     format: Format = o.FORMAT,
-    verify: Path | None = option("First verify the signature with this public key of minisign.", "KEY.pub"),
+    verify: Path | None = option(
+        "First verify the signature with this public key of minisign.", "KEY.pub"
+    ),
     deep: bool = flag("--deep", "Fit tables of more than two million cells again, too."),
-    map: Path | None = option("Outlines of places, GeoJSON or TopoJSON: draw results by place on --page.", "FILE"),
-    map_key: o.Text = option("The property of the outlines that names places; the best fit unless given.", "PROPERTY"),
-    page: Path | None = option("Write the report with these maps to this file, outside of the release.", "HTML"),
+    map: Path | None = option(
+        "Outlines of places, GeoJSON or TopoJSON: draw results by place on --page.", "FILE"
+    ),
+    map_key: o.Text = option(
+        "The property of the outlines that names places; the best fit unless given.", "PROPERTY"
+    ),
+    page: Path | None = option(
+        "Write the report with these maps to this file, outside of the release.", "HTML"
+    ),
     quiet: bool = o.QUIET,
 ) -> None:
     """Print what a release holds and guarantees.
 
-    What it states is computed again from its plan, its exact totals and its noisy values; where something does not
-    follow, that is said, and the exit code is 1. What nothing follows from is listed as taken on trust: a signature
-    says whose word it is.
+    What it states is computed again from its plan, its exact totals and its noisy values; where
+    something does not follow, that is said, and the exit code is 1. What nothing follows from is
+    listed as taken on trust: a signature says whose word it is.
     """
     printing = o.Printing(format, quiet)
     if verify is not None:
@@ -204,7 +227,9 @@ def show(
 def _draw_page(done: Release, folder: Path, page: Path | None, places: PlaceMap | None) -> None:
     """Write the report with maps to a file outside of the release, which stays as it is."""
     if (page is None) != (places is None):
-        raise InputError("--map FILE and --page HTML go together: the report with maps is a page of its own")
+        raise InputError(
+            "--map FILE and --page HTML go together: the report with maps is a page of its own"
+        )
     if page is None:
         return
     if folder.resolve() in page.resolve().parents or page.exists():
@@ -215,26 +240,46 @@ def _draw_page(done: Release, folder: Path, page: Path | None, places: PlaceMap 
 
 def _on_trust(found: Recheck, key: Path | None) -> list[tuple[str, str]]:
     """Say what was not computed again, and whose word it is."""
-    whose = "of whoever made this folder, which is not verified" if key is None else f"of whoever holds the key {key}"
+    whose = (
+        "of whoever made this folder, which is not verified"
+        if key is None
+        else f"of whoever holds the key {key}"
+    )
     rows = [("on trust", f"what nothing here confirms is the word {whose}:")]
     for trust in found.trusted:
         shown = ", ".join(trust.fields[:_SHOWN_FIELDS])
         others = len(trust.fields) - _SHOWN_FIELDS
-        rows.append(("", f"- {trust.what} ({shown}{f' and {others:,} more' if others > 0 else ''})"))
+        rows.append(
+            ("", f"- {trust.what} ({shown}{f' and {others:,} more' if others > 0 else ''})")
+        )
     return rows
 
 
 @command
 def demo(
     *,
-    out: Path = option("The folder to write; an earlier demo is replaced.", default=Path("build/demo")),
+    out: Path = option(
+        "The folder to write; an earlier demo is replaced.", default=Path("build/demo")
+    ),
     printing: o.Printing,
 ) -> None:
-    """Release the pupils of 420 California school districts who qualify for reduced-price meals; enrolment is exact."""
+    """Release the pupils of 420 California school districts who qualify for reduced-price meals;
+    enrolment is exact.
+    """
     data = str(files("semidp") / "data" / "california_schools.csv")
     words = [
         *("--nest", "county,district", "--table", "district,meals", "--invariant", "district"),
-        *("--levels", "meals=no,yes", "--count", "count", "--mu", "1", "--out", str(out), "--force"),
+        *(
+            "--levels",
+            "meals=no,yes",
+            "--count",
+            "count",
+            "--mu",
+            "1",
+            "--out",
+            str(out),
+            "--force",
+        ),
     ]
     printed = not (printing.json or printing.silent)
     if printed:
@@ -268,7 +313,9 @@ def _discard(out: Path, printing: o.Printing) -> None:
 
 def _unfinished_text(out: Path) -> str | None:
     """Say of an interrupted release by parts how to go on with it."""
-    kept = "what was measured is kept: --resume finishes it at no further cost, --discard removes it"
+    kept = (
+        "what was measured is kept: --resume finishes it at no further cost, --discard removes it"
+    )
     return kept if is_unfinished(out) else None
 
 
@@ -276,9 +323,13 @@ def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
     """Return the plan of a file, with the budget or the errors that are asked for beside it."""
     wanted = o.read_plan(path, "--plan")
     if targets or not spending.given:
-        return evolve(o.with_targets(wanted, targets), report_delta=spending.target or wanted.report_delta)
+        return evolve(
+            o.with_targets(wanted, targets), report_delta=spending.target or wanted.report_delta
+        )
     if all(request.budget for request in wanted.requests):
-        raise InputError("the plan gives every table its budget already: leave the budget out, here or there")
+        raise InputError(
+            "the plan gives every table its budget already: leave the budget out, here or there"
+        )
     budget, target = spending.budget()
     return evolve(wanted.with_budget(budget), report_delta=target or wanted.report_delta)
 
@@ -286,12 +337,22 @@ def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
 def mark_not_private(done: Release) -> None:
     """Say on stderr that a release is not private: who asked for silence must know it, too."""
     if not done.private:
-        echo("warning: not private: drawn with a seed or by a mechanism meant for studies.", err=True)
+        echo(
+            "warning: not private: drawn with a seed or by a mechanism meant for studies.", err=True
+        )
 
 
-def _print(done: Release, printing: o.Printing, where: str, told: Sequence[str] = (), **more: Any) -> None:
+def _print(
+    done: Release, printing: o.Printing, where: str, told: Sequence[str] = (), **more: Any
+) -> None:
     """Print what a release holds, and its warnings but for those that were told already."""
-    every = (*unmatched(done), *done.scope.warnings, *weakness(done.stated), *done.scope.disclosures, *cautions(done))
+    every = (
+        *unmatched(done),
+        *done.scope.warnings,
+        *weakness(done.stated),
+        *done.scope.disclosures,
+        *cautions(done),
+    )
     printing.warn(together_disclosed([said for said in every if said not in told]))
     if printing.json:
         print_json({**done.to_json(), "report": where, **more})

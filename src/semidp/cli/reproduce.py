@@ -16,7 +16,10 @@ MANIFEST = "studies.json"
 """The list of the files that a command wrote to a folder; only such a folder may be replaced."""
 
 NAMES = argument(
-    f"Any of {', '.join(STUDIES)}, or by the paper's numbers {', '.join(PAPER)}; all of them by default.", "NAME", None
+    f"Any of {', '.join(STUDIES)}, or by the paper's numbers {', '.join(PAPER)}; all of them by"
+    " default.",
+    "NAME",
+    None,
 )
 
 
@@ -30,9 +33,11 @@ def reproduce(
     force: bool = o.FORCE,
     printing: o.Printing,
 ) -> None:
-    """Reproduce the paper's figures and numbers: NAME.csv and NAME.png for each study, as published and correct.
+    """Reproduce the paper's figures and numbers: NAME.csv and NAME.png for each study, as published
+    and correct.
 
-    The folder also holds studies.json, a list of these files: --force replaces a folder that has one and no other file.
+    The folder also holds studies.json, a list of these files: --force replaces a folder that has
+    one and no other file.
     """
     chosen = list(dict.fromkeys(map(study_name, names or STUDIES)))
     modules = {name: study(name) for name in chosen}
@@ -56,7 +61,9 @@ def reproduce(
 
 
 def write_study(folder: Path, name: str, module: Study, table: Tidy) -> list[str]:
-    """Write the table and the picture of a study, list them in the folder's manifest, and return their names."""
+    """Write the table and the picture of a study, list them in the folder's manifest, and return
+    their names.
+    """
     written = [f"{name}.csv", f"{name}.png"]
     (folder / written[0]).write_text(table.csv(), encoding="utf-8")
     (folder / written[1]).write_bytes(png(module.plot(table)))
@@ -70,4 +77,8 @@ def study_files(folder: Path) -> Collection[str]:
     """Return the files that studies have written to a folder, by its manifest."""
     listed = document_at(folder / MANIFEST).get("files")
     possible = {f"{name}.{kind}" for name in STUDIES for kind in ("csv", "png")}
-    return {MANIFEST, *(name for name in possible if name in listed)} if isinstance(listed, list) else set()
+    return (
+        {MANIFEST, *(name for name in possible if name in listed)}
+        if isinstance(listed, list)
+        else set()
+    )

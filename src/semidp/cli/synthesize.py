@@ -1,4 +1,6 @@
-"""``semidp synthesize``: records with the exact totals of a release, whose tables are near the published ones."""
+"""``semidp synthesize``: records with the exact totals of a release, whose tables are near the
+published ones.
+"""
 
 import contextlib
 import signal
@@ -9,7 +11,15 @@ from typing import Any
 
 from semidp.cli import _options as o
 from semidp.cli._command import command, option
-from semidp.cli._output import echo, in_place, naming_options, notice, print_json, print_rows, progress_bar
+from semidp.cli._output import (
+    echo,
+    in_place,
+    naming_options,
+    notice,
+    print_json,
+    print_rows,
+    progress_bar,
+)
 from semidp.cli.release import mark_not_private
 from semidp.errors import InputError
 from semidp.publishing.rechecking.release_check import load_consistent
@@ -33,27 +43,38 @@ def synthesize(
     folder: Path = o.RELEASE,
     out: Path | None = option("The CSV file to write, one record a line."),
     seconds: float = option(
-        "How long records are swapped to bring tables closer that are not decomposable.", "NUMBER", default=SECONDS
+        "How long records are swapped to bring tables closer that are not decomposable.",
+        "NUMBER",
+        default=SECONDS,
     ),
     files: int = option(
-        "Write several files, each near its own draw of the noise, to see how much noise there is.", "NUMBER", default=1
+        "Write several files, each near its own draw of the noise, to see how much noise there is.",
+        "NUMBER",
+        default=1,
     ),
-    units_out: Path | None = option("Of linked tables: the CSV file of units, beside that of members in --out."),
-    seed: int | None = option("Match and swap records the same way again, where the time does not end it.", min=0),
+    units_out: Path | None = option(
+        "Of linked tables: the CSV file of units, beside that of members in --out."
+    ),
+    seed: int | None = option(
+        "Match and swap records the same way again, where the time does not end it.", min=0
+    ),
     force: bool = o.FORCE,
     printing: o.Printing,
 ) -> None:
-    """Write synthetic records that have every exact total of a release to the person, and come near its tables.
+    """Write synthetic records that have every exact total of a release to the person, and come near
+    its tables.
 
-    Only the published numbers are used: no budget is spent. Where the tables are decomposable, the records have every
-    published count too. Elsewhere pairs of records exchange values where that brings the tables closer; Ctrl-C ends
-    that and writes the best so far. A file beside the records says what they are. --force replaces records that this
-    command wrote, and no other file.
+    Only the published numbers are used: no budget is spent. Where the tables are decomposable, the
+    records have every published count too. Elsewhere pairs of records exchange values where that
+    brings the tables closer; Ctrl-C ends that and writes the best so far. A file beside the records
+    says what they are. --force replaces records that this command wrote, and no other file.
     """
     if out is None:
         raise InputError("say where to write the records: --out people.csv")
     if folder.resolve() in out.resolve().parents:
-        raise InputError("a release is read again as it was written: choose an --out outside of its folder")
+        raise InputError(
+            "a release is read again as it was written: choose an --out outside of its folder"
+        )
     if units_out is not None:
         _linked(folder, (out, units_out), force, files, seed, printing)
         return
@@ -78,22 +99,39 @@ def synthesize(
                     mark_not_private(done)
                 elif printing.json:
                     paths = [str(path) for path in numbered_files(out, files)]
-                    print_json({**about, "out": str(out), "about": str(about_file(Path(paths[0]))), "written": paths})
+                    print_json(
+                        {
+                            **about,
+                            "out": str(out),
+                            "about": str(about_file(Path(paths[0]))),
+                            "written": paths,
+                        }
+                    )
                 else:
                     print_rows(lines(about), width=10)
                     if not done.private:
-                        echo("NOT PRIVATE: the release was drawn with a seed or by a mechanism meant for studies.")
+                        echo(
+                            "NOT PRIVATE: the release was drawn with a seed or by a mechanism meant"
+                            " for studies."
+                        )
                     print_rows([("written", written_files(out, files))])
 
 
 def _linked(
-    folder: Path, paths: tuple[Path, Path], force: bool, files: int, seed: int | None, printing: o.Printing
+    folder: Path,
+    paths: tuple[Path, Path],
+    force: bool,
+    files: int,
+    seed: int | None,
+    printing: o.Printing,
 ) -> None:
     """Write members and units of a release of linked tables, two files that a column links."""
     if files != 1:
         raise InputError("linked records are written once: leave --files out")
     if folder.resolve() in paths[1].resolve().parents:
-        raise InputError("a release is read again as it was written: choose a --units-out outside of its folder")
+        raise InputError(
+            "a release is read again as it was written: choose a --units-out outside of its folder"
+        )
     with naming_options(force):
         done = load_consistent(folder, fits=True)
         printing.warn((*done.scope.warnings, *done.scope.disclosures))
@@ -102,19 +140,25 @@ def _linked(
         if printing.silent:
             mark_not_private(done)
         elif printing.json:
-            print_json({"members": both[0], "units": both[1], "written": [str(path) for path in paths]})
+            print_json(
+                {"members": both[0], "units": both[1], "written": [str(path) for path in paths]}
+            )
         else:
             for about, path in zip(both, paths, strict=True):
                 print_rows([*lines(about), ("written", written_files(path, 1))], width=10)
             if not done.private:
-                echo("NOT PRIVATE: the release was drawn with a seed or by a mechanism meant for studies.")
+                echo(
+                    "NOT PRIVATE: the release was drawn with a seed or by a mechanism meant for"
+                    " studies."
+                )
 
 
 @contextlib.contextmanager
 def first_interrupt() -> Iterator[Callable[[], bool]]:
     """Yield what says whether Ctrl-C was pressed; a second one interrupts as usual.
 
-    The program watches its own handler and leaves where that is in place, so that this one stays to the end.
+    The program watches its own handler and leaves where that is in place, so that this one stays to
+    the end.
     """
     pressed = threading.Event()
     before = signal.getsignal(signal.SIGINT)
@@ -150,9 +194,19 @@ def lines(about: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("ended", _ENDINGS[ending]))
     if about["unlinked"]:
         pairs = [" and ".join(pair) for pair in about["unlinked"]]
-        rows.append(("unlinked", f"{_some(pairs)}: no table has them together, so that records know nothing of it"))
+        rows.append(
+            (
+                "unlinked",
+                f"{_some(pairs)}: no table has them together, so that records know nothing of it",
+            )
+        )
     if about["files"] > 1:
-        rows.append(("files", f"{about['files']}, each near its own draw of the noise: combine what they say"))
+        rows.append(
+            (
+                "files",
+                f"{about['files']}, each near its own draw of the noise: combine what they say",
+            )
+        )
     rows.append(("budget", "none is spent: they follow from the published numbers"))
     return rows
 
@@ -164,7 +218,15 @@ def _distance_lines(tables: list[dict[str, Any]]) -> list[tuple[str, str]]:
         features = tuple(table["features"])
         distances.append(TableDistance(table["name"], features, table["rms"], table["largest"], 0))
     furthest = sorted(distances, key=lambda distance: -distance.rms)
-    rows = [("near", "in standard errors of each table, root mean square (1 is what the noise explains) and largest")]
+    rows = [
+        (
+            "near",
+            (
+                "in standard errors of each table, root mean square (1 is what the noise explains)"
+                " and largest"
+            ),
+        )
+    ]
     rows += [("", distance.text) for distance in furthest[:_SHOWN]]
     if len(furthest) > _SHOWN:
         rows.append(("", f"and {len(furthest) - _SHOWN} tables that are nearer"))

@@ -1,7 +1,8 @@
-"""``semidp test`` (also ``semidp odds-ratio``): association, privately in data or at no cost in a release.
+"""``semidp test`` (also ``semidp odds-ratio``): association, privately in data or at no cost in a
+release.
 
-Data: the semi-private test of the odds ratio of a 2×2 table, or common to strata. A release: independence in a table of
-any size, from what is published.
+Data: the semi-private test of the odds ratio of a 2×2 table, or common to strata. A release:
+independence in a table of any size, from what is published.
 """
 
 import math
@@ -31,14 +32,29 @@ from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, check_level
 from semidp.statistics.odds_ratio.words import test_rows
 
-_NO_LEDGER = "No ledger was given: other releases of the same data are not accounted for, and together protect less."
+_NO_LEDGER = (
+    "No ledger was given: other releases of the same data are not accounted for, and together"
+    " protect less."
+)
 _NO_ID = "Each record is taken to be one person; give --id COLUMN to have that checked."
 _SEEDED = "The noise was drawn from a seed: this result is not private."
 _FOR_RELEASES = (
     *("data", "rows", "columns", "strata", "alternative", "ordered", "scores", "pooled"),
     *("draws", "table_name", "seed", "format", "quiet"),
 )
-_FOR_PAIRS = ("data", "every_pair", "fdr", "plot", "page", "ordered", "scores", "draws", "seed", "format", "quiet")
+_FOR_PAIRS = (
+    "data",
+    "every_pair",
+    "fdr",
+    "plot",
+    "page",
+    "ordered",
+    "scores",
+    "draws",
+    "seed",
+    "format",
+    "quiet",
+)
 _EMPTY = "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
 
 
@@ -47,17 +63,21 @@ def odds_ratio(
     *,
     context: typer.Context,
     data: str = argument(
-        "The folder of a release; or data: a CSV or Parquet file, a glob, or a database address with --from.",
+        "The folder of a release; or data: a CSV or Parquet file, a glob, or a database address"
+        " with --from.",
         "RELEASE|DATA",
     ),
     rows: o.Text = option("The feature of the rows; in data with two levels.", "FEATURE"),
     columns: o.Text = option("The feature of the columns; in data with two levels.", "FEATURE"),
     spending: o.Spending,
     strata: o.Text = option(
-        "Features within whose combinations the association is tested; the odds ratio is common to all.", "A[,B]"
+        "Features within whose combinations the association is tested; the odds ratio is common to"
+        " all.",
+        "A[,B]",
     ),
     alternative: Alternative = option(
-        "Look for an odds ratio other than 1 (two-sided), above 1 or below 1.", default=Alternative.TWO_SIDED
+        "Look for an odds ratio other than 1 (two-sided), above 1 or below 1.",
+        default=Alternative.TWO_SIDED,
     ),
     level: str = option("The confidence level of the interval.", "NUMBER", default="0.95"),
     invariant: o.Texts = option(
@@ -71,35 +91,46 @@ def odds_ratio(
     opening: o.Opening,
     ledger: Path | None = o.LEDGER,
     ordered: o.Texts = option(
-        "In a release: rows or columns whose levels are ordered, so that a trend is looked for.", "FEATURE"
+        "In a release: rows or columns whose levels are ordered, so that a trend is looked for.",
+        "FEATURE",
     ),
     scores: o.Texts = option(
-        "In a release: the scores of an ordered feature's levels, in their order; 1, 2, 3 … unless given.",
+        "In a release: the scores of an ordered feature's levels, in their order; 1, 2, 3 … unless"
+        " given.",
         "NAME=1,2,4",
     ),
-    pooled: bool = flag("--pooled", "In a release: look for one association that is common to all --strata."),
+    pooled: bool = flag(
+        "--pooled", "In a release: look for one association that is common to all --strata."
+    ),
     every_pair: bool = flag(
         "--every-pair", "In a release: test every pair of features instead of --rows and --columns."
     ),
     fdr: o.Text = option(
-        "With --every-pair: the expected share of false discoveries among what is found: 0.05.", "NUMBER"
+        "With --every-pair: the expected share of false discoveries among what is found: 0.05.",
+        "NUMBER",
     ),
     plot: Path | None = option("With --every-pair: a picture of all pairs, as PNG.", "FILE"),
-    page: Path | None = option("Write the report of the release with the matrix of all pairs to this file.", "HTML"),
+    page: Path | None = option(
+        "Write the report of the release with the matrix of all pairs to this file.", "HTML"
+    ),
     draws: int | None = option("How many tables to simulate for a release: 9999.", "N"),
-    table_name: o.Text = option("Which table of a release, where several would do.", "TABLE", "--name"),
+    table_name: o.Text = option(
+        "Which table of a release, where several would do.", "TABLE", "--name"
+    ),
     seed: int | None = o.SEED,
     printing: o.Printing,
 ) -> None:
     """Test whether two features are associated, with both margins exact.
 
-    RELEASE: at no cost in privacy, from the noisy counts and the known law of their noise; features of any number of
-    levels, independent given --strata; no budget. --pooled looks for one association in all strata, --ordered for a
-    trend: both find a weaker one of that kind. DATA: a private test of an odds ratio, which spends a budget.
+    RELEASE: at no cost in privacy, from the noisy counts and the known law of their noise; features
+    of any number of levels, independent given --strata; no budget. --pooled looks for one
+    association in all strata, --ordered for a trend: both find a weaker one of that kind. DATA: a
+    private test of an odds ratio, which spends a budget.
 
-    One-sided tests are the most powerful unbiased ones with their guarantee; the two-sided one is unbiased. The
-    odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level of each feature. With --strata it
-    is the exact Cochran-Mantel-Haenszel test, with both margins exact in every stratum.
+    One-sided tests are the most powerful unbiased ones with their guarantee; the two-sided one is
+    unbiased. The odds ratio is x11 x22 / (x12 x21); level 1 is the first declared (or listed) level
+    of each feature. With --strata it is the exact Cochran-Mantel-Haenszel test, with both margins
+    exact in every stratum.
     """
     if every_pair:
         o.only_these(context, _FOR_PAIRS)
@@ -108,26 +139,33 @@ def odds_ratio(
     if fdr is not None or plot is not None or page is not None:
         raise InputError("--fdr, --plot and --page are for --every-pair of a release")
     if rows is None or columns is None:
-        raise InputError("name the two features: --rows FEATURE and --columns FEATURE, or --every-pair of a release")
+        raise InputError(
+            "name the two features: --rows FEATURE and --columns FEATURE, or --every-pair of a"
+            " release"
+        )
     within = o.names_of(strata) if strata else ()
     for name in {rows, columns} & {*within} | ({rows} & {columns}):
-        raise InputError(f"--rows, --columns and --strata name {name!r} twice: name different features")
+        raise InputError(
+            f"--rows, --columns and --strata name {name!r} twice: name different features"
+        )
     if (Path(data) / "release.json").is_file():
         o.only_these(context, _FOR_RELEASES)
         question = _Asked(rows, columns, within, _scores_of(ordered, scores), pooled, alternative)
         _test_release(data, question, draws, table_name, seed, printing)
         return
     if draws is not None or table_name is not None:
-        raise InputError("--draws and --name are for the test of a release: leave them out for data")
+        raise InputError(
+            "--draws and --name are for the test of a release: leave them out for data"
+        )
     if ordered or scores or pooled:
         raise InputError(
-            "--ordered, --scores and --pooled are for the test of a release: leave them out for data, where the odds "
-            "ratio is common to all --strata"
+            "--ordered, --scores and --pooled are for the test of a release: leave them out for"
+            " data, where the odds ratio is common to all --strata"
         )
     if spending.epsilon is None and spending.rho is None and spending.mu is None:
         raise InputError(
-            "give the privacy budget: one of --epsilon, --rho and --mu; or the folder of a release, whose release.json "
-            "is not there"
+            "give the privacy budget: one of --epsilon, --rho and --mu; or the folder of a release,"
+            " whose release.json is not there"
         )
     budget, target = spending.budget()
     confidence = float(exact(level, "--level"))
@@ -139,10 +177,16 @@ def odds_ratio(
     declaring.check_used(plan)
     with opening.source(plan, data, quiet=printing.quiet) as source:
         label = f"odds ratio of {rows} and {columns}"
-        done = run(plan, source, RunOptions(randomness=o.randomness_of(seed), ledger=book, label=label))
+        done = run(
+            plan, source, RunOptions(randomness=o.randomness_of(seed), ledger=book, label=label)
+        )
     scope, result = done.scope, done.results[0].result  # type: ignore[attr-defined]
     interval = result.confidence_interval(confidence)
-    warnings = [*scope.warnings, *([] if result.private else [_SEEDED]), *([_EMPTY] if interval.empty else [])]
+    warnings = [
+        *scope.warnings,
+        *([] if result.private else [_SEEDED]),
+        *([_EMPTY] if interval.empty else []),
+    ]
     notes = [*([] if book else [_NO_LEDGER]), *([] if opening.identity else [_NO_ID])]
     if printing.json:
         print_json(
@@ -157,7 +201,8 @@ def odds_ratio(
             }
         )
     else:
-        _print(result, interval, budget, [*warnings, *notes])  # the only record of it: --quiet must not hide these
+        # the only record of it: --quiet must not hide these
+        _print(result, interval, budget, [*warnings, *notes])
     printing.warn(warnings)
 
 
@@ -186,7 +231,12 @@ def _scores_of(ordered: o.Texts, scores: o.Texts) -> dict[str, tuple[float, ...]
 
 
 def _test_release(
-    folder: str, asked: _Asked, draws: int | None, table: str | None, seed: int | None, printing: o.Printing
+    folder: str,
+    asked: _Asked,
+    draws: int | None,
+    table: str | None,
+    seed: int | None,
+    printing: o.Printing,
 ) -> None:
     """Test independence in a release; nothing is spent."""
     answer = load_consistent(folder).test(
@@ -208,7 +258,10 @@ def _test_release(
     print_rows(
         [
             ("question", f"are {answer.rows} and {answer.columns} independent{within}?"),
-            ("table", f"{answer.table}: unbiased counts with {answer.noise} noise, {_margins(answer)}"),
+            (
+                "table",
+                f"{answer.table}: unbiased counts with {answer.noise} noise, {_margins(answer)}",
+            ),
             *described,
             ("p-value", f"{answer.p_value:.4g}, {_valid(answer)}"),
             ("budget", "none: everything here was published already"),
@@ -231,7 +284,9 @@ def _test_pairs(
     plot, page = pictures
     for file in pictures:
         if file is not None and (file.exists() or Path(folder).resolve() in file.resolve().parents):
-            raise InputError(f"{file} exists already, or lies inside the release: name another file")
+            raise InputError(
+                f"{file} exists already, or lies inside the release: name another file"
+            )
     randomness = None if seed is None else SeededRandomness(seed)
     release = load_consistent(folder)
     answer = every_pair_of(release, fdr=rate, ordered=scores, draws=draws, randomness=randomness)
@@ -242,7 +297,9 @@ def _test_pairs(
     if printing.json:
         print_json({"release": folder, **answer.to_json()})
         return
-    lines = sorted(zip(answer.adjusted, answer.tests, strict=True), key=lambda line: (line[0], line[1].p_value))
+    lines = sorted(
+        zip(answer.adjusted, answer.tests, strict=True), key=lambda line: (line[0], line[1].p_value)
+    )
     width = max(len(f"{test.rows} × {test.columns}") for test in answer.tests)
     echo(f"{'pair':<{width}}  p-value   adjusted")
     for adjusted, test in lines:
@@ -253,14 +310,19 @@ def _test_pairs(
     for one, other, why in answer.untested:
         echo(f"not tested: {one} × {other}: {why}")
     discoveries, tested = len(answer.discoveries), len(answer.tests)
-    echo(f"{discoveries} of {tested} pairs are associated, at a false discovery rate of at most {plain(exact(rate))}.")
+    echo(
+        f"{discoveries} of {tested} pairs are associated, at a false discovery rate of at most"
+        f" {plain(exact(rate))}."
+    )
     echo("It holds under any dependence of the tests (Benjamini-Yekutieli); no budget is spent.")
 
 
 def _margins(answer: Independence | Association) -> str:
     """Say which totals of a test are exact."""
     noisy = answer.noisy_totals
-    return f"the totals of {' and '.join(noisy)} noisy" if noisy else "all margins of the test exact"
+    return (
+        f"the totals of {' and '.join(noisy)} noisy" if noisy else "all margins of the test exact"
+    )
 
 
 def _valid(answer: Independence | Association) -> str:
@@ -273,21 +335,38 @@ def _valid(answer: Independence | Association) -> str:
 def _described(answer: Independence | Association) -> list[tuple[str, str]]:
     """The lines about the statistic: what was chosen and why, its value, its direction."""
     if isinstance(answer, Independence):
-        return [("statistic", f"{answer.statistic:.6g}, where independence has {answer.expected:,} on average")]
+        return [
+            (
+                "statistic",
+                f"{answer.statistic:.6g}, where independence has {answer.expected:,} on average",
+            )
+        ]
     lines = [("chosen", answer.method)]
     for name, scores in answer.ordered:
         values = ", ".join(f"{score:g}" for score in scores)
         lines.append(("scores", f"{name}: {values}"))
     if answer.z is None and answer.noisy_totals:
         size = math.sqrt(answer.statistic)
-        lines.append(("statistic", f"{size:.4g} standard deviations: the largest of {answer.degrees:,} sums"))
+        lines.append(
+            ("statistic", f"{size:.4g} standard deviations: the largest of {answer.degrees:,} sums")
+        )
         return lines
     if answer.z is None:
-        lines.append(("statistic", f"{answer.statistic:.6g}, where independence has {answer.degrees} on average"))
+        lines.append(
+            (
+                "statistic",
+                f"{answer.statistic:.6g}, where independence has {answer.degrees} on average",
+            )
+        )
         return lines
     lines.append(("statistic", f"z = {answer.z:.4g}: {answer.sense}"))
     if answer.alternative is not Alternative.TWO_SIDED:
-        lines.append(("looked for", f"z {'above' if answer.alternative is Alternative.GREATER else 'below'} 0"))
+        lines.append(
+            (
+                "looked for",
+                f"z {'above' if answer.alternative is Alternative.GREATER else 'below'} 0",
+            )
+        )
     return lines
 
 

@@ -1,7 +1,8 @@
 """One best estimate from everything that was measured of the same records.
 
-`Measurements` hold independent noisy sums of cells at the nodes of a tree of places, with their variances; `estimate`
-returns an `Estimate` that knows every cell of every place and the variance of every weighted sum.
+`Measurements` hold independent noisy sums of cells at the nodes of a tree of places, with their
+variances; `estimate` returns an `Estimate` that knows every cell of every place and the variance of
+every weighted sum.
 """
 
 from semidp.combining.estimates import AreaSums, Estimate, Share, estimate

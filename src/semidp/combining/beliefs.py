@@ -1,8 +1,9 @@
-"""What is known of many vectors at once: a mean, a covariance, and directions in which nothing is known.
+"""What is known of many vectors at once: a mean, a covariance, and directions in which nothing is
+known.
 
-A belief is ``x = mean + k + u`` with ``Cov(k) = spread`` and `u` anywhere in the range of the projector `unknown`: the
-limit of a prior whose variance in these directions grows without bound. Arrays are batched over their first axis;
-columns are coordinates that share one covariance.
+A belief is ``x = mean + k + u`` with ``Cov(k) = spread`` and `u` anywhere in the range of the
+projector `unknown`: the limit of a prior whose variance in these directions grows without bound.
+Arrays are batched over their first axis; columns are coordinates that share one covariance.
 """
 
 import numpy as np
@@ -11,7 +12,8 @@ from attrs import frozen
 from semidp.combining.measurements import Floats
 
 _RANK = 1e-10
-"""Eigenvalues below this part of the reference are zero: designs are sums of cells, variances within 1e6 or so."""
+"""Eigenvalues below this part of the reference are zero: designs are sums of cells, variances
+within 1e6 or so."""
 
 
 @frozen(eq=False)
@@ -38,14 +40,18 @@ class Belief:
         mean = np.zeros((nodes, size, columns))
         return cls(mean, np.zeros((1, size, size)), np.eye(size)[None])
 
-    def measured(self, information: Floats, right_side: Floats, reference: Floats | None = None) -> "Belief":
-        """Return the belief after noisy measurements with ``information = Σ Q'Q/σ²`` and ``right_side = Σ Q'y/σ²``.
+    def measured(
+        self, information: Floats, right_side: Floats, reference: Floats | None = None
+    ) -> "Belief":
+        """Return the belief after noisy measurements with ``information = Σ Q'Q/σ²`` and
+        ``right_side = Σ Q'y/σ²``.
 
-        Information that is small beside the `reference` (its own size unless given) is a rounding error.
+        Information that is small beside the `reference` (its own size unless given) is a rounding
+        error.
 
-        Without unknown directions ``V' = (I + V M)⁻¹ V`` and ``mean' = mean + V'(r - M mean)``, for singular V and M
-        too. Unknown directions U are first taken from the measurements, ``D = (U M U)⁺``; the rest of the
-        information, ``M - M D M``, is about k alone.
+        Without unknown directions ``V' = (I + V M)⁻¹ V`` and ``mean' = mean + V'(r - M mean)``, for
+        singular V and M too. Unknown directions U are first taken from the measurements,
+        ``D = (U M U)⁺``; the rest of the information, ``M - M D M``, is about k alone.
         """
         if self.unknown is None:
             spread = _posterior(self.spread, information)
@@ -53,7 +59,9 @@ class Belief:
         else:
             # What the measurements see of the unknown directions, they alone say.
             seen = self.unknown @ information @ self.unknown
-            inverse, covered = pseudo_inverse(seen, scale(information) if reference is None else reference)
+            inverse, covered = pseudo_inverse(
+                seen, scale(information) if reference is None else reference
+            )
             left = information - information @ inverse @ information
             fixed = np.eye(information.shape[-1]) - inverse @ information
             inner = _posterior(self.spread, left)
@@ -63,7 +71,8 @@ class Belief:
         return Belief(self.mean + spread @ residual, spread, unknown)
 
     def fixed(self, design: Floats, values: Floats) -> tuple["Belief", Floats, Floats]:
-        """Return the belief given ``design @ x = values`` exactly, by how much that could not be met, and the gain.
+        """Return the belief given ``design @ x = values`` exactly, by how much that could not be
+        met, and the gain.
 
         It is the regression of x on the innovation, unknown directions first, then the spread.
         """
@@ -100,7 +109,9 @@ class Belief:
 
 
 def scale(matrices: Floats) -> Floats:
-    """Largest entry on the diagonal of each matrix, which tells a small eigenvalue from a rounding error."""
+    """Largest entry on the diagonal of each matrix, which tells a small eigenvalue from a rounding
+    error.
+    """
     diagonal = np.diagonal(matrices, axis1=-2, axis2=-1)
     return np.asarray(diagonal.max(axis=-1, initial=0.0))
 
@@ -130,7 +141,9 @@ def _posterior(spread: Floats, information: Floats) -> Floats:
     if not spread.any():
         return np.broadcast_to(spread, np.broadcast_shapes(spread.shape, information.shape))
     size = spread.shape[-1]
-    posterior: Floats = np.asarray(np.linalg.solve(np.eye(size) + spread @ information, spread), dtype=float)
+    posterior: Floats = np.asarray(
+        np.linalg.solve(np.eye(size) + spread @ information, spread), dtype=float
+    )
     return symmetric(posterior)
 
 

@@ -1,8 +1,9 @@
 """Attributes cut into classes that nothing couples.
 
-An attribute that every query sums up or keeps, and that no zero depends on, is *plain*: its mean and its residual are
-measured apart. The classes are the ways to choose mean or residual for each plain attribute; the cells of all other
-attributes together make a dense block. Within a class one matrix of the size of the block serves all coordinates.
+An attribute that every query sums up or keeps, and that no zero depends on, is *plain*: its mean
+and its residual are measured apart. The classes are the ways to choose mean or residual for each
+plain attribute; the cells of all other attributes together make a dense block. Within a class one
+matrix of the size of the block serves all coordinates.
 """
 
 import itertools
@@ -13,7 +14,15 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from semidp.combining.measurements import CONTRASTS, SUMMED, Among, CellSums, Floats, Measurements, Observed
+from semidp.combining.measurements import (
+    CONTRASTS,
+    SUMMED,
+    Among,
+    CellSums,
+    Floats,
+    Measurements,
+    Observed,
+)
 
 Kind = tuple[bool, ...]
 """For each plain attribute whether the class is about its residual (else its mean)."""
@@ -63,7 +72,9 @@ class Classes:
         return itertools.product(*choices)
 
     def coordinates(self, kind: Kind) -> int:
-        """Number of coordinates of a class beside the block; residuals are kept as centred cells."""
+        """Number of coordinates of a class beside the block; residuals are kept as centred
+        cells.
+        """
         lengths = [size for residual, size in zip(kind, self.plain_sizes, strict=True) if residual]
         return math.prod(lengths)
 
@@ -75,7 +86,9 @@ class Classes:
         return design
 
     def factor(self, query: CellSums, kind: Kind) -> float:
-        """How much a query says of a class: 0 if nothing, n for a mean of n levels that it adds up."""
+        """How much a query says of a class: 0 if nothing, n for a mean of n levels that it adds
+        up.
+        """
         product = 1.0
         for axis, residual in zip(self.plain, kind, strict=True):
             treatment = query.treatments[axis]
@@ -90,7 +103,9 @@ class Classes:
         return product
 
     def arranged(self, values: NDArray[np.generic], query: CellSums) -> NDArray[np.generic]:
-        """View of values of a query as (nodes, values along the block, values along each plain attribute)."""
+        """View of values of a query as (nodes, values along the block, values along each plain
+        attribute).
+        """
         shape = query.shape(self.sizes)
         apart = values.reshape(len(values), *shape)
         moved = np.moveaxis(apart, [axis + 1 for axis in self.plain], range(-len(self.plain), 0))
@@ -101,8 +116,9 @@ class Classes:
     def split(self, cells: Floats) -> dict[Kind, Floats]:
         """Coordinates of arranged arrays in every class.
 
-        A mean is kept as ``Σ / √n``, so that the coordinates of all classes are an orthonormal change of the cells.
-        An attribute of length 1 that has more levels is a sum: it has a mean and no residual.
+        A mean is kept as ``Σ / √n``, so that the coordinates of all classes are an orthonormal
+        change of the cells. An attribute of length 1 that has more levels is a sum: it has a mean
+        and no residual.
         """
         parts: dict[Kind, Floats] = {(): cells}
         for place, size in enumerate(self.plain_sizes):
@@ -164,4 +180,6 @@ def _is_plain(attribute: int, measurements: Measurements) -> bool:
         if not isinstance(one.query.treatments[attribute], str | Among):
             return False
     masks = measurements.possible.values()
-    return all(mask.shape[attribute + 1] == 1 or measurements.sizes[attribute] == 1 for mask in masks)
+    return all(
+        mask.shape[attribute + 1] == 1 or measurements.sizes[attribute] == 1 for mask in masks
+    )

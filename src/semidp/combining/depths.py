@@ -1,4 +1,5 @@
-"""Depths of a tree as the passes see them: groups of nodes that are alike, and what is known of each.
+"""Depths of a tree as the passes see them: groups of nodes that are alike, and what is known of
+each.
 
 Nothing is computed here but sums over children.
 """
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class Group:
-    """Nodes of one depth that have the same possible cells and were measured with the same variances."""
+    """Nodes of one depth that have the same possible cells and were measured with the same
+    variances.
+    """
 
     nodes: Index
     cells: Index
@@ -31,7 +34,8 @@ class Group:
 class ChildSum:
     """What the children of the nodes of a group say of them, in one class.
 
-    `inverse` is ``(Σ V)⁺`` on what is known; `unknown_inverse` that of the sum of the unknown projectors.
+    `inverse` is ``(Σ V)⁺`` on what is known; `unknown_inverse` that of the sum of the unknown
+    projectors.
     """
 
     total: Belief
@@ -42,10 +46,11 @@ class ChildSum:
 
 @frozen(eq=False)
 class Update:
-    """How the mean of a group followed from that of its children, in one class: what the way back needs.
+    """How the mean of a group followed from that of its children, in one class: what the way back
+    needs.
 
-    `information` and `spread` are those of noisy values measured at the nodes, `design` and `gain` those of exact ones;
-    None where there were none.
+    `information` and `spread` are those of noisy values measured at the nodes, `design` and `gain`
+    those of exact ones; None where there were none.
     """
 
     information: Floats | None
@@ -74,7 +79,9 @@ class TreeDepth:
 
 
 def add_by_parent(sums: Floats, parents: Index, parts: Floats, cells: tuple[Index, ...]) -> None:
-    """Add parts to the sums of their parents, at some cells; parts of length 1 are those of every child."""
+    """Add parts to the sums of their parents, at some cells; parts of length 1 are those of every
+    child.
+    """
     if len(parts) == 1 and len(parents) > 1:
         # Children that share a matrix are counted, not added one by one.
         present, children = np.unique(parents, return_counts=True)
@@ -83,5 +90,9 @@ def add_by_parent(sums: Floats, parents: Index, parts: Floats, cells: tuple[Inde
     else:
         order = np.argsort(parents, kind="stable")
         present, starts = np.unique(parents[order], return_index=True)
-        added = np.add.reduceat(parts[order], starts, axis=0) if len(present) < len(order) else parts[order]
+        added = (
+            np.add.reduceat(parts[order], starts, axis=0)
+            if len(present) < len(order)
+            else parts[order]
+        )
     sums[np.ix_(present, *cells)] += added

@@ -1,7 +1,7 @@
 """The best linear unbiased estimate of everything, from everything that was measured.
 
-`estimate` runs the passes of `semidp.combining.passes` once; an `Estimate` then answers for any place, any cells and
-any weighted sum, each with its variance.
+`estimate` runs the passes of `semidp.combining.passes` once; an `Estimate` then answers for any
+place, any cells and any weighted sum, each with its variance.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ from semidp.errors import InputError
 def estimate(measurements: Measurements) -> "Estimate":
     """Return the best linear unbiased estimate from independent measurements on a tree of places.
 
-    It minimises ``Σ (y - Qx)² / σ²`` over all tables that add up along the tree, have zeros where nothing is possible
-    and meet what is exact. One pass up and one down, linear in nodes × cells (ghazi2026denoising).
+    It minimises ``Σ (y - Qx)² / σ²`` over all tables that add up along the tree, have zeros where
+    nothing is possible and meet what is exact. One pass up and one down, linear in nodes × cells
+    (ghazi2026denoising).
 
     Examples
-    --------
-    Two parts were measured with variance 4, their sum with variance 1. The sum of the parts, 30, has variance 8, so
-    the estimate of the whole lies at 1/9 of the way from 33 to 30:
+    -------- Two parts were measured with variance 4, their sum with variance 1. The sum of the
+    parts, 30, has variance 8, so the estimate of the whole lies at 1/9 of the way from 33 to 30:
 
     >>> from semidp.combining import CellSums, Measurements, Observed, Places, estimate
     >>> total = CellSums(())
@@ -55,7 +55,8 @@ def _numbers(value: ArrayLike) -> Index:
 
 @frozen(eq=False)
 class Share:
-    """Nodes that belong to areas, with weights: node `nodes[i]` counts `weights[i]` times in area `areas[i]`.
+    """Nodes that belong to areas, with weights: node `nodes[i]` counts `weights[i]` times in area
+    `areas[i]`.
 
     >>> Share([0, 1], [0, 0]).weights.tolist()
     [1.0, 1.0]
@@ -67,7 +68,9 @@ class Share:
 
     def __attrs_post_init__(self) -> None:
         if self.nodes.shape != self.areas.shape or self.nodes.ndim != 1:
-            raise InputError("a share has a list of nodes and a list of areas that are equally long")
+            raise InputError(
+                "a share has a list of nodes and a list of areas that are equally long"
+            )
         object.__setattr__(self, "weights", np.broadcast_to(self.weights, self.nodes.shape))
 
 
@@ -99,7 +102,8 @@ class AreaSums:
 
 @frozen(eq=False)
 class Estimate:
-    """The estimate of every cell of every place, and the variance of every weighted sum; made by `estimate`.
+    """The estimate of every cell of every place, and the variance of every weighted sum; made by
+    `estimate`.
 
     >>> from semidp.combining import CellSums, Measurements, Observed, Places, estimate
     >>> counts = Observed(CellSums(("each",)), 1, [[3, 5], [4, 0]], 2.0)
@@ -130,7 +134,8 @@ class Estimate:
         return cells
 
     def table(self, depth: int, query: CellSums) -> AreaSums:
-        """Estimates and variances of the values of a query at every node, of shape (nodes, *values of the query).
+        """Estimates and variances of the values of a query at every node, of shape (nodes, *values
+        of the query).
 
         A table may be determined where the cells are not.
         """
@@ -140,14 +145,19 @@ class Estimate:
         for kind in self.classes.kinds():
             part = self._coordinates(depth, kind, nodes)
             # Residuals of an attribute add up to nothing over its levels.
-            vanishes = any(residual and axis in summed for axis, residual in zip(self.classes.plain, kind, strict=True))
+            vanishes = any(
+                residual and axis in summed
+                for axis, residual in zip(self.classes.plain, kind, strict=True)
+            )
             parts[kind] = np.zeros_like(part) if vanishes else part
         values = query.sums(self.classes.join(parts))
         variances = self._table_variances(depth, nodes, query)
         return AreaSums(np.where(np.isinf(variances), np.nan, values), variances)
 
     def _table_variances(self, depth: int, nodes: Index, query: CellSums) -> Floats:
-        """Variances of the values of a query: along plain attributes all values of a node have the same."""
+        """Variances of the values of a query: along plain attributes all values of a node have the
+        same.
+        """
         matrices = []
         for axis, size in enumerate(self.classes.sizes):
             matrix = query.matrix(axis, size)
@@ -175,7 +185,9 @@ class Estimate:
         """
         weightings = np.asarray(cells, dtype=float)
         if weightings.shape[1:] != self.classes.sizes:
-            raise InputError(f"weights of cells have shape (any, *{self.classes.sizes}), not {weightings.shape}")
+            raise InputError(
+                f"weights of cells have shape (any, *{self.classes.sizes}), not {weightings.shape}"
+            )
         if not areas:
             raise InputError("name at least one node of one area")
         for depth, share in areas.items():
@@ -188,7 +200,8 @@ class Estimate:
         return AreaSums(values + blank, np.where(estimable, variances, np.inf))
 
     def weighted_sum(self, weights: Mapping[int, ArrayLike]) -> AreaSums:
-        """Estimate and variance of one sum whose weights differ by place and cell, in arrays of one entry.
+        """Estimate and variance of one sum whose weights differ by place and cell, in arrays of one
+        entry.
 
         Parameters
         ----------
@@ -218,10 +231,12 @@ class Estimate:
         return AreaSums(np.array([[value]]), np.array([[max(variance, 0.0)]]))
 
     def influences(self, weights: Mapping[int, ArrayLike]) -> list[Floats]:
-        """Weights of every measured value in several weighted sums: an array (sums, nodes, *values) for each query.
+        """Weights of every measured value in several weighted sums: an array (sums, nodes, *values)
+        for each query.
 
-        A sum is ``Σ c y`` over all measured values `y` plus a part that exact values fix, so that its error has the
-        law of ``Σ c · noise``, and the variance ``Σ c² σ²``. Exact values have weight 0 here.
+        A sum is ``Σ c y`` over all measured values `y` plus a part that exact values fix, so that
+        its error has the law of ``Σ c · noise``, and the variance ``Σ c² σ²``. Exact values have
+        weight 0 here.
 
         Parameters
         ----------
@@ -241,7 +256,10 @@ class Estimate:
             arrays[depth] = np.asarray(array, dtype=float)
             expected = (self.places.counts[depth], *self.classes.sizes)
             if arrays[depth].shape[1:] != expected:
-                raise InputError(f"weights at depth {depth} have shape (any, *{expected}), not {arrays[depth].shape}")
+                raise InputError(
+                    f"weights at depth {depth} have shape (any, *{expected}), not"
+                    f" {arrays[depth].shape}"
+                )
         return influences(self.depths, self.places, self.classes, self.observed, arrays)
 
     def _nodes(self, depth: int, nodes: ArrayLike | None) -> Index:
@@ -272,7 +290,9 @@ class Estimate:
         least = 1e-13 * np.abs(cells).max(initial=0)
         return {kind: np.where(np.abs(part) > least, part, 0.0) for kind, part in parts.items()}
 
-    def _values(self, areas: Mapping[int, Share], weightings: dict[Kind, Floats], count: int) -> Floats:
+    def _values(
+        self, areas: Mapping[int, Share], weightings: dict[Kind, Floats], count: int
+    ) -> Floats:
         values = np.zeros((count, len(next(iter(weightings.values())))))
         for depth, share in areas.items():
             level = self.depths[depth]
@@ -283,14 +303,18 @@ class Estimate:
                 # Classes are orthonormal: products of coordinates add up to those of cells.
                 for kind, weights in weightings.items():
                     means = level.beliefs[kind][number].mean[places]
-                    of_node[entries] += np.tensordot(means, weights[:, cells], axes=([1, 2], [1, 2]))
+                    of_node[entries] += np.tensordot(
+                        means, weights[:, cells], axes=([1, 2], [1, 2])
+                    )
             np.add.at(values, share.areas, share.weights[:, None] * of_node)
         return values
 
     def _variances(
         self, areas: Mapping[int, Share], weightings: dict[Kind, Floats], count: int
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Variances (areas, weightings): for each class the covariance of what the weightings see of the block."""
+        """Variances (areas, weightings): for each class the covariance of what the weightings see
+        of the block.
+        """
         several = len(next(iter(weightings.values())))
         variances = np.zeros((count, several))
         estimable = np.ones((count, several), dtype=bool)
@@ -303,7 +327,9 @@ class Estimate:
                 entries = share.weights[:, None, None] * basis
                 entries_at[depth] = Weights(share.nodes, share.areas, entries)
             matrices, determined = covariances(self.depths, self.places, kind, entries_at, count)
-            variances += np.einsum("tqc,aqr,trc->at", coefficients, matrices, coefficients, optimize=True)
+            variances += np.einsum(
+                "tqc,aqr,trc->at", coefficients, matrices, coefficients, optimize=True
+            )
             used = np.abs(coefficients).max(axis=(1, 2)) > 0
             # The basis may span more than each weighting sees.
             if not determined.all() and basis.shape[1] > 1:
@@ -351,7 +377,9 @@ class Estimate:
 
 
 def _basis(weights: Floats) -> tuple[Floats, Floats]:
-    """Orthonormal vectors that span what weightings see of the block, and coefficients (weightings, q, columns)."""
+    """Orthonormal vectors that span what weightings see of the block, and coefficients (weightings,
+    q, columns).
+    """
     block = weights.shape[1]
     columns = np.moveaxis(weights, 1, 0).reshape(block, -1)
     vectors, sizes, _ = np.linalg.svd(columns, full_matrices=False)

@@ -1,8 +1,9 @@
-"""How much every measured value counts in a weighted sum of the estimate: the passes, the other way round.
+"""How much every measured value counts in a weighted sum of the estimate: the passes, the other way
+round.
 
-The estimate is linear in what was measured, ``w'x = Σ c y`` apart from exact values. The weights `c` give the law of
-its error wherever the law of each noise is known. One sweep up passes weights from children to parents, one sweep down
-hands them to what was measured.
+The estimate is linear in what was measured, ``w'x = Σ c y`` apart from exact values. The weights
+`c` give the law of its error wherever the law of each noise is known. One sweep up passes weights
+from children to parents, one sweep down hands them to what was measured.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,8 @@ def influences(
     observed: Sequence[Observed],
     weights: Mapping[int, Floats],
 ) -> list[Floats]:
-    """Return for each query that was measured the weights of its values, of shape (sums, nodes, *values).
+    """Return for each query that was measured the weights of its values, of shape (sums, nodes,
+    *values).
 
     Parameters
     ----------
@@ -54,7 +56,9 @@ def influences(
         chosen = at_nodes[one.depth]
         if one.siblings:
             number = _contrast_number(one, observed, places)
-            chosen = {kind: part[number] for kind, part in at_siblings[one.depth].items() if len(part)}
+            chosen = {
+                kind: part[number] for kind, part in at_siblings[one.depth].items() if len(part)
+            }
         answers.append(_on_values(one, chosen, places, classes, sums))
     return answers
 
@@ -79,8 +83,12 @@ def _split(cells: Floats, classes: Classes) -> dict[Kind, Floats]:
     return parts
 
 
-def _on_values(one: Observed, parts: dict[Kind, Floats], places: Places, classes: Classes, sums: int) -> Floats:
-    """Weights on the values of a query from those on its right side ``Q'y/σ²``: ``Q/σ²`` times them."""
+def _on_values(
+    one: Observed, parts: dict[Kind, Floats], places: Places, classes: Classes, sums: int
+) -> Floats:
+    """Weights on the values of a query from those on its right side ``Q'y/σ²``: ``Q/σ²`` times
+    them.
+    """
     nodes = places.counts[one.depth]
     if not parts:
         return np.zeros((sums, nodes, *one.query.shape(classes.sizes)))
@@ -103,7 +111,9 @@ def _on_values(one: Observed, parts: dict[Kind, Floats], places: Places, classes
 
 @define(eq=False)
 class _Sweep:
-    """Both sweeps of one class; arrays are (nodes, block, columns) with the columns of all sums side by side."""
+    """Both sweeps of one class; arrays are (nodes, block, columns) with the columns of all sums
+    side by side.
+    """
 
     depths: Sequence[TreeDepth]
     places: Places
@@ -112,7 +122,9 @@ class _Sweep:
     sums: int
 
     def run(self, given: Mapping[int, Floats]) -> list[tuple[Floats, Floats]]:
-        """Weights on the right sides of every depth: of values at nodes, and of contrasts between siblings."""
+        """Weights on the right sides of every depth: of values at nodes, and of contrasts between
+        siblings.
+        """
         passed = self._up(given)
         return self._down(*passed)
 
@@ -122,12 +134,20 @@ class _Sweep:
 
     def _empty_common(self, depth: int) -> Floats:
         """Weights on what the children of every node of a depth have in common."""
-        below = self.depths[depth + 1].contrasts.get(self.kind) if depth + 1 < len(self.depths) else None
+        below = (
+            self.depths[depth + 1].contrasts.get(self.kind)
+            if depth + 1 < len(self.depths)
+            else None
+        )
         columns = self.classes.coordinates(self.kind) * self.sums
-        return np.zeros((self.places.counts[depth], 0 if below is None else below.pull.shape[-1], columns))
+        return np.zeros(
+            (self.places.counts[depth], 0 if below is None else below.pull.shape[-1], columns)
+        )
 
     def _up(self, given: Mapping[int, Floats]) -> tuple[list[Floats], list[Floats], list[Floats]]:
-        """Weights on the final estimates, on the gaps of parents, and on what families have in common."""
+        """Weights on the final estimates, on the gaps of parents, and on what families have in
+        common.
+        """
         final = [self._empty(depth) for depth in self.places.depths]
         gaps = [self._empty(depth) for depth in self.places.depths]
         commons = [self._empty_common(depth) for depth in self.places.depths]
@@ -153,7 +173,9 @@ class _Sweep:
             final[depth - 1] += gaps[depth - 1]
         return final, gaps, commons
 
-    def _add_common(self, contrast: SiblingContrast, common: Floats, moved: Floats, free: Floats) -> None:
+    def _add_common(
+        self, contrast: SiblingContrast, common: Floats, moved: Floats, free: Floats
+    ) -> None:
         moved += contrast.pull @ (contrast.common.spread @ common)
         if contrast.common.unknown is not None:
             free += contrast.pull @ (contrast.common.unknown @ common)
@@ -173,9 +195,12 @@ class _Sweep:
             passed[at] = first + family.inverse @ left
         return passed
 
-    def _down(self, final: list[Floats], gaps: list[Floats], commons: list[Floats]) -> list[tuple[Floats, Floats]]:
+    def _down(
+        self, final: list[Floats], gaps: list[Floats], commons: list[Floats]
+    ) -> list[tuple[Floats, Floats]]:
         answers = []
-        # What the mean of each node before its own measurements is worth, to be handed to its children.
+        # What the mean of each node before its own measurements is worth, to be handed to its
+        # children.
         inherited = np.zeros(0)
         for depth in self.places.depths:
             level = self.depths[depth]
@@ -187,13 +212,20 @@ class _Sweep:
                 contrast = level.contrasts.get(self.kind)
                 if contrast is not None:
                     common = commons[depth - 1] + transposed(contrast.pull) @ handed
-                    weights, siblings = self._through_contrast(level, contrast, weights, common, parents)
+                    weights, siblings = self._through_contrast(
+                        level, contrast, weights, common, parents
+                    )
             nodes, inherited = self._through_own(level, weights)
             answers.append((nodes, siblings))
         return answers
 
     def _through_contrast(
-        self, level: TreeDepth, contrast: SiblingContrast, weights: Floats, common: Floats, parents: Index
+        self,
+        level: TreeDepth,
+        contrast: SiblingContrast,
+        weights: Floats,
+        common: Floats,
+        parents: Index,
     ) -> tuple[Floats, Floats]:
         """Weights on the means before contrasts, and on the right sides of the contrasts."""
         from_common = contrast.common.spread @ common
@@ -204,14 +236,18 @@ class _Sweep:
             of_family = from_common[parents[group.nodes]]
             on_means = weights[at] + contrast.of(group.nodes)[:, group.cells] @ of_family
             moved = belief.spread @ on_means
-            before[at] = on_means - contrast.total_of(group.nodes)[:, group.cells][:, :, group.cells] @ moved
+            before[at] = (
+                on_means - contrast.total_of(group.nodes)[:, group.cells][:, :, group.cells] @ moved
+            )
             for number, part in enumerate(np.split(of_family, several, axis=1)):
                 right[number][at] = moved
                 right[number][group.nodes] -= part
         return before, right
 
     def _through_own(self, level: TreeDepth, weights: Floats) -> tuple[Floats, Floats]:
-        """Weights on the right sides of values measured at the nodes, and on the means before them."""
+        """Weights on the right sides of values measured at the nodes, and on the means before
+        them.
+        """
         right, before = np.zeros_like(weights), np.zeros_like(weights)
         for group, update in zip(level.groups, level.updates[self.kind], strict=True):
             at = np.ix_(group.nodes, group.cells)

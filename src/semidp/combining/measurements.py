@@ -1,7 +1,7 @@
 """What was measured: sums of cells of places, each with a known variance.
 
-`CellSums` says which cells are added up, `Observed` holds what one query found at one depth, and `Measurements` all of
-it. Estimates from them are in `semidp.combining.estimates`.
+`CellSums` says which cells are added up, `Observed` holds what one query found at one depth, and
+`Measurements` all of it. Estimates from them are in `semidp.combining.estimates`.
 """
 
 import math
@@ -18,7 +18,8 @@ from semidp.errors import InputError
 Floats = NDArray[np.float64]
 
 SUMMED, EACH, CONTRASTS = "summed", "each", "contrasts"
-"""How a query treats an attribute: added up, level by level, or level by level minus the mean of all levels."""
+"""How a query treats an attribute: added up, level by level, or level by level minus the mean of
+all levels."""
 
 
 def _sizes(value: Iterable[int]) -> tuple[int, ...]:
@@ -34,7 +35,8 @@ def _group_numbers(value: Iterable[int]) -> tuple[int, ...]:
 
 @frozen
 class Within:
-    """Groups of levels, each minus the mean of its family: contrasts of siblings in a nested attribute.
+    """Groups of levels, each minus the mean of its family: contrasts of siblings in a nested
+    attribute.
 
     Parameters
     ----------
@@ -62,10 +64,12 @@ class Within:
 
 @frozen
 class Among:
-    """Contrasts of more levels than there are: each level minus the mean of all, of which some are known to be zero.
+    """Contrasts of more levels than there are: each level minus the mean of all, of which some are
+    known to be zero.
 
-    Levels that were compared and turn out to be empty leave the attribute, and the others keep the mean over all of
-    them. Along the mean of n' levels out of n such contrasts say ``1 - n'/n`` of what each level by itself would.
+    Levels that were compared and turn out to be empty leave the attribute, and the others keep the
+    mean over all of them. Along the mean of n' levels out of n such contrasts say ``1 - n'/n`` of
+    what each level by itself would.
 
     Parameters
     ----------
@@ -84,8 +88,12 @@ class Among:
     kept: tuple[int, ...] = field(converter=_sizes)
 
     def __attrs_post_init__(self) -> None:
-        if len(set(self.kept)) < len(self.kept) or not all(0 <= place < self.levels for place in self.kept):
-            raise InputError(f"levels that are kept have different places among {self.levels}, not {self.kept}")
+        if len(set(self.kept)) < len(self.kept) or not all(
+            0 <= place < self.levels for place in self.kept
+        ):
+            raise InputError(
+                f"levels that are kept have different places among {self.levels}, not {self.kept}"
+            )
 
     def matrix(self) -> Floats:
         """Matrix from the levels that are kept to the contrasts of all."""
@@ -106,8 +114,8 @@ class CellSums:
     Parameters
     ----------
     treatments
-        For each attribute ``summed``, ``each``, ``contrasts``, the group (0, 1, …) of each of its levels, `Within` or
-        `Among`.
+        For each attribute ``summed``, ``each``, ``contrasts``, the group (0, 1, …) of each of its
+        levels, `Within` or `Among`.
 
     Examples
     --------
@@ -121,14 +129,19 @@ class CellSums:
         for treatment in self.treatments:
             if isinstance(treatment, str):
                 if treatment not in (SUMMED, EACH, CONTRASTS):
-                    raise InputError(f"an attribute is {SUMMED}, {EACH}, {CONTRASTS} or grouped, not {treatment!r}")
+                    raise InputError(
+                        f"an attribute is {SUMMED}, {EACH}, {CONTRASTS} or grouped, not"
+                        f" {treatment!r}"
+                    )
             elif not isinstance(treatment, Within | Among):
                 _group_numbers(treatment)
 
     def shape(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """Number of values of the query along each attribute."""
         if len(sizes) != len(self.treatments):
-            raise InputError(f"a query treats {len(self.treatments)} attributes, and there are {len(sizes)}")
+            raise InputError(
+                f"a query treats {len(self.treatments)} attributes, and there are {len(sizes)}"
+            )
         lengths = []
         for treatment, size in zip(self.treatments, sizes, strict=True):
             if isinstance(treatment, str):
@@ -136,7 +149,9 @@ class CellSums:
                 continue
             if isinstance(treatment, Among):
                 if len(treatment.kept) != size:
-                    raise InputError(f"{len(treatment.kept)} levels are kept, and the attribute has {size}")
+                    raise InputError(
+                        f"{len(treatment.kept)} levels are kept, and the attribute has {size}"
+                    )
                 lengths.append(treatment.levels)
                 continue
             groups = treatment.groups if isinstance(treatment, Within) else treatment
@@ -200,10 +215,12 @@ class Observed:
     values
         Array of shape (nodes, values of the query), in the order of the nodes.
     variance
-        Of each value: one number, or one for each node. Zero means exact; infinite, not measured at that node.
+        Of each value: one number, or one for each node. Zero means exact; infinite, not measured at
+        that node.
     siblings
-        Whether each value is that of a node minus the mean of its family, the children of one parent that were
-        measured; the variance is then that of the noise before it is centred in the same way.
+        Whether each value is that of a node minus the mean of its family, the children of one
+        parent that were measured; the variance is then that of the noise before it is centred in
+        the same way.
 
     Examples
     --------
@@ -230,8 +247,9 @@ def _several(value: Iterable[Observed]) -> tuple[Observed, ...]:
 class Measurements:
     """Independent linear measurements of one table of counts at the nodes of a tree.
 
-    The table of a node is the sum of the tables of its children. Noise is independent between values and unbiased;
-    ``contrasts`` are the exception, whose noise is centred over the levels as they are.
+    The table of a node is the sum of the tables of its children. Noise is independent between
+    values and unbiased; ``contrasts`` are the exception, whose noise is centred over the levels as
+    they are.
 
     Parameters
     ----------
@@ -242,8 +260,8 @@ class Measurements:
     observed
         What was measured, in any order; the same query may stand several times.
     possible
-        For some depths, which cells can be other than zero: booleans of shape (nodes, *sizes), where an attribute
-        that makes no difference may have length 1.
+        For some depths, which cells can be other than zero: booleans of shape (nodes, *sizes),
+        where an attribute that makes no difference may have length 1.
 
     Examples
     --------
@@ -280,13 +298,15 @@ class Measurements:
 
     def _check(self, one: Observed) -> None:
         if one.depth not in self.places.depths:
-            raise InputError(f"something was measured at depth {one.depth}, which the tree does not have")
+            raise InputError(
+                f"something was measured at depth {one.depth}, which the tree does not have"
+            )
         nodes = self.places.counts[one.depth]
         length = nodes * math.prod(one.query.shape(self.sizes))
         if one.values.size != length or not len(one.values) == nodes:
             raise InputError(
-                f"a query at depth {one.depth} has {length // nodes} values at each of {nodes} nodes, "
-                f"which is not the shape {one.values.shape}"
+                f"a query at depth {one.depth} has {length // nodes} values at each of {nodes}"
+                f" nodes, which is not the shape {one.values.shape}"
             )
         if one.variance.shape not in {(), (nodes,)}:
             raise InputError("a variance is one number, or one for each node")
@@ -294,7 +314,9 @@ class Measurements:
             raise InputError("a variance is zero (exact), positive, or infinite (not measured)")
         among = any(isinstance(treatment, Among) for treatment in one.query.treatments)
         if among and (one.variance == 0).any():
-            raise InputError("contrasts among more levels have noise: give exact values as they are")
+            raise InputError(
+                "contrasts among more levels have noise: give exact values as they are"
+            )
         if one.siblings:
             self._check_siblings(one)
         if np.issubdtype(one.values.dtype, np.integer):
@@ -324,4 +346,6 @@ class Measurements:
         lengths = (self.places.counts[depth], *self.sizes)
         fits = [length in (1, full) for length, full in zip(mask.shape, lengths, strict=False)]
         if mask.ndim != len(lengths) or not all(fits):
-            raise InputError(f"possible cells at depth {depth} have shape {lengths}, or 1 where nothing differs")
+            raise InputError(
+                f"possible cells at depth {depth} have shape {lengths}, or 1 where nothing differs"
+            )

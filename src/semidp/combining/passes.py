@@ -1,10 +1,12 @@
-"""One pass up the tree and one down; and the pass of weights, which gives the variance of any weighted sum.
+"""One pass up the tree and one down; and the pass of weights, which gives the variance of any
+weighted sum.
 
-Up: what is known of a node is the sum of what is known of its children, then what was measured at the node itself.
-Down: children share what is left between their sum and the final estimate of their parent, by their covariances.
-The weights of a sum go up the same way: what remains of them at a parent is the part that the parent knows better.
-Beliefs are in `semidp.combining.beliefs`, classes in `semidp.combining.classes`, contrasts between the children of one
-parent in `semidp.combining.siblings`.
+Up: what is known of a node is the sum of what is known of its children, then what was measured at
+the node itself. Down: children share what is left between their sum and the final estimate of their
+parent, by their covariances. The weights of a sum go up the same way: what remains of them at a
+parent is the part that the parent knows better. Beliefs are in `semidp.combining.beliefs`, classes
+in `semidp.combining.classes`, contrasts between the children of one parent in
+`semidp.combining.siblings`.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,8 @@ _MET = 1e-6
 """An exact value counts as met to within this part of its size."""
 _ROUNDING = 1e-13
 _ESTIMABLE = 1e-9
-"""A weighted sum is estimable if no more than this part of its weights points where nothing is known."""
+"""A weighted sum is estimable if no more than this part of its weights points where nothing is
+known."""
 
 
 Evidence = tuple[NDArray[np.bool_], dict[Kind, Floats]]
@@ -35,7 +38,8 @@ Evidence = tuple[NDArray[np.bool_], dict[Kind, Floats]]
 def possible_cells(measurements: Measurements, classes: Classes) -> list[NDArray[np.bool_]]:
     """Cells of the block that can be other than zero, for every depth: (nodes, block).
 
-    What is impossible at a node is impossible below it; what is impossible at all its children is so at the node.
+    What is impossible at a node is impossible below it; what is impossible at all its children is
+    so at the node.
     """
     places = measurements.places
     masks: list[NDArray[np.bool_]] = []
@@ -44,7 +48,9 @@ def possible_cells(measurements: Measurements, classes: Classes) -> list[NDArray
         declared = measurements.possible.get(depth)
         if declared is not None:
             lengths = [classes.sizes[axis] for axis in classes.dense]
-            kept = declared.reshape(len(declared), *(declared.shape[1 + axis] for axis in classes.dense))
+            kept = declared.reshape(
+                len(declared), *(declared.shape[1 + axis] for axis in classes.dense)
+            )
             mask &= np.broadcast_to(kept, (nodes, *lengths)).reshape(nodes, -1)
         if depth:
             mask &= masks[-1][places.parents[depth - 1]]
@@ -113,7 +119,9 @@ def _at_nodes(measurements: Measurements, depth: int) -> tuple[Observed, ...]:
     return tuple(one for one in measurements.at(depth) if not one.siblings)
 
 
-def _compare_siblings(level: TreeDepth, measurements: Measurements, depth: int, classes: Classes) -> None:
+def _compare_siblings(
+    level: TreeDepth, measurements: Measurements, depth: int, classes: Classes
+) -> None:
     """Add what contrasts between siblings of a depth say."""
     contrasts = [one for one in measurements.at(depth) if one.siblings]
     parents = measurements.places.parents[depth - 1] if depth else None
@@ -139,7 +147,9 @@ def _evidence(
 ) -> list[Evidence]:
     """Values that say something of the possible cells of a group, by query and class."""
     evidence: list[Evidence] = []
-    for one, array, design, variance in zip(observed, values, designs, group.variances, strict=True):
+    for one, array, design, variance in zip(
+        observed, values, designs, group.variances, strict=True
+    ):
         # Rows that add up impossible cells alone hold nothing but noise.
         rows = np.asarray(design[:, group.cells].any(axis=1))
         if np.isinf(variance):
@@ -162,14 +172,18 @@ def _own(
     designs: Sequence[Floats],
     classes: Classes,
 ) -> tuple[Belief, Update]:
-    """Add to what the children say what was measured at the nodes themselves: noisy values, then exact ones."""
+    """Add to what the children say what was measured at the nodes themselves: noisy values, then
+    exact ones.
+    """
     size = len(group.cells)
     columns = classes.coordinates(kind)
     belief = family.total if family is not None else Belief.nothing(len(group.nodes), size, columns)
     information = np.zeros((size, size))
     right = np.zeros((len(group.nodes), size, columns))
     exact: list[tuple[Floats, Floats]] = []
-    for one, design, variance, (rows, parts) in zip(observed, designs, group.variances, evidence, strict=True):
+    for one, design, variance, (rows, parts) in zip(
+        observed, designs, group.variances, evidence, strict=True
+    ):
         factor = classes.factor(one.query, kind)
         if not factor or kind not in parts:
             continue
@@ -190,7 +204,9 @@ def _own(
         values = np.concatenate([part for _, part in exact], axis=1)
         belief, missed, gain = belief.fixed(stacked, values)
         if (np.abs(missed) > _MET * (1 + np.abs(values))).any():
-            raise InputError("exact values contradict each other, or cells that are said to be impossible")
+            raise InputError(
+                "exact values contradict each other, or cells that are said to be impossible"
+            )
     return belief, Update(information if noisy else None, spread if noisy else None, stacked, gain)
 
 
@@ -246,7 +262,9 @@ def _family(mean: Floats, spread: Floats, unknown: Floats | None) -> ChildSum:
 
 
 def downward(depths: list[TreeDepth], places: Places, classes: Classes) -> None:
-    """Pass down: replace the mean of every node by its estimate from everything that was measured."""
+    """Pass down: replace the mean of every node by its estimate from everything that was
+    measured.
+    """
     for depth in places.depths[1:]:
         above, level = depths[depth - 1], depths[depth]
         parents = places.parents[depth - 1]
@@ -277,11 +295,15 @@ def _common(contrast: SiblingContrast, pushes: Floats, free_pushes: Floats) -> F
 
 
 def _pushes(above: TreeDepth, kind: Kind, classes: Classes) -> tuple[Floats, Floats]:
-    """By how much the estimate of a parent differs from the sum of its children, over their covariance."""
+    """By how much the estimate of a parent differs from the sum of its children, over their
+    covariance.
+    """
     shape = (len(above.group_of), classes.block, classes.coordinates(kind))
     pushes = np.zeros(shape)
     families = above.families[kind]
-    any_unknown = any(family is not None and family.unknown_inverse is not None for family in families)
+    any_unknown = any(
+        family is not None and family.unknown_inverse is not None for family in families
+    )
     free_pushes = np.zeros(shape if any_unknown else (0, 0, 0))
     for group, belief, family in zip(above.groups, above.beliefs[kind], families, strict=True):
         if family is None:
@@ -299,7 +321,9 @@ def _pushes(above: TreeDepth, kind: Kind, classes: Classes) -> tuple[Floats, Flo
 
 @define(eq=False)
 class Weights:
-    """Weights on nodes of one depth in one class: each entry belongs to a sum, `owners`, and has (block, q) weights."""
+    """Weights on nodes of one depth in one class: each entry belongs to a sum, `owners`, and has
+    (block, q) weights.
+    """
 
     nodes: Index
     owners: Index
@@ -326,8 +350,8 @@ def covariances(
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Covariance matrices (q × q) of weighted sums in one class, and whether each sum is estimable.
 
-    Given its parent, what is known of the children of a family is ``Σ w'V w - s'(Σ V)⁺ s`` with ``s = Σ V w``, and the
-    weight that passes to the parent is ``(Σ V)⁺ s``.
+    Given its parent, what is known of the children of a family is ``Σ w'V w - s'(Σ V)⁺ s`` with
+    ``s = Σ V w``, and the weight that passes to the parent is ``(Σ V)⁺ s``.
     """
     width = next(iter(given.values())).weights.shape[-1]
     total = np.zeros((sums, width, width))
@@ -354,7 +378,9 @@ def covariances(
             contrast = depths[depth].contrasts.get(kind)
             if contrast is not None:
                 on_common = transposed(contrast.of(carried.nodes)) @ spread
-                above, unknown = _with_common(contrast, above, on_common, unknown, (total, gross, blind), sums)
+                above, unknown = _with_common(
+                    contrast, above, on_common, unknown, (total, gross, blind), sums
+                )
             # What the children know given their parent is done with; the rest is up to the parent.
             carried = _passed(depths[depth - 1], kind, above, unknown, total, blind, sums)
     # What exact values leave of a variance is a rounding error of what was added up.
@@ -370,9 +396,11 @@ def _with_common(
     added: tuple[Floats, Floats, Floats],
     sums: int,
 ) -> tuple[Weights, Floats | None]:
-    """Count what families have in common as one more member: its variance, and what it passes to the parent.
+    """Count what families have in common as one more member: its variance, and what it passes to
+    the parent.
 
-    `seen` are the weights ``Λ S_c w`` that children put on it; `added` the variances, their sizes, and blind weights.
+    `seen` are the weights ``Λ S_c w`` that children put on it; `added` the variances, their sizes,
+    and blind weights.
     """
     total, gross, blind = added
     joined = Weights(children.nodes, children.owners, seen).merged(None, sums)
@@ -401,8 +429,12 @@ def _add(sums: Floats, owners: Index, parts: Floats) -> None:
     add_by_parent(sums, owners, parts, ())
 
 
-def _weighed(level: TreeDepth, kind: Kind, carried: Weights) -> tuple[Floats, Floats | None, Floats]:
-    """Covariances and unknown projectors times weights, and the size of what is added up, for every entry."""
+def _weighed(
+    level: TreeDepth, kind: Kind, carried: Weights
+) -> tuple[Floats, Floats | None, Floats]:
+    """Covariances and unknown projectors times weights, and the size of what is added up, for every
+    entry.
+    """
     spread = np.zeros_like(carried.weights)
     sizes = np.zeros(len(carried.nodes))
     unknown: Floats | None = None
@@ -433,8 +465,14 @@ def _passed(
     blind: Floats,
     sums: int,
 ) -> Weights:
-    """Pass the weights of children to their parents; take from `total` and `blind` what the parents account for."""
-    free = None if unknown is None else Weights(spread.nodes, spread.owners, unknown).merged(None, sums)
+    """Pass the weights of children to their parents; take from `total` and `blind` what the parents
+    account for.
+    """
+    free = (
+        None
+        if unknown is None
+        else Weights(spread.nodes, spread.owners, unknown).merged(None, sums)
+    )
     joined = spread.merged(None, sums)
     passed = np.zeros_like(joined.weights)
     for number, entries in above.located(joined.nodes):
@@ -446,7 +484,11 @@ def _passed(
         left = joined.weights[at]
         first = np.zeros_like(left)
         # Weights on unknown directions must pass to the parent whole, or the sum is not estimable.
-        if free is not None and family.unknown_inverse is not None and family.unknown_sum is not None:
+        if (
+            free is not None
+            and family.unknown_inverse is not None
+            and family.unknown_sum is not None
+        ):
             across = free.weights[at]
             first = family.unknown_inverse[places] @ across
             _add(blind, owners, -np.einsum("nbq,nbq->n", first, across))

@@ -20,14 +20,17 @@ def _indices(arrays: Sequence[Sequence[int] | Index]) -> tuple[Index, ...]:
     for array in arrays:
         as_numbers = np.asarray(array)
         if as_numbers.ndim != 1 or not np.issubdtype(as_numbers.dtype, np.integer):
-            raise InputError("the parents of a depth are a list of whole numbers, one for each node")
+            raise InputError(
+                "the parents of a depth are a list of whole numbers, one for each node"
+            )
         converted.append(as_numbers.astype(np.int64))
     return tuple(converted)
 
 
 @frozen(eq=False)
 class Places:
-    """A tree of places: depth 0 holds the roots, and `parents[k]` the parents of the nodes of depth k + 1.
+    """A tree of places: depth 0 holds the roots, and `parents[k]` the parents of the nodes of depth
+    k + 1.
 
     A node without children may lie at any depth.
 
@@ -56,14 +59,20 @@ class Places:
             if parents.size == 0:
                 raise InputError(f"depth {depth} has no node: leave it out")
             if parents.min() < 0 or parents.max() >= above:
-                raise InputError(f"a node of depth {depth} names a parent that is not in depth {depth - 1}")
+                raise InputError(
+                    f"a node of depth {depth} names a parent that is not in depth {depth - 1}"
+                )
             above = len(parents)
 
     @classmethod
     def from_codes(cls, codes: Sequence[Sequence[str]]) -> "Places":
-        """Return the tree of codes that start with the code of their parent, such as 15, 15001, 15001020100.
+        """Return the tree of codes that start with the code of their parent, such as 15, 15001,
+        15001020100.
 
-        >>> [level.tolist() for level in Places.from_codes([["15"], ["15001", "15003"], ["1500302"]]).parents]
+        >>> [
+        ...     level.tolist()
+        ...     for level in Places.from_codes([["15"], ["15001", "15003"], ["1500302"]]).parents
+        ... ]
         [[0, 0], [1]]
         """
         parents = []
@@ -85,7 +94,8 @@ class Places:
         return range(len(self.parents) + 1)
 
     def ancestors(self, depth: int, above: int) -> Index:
-        """Ancestor at depth `above` of every node of `depth`; the node itself if the depths are equal.
+        """Ancestor at depth `above` of every node of `depth`; the node itself if the depths are
+        equal.
 
         >>> Places([[0, 0], [0, 0, 1]]).ancestors(2, 0).tolist()
         [0, 0, 0]
@@ -101,4 +111,6 @@ def _parent(code: str, number_of: dict[str, int], lengths: list[int]) -> int:
         number = number_of.get(code[:length])
         if number is not None:
             return number
-    raise InputError(f"the place {code!r} lies in no place of the depth above: no code there starts it")
+    raise InputError(
+        f"the place {code!r} lies in no place of the depth above: no code there starts it"
+    )

@@ -1,8 +1,9 @@
-"""Contrasts between siblings: what a family says of its children beside what each child says of itself.
+"""Contrasts between siblings: what a family says of its children beside what each child says of
+itself.
 
-A value that was measured minus the mean of its family is a measurement of ``x_c - b`` with one `b` for the whole
-family, of which nothing else is known. Given `b` the children are independent again, so that the passes over the tree
-stay what they are, with `b` as one more member of the family.
+A value that was measured minus the mean of its family is a measurement of ``x_c - b`` with one `b`
+for the whole family, of which nothing else is known. Given `b` the children are independent again,
+so that the passes over the tree stay what they are, with `b` as one more member of the family.
 """
 
 from collections.abc import Sequence
@@ -22,13 +23,14 @@ from semidp.combining.places import Index
 class SiblingContrast:
     """What contrasts at one depth say in one class.
 
-    Contrasts of the same children have one `b` together; those of other children, such as without a level that is
-    known to be empty, have another. The vectors of all of them are stacked.
+    Contrasts of the same children have one `b` together; those of other children, such as without a
+    level that is known to be empty, have another. The vectors of all of them are stacked.
 
     Parameters
     ----------
     total
-        ``Λ = Σ Q'Q/σ²`` of every node, or once where all share it; zero for nodes that were not compared.
+        ``Λ = Σ Q'Q/σ²`` of every node, or once where all share it; zero for nodes that were not
+        compared.
     seen
         The same, contrast by contrast, side by side: (nodes or 1, block, block × contrasts).
     common
@@ -52,7 +54,9 @@ class SiblingContrast:
 
 
 def contrast_numbers(observed: Sequence[Observed], nodes: int) -> list[int]:
-    """Number of the contrast that each query belongs to: queries that compare the same nodes belong together."""
+    """Number of the contrast that each query belongs to: queries that compare the same nodes belong
+    together.
+    """
     masks: dict[bytes, int] = {}
     numbers = []
     for one in observed:
@@ -71,7 +75,9 @@ class ContrastEvidence:
     numbers: tuple[int, ...]
 
     @classmethod
-    def of(cls, observed: Sequence[Observed], parents: Index | None, classes: Classes) -> "ContrastEvidence | None":
+    def of(
+        cls, observed: Sequence[Observed], parents: Index | None, classes: Classes
+    ) -> "ContrastEvidence | None":
         """Return the contrasts of a depth; None where there are none."""
         if not observed or parents is None:
             return None
@@ -86,13 +92,17 @@ class ContrastEvidence:
         return cls(tuple(observed), tuple(designs), tuple(parts), tuple(numbers))
 
     def in_class(self, kind: Kind, nodes: int, classes: Classes) -> tuple[Floats, Floats] | None:
-        """Information ``Λ`` and right side ``Σ Q'z/σ²`` of every contrast and node; None where nothing is said."""
+        """Information ``Λ`` and right side ``Σ Q'z/σ²`` of every contrast and node; None where
+        nothing is said.
+        """
         block, columns = classes.block, classes.coordinates(kind)
         several = 1 + max(self.numbers)
         alike = all(one.variance.ndim == 0 for one in self.observed)
         information = np.zeros((several, 1 if alike else nodes, block, block))
         right = np.zeros((several, nodes, block, columns))
-        for one, number, design, parts in zip(self.observed, self.numbers, self.designs, self.parts, strict=True):
+        for one, number, design, parts in zip(
+            self.observed, self.numbers, self.designs, self.parts, strict=True
+        ):
             factor = classes.factor(one.query, kind)
             if not factor or kind not in parts:
                 continue
@@ -106,7 +116,9 @@ class ContrastEvidence:
 def centred_in_families(values: Floats, parents: Index, compared: NDArray[np.bool_]) -> Floats:
     """Values minus the mean of their family; zero for nodes that were not compared.
 
-    >>> centred_in_families(np.array([[1.0], [3.0], [9.0]]), np.array([0, 0, 0]), np.array([True, True, False]))
+    >>> centred_in_families(
+    ...     np.array([[1.0], [3.0], [9.0]]), np.array([0, 0, 0]), np.array([True, True, False])
+    ... )
     array([[-1.],
            [ 1.],
            [ 0.]])
@@ -126,10 +138,12 @@ def contrasted(
     parents: Index,
     above: int,
 ) -> tuple[list[Belief], SiblingContrast]:
-    """Return the beliefs of the children given ``b = 0``, and what is known of the b of every family.
+    """Return the beliefs of the children given ``b = 0``, and what is known of the b of every
+    family.
 
-    With ``S_c`` the spread of a child after ``(Λ, r_c)`` and ``a_c`` its mean, the likelihood of `b` has information
-    ``Σ (Λ - Λ S_c Λ)`` and right side ``Σ (Λ a_c - r_c)``, and the child is ``a_c + S_c Λ b``.
+    With ``S_c`` the spread of a child after ``(Λ, r_c)`` and ``a_c`` its mean, the likelihood of
+    `b` has information ``Σ (Λ - Λ S_c Λ)`` and right side ``Σ (Λ a_c - r_c)``, and the child is
+    ``a_c + S_c Λ b``.
 
     Parameters
     ----------
@@ -169,5 +183,7 @@ def contrasted(
             add_by_parent(aim, family, -right[number][group.nodes], (place,))
         np.maximum.at(size, family, np.broadcast_to(scale(group_total), family.shape))
     # What is left of the information where nothing else is known is a rounding error of it.
-    common = Belief.nothing(above, width, columns).measured(symmetric(precision), aim, np.maximum(size, 1e-300))
+    common = Belief.nothing(above, width, columns).measured(
+        symmetric(precision), aim, np.maximum(size, 1e-300)
+    )
     return contrasts, SiblingContrast(total, seen, common, pull)

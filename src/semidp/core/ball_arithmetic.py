@@ -1,7 +1,7 @@
 """Numbers with proven error bounds: ball arithmetic (python-flint) and the rounding of its results.
 
-A ball holds a real number and a bound on its error, so its upper end is never below the truth. What is computed
-lives with the tradeoff functions; nothing here knows about privacy.
+A ball holds a real number and a bound on its error, so its upper end is never below the truth. What
+is computed lives with the tradeoff functions; nothing here knows about privacy.
 """
 
 import math
@@ -31,15 +31,18 @@ def _new_lock() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A thread that holds the lock does not exist in a forked child, which would wait for it for ever.
+    # A thread that holds the lock does not exist in a forked child, which would wait for it for
+    # ever.
     os.register_at_fork(after_in_child=_new_lock)
 
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Work with `bits` bits inside the block; flint keeps one precision for all threads, hence the lock.
+    """Work with `bits` bits inside the block; flint keeps one precision for all threads, hence the
+    lock.
 
-    Every change of precision in the package goes through here: a sampler's error bounds read the precision in force.
+    Every change of precision in the package goes through here: a sampler's error bounds read the
+    precision in force.
 
     >>> with precision(64):
     ...     bool(ball(Fraction(1, 3)) * 3 == 1)
@@ -79,7 +82,9 @@ def sharp(compute: Callable[[], RealBall]) -> RealBall:
     while True:
         with precision(bits):
             result = compute()
-        if bits >= _MOST_BITS or (result.is_finite() and result.rel_accuracy_bits() >= _ENOUGH_BITS):
+        if bits >= _MOST_BITS or (
+            result.is_finite() and result.rel_accuracy_bits() >= _ENOUGH_BITS
+        ):
             return result
         bits *= 2
 
@@ -123,8 +128,9 @@ def below(x: RealBall) -> float:
 def least(holds: Callable[[float], bool]) -> float:
     """Return a float at which `holds` is true and just below which (one part in 2^48) it is not.
 
-    `holds` is false up to some point and true after it; only values for which it said so are returned, so that a
-    cautious `holds` gives a cautious answer. Infinity where it holds for no float.
+    `holds` is false up to some point and true after it; only values for which it said so are
+    returned, so that a cautious `holds` gives a cautious answer. Infinity where it holds for no
+    float.
 
     >>> least(lambda x: x * x >= 2)
     1.41421356237309...

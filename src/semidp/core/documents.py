@@ -8,11 +8,12 @@ from typing import Any
 
 
 def from_json(content: bytes | str) -> Any:
-    """Return the value of a JSON text; a `ValueError` where it is none, also where it is nested too deeply.
+    """Return the value of a JSON text; a `ValueError` where it is none, also where it is nested too
+    deeply.
 
-    A key that stands twice is refused: readers differ in which of the two they take.
-    JSON has no NaN and no infinity, and numbers beyond floating point are refused: whoever reads a value may then
-    compare it and calculate with it. Exact numbers are written as text.
+    A key that stands twice is refused: readers differ in which of the two they take. JSON has no
+    NaN and no infinity, and numbers beyond floating point are refused: whoever reads a value may
+    then compare it and calculate with it. Exact numbers are written as text.
 
     >>> from_json("[" * 100000)
     Traceback (most recent call last):
@@ -26,7 +27,11 @@ def from_json(content: bytes | str) -> Any:
     """
     try:
         return json.loads(
-            content, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite, parse_int=_bounded
+            content,
+            object_pairs_hook=_once,
+            parse_constant=_no_number,
+            parse_float=_finite,
+            parse_int=_bounded,
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -56,7 +61,8 @@ def _bounded(text: str) -> int:
 
 
 def from_toml(text: str) -> dict[str, Any]:
-    """Return what a TOML text holds; a `ValueError` where it is none, also where it is nested too deeply.
+    """Return what a TOML text holds; a `ValueError` where it is none, also where it is nested too
+    deeply.
 
     >>> from_toml("count = 'people'")
     {'count': 'people'}
@@ -68,9 +74,12 @@ def from_toml(text: str) -> dict[str, Any]:
 
 
 def toml_text(document: Mapping[str, Any]) -> str:
-    """Write plain values as TOML: first the single values, then each list of mappings as an array of tables.
+    """Write plain values as TOML: first the single values, then each list of mappings as an array
+    of tables.
 
-    >>> print(toml_text({"count": "people", "feature": [{"name": "sex", "levels": ["f", "m"]}]}))
+    >>> print(
+    ...     toml_text({"count": "people", "feature": [{"name": "sex", "levels": ["f", "m"]}]})
+    ... )
     count = "people"
     <BLANKLINE>
     [[feature]]

@@ -1,8 +1,9 @@
-"""What people write, taken exactly or refused in a sentence: numbers, texts, flags; and directed rounding.
+"""What people write, taken exactly or refused in a sentence: numbers, texts, flags; and directed
+rounding.
 
-Privacy parameters enter as text or numbers and stay `Fraction` up to the sampler; what leaves as a float is rounded
-in a stated direction. A plan file is typed: `levels_from_data = "no"` is not true, a name is text, a list is a list.
-Nothing here knows what a value means.
+Privacy parameters enter as text or numbers and stay `Fraction` up to the sampler; what leaves as a
+float is rounded in a stated direction. A plan file is typed: `levels_from_data = "no"` is not true,
+a name is text, a list is a list. Nothing here knows what a value means.
 """
 
 import math
@@ -15,19 +16,21 @@ from typing import Any, TypeVar
 from semidp.errors import InputError, did_you_mean
 
 Number = int | float | str | Decimal | Fraction
-"""What a user may write for a number: ``1``, ``0.1``, ``"1/3"``, ``"1e-9"``, ``Decimal("0.1")``, ``Fraction(1, 3)``."""
+"""What a user may write for a number: ``1``, ``0.1``, ``"1/3"``, ``"1e-9"``, ``Decimal("0.1")``,
+``Fraction(1, 3)``."""
 
 Real = TypeVar("Real", float, Fraction)
 
 _LONGEST_EXPONENT = 400  # "1e999999999" would otherwise allocate for ever
-_MOST_DIGITS = 4000  # fractions of composed guarantees have hundreds; Python reads integers of at most 4,300
+# fractions of composed guarantees have hundreds; Python reads integers of at most 4,300
+_MOST_DIGITS = 4000
 
 
 def exact(value: Number, name: str = "the number") -> Fraction:
     """Return `value` as an exact fraction.
 
-    A float is read by its shortest decimal form, so that ``0.1`` means one tenth and not the nearest binary number.
-    `name` is what a message calls it.
+    A float is read by its shortest decimal form, so that ``0.1`` means one tenth and not the
+    nearest binary number. `name` is what a message calls it.
 
     >>> exact(0.1), exact("1/3"), exact("1e-3")
     (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000))
@@ -48,7 +51,8 @@ def exact(value: Number, name: str = "the number") -> Fraction:
         if "/" in text:
             top, bottom = text.split("/")
             if top.isdecimal() and bottom.isdecimal() and len(text) <= _MOST_DIGITS:
-                # The curve of several measurements may be a fraction of hundreds of digits, though near 1.
+                # The curve of several measurements may be a fraction of hundreds of digits, though
+                # near 1.
                 whole, part = int(top), int(bottom)
                 if abs(len(top) - len(bottom)) <= _LONGEST_EXPONENT:
                     return Fraction(whole, part)
@@ -58,7 +62,9 @@ def exact(value: Number, name: str = "the number") -> Fraction:
             return Fraction(decimal)
     except (InvalidOperation, ValueError, ZeroDivisionError):
         pass
-    raise InputError(f"{name} must be a number such as 1, 0.1, 1/3 or 1e-9, not {text[:40]!r}") from None
+    raise InputError(
+        f"{name} must be a number such as 1, 0.1, 1/3 or 1e-9, not {text[:40]!r}"
+    ) from None
 
 
 def positive(value: Number, name: str = "the number") -> Fraction:
@@ -108,7 +114,8 @@ def down(x: Fraction) -> float:
 
 
 def sqrt_down(x: Fraction, bits: int = 64) -> Fraction:
-    """Return a fraction r with ``r² <= x``, exact where `x` is a perfect square, else short by at most 2^-bits.
+    """Return a fraction r with ``r² <= x``, exact where `x` is a perfect square, else short by at
+    most 2^-bits.
 
     >>> sqrt_down(Fraction(9, 4))
     Fraction(3, 2)
@@ -118,7 +125,8 @@ def sqrt_down(x: Fraction, bits: int = 64) -> Fraction:
 
 
 def sqrt_up(x: Fraction, bits: int = 64) -> Fraction:
-    """Return a fraction r with ``r² >= x``, exact where `x` is a perfect square, else over by at most 2^-bits.
+    """Return a fraction r with ``r² >= x``, exact where `x` is a perfect square, else over by at
+    most 2^-bits.
 
     >>> sqrt_up(Fraction(2)) ** 2 > 2 > sqrt_down(Fraction(2)) ** 2
     True
@@ -127,11 +135,13 @@ def sqrt_up(x: Fraction, bits: int = 64) -> Fraction:
     return low if low * low == x else low + Fraction(1, x.denominator << bits)
 
 
-def bisection(below: Callable[[Real], bool], low: Real, high: Real, halvings: int) -> tuple[Real, Real]:
+def bisection(
+    below: Callable[[Real], bool], low: Real, high: Real, halvings: int
+) -> tuple[Real, Real]:
     """Narrow an interval around a threshold, by so many halvings.
 
-    `below` is true up to the threshold and false above it; it is asked at midpoints only. Which end of the result is
-    the safe one is up to the caller.
+    `below` is true up to the threshold and false above it; it is asked at midpoints only. Which end
+    of the result is the safe one is up to the caller.
 
     >>> bisection(lambda x: x * x < 2, Fraction(1), Fraction(2), halvings=3)
     (Fraction(11, 8), Fraction(3, 2))
@@ -146,7 +156,8 @@ def bisection(below: Callable[[Real], bool], low: Real, high: Real, halvings: in
 
 
 def whole_bisection(below: Callable[[int], bool], low: int, high: int) -> tuple[int, int]:
-    """Narrow an interval of whole numbers around a threshold, as `bisection` does, until its ends are neighbours.
+    """Narrow an interval of whole numbers around a threshold, as `bisection` does, until its ends
+    are neighbours.
 
     >>> whole_bisection(lambda n: n * n < 2_000, 0, 2_000)
     (44, 45)
@@ -161,9 +172,14 @@ def whole_bisection(below: Callable[[int], bool], low: int, high: int) -> tuple[
 
 
 def number(x: Fraction) -> int | float:
-    """Return a fraction as a number for machines: the one that prints as it does, else the next float above.
+    """Return a fraction as a number for machines: the one that prints as it does, else the next
+    float above.
 
-    >>> number(Fraction(5)), number(Fraction(1, 10**10)), number(Fraction(1, 3)) >= Fraction(1, 3)
+    >>> (
+    ...     number(Fraction(5)),
+    ...     number(Fraction(1, 10**10)),
+    ...     number(Fraction(1, 3)) >= Fraction(1, 3),
+    ... )
     (5, 1e-10, True)
     """
     if x.denominator == 1:
@@ -177,7 +193,12 @@ def plain(x: Fraction) -> str:
 
     `exact` reads it back to the same number.
 
-    >>> plain(Fraction(1, 10)), plain(Fraction(1, 3)), plain(Fraction(5)), plain(Fraction(1, 10**10))
+    >>> (
+    ...     plain(Fraction(1, 10)),
+    ...     plain(Fraction(1, 3)),
+    ...     plain(Fraction(5)),
+    ...     plain(Fraction(1, 10**10)),
+    ... )
     ('0.1', '1/3', '5', '1e-10')
     """
     if x.denominator == 1:
@@ -187,9 +208,15 @@ def plain(x: Fraction) -> str:
 
 
 def rounded_up(x: Fraction | float, digits: int = 6) -> str:
-    """Write a number above zero with so many significant digits, rounded up: what a claim may print.
+    """Write a number above zero with so many significant digits, rounded up: what a claim may
+    print.
 
-    >>> rounded_up(Fraction(1, 3)), rounded_up(6.1739321), rounded_up(0.99999949), rounded_up(math.inf)
+    >>> (
+    ...     rounded_up(Fraction(1, 3)),
+    ...     rounded_up(6.1739321),
+    ...     rounded_up(0.99999949),
+    ...     rounded_up(math.inf),
+    ... )
     ('0.333334', '6.17394', '1', 'inf')
     """
     if not math.isfinite(x) or x <= 0:
@@ -205,7 +232,7 @@ def _nearest(x: Fraction) -> float:
         return math.inf if x > 0 else -math.inf
 
 
-# --- texts, flags and keys ----------------------------------------------------------------------------------------
+# --- texts, flags and keys ------------------------------------------------------------------------
 
 
 def text(value: Any, what: str) -> str:
@@ -250,7 +277,9 @@ def only_keys(value: Any, known: Iterable[str], what: str) -> None:
     unknown = sorted({str(key) for key in value} - set(known))
     if unknown:
         meant = did_you_mean(unknown[0], known)
-        raise InputError(f"{what} has no key {shown(unknown[0])}{meant}: its keys are {', '.join(sorted(known))}")
+        raise InputError(
+            f"{what} has no key {shown(unknown[0])}{meant}: its keys are {', '.join(sorted(known))}"
+        )
 
 
 def shown(value: object) -> str:

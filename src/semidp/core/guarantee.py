@@ -1,7 +1,8 @@
 """A guarantee: which datasets cannot be told apart, and how hard it is to try.
 
-`Guarantee` is the triple (D_t, A_a, f) of the paper, with its partial order, an explanation in plain language, and
-JSON. How curves combine is in tradeoff; how guarantees add up over several releases is in accounting.
+`Guarantee` is the triple (D_t, A_a, f) of the paper, with its partial order, an explanation in
+plain language, and JSON. How curves combine is in tradeoff; how guarantees add up over several
+releases is in accounting.
 """
 
 import hashlib
@@ -32,7 +33,15 @@ _FALSE_ALARMS = Fraction(5, 100)
 class Explanation:
     """A guarantee in plain language, part by part; as text, the parts as paragraphs.
 
-    >>> str(Explanation("What is protected: all.", "From whom: all.", "Well.", "What is not: nothing.", "Known: all."))
+    >>> str(
+    ...     Explanation(
+    ...         "What is protected: all.",
+    ...         "From whom: all.",
+    ...         "Well.",
+    ...         "What is not: nothing.",
+    ...         "Known: all.",
+    ...     )
+    ... )
     'What is protected: all.\\n\\nFrom whom: all. Well.\\n\\nWhat is not: nothing.\\n\\nKnown: all.'
     """
 
@@ -51,9 +60,11 @@ class Explanation:
 class Guarantee:
     """(D_t, A, f): adjacent datasets of D_t are told apart no better than `f` allows.
 
-    Adjacent are datasets at most `a` records apart (A_a), or exchanges of one person: never one for the other.
+    Adjacent are datasets at most `a` records apart (A_a), or exchanges of one person: never one for
+    the other.
 
-    A number without its dataspace means nothing, so the three stay together (Cho and Awan, Section 3.3).
+    A number without its dataspace means nothing, so the three stay together (Cho and Awan, Section
+    3.3).
 
     Parameters
     ----------
@@ -65,8 +76,8 @@ class Guarantee:
         The smallest type II error at every type I error.
 
     Examples
-    --------
-    Group privacy and Semi-DP with the same curve are not the same guarantee (Cho and Awan, Section 3.5):
+    -------- Group privacy and Semi-DP with the same curve are not the same guarantee (Cho and Awan,
+    Section 3.5):
 
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
@@ -86,25 +97,37 @@ class Guarantee:
     tradeoff: Tradeoff
 
     def __repr__(self) -> str:
-        return f"Guarantee({self.dataspace.summary()}; {self.adjacency}; {shortened_text(self.tradeoff)})"
+        return (
+            f"Guarantee({self.dataspace.summary()}; {self.adjacency};"
+            f" {shortened_text(self.tradeoff)})"
+        )
 
     def _repr_html_(self) -> str:
         parts = (part.partition(": ") for part in str(self.explain()).split("\n\n"))
         return facts("Guarantee", [(name, text) for name, _, text in parts])
 
     def covers(self, other: "Guarantee") -> bool:
-        """Whether every pair that `other` protects is provably protected here: IND' ⊆ IND (Cho and Awan, 3.5).
+        """Whether every pair that `other` protects is provably protected here: IND' ⊆ IND (Cho and
+        Awan, 3.5).
 
-        Exchanges lie in A_{q+1} of the same datasets. The other way only what one record does alone is an exchange.
+        Exchanges lie in A_{q+1} of the same datasets. The other way only what one record does alone
+        is an exchange.
         """
         return self.adjacency.covers(self.dataspace, other.adjacency, other.dataspace)
 
     def __le__(self, other: "Guarantee") -> bool:
-        """Whether `other` is at least as strong: it covers all pairs and its curve is nowhere lower."""
-        return other.covers(self) and other.tradeoff.compare(self.tradeoff) in (Order.EQUAL, Order.STRONGER)
+        """Whether `other` is at least as strong: it covers all pairs and its curve is nowhere
+        lower.
+        """
+        return other.covers(self) and other.tradeoff.compare(self.tradeoff) in (
+            Order.EQUAL,
+            Order.STRONGER,
+        )
 
     def __lt__(self, other: "Guarantee") -> bool:
-        """Whether `other` is stronger: at least as strong, and better in the pairs or in the curve."""
+        """Whether `other` is stronger: at least as strong, and better in the pairs or in the
+        curve.
+        """
         if not other.covers(self):
             return False
         order = other.tradeoff.compare(self.tradeoff)
@@ -114,7 +137,10 @@ class Guarantee:
         """Return how this guarantee stands to `other` in the partial order.
 
         >>> from semidp.core.tradeoff.curves import zcdp
-        >>> states, counties = Dataspace.described("state totals"), Dataspace.described("county totals")
+        >>> states, counties = (
+        ...     Dataspace.described("state totals"),
+        ...     Dataspace.described("county totals"),
+        ... )
         >>> Guarantee(states, Ball(2), zcdp(1)).compare(Guarantee(counties, Ball(2), zcdp(1)))
         <Order.NOT_COMPARABLE: 'not comparable'>
         """
@@ -124,19 +150,24 @@ class Guarantee:
         return Order.WEAKER if weaker else Order.STRONGER if stronger else Order.NOT_COMPARABLE
 
     def compose(self, *others: "Guarantee") -> "Guarantee":
-        """Return the guarantee of several measurements of the same data: Semi-DP first, then composition.
+        """Return the guarantee of several measurements of the same data: Semi-DP first, then
+        composition.
 
-        Each is stated for the same datasets and records, and the curves compose: ``f1 ⊗ … ⊗ fk`` (Cho and Awan, 3.6).
+        Each is stated for the same datasets and records, and the curves compose: ``f1 ⊗ … ⊗ fk``
+        (Cho and Awan, 3.6).
 
         >>> from semidp.core.tradeoff.curves import gaussian
         >>> part = Guarantee(Dataspace.described("state totals"), Ball(2), gaussian("3/5"))
         >>> part.compose(Guarantee(part.dataspace, part.adjacency, gaussian("4/5"))).tradeoff.mu
         Fraction(1, 1)
         """
-        if any((other.dataspace, other.adjacency) != (self.dataspace, self.adjacency) for other in others):
+        if any(
+            (other.dataspace, other.adjacency) != (self.dataspace, self.adjacency)
+            for other in others
+        ):
             raise Refused(
-                "guarantees about other datasets, other numbers of records or another kind of adjacency do not "
-                "compose: use a ledger"
+                "guarantees about other datasets, other numbers of records or another kind of"
+                " adjacency do not compose: use a ledger"
             )
         if not others:
             return self
@@ -144,10 +175,12 @@ class Guarantee:
         return Guarantee(self.dataspace, self.adjacency, tradeoff)
 
     def with_invariant(self, dataspace: Datasets, adjacency: Adjacency) -> "Guarantee":
-        """Return what remains of an ordinary guarantee when statistics are published exactly beside it.
+        """Return what remains of an ordinary guarantee when statistics are published exactly beside
+        it.
 
-        (D, A_1, f) becomes (D_t, A_a, f∘…∘f) with `a` applications (Cho and Awan, Section 3.3). Only an ordinary
-        guarantee can be carried over: the intermediate datasets need not agree with the exact statistics.
+        (D, A_1, f) becomes (D_t, A_a, f∘…∘f) with `a` applications (Cho and Awan, Section 3.3).
+        Only an ordinary guarantee can be carried over: the intermediate datasets need not agree
+        with the exact statistics.
 
         >>> from semidp.core.tables.features import Feature
         >>> from semidp.core.tables.schema import Schema
@@ -159,20 +192,31 @@ class Guarantee:
         >>> announced.with_invariant(Dataspace.of(table, [Margin("state")]), Ball(2)).tradeoff
         ZCDP(rho=Fraction(256, 25))
         """
-        if self.adjacency.a != 1 or self.dataspace.margins or not isinstance(self.dataspace, Dataspace):
+        if (
+            self.adjacency.a != 1
+            or self.dataspace.margins
+            or not isinstance(self.dataspace, Dataspace)
+        ):
             raise Refused(
-                "only a guarantee for one record, with nothing published exactly but n, can be carried over to an "
-                "invariant: calibrate the mechanism under the invariant instead"
+                "only a guarantee for one record, with nothing published exactly but n, can be"
+                " carried over to an invariant: calibrate the mechanism under the invariant instead"
             )
         if not dataspace.is_within(self.dataspace):
-            raise Refused("the invariant is about other data than the guarantee: use the same schema and records")
+            raise Refused(
+                "the invariant is about other data than the guarantee: use the same schema and"
+                " records"
+            )
         a = adjacency.a
-        return Guarantee(dataspace, adjacency, self.tradeoff.group(a) if a else Gaussian(Fraction(0)))
+        return Guarantee(
+            dataspace, adjacency, self.tradeoff.group(a) if a else Gaussian(Fraction(0))
+        )
 
     def for_any_records(self, a: int, protection: Protection | None = None) -> "Guarantee":
-        """Return what an exchange guarantee says of any `a` records that change at once: (D_t, A_a, f∘…∘f).
+        """Return what an exchange guarantee says of any `a` records that change at once: (D_t, A_a,
+        f∘…∘f).
 
-        Datasets of D_t that differ in k records are joined by at most k exchanges (`Exchange.steps`).
+        Datasets of D_t that differ in k records are joined by at most k exchanges
+        (`Exchange.steps`).
 
         >>> from semidp.core.spaces.adjacency import Exchange
         >>> from semidp.core.tradeoff.curves import gaussian
@@ -184,8 +228,12 @@ class Guarantee:
         records = Ball(a, protection)
         steps = self.adjacency.steps(records)
         if steps is None:
-            raise InputError("only an exchange guarantee is carried over to any records in this way")
-        return Guarantee(self.dataspace, records, self.tradeoff.group(steps) if steps else Gaussian(Fraction(0)))
+            raise InputError(
+                "only an exchange guarantee is carried over to any records in this way"
+            )
+        return Guarantee(
+            self.dataspace, records, self.tradeoff.group(steps) if steps else Gaussian(Fraction(0))
+        )
 
     def explain(self) -> "Explanation":
         """Say in plain language what is protected, from whom, how strongly, and what is not.
@@ -204,7 +252,9 @@ class Guarantee:
 
     @property
     def is_ordinary(self) -> bool:
-        """Whether this is a guarantee without an invariant: only the number of records is published exactly."""
+        """Whether this is a guarantee without an invariant: only the number of records is published
+        exactly.
+        """
         alone = isinstance(self.dataspace, Dataspace) and self.dataspace.kinds == (RECORD,)
         return alone and not self.dataspace.margins
 
@@ -212,19 +262,27 @@ class Guarantee:
         a = self.adjacency.a
         if a == 0:
             return (
-                f"What is protected: nothing. The exact statistics ({self.dataspace.summary()}) leave no other dataset "
-                "to confuse this one with."
+                f"What is protected: nothing. The exact statistics ({self.dataspace.summary()})"
+                " leave no other dataset to confuse this one with."
             )
         if self.is_ordinary:
             if self.adjacency.protection is not None:
                 whose = self.adjacency.words.whose
-                return f"What is protected: {whose}. Replacing them hardly changes what is published."
+                return (
+                    f"What is protected: {whose}. Replacing them hardly changes what is published."
+                )
             who = "each person's record" if a == 1 else f"the records of any {a} people together"
-            return f"What is protected: {who}. Replacing {'it' if a == 1 else 'them'} hardly changes what is published."
+            return (
+                f"What is protected: {who}. Replacing {'it' if a == 1 else 'them'} hardly changes"
+                " what is published."
+            )
         return self.adjacency.words.protected(self.dataspace.summary())
 
     def _unprotected(self) -> str:
-        facts = "What a release says about many people, it also says about each of them, whether or not they took part."
+        facts = (
+            "What a release says about many people, it also says about each of them, whether or not"
+            " they took part."
+        )
         whose = self.adjacency.protection
         if self.is_ordinary:
             numbers = "the number of records, which is"
@@ -235,26 +293,31 @@ class Guarantee:
         if whose is not None:
             claim = f"No {whose.noun} can claim {whose.records} that contradict them"
         return (
-            f"What is not protected: the exact statistics themselves ({self.dataspace.summary()}), and everything that "
-            f"follows from them. {claim}: such datasets are ruled out for certain. {facts}"
+            f"What is not protected: the exact statistics themselves ({self.dataspace.summary()}),"
+            f" and everything that follows from them. {claim}: such datasets are ruled out for"
+            f" certain. {facts}"
         )
 
     def _side_information(self) -> str:
         if self.is_ordinary and self.adjacency.a >= 1:
             return (
-                "What an attacker may know: everything about all the other people. Knowing their records does not "
-                "weaken this guarantee."
+                "What an attacker may know: everything about all the other people. Knowing their"
+                " records does not weaken this guarantee."
             )
         return (
-            "What an attacker may know: here side information matters. Without exact statistics a guarantee holds even "
-            "against somebody who knows all other records. Beside exact statistics it does not: who knows that some "
-            "records are not there can rule out the datasets that contain them, and a person can no longer pass for "
-            "one of those. In the extreme, side information and the exact statistics together leave a single dataset, "
-            "and then nothing is protected. Exact statistics that are published elsewhere belong into the invariant."
+            "What an attacker may know: here side information matters. Without exact statistics a"
+            " guarantee holds even against somebody who knows all other records. Beside exact"
+            " statistics it does not: who knows that some records are not there can rule out the"
+            " datasets that contain them, and a person can no longer pass for one of those. In the"
+            " extreme, side information and the exact statistics together leave a single dataset,"
+            " and then nothing is protected. Exact statistics that are published elsewhere belong"
+            " into the invariant."
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the guarantee as plain values, the published values included: everything in it is public."""
+        """Return the guarantee as plain values, the published values included: everything in it is
+        public.
+        """
         return {
             "dataspace": self.dataspace.to_json(),
             "adjacency": self.adjacency.to_json(),
@@ -277,7 +340,9 @@ class Guarantee:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the guarantee to a JSON file; a large t goes to a file beside it, named and hashed in the first."""
+        """Write the guarantee to a JSON file; a large t goes to a file beside it, named and hashed
+        in the first.
+        """
         path = Path(path)
         document = {**self.to_json(), "dataspace": space_document(self.dataspace, path)}
         replace_file(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
@@ -288,13 +353,16 @@ class Guarantee:
         path = Path(path)
         document = read_document(path, "a guarantee")
         try:
-            return cls.from_json({**document, "dataspace": space_from(document["dataspace"], path).to_json()})
+            return cls.from_json(
+                {**document, "dataspace": space_from(document["dataspace"], path).to_json()}
+            )
         except (KeyError, TypeError, AttributeError):
             raise InputError(f"{path} does not hold a guarantee") from None
 
 
 def space_document(dataspace: Datasets, path: Path) -> dict[str, Any]:
-    """Return a dataspace for a JSON file at `path`: itself where small, else a reference to a file beside it.
+    """Return a dataspace for a JSON file at `path`: itself where small, else a reference to a file
+    beside it.
 
     >>> space_document(Dataspace.described("state totals"), Path("guarantee.json"))
     {'description': 'state totals'}
@@ -320,9 +388,13 @@ def space_from(document: Mapping[str, Any], path: Path) -> Datasets:
     try:
         content = read_plain(beside)
     except OSError:
-        raise InputError(f"the published values belong in {beside}, which cannot be read: keep both files") from None
+        raise InputError(
+            f"the published values belong in {beside}, which cannot be read: keep both files"
+        ) from None
     if hashlib.sha256(content).hexdigest() != document["sha256"]:
-        raise InputError(f"{beside} was changed after {path.name} was written: restore it, or write both again")
+        raise InputError(
+            f"{beside} was changed after {path.name} was written: restore it, or write both again"
+        )
     return Datasets.from_json(from_json(content))
 
 
@@ -351,18 +423,22 @@ def detection(tradeoff: Tradeoff, protection: Protection | None = None) -> str:
 
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> detection(gaussian(1))
-    'The best attacker ... tells whether your record was this or that in at most 26% of cases, where guessing ... 5%.'
+    'The best attacker ... tells whether your record was this or that in at most 26% of cases, where
+    guessing ... 5%.'
     >>> detection(gaussian(1), Protection("patient", 5, "stays"))
-    'The best attacker ... tells whether all your stays were these or those in at most 26% of cases, where ... 5%.'
+    'The best attacker ... tells whether all your stays were these or those in at most 26% of cases,
+    where ... 5%.'
     """
     if tradeoff.is_trivial:
-        return "Everything here is published exactly, or follows from what is: the noise adds nothing."
+        return (
+            "Everything here is published exactly, or follows from what is: the noise adds nothing."
+        )
     power = 1 - float(tradeoff(float(1 - _FALSE_ALARMS)))
     yours = "your record was this or that"
     if protection is not None and protection.times > 1:
         yours = f"all your {protection.records} were these or those"
     return (
-        f"The best attacker who accepts {float(_FALSE_ALARMS):.0%} false alarms tells whether {yours} in at most "
-        f"{min(math.ceil(100 * power + 1e-9), 100)}% of cases, where guessing would give "
-        f"{float(_FALSE_ALARMS):.0%}."
+        f"The best attacker who accepts {float(_FALSE_ALARMS):.0%} false alarms tells whether"
+        f" {yours} in at most {min(math.ceil(100 * power + 1e-9), 100)}% of cases, where guessing"
+        f" would give {float(_FALSE_ALARMS):.0%}."
     )

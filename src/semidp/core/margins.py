@@ -1,8 +1,10 @@
-"""The geometry of margins: which margins contain which, how they hang together, and tables summed down to them.
+"""The geometry of margins: which margins contain which, how they hang together, and tables summed
+down to them.
 
-A margin is a `View`: for each feature the depth at which it is named, 0 where it is not. Views form a lattice (meet:
-what two margins share, join: what they name together); `Grid` sums tables down to a view and spreads margins back over
-the cells. Everything that needs margins of a table uses this module: a(t), norms, projection, fit, grouped statistics.
+A margin is a `View`: for each feature the depth at which it is named, 0 where it is not. Views form
+a lattice (meet: what two margins share, join: what they name together); `Grid` sums tables down to
+a view and spreads margins back over the cells. Everything that needs margins of a table uses this
+module: a(t), norms, projection, fit, grouped statistics.
 """
 
 import math
@@ -16,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 View = tuple[int, ...]
-"""For each feature (axis of the table) the depth at which a margin names it; 0 where it does not."""
+"""For each feature (axis of the table) the depth at which a margin names it; 0 where it does
+not."""
 
 Shape = tuple[int, ...]
 Counts = NDArray[np.int64]
@@ -27,7 +30,8 @@ LARGEST_MASK = 2**25
 """The most cells for which the possible ones are worked out one by one."""
 
 MAX_AXES = 63
-"""The most features that one table or margin may name: numpy indexes no more axes (and we sometimes add one)."""
+"""The most features that one table or margin may name: numpy indexes no more axes (and we sometimes
+add one)."""
 
 
 def meet(*views: View) -> View:
@@ -58,7 +62,8 @@ def within(view: View, other: View) -> bool:
 
 
 def maximal(views: Iterable[View]) -> list[View]:
-    """Return the views that no other one contains, in order and each once; the view of nothing is dropped.
+    """Return the views that no other one contains, in order and each once; the view of nothing is
+    dropped.
 
     >>> maximal([(1, 0), (1, 1), (0, 0), (1, 1)])
     [(1, 1)]
@@ -95,18 +100,20 @@ def common_part(views: Sequence[View]) -> View | None:
 
 
 def junction_order(views: Sequence[View]) -> list[View] | None:
-    """Order views so that each meets the earlier ones together inside one of them; None if they are not decomposable.
+    """Order views so that each meets the earlier ones together inside one of them; None if they are
+    not decomposable.
 
-    A junction tree is a spanning tree of largest intersections: Prim's algorithm builds one if there is any, and its
-    order has the running intersection property. Depths of one feature count as variables of their own: depth k names
-    the first k of them.
+    A junction tree is a spanning tree of largest intersections: Prim's algorithm builds one if
+    there is any, and its order has the running intersection property. Depths of one feature count
+    as variables of their own: depth k names the first k of them.
 
     >>> junction_order([(1, 1, 0, 0), (0, 0, 1, 1), (0, 1, 1, 0)])
     [(1, 1, 0, 0), (0, 1, 1, 0), (0, 0, 1, 1)]
     >>> junction_order([(1, 1, 0), (0, 1, 1), (1, 0, 1)]) is None
     True
     """
-    left = dict.fromkeys(range(1, len(views)), -1)  # for each view how much it shares with an ordered one
+    # for each view how much it shares with an ordered one
+    left = dict.fromkeys(range(1, len(views)), -1)
     ordered = list(views[:1])
     while left:
         for number in left:
@@ -115,7 +122,8 @@ def junction_order(views: Sequence[View]) -> list[View] | None:
         # Prim's algorithm: next comes the view that shares most with one that is already ordered.
         best = max(left, key=lambda number: left[number])
         del left[best]
-        # Running intersection: what the next view shares with all earlier ones must lie in one of them.
+        # Running intersection: what the next view shares with all earlier ones must lie in one of
+        # them.
         met = meet(views[best], join(*ordered))
         if not any(within(met, other) for other in ordered):
             return None
@@ -129,7 +137,8 @@ def inclusion_exclusion(views: Sequence[View]) -> dict[View, int]:
     >>> inclusion_exclusion([(1, 1, 0), (0, 1, 1)])
     {(1, 1, 0): 1, (0, 1, 1): 1, (0, 1, 0): -1}
     """
-    # I - Π (I - E_M), one factor at a time: each new view meets every term so far, with the opposite sign.
+    # I - Π (I - E_M), one factor at a time: each new view meets every term so far, with the
+    # opposite sign.
     product: dict[View, int] = {}
     for view in views:
         change = {view: 1}
@@ -174,7 +183,8 @@ def variables(view: View) -> frozenset[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Chain:
-    """The depths of one feature: for each, where in the leaves its nodes begin. Every node is a range of leaves.
+    """The depths of one feature: for each, where in the leaves its nodes begin. Every node is a
+    range of leaves.
 
     >>> states = Chain(5, ((0, 3), (0, 1, 2, 3, 4)))
     >>> states.size(1), states.children(1, 2).tolist(), states.children(0, 1).tolist()
@@ -212,12 +222,14 @@ class Chain:
     def first(self, coarse: int, fine: int) -> NDArray[np.intp]:
         """Return the position at depth `fine` of the first node below each node at depth `coarse`.
 
-        Every count of descendants comes from here, so a question the wrong way round is an error here: an answer to
-        it would be an empty range that looks like "no such node".
+        Every count of descendants comes from here, so a question the wrong way round is an error
+        here: an answer to it would be an empty range that looks like "no such node".
         """
         if (coarse, fine) not in self._firsts:
             if not 0 <= coarse <= fine <= self.depth:
-                raise ValueError(f"no node at depth {fine} lies below depth {coarse}: ask for its ancestor")
+                raise ValueError(
+                    f"no node at depth {fine} lies below depth {coarse}: ask for its ancestor"
+                )
             firsts = np.searchsorted(self._starts(fine), self._starts(coarse))
             # The array is shared by every caller: nobody may write to it.
             firsts.setflags(write=False)
@@ -238,7 +250,8 @@ class Chain:
         return np.diff(self.first(coarse, fine), append=self.size(fine))
 
     def below(self, depth: int, node: int, fine: int) -> slice:
-        """Slice of the nodes at depth `fine` that descend from `node` of `depth`; the node itself if these are equal.
+        """Slice of the nodes at depth `fine` that descend from `node` of `depth`; the node itself
+        if these are equal.
 
         `fine` must not be coarser than `depth`: `ancestor` looks upwards.
 
@@ -250,7 +263,8 @@ class Chain:
         return slice(start, start + size)
 
     def ancestor(self, depth: int, node: int, coarse: int) -> int:
-        """Node at depth `coarse` from which `node` of `depth` descends; the node itself if these are equal.
+        """Node at depth `coarse` from which `node` of `depth` descends; the node itself if these
+        are equal.
 
         >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).ancestor(2, 4, 1)
         1
@@ -268,7 +282,8 @@ class Chain:
         return np.repeat(nodes, self.children(depth, self.depth))
 
     def branch(self, depth: int, node: int) -> "Chain":
-        """Return the chain of the leaves below one node; the depths down to it stay, with one node each.
+        """Return the chain of the leaves below one node; the depths down to it stay, with one node
+        each.
 
         >>> Chain(5, ((0, 3), (0, 1, 2, 3, 4))).branch(1, 1)
         Chain(leaves=2)
@@ -283,10 +298,11 @@ class Chain:
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a table, an axis a feature, and its margins: arrays with an axis for each feature that they name.
+    """The cells of a table, an axis a feature, and its margins: arrays with an axis for each
+    feature that they name.
 
-    A margin's array has as many entries along a feature as there are nodes at its depth. Features that it does not
-    name have no axis, so that margins of any number of features can be held.
+    A margin's array has as many entries along a feature as there are nodes at its depth. Features
+    that it does not name have no axis, so that margins of any number of features can be held.
 
     >>> grid = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
     >>> table = np.array([[1, 2], [3, 4], [5, 6]])
@@ -343,7 +359,8 @@ class Grid:
         return math.prod(self.shape_of(view))
 
     def holds(self, most: int) -> bool:
-        """Whether an array of all cells is worth it: at most so many, and no more axes than numpy has.
+        """Whether an array of all cells is worth it: at most so many, and no more axes than numpy
+        has.
 
         >>> Grid.flat((2,) * 20).holds(2**20), Grid.flat((1,) * 100).holds(2**20)
         (True, False)
@@ -353,7 +370,9 @@ class Grid:
         return self.size_of(self.full) <= most
 
     def sum(self, values: NDArray[Any], view: View, source: View | None = None) -> NDArray[Any]:
-        """Sum a table, or the margin at `source`, down to a coarser view; truth values are counted."""
+        """Sum a table, or the margin at `source`, down to a coarser view; truth values are
+        counted.
+        """
         source = self.full if source is None else source
         values = values.astype(np.int64) if values.dtype == bool else values
         axes = named(source)
@@ -367,9 +386,11 @@ class Grid:
         return np.asarray(result)
 
     def spread(self, values: NDArray[Any], view: View, target: View | None = None) -> NDArray[Any]:
-        """Give each cell of a finer view (the table's own unless said) the value of the margin cell it lies in.
+        """Give each cell of a finer view (the table's own unless said) the value of the margin cell
+        it lies in.
 
-        Features of the finer view that the margin does not name have length one: the result broadcasts.
+        Features of the finer view that the margin does not name have length one: the result
+        broadcasts.
         """
         target = self.full if target is None else target
         axes = named(target)
@@ -382,9 +403,11 @@ class Grid:
         return values
 
     def below(self, view: View, source: View | None = None) -> Any:
-        """Return how many cells of the table (or of the margin at `source`) lie in each cell of a margin.
+        """Return how many cells of the table (or of the margin at `source`) lie in each cell of a
+        margin.
 
-        A plain number where that is the same for all, else an array of the margin's shape or one that broadcasts.
+        A plain number where that is the same for all, else an array of the margin's shape or one
+        that broadcasts.
         """
         source = self.full if source is None else source
         product: Any = 1
@@ -399,7 +422,9 @@ class Grid:
         return product
 
     def labels(self, view: View, source: View | None = None) -> NDArray[np.intp]:
-        """Return for each cell of the table (or of the margin at `source`), flattened, its cell in a margin."""
+        """Return for each cell of the table (or of the margin at `source`), flattened, its cell in
+        a margin.
+        """
         source = self.full if source is None else source
         # Number the cells of the margin, and spread the numbers like any values.
         numbers = np.arange(self.size_of(view), dtype=np.intp)
@@ -407,12 +432,14 @@ class Grid:
         return np.broadcast_to(spread, self.shape_of(source)).ravel()
 
     def box(self, chosen: Iterable[tuple[View, int]]) -> list[slice]:
-        """Return the leaves of each feature that lie in all of the chosen margin cells (their flat positions).
+        """Return the leaves of each feature that lie in all of the chosen margin cells (their flat
+        positions).
 
         >>> Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2))).box([((1, 0), 1)])
         [slice(2, 3, None), slice(0, 2, None)]
         """
-        nodes = [(0, 0)] * len(self.chains)  # for each feature the finest depth that is chosen, and the node there
+        # for each feature the finest depth that is chosen, and the node there
+        nodes = [(0, 0)] * len(self.chains)
         for view, flat in chosen:
             codes = np.unravel_index(flat, self.shape_of(view))
             for axis, code in zip(named(view), codes, strict=True):
@@ -426,8 +453,12 @@ class Grid:
         chains = [_cut(self.chains[axis], view[axis]) for axis in named(view)]
         return Grid(tuple(chains))
 
-    def inhabited(self, possible: Mask | None, totals: "Iterable[Totals]", view: View | None = None) -> Mask | None:
-        """Return the cells of a view that are possible and where no margin is empty; None where that is all of them."""
+    def inhabited(
+        self, possible: Mask | None, totals: "Iterable[Totals]", view: View | None = None
+    ) -> Mask | None:
+        """Return the cells of a view that are possible and where no margin is empty; None where
+        that is all of them.
+        """
         view = self.full if view is None else view
         mask: Any = possible
         for total in totals:
@@ -439,7 +470,9 @@ class Grid:
         return np.ascontiguousarray(np.broadcast_to(mask, self.shape_of(view)))
 
     def operator(self, views: Sequence[View], domain: Mask) -> Any:
-        """Return margins as a sparse matrix of ones: a column a cell of the domain, a row a margin cell that occurs."""
+        """Return margins as a sparse matrix of ones: a column a cell of the domain, a row a margin
+        cell that occurs.
+        """
         from scipy import sparse
 
         cells = np.flatnonzero(domain)
@@ -455,7 +488,8 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """The published counts of one margin: its view, and its array with an axis for each feature that it names.
+    """The published counts of one margin: its view, and its array with an axis for each feature
+    that it names.
 
     Axes of length one for the other features are dropped.
 
@@ -481,7 +515,9 @@ class Totals:
         return int((self.counts > 0).sum())
 
 
-def finest(grid: Grid, totals: Iterable[Totals], down_to: Callable[[View], View]) -> tuple[Totals, ...]:
+def finest(
+    grid: Grid, totals: Iterable[Totals], down_to: Callable[[View], View]
+) -> tuple[Totals, ...]:
     """Return margins coarsened by a rule, without those that others contain."""
     coarsened = {}
     for total in totals:

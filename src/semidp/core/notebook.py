@@ -1,4 +1,6 @@
-"""Small pieces of HTML for notebooks: what `_repr_html_` of a value returns. No colour and no script of its own."""
+"""Small pieces of HTML for notebooks: what `_repr_html_` of a value returns. No colour and no
+script of its own.
+"""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -13,7 +15,8 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> str:
     """Return a heading and lines of a name and what is so called.
 
     >>> facts("Plan", [("exact", "sex <b>")])
-    '<div><strong>Plan</strong><table><tr>...exact</th><td ...>sex &lt;b&gt;</td></tr></table></div>'
+    '<div><strong>Plan</strong><table><tr>...exact</th><td ...>sex
+    &lt;b&gt;</td></tr></table></div>'
     """
     lines = "".join(_fact(name, text) for name, text in pairs)
     return f"<div><strong>{escape(title)}</strong><table>{lines}</table></div>"

@@ -1,7 +1,7 @@
 """How long work reports on itself: one callback, nothing else.
 
-The library calls it; only the command line knows how to draw a bar. Work that may take over two seconds takes a
-`progress` argument of this type, with `silent` as its default.
+The library calls it; only the command line knows how to draw a bar. Work that may take over two
+seconds takes a `progress` argument of this type, with `silent` as its default.
 """
 
 from typing import Protocol

@@ -25,12 +25,15 @@ class Scope:
     warnings
         What a reader of the report must know.
     persons
-        How many persons the records are of, where each may have several; None where a record is a person.
+        How many persons the records are of, where each may have several; None where a record is a
+        person.
 
     Examples
     --------
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"])
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"]
+    ... )
     >>> scope = semidp.prepare(plan, {"sex": ["f", "m"], "region": ["n", "s"]}).scope
     >>> scope.adjacency.a, scope.dataspace.summary()
     (2, 'sex, region')
@@ -51,5 +54,14 @@ class Scope:
     def adjacency_json(self) -> dict[str, Any]:
         """Return the adjacency used beside both readings of a(t), as plain values."""
         semi = self.semi_adjacency
-        unknown = {"worst_case": None, "definition": None, "bound": None, "method": "given, not checked"}
-        return {"used": self.adjacency.a, **self.adjacency.mark(), **(semi.to_json() if semi else unknown)}
+        unknown = {
+            "worst_case": None,
+            "definition": None,
+            "bound": None,
+            "method": "given, not checked",
+        }
+        return {
+            "used": self.adjacency.a,
+            **self.adjacency.mark(),
+            **(semi.to_json() if semi else unknown),
+        }

@@ -1,7 +1,8 @@
-"""The cards of the page: one for each thing that is asked for, made of the fields that statistics declare.
+"""The cards of the page: one for each thing that is asked for, made of the fields that statistics
+declare.
 
-A card holds what its controls hold, and turns into what would have been chosen on the command line. The page knows no
-statistic: it draws whatever fields there are.
+A card holds what its controls hold, and turns into what would have been chosen on the command line.
+The page knows no statistic: it draws whatever fields there are.
 """
 
 import re
@@ -20,7 +21,8 @@ from semidp.statistics.protocol import Request
 from semidp.statistics.registry import asking_fields, shown
 
 CONTROL = re.compile(r"([a-z_]+)-(\d{1,3})(?:-([a-z_]+))?")
-"""What a control of a card is called in the form: the field that asks, the number of the card, a field beside."""
+"""What a control of a card is called in the form: the field that asks, the number of the card, a
+field beside."""
 LISTED = "values"
 """What the control of a list beside a column is called."""
 
@@ -80,13 +82,21 @@ class Card:
         # What a card holds and its statistic does not read would seem to count, and would not.
         for each in field.beside:
             if any(chosen.unused([each])):
-                raise InputError(f"{each.label!r} has no effect on this {field.label.lower()}: leave it out")
+                raise InputError(
+                    f"{each.label!r} has no effect on this {field.label.lower()}: leave it out"
+                )
         return request
 
     @classmethod
     def of(cls, chosen: Mapping[str, Any], columns: Sequence[str]) -> "Card | None":
-        """Return the card that shows what would have been chosen; None where its controls cannot hold that."""
-        fields = {name: field for name, (_, field) in asking_fields().items() if name in chosen and field.label}
+        """Return the card that shows what would have been chosen; None where its controls cannot
+        hold that.
+        """
+        fields = {
+            name: field
+            for name, (_, field) in asking_fields().items()
+            if name in chosen and field.label
+        }
         if len(fields) != 1:
             return None
         ((name, field),) = fields.items()
@@ -111,16 +121,24 @@ class Card:
         # A card has room for one column and for one set of groups.
         if more:
             return None
-        return cls(name, ordered(value, columns) if field.shape is Shape.features else value, _sorted(beside, field))
+        return cls(
+            name,
+            ordered(value, columns) if field.shape is Shape.features else value,
+            _sorted(beside, field),
+        )
 
 
 def cards_of(fields: Fields, columns: Sequence[str]) -> tuple[Card, ...]:
-    """Read the cards of a form, kind by kind and in their order; one that names no column and no feature is none."""
+    """Read the cards of a form, kind by kind and in their order; one that names no column and no
+    feature is none.
+    """
     held: dict[tuple[str, int], dict[str, list[str]]] = {}
     for name, value in fields:
         match = CONTROL.fullmatch(name)
         if match:
-            held.setdefault((match[1], int(match[2])), {}).setdefault(match[3] or "", []).append(value.strip())
+            held.setdefault((match[1], int(match[2])), {}).setdefault(match[3] or "", []).append(
+                value.strip()
+            )
     cards = []
     for name, (_, field) in asking_fields().items():
         numbers = sorted(number for asking, number in held if asking == name)
@@ -161,7 +179,9 @@ def _sorted(beside: Mapping[str, Held], field: Field) -> tuple[tuple[str, Held],
 
 @dataclass(frozen=True, eq=False)
 class LaidOut:
-    """A plan on the page: its cards with what each asks for, the requests they stand for, and what no card shows."""
+    """A plan on the page: its cards with what each asks for, the requests they stand for, and what
+    no card shows.
+    """
 
     cards: Mapping[Card, Any]
     requests: tuple[Request, ...]
@@ -180,7 +200,11 @@ class LaidOut:
             if budget is None:
                 return None
             # Parts of mu add up in squares.
-            spent = budget.mu**2 if budget.mu is not None else budget.rho or budget.epsilon or Fraction(0)
+            spent = (
+                budget.mu**2
+                if budget.mu is not None
+                else budget.rho or budget.epsilon or Fraction(0)
+            )
             parts[request.share_name] = parts.get(request.share_name, Fraction(0)) + spent
         return parts if len(parts) > 1 else None
 
@@ -192,7 +216,8 @@ def laid_out(plan: Plan, columns: Sequence[str]) -> LaidOut:
     unseen: list[Request] = []
     for request in plan.requests:
         things = shown(request)
-        # One request may ask for several things, such as tables: all of them have cards, or none has.
+        # One request may ask for several things, such as tables: all of them have cards, or none
+        # has.
         made = [(Card.of(chosen, columns), thing) for chosen, thing in things]
         if not made or any(card is None or card in cards for card, _ in made):
             unseen.append(request)
@@ -208,7 +233,8 @@ def offered() -> list[Field]:
 
 
 def card_controls(cards: Sequence[Card], add: str = "") -> list[dict[str, Any]]:
-    """Return the controls of cards, for the page: those that are filled in, and an empty one of the field `add`.
+    """Return the controls of cards, for the page: those that are filled in, and an empty one of the
+    field `add`.
 
     Where there is no card at all, there is an empty one of the first field.
 
@@ -236,9 +262,18 @@ def _controls_of(field: Field, card: Card | None, called: str, number: int) -> d
     further: list[dict[str, Any]] = []
     for each in field.beside:
         held = None if card is None else card.held(each.name)
-        control = {"field": each, "called": f"{called}-{each.name}", "held": held, "such": _such(each)}
+        control = {
+            "field": each,
+            "called": f"{called}-{each.name}",
+            "held": held,
+            "such": _such(each),
+        }
         (seen if each.shape in (Shape.features, Shape.lists) else further).append(control)
-    listed = {"called": f"{called}-{LISTED}", "held": card.held(LISTED) if card else None, "such": _such(field)}
+    listed = {
+        "called": f"{called}-{LISTED}",
+        "held": card.held(LISTED) if card else None,
+        "such": _such(field),
+    }
     return {
         "field": field,
         "called": called,

@@ -1,4 +1,6 @@
-"""The form of the page as values: which plan its controls describe, and which controls describe a plan."""
+"""The form of the page as values: which plan its controls describe, and which controls describe a
+plan.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,7 +39,12 @@ class Controls:
     >>> from semidp import TableRequest
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex"])
     >>> controls = Controls.of_plan(plan, ("sex", "region"))
-    >>> [card.value for card in controls.cards], controls.totals, controls.kind, plain(LADDER[controls.step])
+    >>> (
+    ...     [card.value for card in controls.cards],
+    ...     controls.totals,
+    ...     controls.kind,
+    ...     plain(LADDER[controls.step]),
+    ... )
     ([('sex', 'region')], (('sex',),), 'mu', '1')
     >>> controls.plan(plan, ("sex", "region")) == plan
     True
@@ -62,9 +69,13 @@ class Controls:
 
     @classmethod
     def of_plan(cls, plan: Plan, columns: Sequence[str]) -> "Controls":
-        """Return the controls that show a plan; a budget between two stops stands at the nearest one."""
+        """Return the controls that show a plan; a budget between two stops stands at the nearest
+        one.
+        """
         laid = laid_out(plan, columns)
-        budget = laid.budget or next((request.budget for request in plan.requests if request.budget), None)
+        budget = laid.budget or next(
+            (request.budget for request in plan.requests if request.budget), None
+        )
         keys = {} if budget is None else budget.keys()
         kind = next((kind for kind in KINDS if kind in keys), "mu")
         amount = Fraction(keys[kind]) if keys else Fraction(1)
@@ -100,7 +111,9 @@ class Controls:
         return cls(
             cards=cards_of(fields, columns),
             totals=tuple(ordered(names, columns) for _, names in sorted(totals.items())),
-            nests=tuple(split(line) for line in single.get("nest", "").splitlines() if line.strip()),
+            nests=tuple(
+                split(line) for line in single.get("nest", "").splitlines() if line.strip()
+            ),
             levels=_texts(fields, "levels-"),
             bins=_texts(fields, "bins-"),
             levels_from_data="levels_from_data" in single,
@@ -114,16 +127,20 @@ class Controls:
     def plan(self, base: Plan, columns: Sequence[str]) -> Plan:
         """Return the plan that is chosen: `base`, with what the page can change changed.
 
-        Conditions, declared levels and what no card shows are those of `base`, and so are the name, the mechanism and
-        the fit of a table.
+        Conditions, declared levels and what no card shows are those of `base`, and so are the name,
+        the mechanism and the fit of a table.
         """
         before = Controls.of_plan(base, columns)
         if before == self:
             return base
         laid = laid_out(base, columns)
         declared = {name for feature in base.features for name in feature.names}
-        features = [Feature(name, split(text)) for name, text in self.levels if name not in declared]
-        features += [Feature(name, bins=split(text)) for name, text in self.bins if name not in declared]
+        features = [
+            Feature(name, split(text)) for name, text in self.levels if name not in declared
+        ]
+        features += [
+            Feature(name, bins=split(text)) for name, text in self.bins if name not in declared
+        ]
         plan = evolve(
             base,
             requests=_named_apart(_asked(self.cards, laid)),
@@ -138,8 +155,11 @@ class Controls:
         same_cards = self.cards == before.cards
         if unmoved and same_cards and laid.budget is not None:
             return evolve(plan, requests=base.requests, invariants=exact_margins(plan))
-        budget = Budget.stated({self.kind: self.amount, **({"delta": self.delta} if self.delta else {})})
-        # A budget between two stops stays until the slider moves, and parts of it stay while the same is asked for.
+        budget = Budget.stated(
+            {self.kind: self.amount, **({"delta": self.delta} if self.delta else {})}
+        )
+        # A budget between two stops stays until the slider moves, and parts of it stay while the
+        # same is asked for.
         total = laid.budget if unmoved and laid.budget is not None else budget
         shared = divided(plan, total, laid.shares() if same_cards else None)
         return evolve(shared, requests=[*shared.requests, *laid.others])
@@ -154,12 +174,16 @@ def _asked(cards: Sequence[Card], laid: LaidOut) -> list[Any]:
 
 
 def _named_apart(asked: Sequence[Any]) -> list[Any]:
-    """Return what is asked for, where a second thing of one name is called after its features, too."""
+    """Return what is asked for, where a second thing of one name is called after its features,
+    too.
+    """
     names: set[str] = set()
     apart = []
     for item in asked:
         twice = getattr(item, "outcome", None) is not None and item.name in names
-        apart.append(evolve(item, name=f"{item.name}-by-{'-'.join(item.features)}") if twice else item)
+        apart.append(
+            evolve(item, name=f"{item.name}-by-{'-'.join(item.features)}") if twice else item
+        )
         names.add(item.name)
     return apart
 
@@ -194,6 +218,8 @@ def _nest(names: Names, base: Plan) -> Nest:
 
 def _texts(fields: Fields, prefix: str) -> tuple[tuple[str, str], ...]:
     texts: Mapping[str, str] = {
-        name.removeprefix(prefix): value.strip() for name, value in fields if name.startswith(prefix) and value.strip()
+        name.removeprefix(prefix): value.strip()
+        for name, value in fields
+        if name.startswith(prefix) and value.strip()
     }
     return tuple(texts.items())

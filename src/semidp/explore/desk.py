@@ -1,4 +1,5 @@
-"""What the page works with: scopes and query spaces that plans have in common, kept so that a slider answers at once.
+"""What the page works with: scopes and query spaces that plans have in common, kept so that a
+slider answers at once.
 
 Only public values are kept: the totals that a plan publishes exactly, and what follows from them.
 """
@@ -51,7 +52,9 @@ class PlanForecasts:
     >>> from semidp.publishing.survey import survey
     >>> from semidp import Budget, TableRequest
     >>> people = {"sex": [*"ffmmm"], "region": [*"nsnss"]}
-    >>> desk = PlanForecasts(("sex", "region"), lambda plan: survey(plan, open_source(people))[0], Plan())
+    >>> desk = PlanForecasts(
+    ...     ("sex", "region"), lambda plan: survey(plan, open_source(people))[0], Plan()
+    ... )
     >>> plan = Plan([TableRequest(["sex", "region"], Budget.gdp(1))], ["sex", "region"])
     >>> desk.forecast(plan).document["guarantee"]["name"]
     'μ = 1 (Gaussian DP)'
@@ -62,7 +65,9 @@ class PlanForecasts:
     first: Plan
     source: str | None = field(default=None, kw_only=True)
     carry_out: Callable[[Plan, Path], Release] | None = field(default=None, kw_only=True)
-    _scopes: OrderedDict[str, tuple[Scope, dict[str, QuerySpace]]] = field(factory=OrderedDict, init=False)
+    _scopes: OrderedDict[str, tuple[Scope, dict[str, QuerySpace]]] = field(
+        factory=OrderedDict, init=False
+    )
     _seen: OrderedDict[str, tuple[Prepared, Outlook]] = field(factory=OrderedDict, init=False)
     _lock: Any = field(factory=threading.RLock, init=False)
 
@@ -83,7 +88,9 @@ class PlanForecasts:
 
     def _prepared(self, plan: Plan) -> Prepared:
         key = json.dumps(_without_budgets(plan.to_json()))
-        kept: tuple[Scope, dict[str, QuerySpace]] = _kept(self._scopes, key, lambda: (self._survey(plan), {}))
+        kept: tuple[Scope, dict[str, QuerySpace]] = _kept(
+            self._scopes, key, lambda: (self._survey(plan), {})
+        )
         scope, spaces = kept
 
         def space(request: Request, scope: Scope) -> QuerySpace:
@@ -95,7 +102,8 @@ class PlanForecasts:
         return calibrate(plan, scope, space)
 
     def further(self, plan: Plan) -> list[dict[str, Any]]:
-        """Return what each further exact total would cost, at most: for the worst totals that there may be.
+        """Return what each further exact total would cost, at most: for the worst totals that there
+        may be.
 
         Totals that the plan does not publish are not read for it.
         """
@@ -106,19 +114,32 @@ class PlanForecasts:
         used += [schema.closed(request.features) for request in plan.requests if not request.tables]
         names = tuple(dict.fromkeys(name for features in used for name in features))
         sets = [*((name,) for name in names), *itertools.combinations(names, 2)]
-        # the literal reading of a(t) depends on the totals; any records that move together, and exchanges, do not
-        reading = AdjacencyChoice.worst_case if plan.adjacency is AdjacencyChoice.definition else plan.adjacency
+        # the literal reading of a(t) depends on the totals; any records that move together, and
+        # exchanges, do not
+        reading = (
+            AdjacencyChoice.worst_case
+            if plan.adjacency is AdjacencyChoice.definition
+            else plan.adjacency
+        )
         for margin in (Margin(*schema.closed(part)) for part in sets):
-            if scope.dataspace.publishes(margin) or any(margin == entry["margin"] for entry in found):
+            if scope.dataspace.publishes(margin) or any(
+                margin == entry["margin"] for entry in found
+            ):
                 continue
             more = evolve(plan, invariants=(*plan.invariants, margin))
             try:
-                outlook = forecast(calibrate(more, any_totals(evolve(more, adjacency=reading), schema)))
+                outlook = forecast(
+                    calibrate(more, any_totals(evolve(more, adjacency=reading), schema))
+                )
             except SemidpError as refusal:
                 found.append({"margin": margin, "refused": str(refusal)})
             else:
                 seen, statistics = outlook.document, outlook.beside_tables()
-                costs = {"a": seen["adjacency"]["used"], "tables": seen["tables"], "statistics": statistics}
+                costs = {
+                    "a": seen["adjacency"]["used"],
+                    "tables": seen["tables"],
+                    "statistics": statistics,
+                }
                 found.append({"margin": margin, **costs})
             if len(found) == _MOST_FURTHER:
                 break
@@ -126,7 +147,8 @@ class PlanForecasts:
 
 
 def _without_budgets(document: Any) -> Any:
-    """Return a plan or a request, as plain values, without its budgets: what its scope and its spaces depend on.
+    """Return a plan or a request, as plain values, without its budgets: what its scope and its
+    spaces depend on.
 
     >>> _without_budgets({"mu": "1", "table": [{"features": ["sex"], "rho": "1/2"}]})
     {'table': [{'features': ['sex']}]}
@@ -135,7 +157,9 @@ def _without_budgets(document: Any) -> Any:
         return [_without_budgets(entry) for entry in document]
     if not isinstance(document, dict):
         return document
-    return {key: _without_budgets(value) for key, value in document.items() if key not in BUDGET_KEYS}
+    return {
+        key: _without_budgets(value) for key, value in document.items() if key not in BUDGET_KEYS
+    }
 
 
 def _kept(store: "OrderedDict[Any, Any]", key: Any, make: Callable[[], Any]) -> Any:

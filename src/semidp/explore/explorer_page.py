@@ -1,7 +1,9 @@
-"""The requests of the page and their answers. It is served to one browser on this machine and to nobody else.
+"""The requests of the page and their answers. It is served to one browser on this machine and to
+nobody else.
 
-Every address holds a token, every request must name this host and come from this page, and nothing on the page asks for
-anything elsewhere. What it shows is a function of the plan and of the totals that the plan publishes exactly.
+Every address holds a token, every request must name this host and come from this page, and nothing
+on the page asks for anything elsewhere. What it shows is a function of the plan and of the totals
+that the plan publishes exactly.
 """
 
 import base64
@@ -51,13 +53,28 @@ _MOST_FIELDS = 20_000
 _SHORT_NUMBER = 12  # characters of a number that somebody is asked to type
 _LONGEST_LINE = 4_000  # characters: a path; Python reads no longer number either
 _ONE_LINERS = (
-    *("kind", "step", "number", "adjacency", "delta", "report_delta", "typed", "folder", "add", "variant"),
+    *(
+        "kind",
+        "step",
+        "number",
+        "adjacency",
+        "delta",
+        "report_delta",
+        "typed",
+        "folder",
+        "add",
+        "variant",
+    ),
     *("which", "without"),
 )
-_STATIC = {"htmx.min.js": "text/javascript", "style.css": "text/css", "htmx-LICENSE.txt": "text/plain"}
+_STATIC = {
+    "htmx.min.js": "text/javascript",
+    "style.css": "text/css",
+    "htmx-LICENSE.txt": "text/plain",
+}
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src"
+    " 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -117,40 +134,59 @@ class Page:
         self.desk = desk
         self.releases: list[Path] = []
         loader, escape = PackageLoader("semidp.explore"), select_autoescape(default=True)
-        self._templates = Environment(loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True)
+        self._templates = Environment(
+            loader=loader, autoescape=escape, trim_blocks=True, lstrip_blocks=True
+        )
         self._templates.filters["short"] = short_text
 
-    # --- what is shown ----------------------------------------------------------------------------------------------
+    # --- what is shown ----------------------------------------------------------------------------
 
     def whole(self, plan: Plan) -> str:
         """Return the page for a plan."""
-        return self._render("page.html.j2", **self._form(plan), **self._results(plan), version=__version__)
+        return self._render(
+            "page.html.j2", **self._form(plan), **self._results(plan), version=__version__
+        )
 
     def form(self, fields: Fields) -> str:
         """Return the form anew, after a set of features was added or removed."""
         base, action = self._base(fields), dict(fields)
-        removed = action.get("without")  # a control called remove would hide what a form has of that name
+        # a control called remove would hide what a form has of that name
+        removed = action.get("without")
         if removed:
-            fields = [(name, value) for name, value in fields if name != removed and not name.startswith(f"{removed}-")]
+            fields = [
+                (name, value)
+                for name, value in fields
+                if name != removed and not name.startswith(f"{removed}-")
+            ]
         try:
             plan, controls = self._plan(fields)
         except SemidpError as error:
-            return self._render("form.html.j2", **self._form(base), error=str(error), seen=None, plan=None)
+            return self._render(
+                "form.html.j2", **self._form(base), error=str(error), seen=None, plan=None
+            )
         add = action.get("which", "") if action.get("add") == "which" else action.get("add", "")
         extra = action.get("add-total", "")
         if extra:
             totals = (*controls.totals, tuple(extra.split(",")))
             plan = evolve(controls, totals=totals).plan(base, self.desk.columns)
         scenarios = [] if add == "forget" else self._scenarios(fields)
-        return self._render("form.html.j2", **self._form(plan, add), **self._results(plan, scenarios))
+        return self._render(
+            "form.html.j2", **self._form(plan, add), **self._results(plan, scenarios)
+        )
 
     def results(self, fields: Fields) -> str:
-        """Return what the chosen plan would publish, with the parts of the form that depend on it."""
+        """Return what the chosen plan would publish, with the parts of the form that depend on
+        it.
+        """
         try:
             plan, controls = self._plan(fields)
         except SemidpError as error:
             return self._render("results.html.j2", error=str(error), seen=None, plan=None, oob=True)
-        shown = {**self._results(plan, self._scenarios(fields)), "controls": controls, "amount": plain(controls.amount)}
+        shown = {
+            **self._results(plan, self._scenarios(fields)),
+            "controls": controls,
+            "amount": plain(controls.amount),
+        }
         return self._render("results.html.j2", **{**shown, "oob": True})
 
     def keep(self, fields: Fields) -> str:
@@ -164,7 +200,9 @@ class Page:
             kept = [*kept, named][-MOST_SCENARIOS:]
         except (SemidpError, KeyError) as error:
             said = str(error) if isinstance(error, SemidpError) else "there is no such variant"
-            return self._render("scenarios.html.j2", **self._compared(None, kept), scenario_error=said)
+            return self._render(
+                "scenarios.html.j2", **self._compared(None, kept), scenario_error=said
+            )
         return self._render("scenarios.html.j2", **self._compared(plan, kept))
 
     def costs(self, fields: Fields) -> str:
@@ -203,7 +241,9 @@ class Page:
         )
 
     def saved(self, name: str, fields: Fields) -> bytes:
-        """Return the chosen plan as a file: itself, the command line that carries it out, or a notebook."""
+        """Return the chosen plan as a file: itself, the command line that carries it out, or a
+        notebook.
+        """
         plan, _ = self._plan(fields)
         if name == "plan.toml":
             return plan.to_toml().encode()
@@ -211,7 +251,7 @@ class Page:
             return f"#!/bin/sh\n{self._command()}\n".encode()
         return notebook(plan, self.desk.source).encode()
 
-    # --- parts ------------------------------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------
 
     def _render(self, template: str, **values: Any) -> str:
         return self._templates.get_template(template).render(**values)
@@ -249,16 +289,31 @@ class Page:
 
     def _results(self, plan: Plan, scenarios: Sequence[tuple[str, Plan]] = ()) -> dict[str, Any]:
         """Return everything that is said about a plan; what is missing or wrong is a sentence."""
-        values: dict[str, Any] = {"plan": plan, "error": None, "seen": None, "hidden": (), "oob": False}
+        values: dict[str, Any] = {
+            "plan": plan,
+            "error": None,
+            "seen": None,
+            "hidden": (),
+            "oob": False,
+        }
         values |= self._compared(plan, scenarios)
-        values |= {"toml": plan.to_toml(), "command": self._command(), "can_release": self.desk.carry_out is not None}
+        values |= {
+            "toml": plan.to_toml(),
+            "command": self._command(),
+            "can_release": self.desk.carry_out is not None,
+        }
         if not plan.requests:
             return {**values, "error": _NOTHING}
         try:
             prepared, outlook = self.desk.seen(plan)
         except SemidpError as error:
             names = error.names if error.needs in ("levels", "nested levels") else ()
-            return {**values, "error": str(error), "hidden": names, "can_declare": error.needs == "levels"}
+            return {
+                **values,
+                "error": str(error),
+                "hidden": names,
+                "can_declare": error.needs == "levels",
+            }
         seen = outlook.document
         curves = {"this plan": seen["guarantee"]}
         if seen["announced"] is not None:
@@ -268,7 +323,9 @@ class Page:
             "seen": seen,
             "statistics": outlook.beside_tables(),
             "delta": plain(seen["report_delta"]),
-            "epsilon": {key: _epsilon(seen[key]) for key in ("guarantee", "announced") if seen[key]},
+            "epsilon": {
+                key: _epsilon(seen[key]) for key in ("guarantee", "announced") if seen[key]
+            },
             "curve": curve_svg(curves),
             "curves": list(curves),
             "moves": moves(prepared.scope),
@@ -278,7 +335,10 @@ class Page:
 
     def _compared(self, plan: Plan | None, scenarios: Sequence[tuple[str, Plan]]) -> dict[str, Any]:
         """Return the scenarios beside the chosen plan, line by line."""
-        named = [*([("now", plan)] if plan is not None and plan.requests and scenarios else []), *scenarios]
+        named = [
+            *([("now", plan)] if plan is not None and plan.requests and scenarios else []),
+            *scenarios,
+        ]
         columns, seen = [], []
         for name, one in named:
             try:
@@ -296,7 +356,17 @@ class Page:
         }
 
     def _command(self) -> str:
-        return shlex.join(["semidp", "release", self.desk.source or "DATA", "--plan", "plan.toml", "--out", "release"])
+        return shlex.join(
+            [
+                "semidp",
+                "release",
+                self.desk.source or "DATA",
+                "--plan",
+                "plan.toml",
+                "--out",
+                "release",
+            ]
+        )
 
 
 def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
@@ -318,7 +388,11 @@ def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
         if name not in _STATIC:
             raise _missing()
         content = files("semidp.explore").joinpath("static", name).read_bytes()
-        return Response(content, media_type=_STATIC[name], headers={**_HEADERS, "Content-Security-Policy": _POLICY})
+        return Response(
+            content,
+            media_type=_STATIC[name],
+            headers={**_HEADERS, "Content-Security-Policy": _POLICY},
+        )
 
     async def save(request: Request) -> Response:
         name = request.path_params["name"]
@@ -368,7 +442,9 @@ def check_typed(plan: Plan, typed: str) -> None:
     """
     expected = _typed(plan)
     if expected is None:
-        raise InputError("the parts of this plan have budgets of different kinds: release it on the command line")
+        raise InputError(
+            "the parts of this plan have budgets of different kinds: release it on the command line"
+        )
     name, _, number = expected.partition(" = ")
     words = typed.replace("=", " ").replace(",", " ").split()
     if not words:
@@ -376,7 +452,9 @@ def check_typed(plan: Plan, typed: str) -> None:
     typed_words = number.replace(",", " ").replace("delta =", " ").split()
     numbers = [word for word in words if word not in (name, "delta")]
     try:
-        same = [exact(word, "the budget") for word in numbers] == [exact(word, "the budget") for word in typed_words]
+        same = [exact(word, "the budget") for word in numbers] == [
+            exact(word, "the budget") for word in typed_words
+        ]
     except InputError:
         same = False
     if not same or any(word in KINDS and word != name for word in words):
@@ -384,12 +462,17 @@ def check_typed(plan: Plan, typed: str) -> None:
 
 
 def curve_svg(curves: dict[str, dict[str, Any]]) -> Markup:
-    """Draw tradeoff functions: misses of the best attacker against false alarms. Colours are those of the page."""
+    """Draw tradeoff functions: misses of the best attacker against false alarms. Colours are those
+    of the page.
+    """
     alarms = np.concatenate([np.linspace(0, 0.04, 25), np.linspace(0.05, 1, 60)])
     paths = []
     for place, stated in enumerate(curves.values()):
         misses = np.asarray(tradeoff_from_json(stated["tradeoff"])(1 - alarms), dtype=float)
-        points = " ".join(f"{50 + 200 * x:.1f},{10 + 200 * (1 - y):.1f}" for x, y in zip(alarms, misses, strict=True))
+        points = " ".join(
+            f"{50 + 200 * x:.1f},{10 + 200 * (1 - y):.1f}"
+            for x, y in zip(alarms, misses, strict=True)
+        )
         paths.append(f'<polyline class="curve{place}" points="{points}"/>')
     ticks = "".join(
         f'<text x="{50 + 200 * share:.0f}" y="226" text-anchor="middle">{share:.0%}</text>'
@@ -397,11 +480,12 @@ def curve_svg(curves: dict[str, dict[str, Any]]) -> Markup:
         for share in (0, 0.5, 1)
     )
     return Markup(
-        '<svg viewBox="0 0 270 250" role="img" aria-labelledby="curve-title"><title id="curve-title">Misses of the '
-        'best attacker against false alarms; on the diagonal they guess</title><path class="axis" d="M50 10V210H250"/>'
-        f'<path class="guess" d="M50 10L250 210"/>{"".join(paths)}{ticks}'
-        '<text x="150" y="244" text-anchor="middle">false alarms</text>'
-        '<text x="10" y="110" text-anchor="middle" transform="rotate(-90 10 110)">misses</text></svg>'
+        '<svg viewBox="0 0 270 250" role="img" aria-labelledby="curve-title"><title'
+        ' id="curve-title">Misses of the best attacker against false alarms; on the diagonal they'
+        ' guess</title><path class="axis" d="M50 10V210H250"/><path class="guess" d="M50 10L250'
+        f' 210"/>{"".join(paths)}{ticks}<text x="150" y="244" text-anchor="middle">false'
+        ' alarms</text><text x="10" y="110" text-anchor="middle" transform="rotate(-90 10'
+        ' 110)">misses</text></svg>'
     )
 
 
@@ -414,11 +498,20 @@ def notebook(plan: Plan, source: str | None) -> str:
     """
     data = json.dumps(source or "DATA", ensure_ascii=False)
     cells = [
-        ("markdown", "# What is exact, what is protected\n\nMade by `semidp explore`. The plan holds no data."),
+        (
+            "markdown",
+            (
+                "# What is exact, what is protected\n\nMade by `semidp explore`. The plan holds no"
+                " data."
+            ),
+        ),
         ("code", f"import semidp\n\nplan = semidp.Plan.from_toml({plan.to_toml()!r})\nplan"),
         (
             "code",
-            f"prepared = semidp.prepare(plan, {data})  # nothing is drawn and nothing is spent\nprepared.guarantee",
+            (
+                f"prepared = semidp.prepare(plan, {data})  # nothing is drawn and nothing is"
+                " spent\nprepared.guarantee"
+            ),
         ),
         ("code", "prepared.scope.semi_adjacency"),
         ("markdown", "The next cell spends the budget of the plan, every time that it is run."),
@@ -426,11 +519,18 @@ def notebook(plan: Plan, source: str | None) -> str:
     ]
     document = {
         "cells": [
-            {"cell_type": kind, "id": f"cell-{place}", "metadata": {}, "source": text.splitlines(keepends=True)}
+            {
+                "cell_type": kind,
+                "id": f"cell-{place}",
+                "metadata": {},
+                "source": text.splitlines(keepends=True),
+            }
             | ({"outputs": [], "execution_count": None} if kind == "code" else {})
             for place, (kind, text) in enumerate(cells)
         ],
-        "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+        },
         "nbformat": 4,
         "nbformat_minor": 5,
     }
@@ -446,11 +546,15 @@ def _refused(request: Request, error: Exception) -> Response:
 
 
 def _failed(request: Request, error: Exception) -> Response:
-    """Say that something went wrong: what an exception says may quote data, so only its kind and place are shown."""
+    """Say that something went wrong: what an exception says may quote data, so only its kind and
+    place are shown.
+    """
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
     charged = f"; {CHARGE_STANDS}" if CHARGE_STANDS in getattr(error, "__notes__", ()) else ""
-    return PlainTextResponse(f"internal error ({type(error).__name__} at {where}){charged}", 500, _HEADERS)
+    return PlainTextResponse(
+        f"internal error ({type(error).__name__} at {where}){charged}", 500, _HEADERS
+    )
 
 
 async def _fields(request: Request) -> Fields:
@@ -461,13 +565,19 @@ async def _fields(request: Request) -> Fields:
             raise InputError("the form is too long")
     text = bytes(body).decode("utf-8", "replace")
     if text.count("&") + text.count(";") >= _MOST_FIELDS:
-        raise InputError(f"the form has more than {_MOST_FIELDS:,} fields: keep the levels in a schema file")
+        raise InputError(
+            f"the form has more than {_MOST_FIELDS:,} fields: keep the levels in a schema file"
+        )
     fields = parse_qsl(text, keep_blank_values=True)
     for name, value in fields:
         if "\x00" in name or "\x00" in value:
-            raise InputError("the form holds a character that no name and no number has: type it again")
+            raise InputError(
+                "the form holds a character that no name and no number has: type it again"
+            )
         if (name in _ONE_LINERS or CONTROL.fullmatch(name)) and len(value) > _LONGEST_LINE:
-            raise InputError(f"a field of the form has more than {_LONGEST_LINE:,} characters: type it again")
+            raise InputError(
+                f"a field of the form has more than {_LONGEST_LINE:,} characters: type it again"
+            )
     return fields
 
 
@@ -475,13 +585,15 @@ def _report_policy() -> str:
     """Allow a report its own styles, its pictures, and the one script that it may have."""
     digest = base64.b64encode(hashlib.sha256(search_script().encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-        "connect-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src"
+        " data:; connect-src 'none'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
     )
 
 
 def _html(text: str) -> Response:
-    return Response(text, media_type="text/html", headers={**_HEADERS, "Content-Security-Policy": _POLICY})
+    return Response(
+        text, media_type="text/html", headers={**_HEADERS, "Content-Security-Policy": _POLICY}
+    )
 
 
 def _read(text: str) -> Plan:
@@ -500,7 +612,8 @@ def _typed(plan: Plan) -> str | None:
         return None
     parts = []
     for name, value in budget.keys().items():
-        # The parts of a shared mu are rounded down, so that their sum is a long fraction just below what was chosen.
+        # The parts of a shared mu are rounded down, so that their sum is a long fraction just below
+        # what was chosen.
         shown = value if len(value) <= _SHORT_NUMBER else rounded_up(Fraction(value))
         parts.append(f"{name} = {shown}")
     return ", ".join(parts)

@@ -1,4 +1,6 @@
-"""Listening on 127.0.0.1 until an interrupt, and opening the browser without showing the token to other users."""
+"""Listening on 127.0.0.1 until an interrupt, and opening the browser without showing the token to
+other users.
+"""
 
 import contextlib
 import html
@@ -13,7 +15,9 @@ from semidp.errors import InputError
 from semidp.explore.desk import PlanForecasts
 
 
-def serve(desk: PlanForecasts, port: int, *, browser: bool, announce: Callable[[str], None]) -> None:
+def serve(
+    desk: PlanForecasts, port: int, *, browser: bool, announce: Callable[[str], None]
+) -> None:
     """Serve the page until an interrupt; `announce` is given its address once it can be opened."""
     import uvicorn
 
@@ -32,7 +36,10 @@ def serve(desk: PlanForecasts, port: int, *, browser: bool, announce: Callable[[
         server = uvicorn.Server(settings)
         where = f"http://127.0.0.1:{bound_port}/{token}/"
         announce(where)
-        with _opened(where) if browser else contextlib.nullcontext(), contextlib.suppress(KeyboardInterrupt):
+        with (
+            _opened(where) if browser else contextlib.nullcontext(),
+            contextlib.suppress(KeyboardInterrupt),
+        ):
             server.run(sockets=[listener])
 
 
@@ -43,18 +50,23 @@ def _listening(port: int) -> Iterator[socket.socket]:
             listener.bind(("127.0.0.1", port))
             listener.listen(32)
         except OSError:
-            raise InputError(f"port {port} of 127.0.0.1 is taken: choose another one, or 0 for any") from None
+            raise InputError(
+                f"port {port} of 127.0.0.1 is taken: choose another one, or 0 for any"
+            ) from None
         yield listener
 
 
 @contextlib.contextmanager
 def _opened(where: str) -> Iterator[None]:
-    """Open the browser on a page of this user's that leads there: other users see the words of a command."""
+    """Open the browser on a page of this user's that leads there: other users see the words of a
+    command.
+    """
     with tempfile.TemporaryDirectory(prefix="semidp-explore-") as folder:
         lead = Path(folder) / "open.html"
         target = html.escape(where, quote=True)
         lead.write_text(
-            f'<!doctype html><meta http-equiv="refresh" content="0;url={target}"><a href="{target}">semidp</a>'
+            f'<!doctype html><meta http-equiv="refresh" content="0;url={target}"><a'
+            f' href="{target}">semidp</a>'
         )
         lead.chmod(0o600)
         webbrowser.open(lead.as_uri())

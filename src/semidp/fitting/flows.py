@@ -1,7 +1,8 @@
 """Integer fits by thresholds and flows: one margin and two exactly, more by flows inside flows.
 
-A flow carries records from rows to columns, and a cell's next record costs more than its last, so a table is optimal
-when no cycle of single records improves it. Cells are a list with a row and a column each: groups may have any size.
+A flow carries records from rows to columns, and a cell's next record costs more than its last, so a
+table is optimal when no cycle of single records improves it. Cells are a list with a row and a
+column each: groups may have any size.
 """
 
 import operator
@@ -21,7 +22,8 @@ from semidp.fitting.problem import WORD_BITS, Floats, Infeasible, Problem, pose
 from semidp.fitting.real import RealFit, approach, water_level
 
 Index = NDArray[np.intp]
-Arcs = tuple[Index, Counts, Counts]  # the cells they add records to, their sizes, their costs a record
+# the cells they add records to, their sizes, their costs a record
+Arcs = tuple[Index, Counts, Counts]
 
 CELLS_AT_ONCE = 400_000  # flows of separate groups are solved together up to about this many cells
 FARTHEST = 40  # no step is longer than 2^40 records, which keeps capacities within a word
@@ -29,13 +31,17 @@ COST_BITS = 61  # what a flow's costs times its nodes may use of a word
 
 
 def thresholds(problem: Problem) -> Counts:
-    """Return the optimal table under one margin: each of its cells has its own total, table cells are otherwise free.
+    """Return the optimal table under one margin: each of its cells has its own total, table cells
+    are otherwise free.
 
-    The k-th record of a cell costs 2(k - y) - 1, so the cheapest records win: all those with k - y below a threshold,
-    which bisection finds exactly in units of the noisy values, and as many of those at the threshold as are left.
+    The k-th record of a cell costs 2(k - y) - 1, so the cheapest records win: all those with k - y
+    below a threshold, which bisection finds exactly in units of the noisy values, and as many of
+    those at the threshold as are left.
 
     >>> from semidp.core.margins import Grid
-    >>> thresholds(pose(Grid.flat((3,)), np.array([2.4, 0.3, -1.0]), [Totals((0,), np.array([4]))]))
+    >>> thresholds(
+    ...     pose(Grid.flat((3,)), np.array([2.4, 0.3, -1.0]), [Totals((0,), np.array([4]))])
+    ... )
     array([3, 1, 0])
     """
     (total,) = problem.totals
@@ -81,11 +87,12 @@ def _rank(group: Index) -> Index:
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """Records that go from rows to columns through cells: two margins, of which every cell lies in one row and column.
+    """Records that go from rows to columns through cells: two margins, of which every cell lies in
+    one row and column.
 
-    The k-th record of a cell (from 0) costs ``first + k * unit``, where the multipliers of a projection are already
-    taken off, so that costs are small near the optimum. Cells between one row and one column are parallel arcs. A
-    table is the list of its counts in the cells.
+    The k-th record of a cell (from 0) costs ``first + k * unit``, where the multipliers of a
+    projection are already taken off, so that costs are small near the optimum. Cells between one
+    row and one column are parallel arcs. A table is the list of its counts in the cells.
     """
 
     first: Counts
@@ -97,11 +104,15 @@ class Flow:
     longest: int  # no cycle passes through more nodes
 
     @classmethod
-    def of(cls, problem: Problem, levels: Sequence[Floats], rows: Totals, columns: Totals) -> "Flow":
-        """Return the flow through the allowed cells, with `levels` (of margins that these two determine) taken off.
+    def of(
+        cls, problem: Problem, levels: Sequence[Floats], rows: Totals, columns: Totals
+    ) -> "Flow":
+        """Return the flow through the allowed cells, with `levels` (of margins that these two
+        determine) taken off.
 
-        The multipliers of each margin are rounded by themselves, so that what is taken off a cell is still a sum of a
-        row's and a column's part and changes no cycle. Any multipliers do, so huge ones are cut to fit a word.
+        The multipliers of each margin are rounded by themselves, so that what is taken off a cell
+        is still a sum of a row's and a column's part and changes no cycle. Any multipliers do, so
+        huge ones are cut to fit a word.
         """
         grid, half, largest = problem.grid, 1 << problem.bits, 2.0**WORD_BITS
         first = half - 2 * problem.units
@@ -126,7 +137,15 @@ class Flow:
         (rows, row), (columns, column) = (
             np.unique(label[cells], return_inverse=True) for label in (self.row, self.column)
         )
-        return Flow(self.first[cells], self.unit, row, column, self.rows[rows], self.columns[columns], self.longest)
+        return Flow(
+            self.first[cells],
+            self.unit,
+            row,
+            column,
+            self.rows[rows],
+            self.columns[columns],
+            self.longest,
+        )
 
     @property
     def dearest(self) -> int:
@@ -134,11 +153,13 @@ class Flow:
         return (1 << COST_BITS) // (self.rows.size + self.columns.size + 1)
 
     def improved(self, table: Counts, reach: int) -> tuple[Counts, int, bool]:
-        """Return the best table within 2^reach - 1 records of `table` in each cell, its gain in units, and a proof.
+        """Return the best table within 2^reach - 1 records of `table` in each cell, its gain in
+        units, and a proof.
 
-        Steps of more than one record enter at their mean cost, an upper bound that is exact where they are used
-        fully or not at all. So the loss never rises, and no gain at any reach means that no cycle of single records
-        improves the table: it is optimal if the proof, that no cost was too large for the solver, holds.
+        Steps of more than one record enter at their mean cost, an upper bound that is exact where
+        they are used fully or not at all. So the loss never rises, and no gain at any reach means
+        that no cycle of single records improves the table: it is optimal if the proof, that no cost
+        was too large for the solver, holds.
         """
         up = self.first + self.unit * table
         down = self.unit - up
@@ -164,7 +185,9 @@ class Flow:
         return answer
 
     def rounded(self, lifted: Floats) -> Counts | None:
-        """Return the best table within one or two records of max(0, lifted), or None where there is none."""
+        """Return the best table within one or two records of max(0, lifted), or None where there is
+        none.
+        """
         lowest = np.maximum(np.ceil(lifted - 1.5), 0.0)
         low = lowest.astype(np.int64)
         size = np.maximum(np.floor(lifted + 0.5) + 1.0, lowest).astype(np.int64) - low
@@ -185,7 +208,9 @@ class Flow:
             reach = min(2 * reach, FARTHEST)
 
     def _steps(self, table: Counts, reach: int) -> tuple[Arcs, Counts]:
-        """Return arcs of 1, 2, 4, … records up and down from `table`, and the table with all of the latter taken."""
+        """Return arcs of 1, 2, 4, … records up and down from `table`, and the table with all of the
+        latter taken.
+        """
         most, low, high, parts = self._most(), table, table, []
         for power in range(reach):
             if power and (low == 0).all() and (high == most).all():
@@ -195,7 +220,9 @@ class Flow:
             for start, end in ((high, longer), (lower, low)):
                 cell = np.flatnonzero(end > start)
                 size = (end - start)[cell]
-                parts.append((cell, size, self.first[cell] + (self.unit // 2) * (2 * start[cell] + size - 1)))
+                parts.append(
+                    (cell, size, self.first[cell] + (self.unit // 2) * (2 * start[cell] + size - 1))
+                )
             low, high = lower, longer
         cells, sizes, costs = (np.concatenate(part) for part in zip(*parts, strict=True))
         return (cells, sizes, costs), low
@@ -223,12 +250,15 @@ class Flow:
         return filled
 
 
-def transport(problem: Problem, start: RealFit | None = None, progress: Progress = silent) -> tuple[Counts, bool]:
+def transport(
+    problem: Problem, start: RealFit | None = None, progress: Progress = silent
+) -> tuple[Counts, bool]:
     """Return the optimal table under two margins, and whether that is proved.
 
-    The first flow looks next to the real-valued projection; further ones look around its answer until nothing
-    improves, which proves that it is optimal (Ahuja, Magnanti and Orlin, Network Flows, 1993, chapter 14). What the
-    margins share splits the cells into groups with flows of their own.
+    The first flow looks next to the real-valued projection; further ones look around its answer
+    until nothing improves, which proves that it is optimal (Ahuja, Magnanti and Orlin, Network
+    Flows, 1993, chapter 14). What the margins share splits the cells into groups with flows of
+    their own.
 
     >>> from semidp.core.margins import Grid
     >>> totals = [Totals((1, 0), np.array([[2], [3]])), Totals((0, 1), np.array([[2, 3]]))]
@@ -249,7 +279,9 @@ def transport(problem: Problem, start: RealFit | None = None, progress: Progress
 
 
 def _groups(problem: Problem) -> Iterator[Index]:
-    """Return the allowed cells, a number of whole groups at a time: groups are what all margins share."""
+    """Return the allowed cells, a number of whole groups at a time: groups are what all margins
+    share.
+    """
     labels = problem.grid.labels(problem.common)[problem.allowed.ravel()]
     if len(labels) <= CELLS_AT_ONCE or not any(problem.common):
         if len(labels):
@@ -262,14 +294,18 @@ def _groups(problem: Problem) -> Iterator[Index]:
 
 
 def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Counts | None:
-    """Return a table that has all totals, close to the real table `target`; None where the nesting does not work.
+    """Return a table that has all totals, close to the real table `target`; None where the nesting
+    does not work.
 
-    The joint counts of the first two margins are a flow; with them fixed, so are those of the first three, and so
-    on. Each step is feasible where the margins are decomposable and no cell is declared impossible.
+    The joint counts of the first two margins are a flow; with them fixed, so are those of the first
+    three, and so on. Each step is feasible where the margins are decomposable and no cell is
+    declared impossible.
 
     >>> from semidp.core.margins import Grid
     >>> table, grid = np.arange(8).reshape(2, 2, 2), Grid.flat((2, 2, 2))
-    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
+    >>> totals = [
+    ...     Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
+    ... ]
     >>> bool((nested(pose(grid, table + 0.1, totals), table + 0.0) == table).all())
     True
     """
@@ -284,10 +320,14 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
         try:
             if step == len(order):
                 return transport(
-                    pose(grid, problem.noisy, (fitted, by_view[view]), problem.allowed), progress=progress
+                    pose(grid, problem.noisy, (fitted, by_view[view]), problem.allowed),
+                    progress=progress,
                 )[0]
             possible = grid.sum(problem.allowed.astype(np.int64), both) > 0
-            seen = [Totals(trimmed_view(total.view, both), total.counts) for total in (fitted, by_view[view])]
+            seen = [
+                Totals(trimmed_view(total.view, both), total.counts)
+                for total in (fitted, by_view[view])
+            ]
             joint = pose(grid.coarsened(both), grid.sum(target, both), seen, possible)
             fitted = Totals(both, transport(joint, progress=progress)[0])
         except Infeasible:
@@ -295,15 +335,22 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
     return None
 
 
-def improve(problem: Problem, start: RealFit, counts: Counts, deadline: float, progress: Progress = silent) -> Counts:
-    """Return a table that no move improves: a move refits one margin with the joint counts of all others fixed.
+def improve(
+    problem: Problem, start: RealFit, counts: Counts, deadline: float, progress: Progress = silent
+) -> Counts:
+    """Return a table that no move improves: a move refits one margin with the joint counts of all
+    others fixed.
 
     >>> from semidp.fitting.real import project
     >>> from semidp.core.margins import Grid
     >>> table, grid = np.array([[[2, 0], [0, 2]], [[0, 2], [2, 0]]]), Grid.flat((2, 2, 2))
-    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
+    >>> totals = [
+    ...     Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
+    ... ]
     >>> problem = pose(grid, table + 0.1, totals)
-    >>> improve(problem, project(problem), table[::-1], time.monotonic() + 10).tolist() == table.tolist()
+    >>> improve(
+    ...     problem, project(problem), table[::-1], time.monotonic() + 10
+    ... ).tolist() == table.tolist()
     True
     """
     grid = problem.grid
@@ -317,7 +364,9 @@ def improve(problem: Problem, start: RealFit, counts: Counts, deadline: float, p
         total, other_views = moves[turn % len(moves)]
         turn += 1
         progress("improving the table", turn, None)
-        flow = Flow.of(problem, start.levels, Totals(other_views, grid.sum(counts, other_views)), total)
+        flow = Flow.of(
+            problem, start.levels, Totals(other_views, grid.sum(counts, other_views)), total
+        )
         better, gain, _ = flow.improved(counts[problem.allowed], 1)
         counts = problem.filled(better)
         idle = 0 if gain else idle + 1
@@ -326,7 +375,9 @@ def improve(problem: Problem, start: RealFit, counts: Counts, deadline: float, p
 
 @cache
 def _solver() -> Any:
-    """Return ortools' class of solvers; its bindings raise deprecation warnings of their own when first imported."""
+    """Return ortools' class of solvers; its bindings raise deprecation warnings of their own when
+    first imported.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from ortools.graph.python import min_cost_flow

@@ -1,7 +1,9 @@
-"""The fitting problem as arrays: noisy values on a grid, the cells that may be filled, and the totals to be met.
+"""The fitting problem as arrays: noisy values on a grid, the cells that may be filled, and the
+totals to be met.
 
-Margins are `Totals` of a `Grid`: one array a margin, with an axis for each feature that it names. How a problem is
-solved is in the modules beside this one; nothing here knows what a schema or a release is.
+Margins are `Totals` of a `Grid`: one array a margin, with an axis for each feature that it names.
+How a problem is solved is in the modules beside this one; nothing here knows what a schema or a
+release is.
 """
 
 import bisect
@@ -22,7 +24,8 @@ from semidp.errors import InputError
 Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 
-FRACTION_BITS = 24  # noisy values are read on multiples of 2^-24, about 6e-8; finer where they are whole numbers
+# noisy values are read on multiples of 2^-24, about 6e-8; finer where they are whole numbers
+FRACTION_BITS = 24
 CELLS_IN_CACHE = 1 << 16  # what is handled at once where all cells are passed through
 SLABS_FOR_ALL = 32  # from so many slabs on, two million cells, all cores work on them
 CELLS_A_TOTAL = 200  # with so many cells for each total, totals are few
@@ -39,8 +42,8 @@ class Infeasible(InputError):
 
     def __init__(self) -> None:
         super().__init__(
-            "no table of nonnegative counts has the published totals: check the totals and the cells declared "
-            "impossible"
+            "no table of nonnegative counts has the published totals: check the totals and the"
+            " cells declared impossible"
         )
 
 
@@ -88,17 +91,23 @@ class Problem:
 
     @cached_property
     def matrix(self) -> Any:
-        """The sums as a sparse matrix: a column an allowed cell, a row a positive total, both in the arrays' order."""
+        """The sums as a sparse matrix: a column an allowed cell, a row a positive total, both in
+        the arrays' order.
+        """
         return self.grid.operator(self.views, self.allowed).tocsc()
 
     @property
     def wanted(self) -> Floats:
         """The positive totals, a row of `matrix` each."""
-        return np.concatenate([total.counts[total.counts > 0] for total in self.totals]).astype(np.float64)
+        return np.concatenate([total.counts[total.counts > 0] for total in self.totals]).astype(
+            np.float64
+        )
 
     @property
     def coarse(self) -> bool:
-        """Whether the totals are few: then a pass through the cells costs more than anything done for each total."""
+        """Whether the totals are few: then a pass through the cells costs more than anything done
+        for each total.
+        """
         return self.noisy.size >= CELLS_A_TOTAL * sum(total.counts.size for total in self.totals)
 
     @property
@@ -110,7 +119,9 @@ class Problem:
 
     @cached_property
     def slabs(self) -> "list[Block]":
-        """The table cut into blocks that follow each other in memory and fit a processor's cache."""
+        """The table cut into blocks that follow each other in memory and fit a processor's
+        cache.
+        """
         shape = self.grid.shape
         inner = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
         axis = next(axis for axis, cells in enumerate(inner) if cells <= CELLS_IN_CACHE)
@@ -126,7 +137,9 @@ class Problem:
         return blocks
 
     def each_slab(self, work: "Callable[[Block], Result]") -> "Iterator[tuple[Block, Result]]":
-        """Yield every slab, in their order, with what `work` makes of it: on all cores where there are many."""
+        """Yield every slab, in their order, with what `work` makes of it: on all cores where there
+        are many.
+        """
         if len(self.slabs) < SLABS_FOR_ALL:
             yield from ((block, work(block)) for block in self.slabs)
             return
@@ -138,15 +151,23 @@ class Problem:
                 yield from zip(some, pool.map(work, some), strict=True)
 
     def subtract(
-        self, sums: Sequence[NDArray[Any]], views: Sequence[View], table: "Callable[[Block], NDArray[Any]]"
+        self,
+        sums: Sequence[NDArray[Any]],
+        views: Sequence[View],
+        table: "Callable[[Block], NDArray[Any]]",
     ) -> None:
-        """Take the margins of a table, given slab by slab, off sums, in an order that no number of cores changes."""
+        """Take the margins of a table, given slab by slab, off sums, in an order that no number of
+        cores changes.
+        """
         for block, parts in self.each_slab(lambda block: block.margins(table(block), views)):
             for view, total, part in zip(views, sums, parts, strict=True):
                 total[block.at(view)] -= part
 
-    def lifted(self, levels: Sequence[Floats], block: "Block | None" = None, share: float = 1.0) -> Floats:
-        """Return y + Aᵀθ in all cells or in a block: a noisy value, or a share of it, plus the levels of its margins.
+    def lifted(
+        self, levels: Sequence[Floats], block: "Block | None" = None, share: float = 1.0
+    ) -> Floats:
+        """Return y + Aᵀθ in all cells or in a block: a noisy value, or a share of it, plus the
+        levels of its margins.
 
         Minus infinity in the cells that must stay zero.
         """
@@ -160,9 +181,15 @@ class Problem:
         return lifted
 
     def nearest(
-        self, levels: Sequence[Floats], block: "Block | None" = None, share: float = 1.0, whole: bool = False
+        self,
+        levels: Sequence[Floats],
+        block: "Block | None" = None,
+        share: float = 1.0,
+        whole: bool = False,
     ) -> Floats:
-        """Return max(0, y + Aᵀθ) in all cells or in a block, rounded where whole numbers are wanted."""
+        """Return max(0, y + Aᵀθ) in all cells or in a block, rounded where whole numbers are
+        wanted.
+        """
         lifted = self.lifted(levels, block, share)
         if whole:
             np.rint(lifted, out=lifted)
@@ -192,7 +219,9 @@ class Problem:
         return sum(part for _, part in self.each_slab(squares))
 
     def filled(self, counts: NDArray[Any]) -> Counts:
-        """Return the table with these counts in the cells that may be filled, in the array's order."""
+        """Return the table with these counts in the cells that may be filled, in the array's
+        order.
+        """
         table = np.zeros(self.grid.shape, dtype=np.int64)
         table[self.allowed] = counts
         return table
@@ -201,10 +230,16 @@ class Problem:
         """Take the problem apart by the cells of what all margins share, and levels with it."""
         for position in np.ndindex(*self.grid.shape_of(self.common)):
             block = Block.of(self.grid, self.common, position)
-            totals = tuple(Totals(total.view, total.counts[block.at(total.view)]) for total in self.totals)
+            totals = tuple(
+                Totals(total.view, total.counts[block.at(total.view)]) for total in self.totals
+            )
             cells = block.at(self.grid.full)
             part = Problem(block.grid, self.noisy[cells], self.allowed[cells], totals)
-            yield block, part, [level[block.at(view)] for view, level in zip(self.views, levels, strict=True)]
+            yield (
+                block,
+                part,
+                [level[block.at(view)] for view, level in zip(self.views, levels, strict=True)],
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +263,9 @@ class Block:
         nodes = iter(position)
         for chain, depth in zip(grid.chains, view, strict=True):
             starts, node = (chain.starts[depth - 1], next(nodes)) if depth else ((0,), 0)
-            ranges.append((starts[node], starts[node + 1] if node + 1 < len(starts) else chain.leaves))
+            ranges.append(
+                (starts[node], starts[node + 1] if node + 1 < len(starts) else chain.leaves)
+            )
         return cls(grid, tuple(ranges))
 
     @cached_property
@@ -250,7 +287,9 @@ class Block:
         """Return where the block lies in the array of a margin."""
         if view not in self._known:
             sides = zip(self.whole.chains, view, self.ranges, strict=True)
-            self._known[view] = tuple(_inside(chain.starts[depth - 1], *ends) for chain, depth, ends in sides if depth)
+            self._known[view] = tuple(
+                _inside(chain.starts[depth - 1], *ends) for chain, depth, ends in sides if depth
+            )
         return self._known[view]
 
     def margins(self, table: NDArray[Any], views: Sequence[View]) -> list[NDArray[Any]]:
@@ -263,18 +302,22 @@ def _inside(starts: tuple[int, ...], begin: int, end: int) -> slice:
     return slice(bisect.bisect_right(starts, begin) - 1, bisect.bisect_left(starts, end))
 
 
-def pose(grid: Grid, noisy: Floats | Counts, totals: Sequence[Totals], possible: Mask | None = None) -> Problem:
+def pose(
+    grid: Grid, noisy: Floats | Counts, totals: Sequence[Totals], possible: Mask | None = None
+) -> Problem:
     """Return the problem, with the cells below a total of zero closed.
 
     Raises
     ------
     Infeasible
-        Where a total is negative, two margins contradict each other in what they share, or a positive total has no
-        cell left that could hold it.
+        Where a total is negative, two margins contradict each other in what they share, or a
+        positive total has no cell left that could hold it.
 
     Examples
     --------
-    >>> pose(Grid.flat((2, 2)), np.zeros((2, 2)), [Totals((1, 0), np.array([[0], [3]]))]).allowed
+    >>> pose(
+    ...     Grid.flat((2, 2)), np.zeros((2, 2)), [Totals((1, 0), np.array([[0], [3]]))]
+    ... ).allowed
     array([[False, False],
            [ True,  True]])
     """

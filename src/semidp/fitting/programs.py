@@ -1,7 +1,9 @@
-"""Integer fits as integer programs: for margins that do not nest into flows, and as a proof for small tables.
+"""Integer fits as integer programs: for margins that do not nest into flows, and as a proof for
+small tables.
 
-Each record that a cell may gain or lose near the real-valued fit is a variable of its own, with its own cost. SciPy's
-HiGHS solves the program within limits; what it cannot settle is left to the caller.
+Each record that a cell may gain or lose near the real-valued fit is a variable of its own, with its
+own cost. SciPy's HiGHS solves the program within limits; what it cannot settle is left to the
+caller.
 """
 
 import math
@@ -26,18 +28,25 @@ WIDTHS = (1.5, 4.5)  # how far from the real-valued fit to look for a first tabl
 
 
 def prove(
-    problem: Problem, start: RealFit, known: Counts | None, deadline: float, progress: Progress = silent
+    problem: Problem,
+    start: RealFit,
+    known: Counts | None,
+    deadline: float,
+    progress: Progress = silent,
 ) -> tuple[Counts | None, bool]:
-    """Return the best table that integer programs find (`known` where they find no better) and whether it is optimal.
+    """Return the best table that integer programs find (`known` where they find no better) and
+    whether it is optimal.
 
-    One program is solved for each cell of what all margins share. None means that there is one for which no table
-    was found.
+    One program is solved for each cell of what all margins share. None means that there is one for
+    which no table was found.
 
     >>> from semidp.fitting.problem import pose
     >>> from semidp.fitting.real import project
     >>> from semidp.core.margins import Grid, Totals
     >>> table, grid = np.array([[[1, 0], [0, 1]], [[0, 2], [1, 1]]]), Grid.flat((2, 2, 2))
-    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 1, 0), (1, 0, 1), (0, 1, 1)]]
+    >>> totals = [
+    ...     Totals(view, grid.sum(table, view)) for view in [(1, 1, 0), (1, 0, 1), (0, 1, 1)]
+    ... ]
     >>> problem = pose(grid, table + 0.25, totals)
     >>> counts, proved = prove(problem, project(problem), None, time.monotonic() + 10)
     >>> bool((counts == table).all()), proved
@@ -63,16 +72,19 @@ class _IntegerProgram:
     progress: Progress
 
     def solve(self, known: Counts | None) -> tuple[Counts | None, bool]:
-        """Return the best table found (`known` if none is better) and whether it is proved to be optimal.
+        """Return the best table found (`known` if none is better) and whether it is proved to be
+        optimal.
 
-        A better table than one of loss F has (x - z)² - min (x - z)² ≤ F less the Lagrangian bound in every cell, so a
-        program that looks that far proves its answer.
+        A better table than one of loss F has (x - z)² - min (x - z)² ≤ F less the Lagrangian bound
+        in every cell, so a program that looks that far proves its answer.
         """
         if known is None:
             known = self.first()
         if known is None:
             return None, False
-        slack = max(0.0, self.problem.loss(known) - lagrangian(self.problem, self.levels, whole=True))
+        slack = max(
+            0.0, self.problem.loss(known) - lagrangian(self.problem, self.levels, whole=True)
+        )
         width = math.sqrt(slack + 0.25) + 1e-6
         low, high = self.lifted - width, _farthest(self.lifted, width)
         solution, proved = self.between(low, high, 0.0)
@@ -85,7 +97,9 @@ class _IntegerProgram:
     def first(self) -> Counts | None:
         """Return a table near the real-valued fit, or any."""
         for width in WIDTHS:
-            solution, _ = self.between(self.lifted - width, np.maximum(self.lifted, 0.0) + width, FIRST_GAP)
+            solution, _ = self.between(
+                self.lifted - width, np.maximum(self.lifted, 0.0) + width, FIRST_GAP
+            )
             if solution is not None:
                 return solution
         matrix, margins = self.problem.matrix, self.problem.wanted
@@ -106,7 +120,10 @@ class _IntegerProgram:
         cell = np.repeat(np.arange(size.size), size.astype(np.int64))
         record = low[cell] + np.arange(cell.size) - (size.cumsum() - size)[cell]
         matrix = self.problem.matrix
-        costs, missing = 2.0 * (record - self.lifted[cell]) + 1.0, self.problem.wanted - matrix @ low
+        costs, missing = (
+            2.0 * (record - self.lifted[cell]) + 1.0,
+            self.problem.wanted - matrix @ low,
+        )
         added, proved = self.cheapest(costs, 1.0, matrix[:, cell], missing, gap)
         if added is None:
             return None, False
@@ -114,14 +131,18 @@ class _IntegerProgram:
         return counts, proved and counts is not None
 
     def checked(self, filled: Floats) -> Counts | None:
-        """Return the cells as a table if they meet the sums as integers: the solver works in floating point."""
+        """Return the cells as a table if they meet the sums as integers: the solver works in
+        floating point.
+        """
         counts = self.problem.filled(filled)
         return None if any(gap.any() for gap in self.problem.missing(counts)) else counts
 
     def cheapest(
         self, costs: Floats, most: float, matrix: Any, wanted: Floats, gap: float
     ) -> tuple[Floats | None, bool]:
-        """Return whole numbers up to `most` that cost least and meet the sums, telling `progress` how long it takes."""
+        """Return whole numbers up to `most` that cost least and meet the sums, telling `progress`
+        how long it takes.
+        """
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         left = self.deadline - time.monotonic()
@@ -143,7 +164,9 @@ class _IntegerProgram:
 
 
 def _while_telling(work: Callable[[], Any], tell: Callable[[float], None]) -> Any:
-    """Do the work in a thread of its own (HiGHS lets others run) and report every second until it is done."""
+    """Do the work in a thread of its own (HiGHS lets others run) and report every second until it
+    is done.
+    """
     begun = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)

@@ -1,7 +1,7 @@
 """The real-valued fit: projection onto the nonnegative tables with given totals.
 
-Its distance is the lower bound that integer fits are held against, and its multipliers are where they start. Whole
-numbers are in `flows`, `rounding` and `programs`.
+Its distance is the lower bound that integer fits are held against, and its multipliers are where
+they start. Whole numbers are in `flows`, `rounding` and `programs`.
 """
 
 import math
@@ -17,14 +17,17 @@ from semidp.core.margins import Grid, Mask, Totals, View, join
 from semidp.core.progress import Progress, silent
 from semidp.fitting.problem import Block, Floats, Infeasible, Problem
 
-TOLERANCE = 1e-12  # the residual of a sum, relative to the largest total (and a little to the largest value)
+# the residual of a sum, relative to the largest total (and a little to the largest value)
+TOLERANCE = 1e-12
 GOOD = 1e-9  # a residual that counts as met; beyond it the totals may contradict each other
 FIRST_STEPS = 15  # Newton steps before the detour over smaller noise
 STAGE_STEPS = 60  # Newton steps at each stage of the detour
 STAGE = 4.0  # how much larger the noise is from one stage to the next
-LINE_STEPS, FLAT = 30, 0.1  # steps of a line search, and the share of its first slope at which it may end
+# steps of a line search, and the share of its first slope at which it may end
+LINE_STEPS, FLAT = 30, 0.1
 GRADIENT_STEPS = 60  # conjugate gradient steps before a factorisation
-EXACT_ENOUGH, USEFUL = 1e-20, 1e-8  # squared relative residuals at which they end early, or end well
+# squared relative residuals at which they end early, or end well
+EXACT_ENOUGH, USEFUL = 1e-20, 1e-8
 DENSE = 0.1  # the share of entries that are not zero from which on the factorisation is dense
 LEVEL_STEPS = 200  # steps to a water level; about ten are usual
 
@@ -53,11 +56,13 @@ class RealFit:
 
 
 def project(problem: Problem, deadline: float = math.inf, progress: Progress = silent) -> RealFit:
-    """Return the closest nonnegative real table, by a semismooth Newton method on the multipliers of the sums.
+    """Return the closest nonnegative real table, by a semismooth Newton method on the multipliers
+    of the sums.
 
-    With multipliers θ the closest table is x = max(0, y + Aᵀθ), where A takes the sums, and θ solves A x(θ) = t. The
-    bound is the Lagrangian ‖x - y‖² + 2 θ·(t - A x), which is below every feasible loss for every θ, converged or
-    not. Where the noise dwarfs the totals, Newton's method starts from smaller noise and lets it grow.
+    With multipliers θ the closest table is x = max(0, y + Aᵀθ), where A takes the sums, and θ
+    solves A x(θ) = t. The bound is the Lagrangian ‖x - y‖² + 2 θ·(t - A x), which is below every
+    feasible loss for every θ, converged or not. Where the noise dwarfs the totals, Newton's method
+    starts from smaller noise and lets it grow.
 
     Parameters
     ----------
@@ -72,7 +77,9 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
     --------
     >>> from semidp.fitting.problem import pose
     >>> twos = [Totals((1, 0), np.array([[2], [2]])), Totals((0, 1), np.array([[2, 2]]))]
-    >>> project(pose(Grid.flat((2, 2)), np.array([[3.0, 0.0], [0.0, 3.0]]), twos)).table.round(6)
+    >>> project(pose(Grid.flat((2, 2)), np.array([[3.0, 0.0], [0.0, 3.0]]), twos)).table.round(
+    ...     6
+    ... )
     array([[2., 0.],
            [0., 2.]])
     """
@@ -95,23 +102,30 @@ def approach(problem: Problem, progress: Progress = silent) -> RealFit:
     """Return the projection after a few Newton steps: its bound holds, its sums may be missed.
 
     >>> from semidp.fitting.problem import pose
-    >>> approach(pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])).table
+    >>> approach(
+    ...     pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])
+    ... ).table
     array([3., 1.])
     """
     return Newton(problem, math.inf, progress).run(1.0, None, FIRST_STEPS)
 
 
 def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) -> float:
-    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of the loss, where x minimises it: x = max(0, y + Aᵀθ).
+    """Return the lower bound ‖x - y‖² + 2 θ·(t - A x) of the loss, where x minimises it: x = max(0,
+    y + Aᵀθ).
 
-    For every θ it is below the loss of every table with these totals. Over whole numbers the best x is rounded to the
-    nearest, and the bound is a little higher.
+    For every θ it is below the loss of every table with these totals. Over whole numbers the best x
+    is rounded to the nearest, and the bound is a little higher.
 
     >>> from semidp.fitting.problem import pose
     >>> problem = pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])
     >>> lagrangian(problem, [np.array([0.5])])  # not converged, so below the loss of 2
     1.5
-    >>> lagrangian(pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([1]))]), [np.array([0.5])], whole=True)
+    >>> lagrangian(
+    ...     pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([1]))]),
+    ...     [np.array([0.5])],
+    ...     whole=True,
+    ... )
     1.0
     """
     bound = 0.0
@@ -130,10 +144,15 @@ def lagrangian(problem: Problem, levels: Sequence[Floats], whole: bool = False) 
 
 
 def lagrangians(problem: Problem, levels: Sequence[Floats]) -> Floats:
-    """Return the bound of `lagrangian` for each table of a problem whose first feature numbers tables.
+    """Return the bound of `lagrangian` for each table of a problem whose first feature numbers
+    tables.
 
     >>> from semidp.fitting.problem import pose
-    >>> two = pose(Grid.flat((2, 2)), np.array([[2.0, 0.0], [2.0, 2.0]]), [Totals((1, 0), np.array([4, 4]))])
+    >>> two = pose(
+    ...     Grid.flat((2, 2)),
+    ...     np.array([[2.0, 0.0], [2.0, 2.0]]),
+    ...     [Totals((1, 0), np.array([4, 4]))],
+    ... )
     >>> lagrangians(two, [np.array([1.0, 0.0])])
     array([2., 0.])
     """
@@ -145,11 +164,12 @@ def lagrangians(problem: Problem, levels: Sequence[Floats]) -> Floats:
 
 
 def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
-    """Return for each cell of a margin the level θ with Σ max(0, v + θ) = total; 0 where the total is 0.
+    """Return for each cell of a margin the level θ with Σ max(0, v + θ) = total; 0 where the total
+    is 0.
 
-    Newton's method on a convex, piecewise linear function: from the level at which every cell is wet it falls, and
-    dries cells, until it stands (Michelot, 1986). No sorting, so that groups of cells may have any size. Values of
-    minus infinity stay dry.
+    Newton's method on a convex, piecewise linear function: from the level at which every cell is
+    wet it falls, and dries cells, until it stands (Michelot, 1986). No sorting, so that groups of
+    cells may have any size. Values of minus infinity stay dry.
 
     >>> water_level(Grid.flat((3,)), np.array([3.0, 1.0, -5.0]), Totals((0,), np.array([2])))
     array(-1.)
@@ -172,7 +192,8 @@ def water_level(grid: Grid, values: Floats, total: Totals) -> Floats:
 
 
 def feasible(problem: Problem, deadline: float = math.inf) -> bool:
-    """Whether some nonnegative real table has the totals (a linear program); true where time runs out.
+    """Whether some nonnegative real table has the totals (a linear program); true where time runs
+    out.
 
     >>> from semidp.fitting.problem import pose
     >>> feasible(pose(Grid.flat((2,)), np.zeros(2), [Totals((0,), np.array([4]))]))
@@ -205,7 +226,9 @@ class Newton:
         self.steps = 0
 
     def run(self, share: float, levels: Sequence[Floats] | None, steps: int) -> RealFit:
-        """Return the best projection of a share of the values met on at most so many steps from `levels`."""
+        """Return the best projection of a share of the values met on at most so many steps from
+        `levels`.
+        """
         self.progress("projecting the table", self.steps, None)
         levels = self.start(share) if levels is None else levels
         missing = self.missing(levels, share)
@@ -224,7 +247,8 @@ class Newton:
     def start(self, share: float) -> list[Floats]:
         """Meet one margin after the other exactly, three times: coordinate ascent, slow but sure.
 
-        A large table with few totals starts from the levels that meet the first margin with every cell wet.
+        A large table with few totals starts from the levels that meet the first margin with every
+        cell wet.
         """
         levels = [np.zeros(total.counts.shape) for total in self.totals]
         if self.problem.coarse and len(self.problem.slabs) > 1 and len(self.totals) > 1:
@@ -239,15 +263,23 @@ class Newton:
         return levels
 
     def all_wet(self, share: float) -> Floats:
-        """Return the levels of the first margin at which its cells meet their totals without staying above zero."""
+        """Return the levels of the first margin at which its cells meet their totals without
+        staying above zero.
+        """
         view = self.totals[0].view
-        lacking, cells = self.totals[0].counts.astype(np.float64), np.zeros(self.grid.shape_of(view))
+        lacking, cells = (
+            self.totals[0].counts.astype(np.float64),
+            np.zeros(self.grid.shape_of(view)),
+        )
         nothing = [np.zeros(total.counts.shape) for total in self.totals]
 
         def wet(block: Block) -> tuple[Floats, Floats]:
             values = self.problem.lifted(nothing, block, share)
             finite = values > -np.inf
-            held, open_cells = block.margins(np.where(finite, values, 0.0), [view]), block.margins(finite, [view])
+            held, open_cells = (
+                block.margins(np.where(finite, values, 0.0), [view]),
+                block.margins(finite, [view]),
+            )
             return held[0], open_cells[0]
 
         for block, (held, open_cells) in self.problem.each_slab(wet):
@@ -255,21 +287,26 @@ class Newton:
             cells[block.at(view)] += open_cells
         return np.where(cells > 0, lacking / np.maximum(cells, 1.0), 0.0)
 
-    def missing(self, levels: Sequence[Floats], share: float = 1.0, whole: bool = False) -> list[Floats]:
+    def missing(
+        self, levels: Sequence[Floats], share: float = 1.0, whole: bool = False
+    ) -> list[Floats]:
         """Return what the table max(0, y + Aᵀθ), perhaps rounded, lacks of each total."""
         missing = [total.counts.astype(np.float64) for total in self.totals]
         self.problem.subtract(
-            missing, self.problem.views, lambda block: self.problem.nearest(levels, block, share, whole)
+            missing,
+            self.problem.views,
+            lambda block: self.problem.nearest(levels, block, share, whole),
         )
         return missing
 
     def step(
         self, levels: Sequence[Floats], missing: list[Floats], share: float, good: float
     ) -> tuple[list[Floats], list[Floats]]:
-        """Go along Newton's direction up to its end, or to where the concave dual is highest before it.
+        """Go along Newton's direction up to its end, or to where the concave dual is highest before
+        it.
 
-        The direction comes from conjugate gradients, or from a factorisation where those are slow and more than a
-        `good` amount is missing. The slope of the dual along it is d·(t - A x).
+        The direction comes from conjugate gradients, or from a factorisation where those are slow
+        and more than a `good` amount is missing. The slope of the dual along it is d·(t - A x).
         """
         self.progress("projecting the table", self.steps, None)
         self.steps += 1
@@ -293,26 +330,48 @@ class Newton:
                 if 0 <= slope <= FLAT * first:
                     break
                 if slope > 0:
-                    low, rising, falling, kept = size, slope, falling / 2 if kept > 0 else falling, 1
+                    low, rising, falling, kept = (
+                        size,
+                        slope,
+                        falling / 2 if kept > 0 else falling,
+                        1,
+                    )
                 else:
-                    high, falling, rising, kept = size, slope, rising / 2 if kept < 0 else rising, -1
+                    high, falling, rising, kept = (
+                        size,
+                        slope,
+                        rising / 2 if kept < 0 else rising,
+                        -1,
+                    )
         return ahead, lacking
 
     def active(self, levels: Sequence[Floats], share: float = 1.0) -> dict[View, Floats]:
-        """Return the number of cells above zero in each margin and in the joint margin of each two."""
-        views = list(dict.fromkeys(join(one, other) for one in self.problem.views for other in self.problem.views))
+        """Return the number of cells above zero in each margin and in the joint margin of each
+        two.
+        """
+        views = list(
+            dict.fromkeys(
+                join(one, other) for one in self.problem.views for other in self.problem.views
+            )
+        )
         counts = [np.zeros(self.grid.shape_of(view)) for view in views]
         self.problem.subtract(
             counts,
             views,
-            lambda block: np.negative(self.problem.lifted(levels, block, share) > 0, dtype=np.float64),
+            lambda block: np.negative(
+                self.problem.lifted(levels, block, share) > 0, dtype=np.float64
+            ),
         )
         return dict(zip(views, counts, strict=True))
 
-    def gradients(self, active: dict[View, Floats], missing: list[Floats]) -> tuple[list[Floats], bool]:
-        """Solve A diag(active) Aᵀ d = missing by conjugate gradients, and say whether that succeeded.
+    def gradients(
+        self, active: dict[View, Floats], missing: list[Floats]
+    ) -> tuple[list[Floats], bool]:
+        """Solve A diag(active) Aᵀ d = missing by conjugate gradients, and say whether that
+        succeeded.
 
-        The matrix is the counts of active cells in each pair of margins: small for one-way sums of a large table.
+        The matrix is the counts of active cells in each pair of margins: small for one-way sums of
+        a large table.
         """
         views = self.problem.views
         weight = [np.maximum(active[view], 0.5) for view in views]
@@ -329,7 +388,9 @@ class Newton:
             for one, total in zip(views, image, strict=True):
                 for other, part in zip(views, search, strict=True):
                     both = join(one, other)
-                    total += self.grid.sum(active[both] * self.grid.spread(part, other, both), one, both)
+                    total += self.grid.sum(
+                        active[both] * self.grid.spread(part, other, both), one, both
+                    )
             curvature = _dot(search, image)
             if curvature <= 1e-14 * _dot(search, search):
                 break
@@ -338,7 +399,9 @@ class Newton:
         return way, size <= USEFUL * first
 
     def factorised(self, active: Mask, missing: list[Floats]) -> list[Floats]:
-        """Solve the same by factoring the matrix plus a little: sums of sums agree, so it is singular."""
+        """Solve the same by factoring the matrix plus a little: sums of sums agree, so it is
+        singular.
+        """
         part = self.problem.matrix[:, np.flatnonzero(active[self.problem.allowed])]
         square = (part @ part.T).tocsc()
         positive = [total.counts > 0 for total in self.totals]
@@ -359,7 +422,9 @@ def _factor(square: Any) -> Callable[[Floats], Floats]:
     if square.nnz > DENSE * size * size:
         from scipy.linalg import cho_factor, cho_solve
 
-        factor = cho_factor(square.toarray() + 1e-9 * np.eye(size), overwrite_a=True, check_finite=False)
+        factor = cho_factor(
+            square.toarray() + 1e-9 * np.eye(size), overwrite_a=True, check_finite=False
+        )
         return lambda right: cho_solve(factor, right, check_finite=False)
     from scipy.sparse import diags_array
     from scipy.sparse.linalg import splu

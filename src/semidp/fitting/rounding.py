@@ -1,7 +1,8 @@
 """Integer fits of large tables in linear time: thresholds, then repair of the rounding.
 
-For two or more margins that share nothing but a common part. The real-valued fit is rounded, its levels are moved
-until the rounded table nearly has the totals, and single records move between cells until it has them exactly.
+For two or more margins that share nothing but a common part. The real-valued fit is rounded, its
+levels are moved until the rounded table nearly has the totals, and single records move between
+cells until it has them exactly.
 """
 
 import math
@@ -20,36 +21,49 @@ THRESHOLD_STEPS = 12  # steps of the levels towards a rounded table that has the
 APART = 0.1  # how far whole noisy values are moved apart before they are rounded
 REPAIRABLE = 4  # records missing or too many a margin cell that are left to the repair
 ROUNDS = 30  # passes of moves before the repair is given up: one or two are usual
-CANDIDATES = 4_096  # places looked at for moves between two margin cells, four times as many in each later pass
+# places looked at for moves between two margin cells, four times as many in each later pass
+CANDIDATES = 4_096
 PLACES_A_RECORD = 16  # places looked at for each of these moves
 
 
 def roundable(problem: Problem) -> bool:
-    """Whether a rounded table can be repaired: margins apart but for a common part, few totals, no cell closed.
+    """Whether a rounded table can be repaired: margins apart but for a common part, few totals, no
+    cell closed.
 
     >>> from semidp.fitting.problem import pose
     >>> from semidp.core.margins import Grid
-    >>> ones = [Totals(view, np.full(shape, 50)) for view, shape in [((1, 0), (500, 1)), ((0, 1), (1, 500))]]
+    >>> ones = [
+    ...     Totals(view, np.full(shape, 50))
+    ...     for view, shape in [((1, 0), (500, 1)), ((0, 1), (1, 500))]
+    ... ]
     >>> roundable(pose(Grid.flat((500, 500)), np.zeros((500, 500)), ones))
     True
     """
     shared = common_part(problem.views)
-    return len(problem.totals) > 1 and shared is not None and problem.coarse and not problem.in_doubt
+    return (
+        len(problem.totals) > 1 and shared is not None and problem.coarse and not problem.in_doubt
+    )
 
 
-def rounded(problem: Problem, start: RealFit, progress: Progress = silent) -> tuple[Counts, list[Floats]] | None:
-    """Return a table of whole numbers with all totals and the levels it was rounded at; None where repair gave up.
+def rounded(
+    problem: Problem, start: RealFit, progress: Progress = silent
+) -> tuple[Counts, list[Floats]] | None:
+    """Return a table of whole numbers with all totals and the levels it was rounded at; None where
+    repair gave up.
 
-    Each cell is rounded to the nearest whole number, the optimum for these levels without the totals. A move of the
-    levels by one would add about one record to every cell above zero, as in the real-valued fit, so that Newton's
-    method brings the sums close. Then each margin is repaired by itself: a record goes from a margin cell that has
-    too many to one that lacks some, at the same place in all other margins, where that costs least.
+    Each cell is rounded to the nearest whole number, the optimum for these levels without the
+    totals. A move of the levels by one would add about one record to every cell above zero, as in
+    the real-valued fit, so that Newton's method brings the sums close. Then each margin is repaired
+    by itself: a record goes from a margin cell that has too many to one that lacks some, at the
+    same place in all other margins, where that costs least.
 
     >>> from semidp.fitting.problem import pose
     >>> from semidp.fitting.real import project
     >>> from semidp.core.margins import Grid
     >>> table, grid = np.arange(27).reshape(3, 3, 3), Grid.flat((3, 3, 3))
-    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
+    >>> totals = [
+    ...     Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
+    ... ]
     >>> problem = pose(grid, table[::-1] + 0.4, totals)
     >>> counts, _ = rounded(problem, project(problem))
     >>> any(gap.any() for gap in problem.missing(counts))
@@ -63,15 +77,19 @@ def rounded(problem: Problem, start: RealFit, progress: Progress = silent) -> tu
     parts = problem.grid.size_of(problem.common)
     for number, (block, part, near) in enumerate(problem.parts(levels)):
         progress("repairing the rounding", number, parts)
-        if not _Repair(part, part.lifted(near), counts[block.at(problem.grid.full)], problem.common).run():
+        if not _Repair(
+            part, part.lifted(near), counts[block.at(problem.grid.full)], problem.common
+        ).run():
             return None
     return counts, levels
 
 
 def _spread(problem: Problem) -> Problem:
-    """Move whole noisy values apart a little, evenly along every feature, so that not all are rounded alike.
+    """Move whole noisy values apart a little, evenly along every feature, so that not all are
+    rounded alike.
 
-    The fractions of the multiples of the golden ratio are spread evenly over every run and every step of cells.
+    The fractions of the multiples of the golden ratio are spread evenly over every run and every
+    step of cells.
     """
     if problem.bits > 0:
         return problem
@@ -79,14 +97,19 @@ def _spread(problem: Problem) -> Problem:
     apart -= np.floor(apart)
     apart -= 0.5
     apart *= APART
-    return Problem(problem.grid, problem.noisy + apart.reshape(problem.noisy.shape), problem.allowed, problem.totals)
+    return Problem(
+        problem.grid,
+        problem.noisy + apart.reshape(problem.noisy.shape),
+        problem.allowed,
+        problem.totals,
+    )
 
 
 def _thresholds(problem: Problem, start: RealFit, progress: Progress) -> list[Floats]:
     """Return levels at which the rounded table nearly has the totals.
 
-    A step of the levels adds about as many records for each cell above zero as it is long, but more where whole
-    noisy values wait for the same threshold: see `_shift`.
+    A step of the levels adds about as many records for each cell above zero as it is long, but more
+    where whole noisy values wait for the same threshold: see `_shift`.
     """
     newton = Newton(problem, math.inf, progress)
     active = newton.active(start.levels)
@@ -110,10 +133,11 @@ def _thresholds(problem: Problem, start: RealFit, progress: Progress) -> list[Fl
 
 
 def _shift(newton: Newton, levels: Sequence[Floats], progress: Progress) -> tuple[Floats, float]:
-    """Return the first levels with all cells shifted so that n is nearly met, and the records a unit of shift adds.
+    """Return the first levels with all cells shifted so that n is nearly met, and the records a
+    unit of shift adds.
 
-    Whole noisy values under nearly equal levels are rounded up or down all together, so that the levels of the
-    real-valued fit may be far from any that give the right number of records.
+    Whole noisy values under nearly equal levels are rounded up or down all together, so that the
+    levels of the real-valued fit may be far from any that give the right number of records.
     """
 
     def lacking(shift: float) -> float:
@@ -125,13 +149,17 @@ def _shift(newton: Newton, levels: Sequence[Floats], progress: Progress) -> tupl
         progress("shifting the table", step, SHIFT_STEPS)
         middle = (low + high) / 2
         here = lacking(middle)
-        low, below, high, above = (middle, here, high, above) if here > 0 else (low, below, middle, here)
+        low, below, high, above = (
+            (middle, here, high, above) if here > 0 else (low, below, middle, here)
+        )
     return levels[0] + (low + high) / 2, (below - above) / (high - low)
 
 
 @dataclass(frozen=True, eq=False)
 class _Repair:
-    """Moves of single records within one part of a problem: a cell with x records at level z costs (x - z)²."""
+    """Moves of single records within one part of a problem: a cell with x records at level z costs
+    (x - z)².
+    """
 
     problem: Problem
     lifted: Floats
@@ -163,17 +191,23 @@ class _Repair:
             self.counts[np.unravel_index(chosen, self.counts.shape)] += sign
 
     def move(self, total: Totals, donor: int, receiver: int, records: int, places: int) -> None:
-        """Move records, at most one from each table cell, between two cells of a margin where that costs least.
+        """Move records, at most one from each table cell, between two cells of a margin where that
+        costs least.
 
-        A place says where a cell lies along all features but those of this margin. About so many are looked at, and
-        some for each record. Where a place has several cells, the cheapest give to the cheapest.
+        A place says where a cell lies along all features but those of this margin. About so many
+        are looked at, and some for each record. Where a place has several cells, the cheapest give
+        to the cheapest.
         """
         grid = self.problem.grid
         deeper = [axis for axis, depth in enumerate(total.view) if depth > self.common[axis]]
         other_axes = [axis for axis in range(len(grid.shape)) if axis not in deeper]
         front = range(len(deeper))
         longest = max(other_axes, key=lambda axis: grid.shape[axis])
-        every = max(1, math.prod(grid.shape[axis] for axis in other_axes) // max(places, PLACES_A_RECORD * records))
+        every = max(
+            1,
+            math.prod(grid.shape[axis] for axis in other_axes)
+            // max(places, PLACES_A_RECORD * records),
+        )
         some = slice((donor + receiver) % min(every, grid.shape[longest]), None, every)
         costs, tables = [], []
         for node, sign in ((donor, -1), (receiver, 1)):
@@ -188,17 +222,26 @@ class _Repair:
             costs.append(cost.reshape(math.prod(table.shape[: len(deeper)]), -1))
             tables.append(table)
         ranks = min(map(len, costs))
-        leaves = [cost.argmin(axis=0)[None] if ranks == 1 else cost.argsort(axis=0)[:ranks] for cost in costs]
-        each = [np.take_along_axis(cost, leaf, axis=0) for cost, leaf in zip(costs, leaves, strict=True)]
+        leaves = [
+            cost.argmin(axis=0)[None] if ranks == 1 else cost.argsort(axis=0)[:ranks]
+            for cost in costs
+        ]
+        each = [
+            np.take_along_axis(cost, leaf, axis=0) for cost, leaf in zip(costs, leaves, strict=True)
+        ]
         chosen = _cheapest((each[0] + each[1]).ravel(), records)
         place = np.unravel_index(chosen % each[0].shape[1], tables[0].shape[len(deeper) :])
         for table, leaf, sign in zip(tables, leaves, (-1, 1), strict=True):
-            table[(*np.unravel_index(leaf.ravel()[chosen], table.shape[: len(deeper)]), *place)] += sign
+            table[
+                (*np.unravel_index(leaf.ravel()[chosen], table.shape[: len(deeper)]), *place)
+            ] += sign
 
 
 def _cheapest(cost: Floats, number: int) -> Counts:
     """Return where so many of the smallest finite costs are, or all of them."""
-    chosen = np.argpartition(cost, number - 1)[:number] if number < len(cost) else np.arange(len(cost))
+    chosen = (
+        np.argpartition(cost, number - 1)[:number] if number < len(cost) else np.arange(len(cost))
+    )
     return chosen[np.isfinite(cost[chosen])]
 
 

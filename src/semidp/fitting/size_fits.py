@@ -1,8 +1,8 @@
 """Whole numbers of units by size that have a number of units and a number of members.
 
-``Σ H = U`` and ``Σ s H = T`` for sizes without gaps: possible whenever ``lo·U <= T <= m·U``. The closest real numbers
-are found first; then units go up or down by one size until the totals are right, and pairs of units part or meet as
-long as that brings the numbers closer.
+``Σ H = U`` and ``Σ s H = T`` for sizes without gaps: possible whenever ``lo·U <= T <= m·U``. The
+closest real numbers are found first; then units go up or down by one size until the totals are
+right, and pairs of units part or meet as long as that brings the numbers closer.
 """
 
 import numpy as np
@@ -54,15 +54,16 @@ def fit_sizes(estimate: Floats, least: int, units: int, members: int) -> Counts:
 def balance_members(counts: Counts, estimate: Floats, least: int, targets: Floats) -> Counts:
     """Let places exchange units of different sizes until their members are near what is estimated.
 
-    Whole numbers of units by place and size that are nearest cell by cell may be far off in the members of a place:
-    what is not negative adds up to too much. Two places that exchange a unit of one size for a unit of another keep
-    their numbers of units, and units of each size stay. An exchange is made where the squared distance of members and
-    of units together falls.
+    Whole numbers of units by place and size that are nearest cell by cell may be far off in the
+    members of a place: what is not negative adds up to too much. Two places that exchange a unit of
+    one size for a unit of another keep their numbers of units, and units of each size stay. An
+    exchange is made where the squared distance of members and of units together falls.
 
     Parameters
     ----------
     counts, estimate
-        Units by place and size, a row a place: whole numbers, and the estimates that they were fitted to.
+        Units by place and size, a row a place: whole numbers, and the estimates that they were
+        fitted to.
     least
         The least size.
     targets
@@ -70,7 +71,10 @@ def balance_members(counts: Counts, estimate: Floats, least: int, targets: Float
 
     Examples
     --------
-    >>> counts, estimate = np.array([[2, 0, 2], [2, 2, 0]]), np.array([[3.0, 0.5, 0.5], [1.0, 1.5, 1.5]])
+    >>> counts, estimate = (
+    ...     np.array([[2, 0, 2], [2, 2, 0]]),
+    ...     np.array([[3.0, 0.5, 0.5], [1.0, 1.5, 1.5]]),
+    ... )
     >>> balance_members(counts, estimate, 1, np.array([5.5, 8.5]))
     array([[3, 0, 1],
            [1, 2, 1]])
@@ -82,7 +86,8 @@ def balance_members(counts: Counts, estimate: Floats, least: int, targets: Float
     for _ in range(_MOST_EXCHANGES):
         more, fewer = int(excess.argmax()), int(excess.argmin())
         away = balanced - estimate
-        # the place with too many members gives a unit of the size of a row for one of the size of a column
+        # the place with too many members gives a unit of the size of a row for one of the size of a
+        # column
         members = 2 * jumps * (excess[more] - excess[fewer]) - 2 * jumps**2
         leaving = away[more][:, None] - away[more][None, :]
         taken = away[fewer][None, :] - away[fewer][:, None]
@@ -103,7 +108,9 @@ def balance_members(counts: Counts, estimate: Floats, least: int, targets: Float
 
 
 def _closest(estimate: Floats, sizes: NDArray[np.int64], units: int, members: int) -> Floats:
-    """The closest nonnegative real numbers with both totals: sizes whose number would be negative have none."""
+    """The closest nonnegative real numbers with both totals: sizes whose number would be negative
+    have none.
+    """
     used = np.ones(len(sizes), dtype=bool)
     while True:
         rows = np.stack([np.ones(int(used.sum())), sizes[used].astype(float)])
@@ -125,7 +132,11 @@ def _closest(estimate: Floats, sizes: NDArray[np.int64], units: int, members: in
 
 def _rounded(values: Floats, units: int) -> Counts:
     """Round down, and give what is left to the largest remainders."""
-    scaled = values * (units / values.sum()) if values.sum() > 0 else np.full(len(values), units / len(values))
+    scaled = (
+        values * (units / values.sum())
+        if values.sum() > 0
+        else np.full(len(values), units / len(values))
+    )
     counts = np.floor(scaled + 1e-9).astype(np.int64)
     left = units - int(counts.sum())
     # largest remainders first
@@ -135,8 +146,12 @@ def _rounded(values: Floats, units: int) -> Counts:
     return counts
 
 
-def _right_members(counts: Counts, estimate: Floats, sizes: NDArray[np.int64], members: int) -> None:
-    """Let units go up or down by one size, the cheapest first, until the number of members is right."""
+def _right_members(
+    counts: Counts, estimate: Floats, sizes: NDArray[np.int64], members: int
+) -> None:
+    """Let units go up or down by one size, the cheapest first, until the number of members is
+    right.
+    """
     gap = members - int(counts @ sizes)
     step = 1 if gap > 0 else -1
     for _ in range(abs(gap)):
@@ -151,7 +166,9 @@ def _right_members(counts: Counts, estimate: Floats, sizes: NDArray[np.int64], m
 
 
 def _improve(counts: Counts, estimate: Floats) -> None:
-    """Let two units part by one size each, or meet, as long as the numbers come closer: both totals stay."""
+    """Let two units part by one size each, or meet, as long as the numbers come closer: both totals
+    stay.
+    """
     if len(counts) < 3:
         return  # two sizes leave no choice
     moves = _parting(len(counts))

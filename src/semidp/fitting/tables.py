@@ -1,4 +1,5 @@
-"""The nonnegative table, of whole or real numbers, with given margins that is closest to a noisy one.
+"""The nonnegative table, of whole or real numbers, with given margins that is closest to a noisy
+one.
 
 `fit_table` is post-processing: it sees noisy values and public totals, never confidential counts.
 """
@@ -27,9 +28,11 @@ Kind = Literal["integer", "real"]
 
 TIME_LIMIT = 30.0
 """Seconds after which no further improvement of a fit is started, unless said."""
-LARGE = 200_000  # from so many cells on three and more margins are fitted in linear time, if they allow it
+# from so many cells on three and more margins are fitted in linear time, if they allow it
+LARGE = 200_000
 _OPTIMAL = "No closer table of whole numbers has the published totals."
-PROVABLE = 2_000  # up to so many cells a table that nested flows found is handed to an integer program for proof
+# up to so many cells a table that nested flows found is handed to an integer program for proof
+PROVABLE = 2_000
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ class Fit:
     bound
         A loss that no nonnegative table with these margins undercuts, whole numbers or not.
     method
-        How it was found: ``thresholds``, ``flow``, ``nested flows``, ``rounding``, ``integer program`` or
-        ``projection``.
+        How it was found: ``thresholds``, ``flow``, ``nested flows``, ``rounding``,
+        ``integer program`` or ``projection``.
     optimal
         Whether no closer table of the wanted kind exists.
     note
@@ -75,7 +78,9 @@ class Fit:
 
     @property
     def gap(self) -> float:
-        """The loss over the bound, less one: 0.05 means five percent above it (infinite above a bound of zero)."""
+        """The loss over the bound, less one: 0.05 means five percent above it (infinite above a
+        bound of zero).
+        """
         if self.loss <= self.bound:
             return 0.0
         return self.loss / self.bound - 1.0 if self.bound > 0 else math.inf
@@ -91,19 +96,23 @@ def fit_table(
 ) -> Fit:
     """Return the table of the dataspace that is closest in least squares to a noisy one.
 
-    It minimises Σ (x - y)² over x ≥ 0 with the published margins, over whole numbers or over real ones. Up to two
-    margins (one total, rows, rows and columns, two joint margins that share features) it is a flow and the answer is
-    exact. Three and more margins are fitted by nested flows and moves that keep improving it; in large tables, where
-    the margins share no more than a common part, by rounding the real-valued fit, and the note says how far from the
-    closest table that may be. Margins that do not nest (all two-way margins of three features) are fitted by an
-    integer program, and where that finds nothing in time the real-valued table is returned and its note says so.
+    It minimises Σ (x - y)² over x ≥ 0 with the published margins, over whole numbers or over real
+    ones. Up to two margins (one total, rows, rows and columns, two joint margins that share
+    features) it is a flow and the answer is exact. Three and more margins are fitted by nested
+    flows and moves that keep improving it; in large tables, where the margins share no more than a
+    common part, by rounding the real-valued fit, and the note says how far from the closest table
+    that may be. Margins that do not nest (all two-way margins of three features) are fitted by an
+    integer program, and where that finds nothing in time the real-valued table is returned and its
+    note says so.
 
     Parameters
     ----------
     noisy
-        The noisy values, in the shape of the dataspace's schema; read on a grid of 2⁻²⁴ unless they are whole.
+        The noisy values, in the shape of the dataspace's schema; read on a grid of 2⁻²⁴ unless they
+        are whole.
     dataspace
-        The schema of the released table, with the margins that constrain it and their public totals.
+        The schema of the released table, with the margins that constrain it and their public
+        totals.
     kind
         ``"integer"`` or ``"real"``.
     time_limit
@@ -125,7 +134,10 @@ def fit_table(
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
-    >>> sexes, regions = Table(schema.restrict(["sex"]), [6, 4]), Table(schema.restrict(["region"]), [2, 3, 5])
+    >>> sexes, regions = (
+    ...     Table(schema.restrict(["sex"]), [6, 4]),
+    ...     Table(schema.restrict(["region"]), [2, 3, 5]),
+    ... )
     >>> public = Dataspace.known(schema, {Margin("sex"): sexes, Margin("region"): regions})
     >>> fit = fit_table(np.array([[3, -1, 4], [-2, 3, 1]]), public)
     >>> fit.counts
@@ -138,10 +150,14 @@ def fit_table(
            [0., 3., 1.]])
     """
     if not isinstance(dataspace, Dataspace):
-        raise InputError("a fit needs the schema and the totals: this dataspace is known by its description only")
+        raise InputError(
+            "a fit needs the schema and the totals: this dataspace is known by its description only"
+        )
     schema, grid = dataspace.schema, dataspace.schema.grid
     totals = dataspace.published or (Totals(grid.nothing, np.array(dataspace.n, dtype=np.int64)),)
-    return fit_totals(noisy, grid, totals, schema.possible, kind=kind, time_limit=time_limit, progress=progress)
+    return fit_totals(
+        noisy, grid, totals, schema.possible, kind=kind, time_limit=time_limit, progress=progress
+    )
 
 
 def fit_totals(
@@ -154,7 +170,8 @@ def fit_totals(
     time_limit: float = TIME_LIMIT,
     progress: Progress = silent,
 ) -> Fit:
-    """Return the closest table with totals that may come from anywhere, such as noisy tables fitted before.
+    """Return the closest table with totals that may come from anywhere, such as noisy tables fitted
+    before.
 
     Parameters
     ----------
@@ -182,7 +199,9 @@ def fit_totals(
     if kind not in get_args(Kind):
         raise InputError(f"a fit is of kind {' or '.join(get_args(Kind))}, not {kind!r}")
     if not time_limit > 0:
-        raise InputError(f"the time limit of a fit must be a positive number of seconds, not {time_limit}")
+        raise InputError(
+            f"the time limit of a fit must be a positive number of seconds, not {time_limit}"
+        )
     deadline = time.monotonic() + time_limit
     problem = pose(grid, _numbers(noisy, grid, totals), totals, possible)
     if kind == "real":
@@ -197,9 +216,11 @@ def fit_alike(
     totals: Sequence[Sequence[Totals]],
     progress: Progress = silent,
 ) -> list[Fit]:
-    """Return what `fit_totals` does for many tables of one grid at once, each with totals of the same two margins.
+    """Return what `fit_totals` does for many tables of one grid at once, each with totals of the
+    same two margins.
 
-    The tables are the cells of one feature more, which every margin names: what margins share takes a problem apart.
+    The tables are the cells of one feature more, which every margin names: what margins share takes
+    a problem apart.
 
     Raises
     ------
@@ -208,8 +229,14 @@ def fit_alike(
 
     Examples
     --------
-    >>> grid, ones = Grid.flat((2, 2)), [Totals((1, 0), np.array([1, 1])), Totals((0, 1), np.array([1, 1]))]
-    >>> [fit.counts.tolist() for fit in fit_alike([np.eye(2), np.eye(2)[::-1]], grid, [ones, ones])]
+    >>> grid, ones = (
+    ...     Grid.flat((2, 2)),
+    ...     [Totals((1, 0), np.array([1, 1])), Totals((0, 1), np.array([1, 1]))],
+    ... )
+    >>> [
+    ...     fit.counts.tolist()
+    ...     for fit in fit_alike([np.eye(2), np.eye(2)[::-1]], grid, [ones, ones])
+    ... ]
     [[[1, 0], [0, 1]], [[0, 1], [1, 0]]]
     """
     tables = Grid((Chain.flat(len(noisy)), *grid.chains))
@@ -220,7 +247,9 @@ def fit_alike(
     problem = pose(tables, _numbers(np.stack(noisy), tables, joint), joint)
     start, counts, method, proved = _closest(problem, progress)
     fits = []
-    for table, values, bound in zip(counts, problem.noisy, lagrangians(problem, start.levels).tolist(), strict=True):
+    for table, values, bound in zip(
+        counts, problem.noisy, lagrangians(problem, start.levels).tolist(), strict=True
+    ):
         loss = float(np.square((table - values).astype(np.float64)).sum())
         fits.append(_whole(table, loss, bound, method, proved))
     return fits
@@ -229,19 +258,30 @@ def fit_alike(
 def _numbers(noisy: object, grid: Grid, totals: Sequence[Totals]) -> Counts | Floats:
     """Return the noisy values, whole numbers as such; refuse what a fit cannot handle."""
     if not isinstance(noisy, np.ndarray) or noisy.dtype.kind not in "iuf":
-        raise InputError("a fit starts from an array of noisy numbers; a table of counts is not accepted")
+        raise InputError(
+            "a fit starts from an array of noisy numbers; a table of counts is not accepted"
+        )
     if noisy.shape != grid.shape:
-        raise InputError(f"the noisy values have shape {noisy.shape}, but the schema has shape {grid.shape}")
+        raise InputError(
+            f"the noisy values have shape {noisy.shape}, but the schema has shape {grid.shape}"
+        )
     if not np.isfinite(noisy).all():
         raise InputError("the noisy values must be finite numbers")
-    largest = max(float(np.abs(noisy.astype(np.float64)).max()), *(float(total.counts.sum()) for total in totals))
+    largest = max(
+        float(np.abs(noisy.astype(np.float64)).max()),
+        *(float(total.counts.sum()) for total in totals),
+    )
     if largest >= 2.0**WORD_BITS:
-        raise InputError(f"a fit handles noisy values and totals below 2^{WORD_BITS}: scale them down")
+        raise InputError(
+            f"a fit handles noisy values and totals below 2^{WORD_BITS}: scale them down"
+        )
     return noisy.astype(np.int64) if noisy.dtype.kind in "iu" else noisy.astype(np.float64)
 
 
 def _closest(problem: Problem, progress: Progress) -> tuple[RealFit, Counts, str, bool]:
-    """Return the closest table under one margin or two, between where it starts and how it is found and if proved."""
+    """Return the closest table under one margin or two, between where it starts and how it is found
+    and if proved.
+    """
     start = approach(problem, progress)
     if len(problem.totals) == 1:
         return start, thresholds(problem), "thresholds", True
@@ -253,7 +293,8 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
     if len(problem.totals) <= 2:
         start, counts, method, proved = _closest(problem, progress)
         return _whole(counts, problem.loss(counts), start.bound, method, proved)
-    large = problem.noisy.size >= LARGE and roundable(problem)  # a few passes over the cells, however long they take
+    # a few passes over the cells, however long they take
+    large = problem.noisy.size >= LARGE and roundable(problem)
     start = project(problem, math.inf if large else (time.monotonic() + deadline) / 2, progress)
     if large and start.met:
         near = rounded(problem, start, progress)
@@ -261,7 +302,9 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
             counts, levels = near
             bounds = [lagrangian(problem, each, whole=True) for each in (start.levels, levels)]
             loss = problem.loss(counts)
-            return _whole(counts, loss, start.bound, "rounding", False, _distance(loss, max(bounds)))
+            return _whole(
+                counts, loss, start.bound, "rounding", False, _distance(loss, max(bounds))
+            )
     table, proved = nested(problem, start.table, progress), False
     method = "integer program" if table is None else "nested flows"
     if table is not None:
@@ -273,27 +316,35 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
             problem,
             start,
             False,
-            "No table of whole numbers with the published totals was found within the limits of the search, so this "
-            "one is real-valued; its margins are the published ones up to rounding.",
+            "No table of whole numbers with the published totals was found within the limits of the"
+            " search, so this one is real-valued; its margins are the published ones up to"
+            " rounding.",
         )
     loss = problem.loss(table)
     note = "" if proved else _distance(loss, lagrangian(problem, start.levels, whole=True))
     return _whole(table, loss, start.bound, method, proved, note)
 
 
-def _whole(counts: Counts, loss: float, bound: float, method: str, optimal: bool, note: str = "") -> Fit:
+def _whole(
+    counts: Counts, loss: float, bound: float, method: str, optimal: bool, note: str = ""
+) -> Fit:
     return Fit(counts, None, loss, min(bound, loss), method, optimal, _OPTIMAL if optimal else note)
 
 
 def _real(problem: Problem, found: RealFit, optimal: bool, note: str) -> Fit:
     loss = problem.loss(found.table)
     if not found.met:
-        note = f"{note} The time limit ended the projection early: its margins are only near the published ones."
+        note = (
+            f"{note} The time limit ended the projection early: its margins are only near the"
+            " published ones."
+        )
     return Fit(None, found.table, loss, min(found.bound, loss), "projection", optimal, note.strip())
 
 
 def _distance(loss: float, bound: float) -> str:
-    """Say how far from the closest table one may be, given a loss that no table of whole numbers undercuts."""
+    """Say how far from the closest table one may be, given a loss that no table of whole numbers
+    undercuts.
+    """
     share = max(0.0, 1.0 - bound / loss) if loss > 0 else 0.0
     words = f"at most {share:.2%}" if share >= 1e-4 else "less than 0.01%"
     return f"Closer tables may exist, but their loss is {words} smaller."

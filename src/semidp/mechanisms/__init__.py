@@ -1,7 +1,8 @@
-"""Mechanisms: calibrated to a sensitivity space and a budget, each with its errors and the guarantee it satisfies.
+"""Mechanisms: calibrated to a sensitivity space and a budget, each with its errors and the
+guarantee it satisfies.
 
-`mechanism` is the page to read first; `selection` picks by expected loss. Noise distributions live in `noise`,
-the K-norm's geometry in `knorm`.
+`mechanism` is the page to read first; `selection` picks by expected loss. Noise distributions live
+in `noise`, the K-norm's geometry in `knorm`.
 """
 
 from semidp.mechanisms.gaussian import (
@@ -11,7 +12,14 @@ from semidp.mechanisms.gaussian import (
     RoundedGaussianMechanism,
 )
 from semidp.mechanisms.knorm.norm_ball import knorm_noise
-from semidp.mechanisms.mechanism import CLAIMS, ClaimKind, Measurement, Mechanism, NoNoise, naive_loss
+from semidp.mechanisms.mechanism import (
+    CLAIMS,
+    ClaimKind,
+    Measurement,
+    Mechanism,
+    NoNoise,
+    naive_loss,
+)
 from semidp.mechanisms.placement import Objective
 from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism

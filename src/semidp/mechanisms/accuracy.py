@@ -16,7 +16,8 @@ MOST_CELLS = 2**24
 
 
 def cell_errors(mechanism: Mechanism, number: int = 0) -> dict[str, float]:
-    """Return how far off the cells of a table are: standard errors, and the half-widths of 95% intervals.
+    """Return how far off the cells of a table are: standard errors, and the half-widths of 95%
+    intervals.
 
     A mechanism on cells measures one table; one on residuals measures several, which are numbered.
 
@@ -45,8 +46,11 @@ def table_errors(mechanism: ResidualMechanism, number: int) -> dict[str, float]:
     return standard_spread(errors, half_widths)
 
 
-def standard_spread(errors: NDArray[np.float64], half_widths: NDArray[np.float64] | None) -> dict[str, float]:
-    """Root mean square, least and largest of the standard errors and of the half-widths of cells with noise.
+def standard_spread(
+    errors: NDArray[np.float64], half_widths: NDArray[np.float64] | None
+) -> dict[str, float]:
+    """Root mean square, least and largest of the standard errors and of the half-widths of cells
+    with noise.
 
     >>> standard_spread(np.array([3.0, 4.0, 0.0]), None)
     {'standard_error': 2.886751345948129, 'smallest': 3.0, 'largest': 4.0}
@@ -58,7 +62,9 @@ def standard_spread(errors: NDArray[np.float64], half_widths: NDArray[np.float64
     return numbers
 
 
-def _three(names: tuple[str, str, str], values: NDArray[np.float64], noisy: NDArray[np.bool_]) -> dict[str, float]:
+def _three(
+    names: tuple[str, str, str], values: NDArray[np.float64], noisy: NDArray[np.bool_]
+) -> dict[str, float]:
     mean, least, most = names
     square = float((values**2).mean()) if values.size else 0.0
     # Cells that exact totals fix have no noise, and would hide the least error of the others.

@@ -1,8 +1,8 @@
 """How much noise each residual gets: closed forms, and the convex program of the joint cost.
 
-Everything here works on plain numbers: gains v (what unit noise in a residual adds to all tables), costs, and bounds of
-what all residuals cost together. What comes out is a proposal in floating point; `residuals` makes it exact and keeps
-it within the budget.
+Everything here works on plain numbers: gains v (what unit noise in a residual adds to all tables),
+costs, and bounds of what all residuals cost together. What comes out is a proposal in floating
+point; `residuals` makes it exact and keeps it within the budget.
 """
 
 import math
@@ -25,8 +25,8 @@ _TINY = 1e-300
 def allocate(costs: Sequence[float], gains: Sequence[float], precision: float) -> list[float]:
     """Return the σ² that minimise ``Σ v σ²`` among those with ``Σ k/σ² <= precision``.
 
-    The precision is μ² for GDP and 2ρ for zCDP. ``σ_d² = sqrt(k_d/v_d) Σ sqrt(v k) / precision``, by
-    the inequality of Cauchy and Schwarz; the minimum is ``(Σ sqrt(v k))² / precision``. With the
+    The precision is μ² for GDP and 2ρ for zCDP. ``σ_d² = sqrt(k_d/v_d) Σ sqrt(v k) / precision``,
+    by the inequality of Cauchy and Schwarz; the minimum is ``(Σ sqrt(v k))² / precision``. With the
     costs of add/remove adjacency it is the allocation of ResidualPlanner (xiao2023optimal).
 
     >>> [round(x, 9) for x in allocate([2.0, 8.0], [1.0, 1.0], 1.0)]

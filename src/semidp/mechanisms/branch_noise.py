@@ -1,7 +1,8 @@
-"""The noise of a product below one node of a cut: drawn, and put together with what was measured above, residual by
-residual, so that nothing larger than the tables of one branch is held.
+"""The noise of a product below one node of a cut: drawn, and put together with what was measured
+above, residual by residual, so that nothing larger than the tables of one branch is held.
 
-It is the noise of the whole product's mechanism in the entries of the branch; the guarantee is that mechanism's.
+It is the noise of the whole product's mechanism in the entries of the branch; the guarantee is that
+mechanism's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,9 @@ Floats = NDArray[np.float64]
 
 
 def mechanism_above(mechanism: ResidualMechanism, cut: Cut) -> ResidualMechanism:
-    """Return the noise of a product at a cut and above it: the same σ², for the residuals that are there."""
+    """Return the noise of a product at a cut and above it: the same σ², for the residuals that are
+    there.
+    """
     space = space_above(mechanism.space, cut)
     sigma2 = {view: mechanism.sigma2[view] for view in space.measured}
     return ResidualMechanism(space, sigma2, mechanism.precision, mechanism.law, mechanism.saved)
@@ -34,14 +37,16 @@ def mechanism_above(mechanism: ResidualMechanism, cut: Cut) -> ResidualMechanism
 
 @dataclass(frozen=True, eq=False)
 class BranchNoise:
-    """The noise on the residuals below one node of a cut, with the σ² and the law of the whole product's mechanism.
+    """The noise on the residuals below one node of a cut, with the σ² and the law of the whole
+    product's mechanism.
 
     Parameters
     ----------
     space
         The residuals below the node.
     sigma2
-        σ² of every residual of the whole product: the errors of the tables come from those above the cut as well.
+        σ² of every residual of the whole product: the errors of the tables come from those above
+        the cut as well.
     law
         The law of the noise.
     families
@@ -59,30 +64,49 @@ class BranchNoise:
         space = branch_space(mechanism.space, cut, node)
         if space is None:
             return None
-        return cls(space, mechanism.sigma2, mechanism.law, families_above(mechanism.space, cut, node))
+        return cls(
+            space, mechanism.sigma2, mechanism.law, families_above(mechanism.space, cut, node)
+        )
 
-    def measure(self, tables: Sequence[Table], randomness: Randomness) -> dict[View, NDArray[np.int64]]:
-        """Return each residual of the confidential tables times its scale, with noise: what may be published."""
+    def measure(
+        self, tables: Sequence[Table], randomness: Randomness
+    ) -> dict[View, NDArray[np.int64]]:
+        """Return each residual of the confidential tables times its scale, with noise: what may be
+        published.
+        """
         space = self.space
-        cut = [space.trim(table.counts, view).astype(np.int64) for table, view in zip(tables, space.views, strict=True)]
+        cut = [
+            space.trim(table.counts, view).astype(np.int64)
+            for table, view in zip(tables, space.views, strict=True)
+        ]
         noisy = {}
         for view, holders in space.holders.items():
             place = min(holders, key=lambda number: cut[number].size)
-            values = space.residuals.scaled(view, space.residuals.table(cut[place], space.views[place], view))
+            values = space.residuals.scaled(
+                view, space.residuals.table(cut[place], space.views[place], view)
+            )
             source = randomness.part(*space.schema.named(view))
-            noisy[view] = values + residual_noise(self.law, self.sigma2[view], space.residuals.scale(view), source)
+            noisy[view] = values + residual_noise(
+                self.law, self.sigma2[view], space.residuals.scale(view), source
+            )
         return noisy
 
     def tables(
         self, noisy: Mapping[View, NDArray[np.int64]], above: Sequence[tuple[Floats, Floats]]
     ) -> list[tuple[Floats, Floats]]:
-        """Return the estimate of each table and the variance of each of its cells, from the residuals below the cut.
+        """Return the estimate of each table and the variance of each of its cells, from the
+        residuals below the cut.
 
         `above` has for each table its estimate at the cut for this node, and the variance of that.
         """
         space = self.space
-        estimates = [np.array(space.shared_out(row, number)) for number, (row, _) in enumerate(above)]
-        variances = [np.array(space.shared_out(square, number, 2)) for number, (_, square) in enumerate(above)]
+        estimates = [
+            np.array(space.shared_out(row, number)) for number, (row, _) in enumerate(above)
+        ]
+        variances = [
+            np.array(space.shared_out(square, number, 2))
+            for number, (_, square) in enumerate(above)
+        ]
         for number, view in enumerate(space.views):
             for small, exact_part in space.known.items():
                 if all(one <= other for one, other in zip(small, view, strict=True)):
@@ -94,14 +118,17 @@ class BranchNoise:
             centred_variance = space.residuals.centred_variance(small, variance_before)
             for number in holders:
                 estimates[number] += space.residuals.spread(centred, small, space.views[number])
-                variances[number] += space.residuals.spread(centred_variance, small, space.views[number], power=2)
+                variances[number] += space.residuals.spread(
+                    centred_variance, small, space.views[number], power=2
+                )
         return [
             (space.whole(estimate, view), space.whole(variance, view))
             for estimate, variance, view in zip(estimates, variances, space.views, strict=True)
         ]
 
     def half_widths(self, fewer_than: int) -> list[Floats | None]:
-        """Return for each table how far its cells are off at most in 95% of all draws, the noise above included.
+        """Return for each table how far its cells are off at most in 95% of all draws, the noise
+        above included.
 
         None for tables that do not have fewer cells than that.
         """
@@ -111,7 +138,11 @@ class BranchNoise:
             if space.schema.grid.size_of(view) >= fewer_than:
                 half_widths.append(None)
                 continue
-            noise = {trimmed_view(d, view): square for d, square in self.sigma2.items() if within(d, view)}
+            noise = {
+                trimmed_view(d, view): square
+                for d, square in self.sigma2.items()
+                if within(d, view)
+            }
             families = [space.residuals.families(axis, view[axis]) for axis in named(view)]
             place = named(view).index(space.cut.axis)
             families[place][: space.cut.depth] = np.array(self.families)[:, None]

@@ -1,9 +1,10 @@
-"""Impossible cells of a product's tables set to zero in its residuals, so that all tables move together.
+"""Impossible cells of a product's tables set to zero in its residuals, so that all tables move
+together.
 
-An impossible cell is a linear function of the residuals that is known to be 0. The best linear unbiased estimate given
-such knowledge is the measurement minus what it has in common with the error at those cells: constrained least squares
-(THEORY §18). It is post-processing of public values: which cells are impossible follows from the schema and from the
-published totals.
+An impossible cell is a linear function of the residuals that is known to be 0. The best linear
+unbiased estimate given such knowledge is the measurement minus what it has in common with the error
+at those cells: constrained least squares (THEORY §18). It is post-processing of public values:
+which cells are impossible follows from the schema and from the published totals.
 """
 
 import math
@@ -33,9 +34,10 @@ _TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V)
 class Conditioning:
     """What the impossible cells of a product say about the noise in its residuals.
 
-    Let L be the weights of the impossible cells on the entries of the vector, V the variances of the noise, G = L V L'.
-    A vector z becomes ``z - V L' G⁺ e``, where e are the estimates at the impossible cells; weights w of any sum of
-    cells become ``w - L' G⁺ L V w``. The pseudo-inverse leaves alone what totals fix already.
+    Let L be the weights of the impossible cells on the entries of the vector, V the variances of
+    the noise, G = L V L'. A vector z becomes ``z - V L' G⁺ e``, where e are the estimates at the
+    impossible cells; weights w of any sum of cells become ``w - L' G⁺ L V w``. The pseudo-inverse
+    leaves alone what totals fix already.
 
     Parameters
     ----------
@@ -63,7 +65,8 @@ class Conditioning:
     @cached_property
     def _inverse(self) -> Floats:
         """G⁺, the pseudo-inverse of the covariances of the errors at impossible cells."""
-        # whole families of cells may be fixed by totals, or one by the others: there is no inverse then
+        # whole families of cells may be fixed by totals, or one by the others: there is no inverse
+        # then
         covariance = (self.rows * self.variances) @ self.rows.T
         return np.asarray(np.linalg.pinv(covariance, rcond=_FIXED, hermitian=True))
 
@@ -73,7 +76,9 @@ class Conditioning:
         return np.concatenate(parts)
 
     def vector(self, values: ArrayLike) -> Floats:
-        """Return a vector whose tables are zero at the impossible cells, as near to a given one as noise lets it be."""
+        """Return a vector whose tables are zero at the impossible cells, as near to a given one as
+        noise lets it be.
+        """
         vector = np.asarray(values, dtype=np.float64)
         excess = self._at_impossible(self.space.estimates(vector))
         return np.asarray(vector - self.variances * (self.rows.T @ (self._inverse @ excess)))
@@ -86,14 +91,18 @@ class Conditioning:
         return tables
 
     def weights(self, weights: Floats) -> Floats:
-        """Return the weights on the noise of sums of cells, from those before conditioning; a row a sum."""
+        """Return the weights on the noise of sums of cells, from those before conditioning; a row a
+        sum.
+        """
         common = (weights * self.variances) @ self.rows.T
         conditioned = np.asarray(weights - (common @ self._inverse) @ self.rows)
         conditioned[np.abs(conditioned) * self.space.scales < _NOTHING] = 0.0
         return conditioned
 
     def table_weights(self, table: int) -> Floats:
-        """Return the weights of every cell of one table on the noise: a row a cell that can be positive."""
+        """Return the weights of every cell of one table on the noise: a row a cell that can be
+        positive.
+        """
         view = self.space.views[table]
         shape = self.space.schema.grid.shape_of(view)
         rows = np.zeros((math.prod(shape), *self.space.shape))
@@ -111,8 +120,9 @@ class Conditioning:
     def half_widths(self, table: int, laws: list[CountNoise], which: NDArray[np.intp]) -> Floats:
         """Return for each cell of one table how far it is off at most in 95% of all draws.
 
-        A sum of numbers that are normal but for a distance d each is normal but for ``Σ |w| d``. Where that is not
-        close, the law of the sum itself is used, or, where the terms are too many, a bound of its tails.
+        A sum of numbers that are normal but for a distance d each is normal but for ``Σ |w| d``.
+        Where that is not close, the law of the sum itself is used, or, where the terms are too
+        many, a bound of its tails.
 
         Parameters
         ----------
@@ -122,13 +132,18 @@ class Conditioning:
             The distributions of the noise, and for each entry of the vector the number of its own.
         """
         rows = self.table_weights(table)
-        # laws that are no normal numbers moved a little have an infinite distance, and are looked at below
+        # laws that are no normal numbers moved a little have an infinite distance, and are looked
+        # at below
         moments = [law.near_normal or (law.variance, math.inf) for law in laws]
         variance = rows**2 @ np.array([moment[0] for moment in moments])[which]
         reach = np.array([moment[1] for moment in moments])[which]
         distance = np.where(rows != 0, np.abs(rows) * reach, 0.0).sum(axis=1)
         normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * np.sqrt(variance)
-        widths = np.where(variance > 0, np.minimum(normal + distance, _TAIL * np.sqrt(rows**2 @ self.variances)), 0.0)
+        widths = np.where(
+            variance > 0,
+            np.minimum(normal + distance, _TAIL * np.sqrt(rows**2 @ self.variances)),
+            0.0,
+        )
         wide = np.flatnonzero((variance > 0) & ~(distance <= _NEAR * np.sqrt(variance)))
         if int((rows[wide] != 0).sum()) <= _MOST_TERMS:
             sums = [sum_terms(rows[cell], laws, which) for cell in wide]
@@ -142,10 +157,18 @@ def sum_terms(row: Floats, laws: list[CountNoise], which: NDArray[np.intp]) -> l
     for entry in np.flatnonzero(row):
         key = int(which[entry]), round(abs(float(row[entry])) * _DIGITS)
         counts[key] = counts.get(key, 0) + 1
-    return [Weighted(laws[law], Fraction(size, _DIGITS), count) for (law, size), count in counts.items() if size]
+    return [
+        Weighted(laws[law], Fraction(size, _DIGITS), count)
+        for (law, size), count in counts.items()
+        if size
+    ]
 
 
-def combined(space: ProductSpace, weights: Mapping[int, ArrayLike], given: Conditioning | None) -> Floats:
-    """Return the weights that a weighted sum of cells has on the noise in the entries of the vector."""
+def combined(
+    space: ProductSpace, weights: Mapping[int, ArrayLike], given: Conditioning | None
+) -> Floats:
+    """Return the weights that a weighted sum of cells has on the noise in the entries of the
+    vector.
+    """
     pulled = space.combination(weights)
     return pulled if given is None else given.weights(pulled[None])[0]

@@ -12,7 +12,8 @@ from semidp.queries.table_spaces import sensitivity_space
 
 
 def two_way() -> tuple[QuerySpace, Table]:
-    """Return a table of two sexes by three regions, and its sensitivity space under A_3 with both margins public.
+    """Return a table of two sexes by three regions, and its sensitivity space under A_3 with both
+    margins public.
 
     >>> space, table = two_way()
     >>> space.l1, space.l2_squared, space.dimension, table

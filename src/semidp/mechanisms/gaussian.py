@@ -1,7 +1,9 @@
-"""Gaussian mechanisms: discrete for zCDP, rounded for GDP, on the lattice of whole tables, and the paper's own.
+"""Gaussian mechanisms: discrete for zCDP, rounded for GDP, on the lattice of whole tables, and the
+paper's own.
 
-All but the lattice add independent noise to every cell and project. The three that add whole numbers make exact
-claims; the continuous one is the reference of the paper's figures and its output is marked as not private.
+All but the lattice add independent noise to every cell and project. The three that add whole
+numbers make exact claims; the continuous one is the reference of the paper's figures and its output
+is marked as not private.
 """
 
 import math
@@ -99,8 +101,8 @@ class GaussianNoise(NormalNoise):
 class DiscreteGaussianMechanism(CellByCell, ConcentratedNoise):
     """Exact discrete Gaussian noise in every cell, then projection: zCDP with ``ρ = Δ2²/(2σ²)``.
 
-    Shifted by whole numbers, discrete Gaussians are no further apart than continuous ones (Canonne, Kamath and
-    Steinke, 2020), so that both parameters are exact fractions.
+    Shifted by whole numbers, discrete Gaussians are no further apart than continuous ones (Canonne,
+    Kamath and Steinke, 2020), so that both parameters are exact fractions.
 
     Parameters
     ----------
@@ -128,7 +130,8 @@ class DiscreteGaussianMechanism(CellByCell, ConcentratedNoise):
 
 @dataclass(frozen=True, eq=False)
 class ContinuousGaussianMechanism(GaussianNoise):
-    """The paper's mechanism, ``N(0, (Δ2/μ)² P)`` in floating point. For studies: its output is marked not private.
+    """The paper's mechanism, ``N(0, (Δ2/μ)² P)`` in floating point. For studies: its output is
+    marked not private.
 
     Parameters
     ----------
@@ -164,10 +167,11 @@ class ContinuousGaussianMechanism(GaussianNoise):
 
 @dataclass(frozen=True, eq=False)
 class RoundedGaussianMechanism(CellByCell, GaussianNoise):
-    """Gaussian noise rounded to whole numbers in every cell, then projection: μ-GDP with ``μ = Δ2/σ``.
+    """Gaussian noise rounded to whole numbers in every cell, then projection: μ-GDP with
+    ``μ = Δ2/σ``.
 
-    Counts are whole numbers, so that rounding the noise is rounding the output of the continuous Gaussian mechanism:
-    post-processing, and exactly μ-GDP.
+    Counts are whole numbers, so that rounding the noise is rounding the output of the continuous
+    Gaussian mechanism: post-processing, and exactly μ-GDP.
 
     Parameters
     ----------
@@ -183,7 +187,10 @@ class RoundedGaussianMechanism(CellByCell, GaussianNoise):
     (Fraction(16, 1), Fraction(1, 2))
     >>> mechanism.standard_errors().round(2).tolist()
     [[2.32, 2.32, 2.32], [2.32, 2.32, 2.32]]
-    >>> round(mechanism.standard_error([[1, 1, 0], [0, 0, 0]]), 2), mechanism.standard_error([[1, 1, 1], [0, 0, 0]])
+    >>> (
+    ...     round(mechanism.standard_error([[1, 1, 0], [0, 0, 0]]), 2),
+    ...     mechanism.standard_error([[1, 1, 1], [0, 0, 0]]),
+    ... )
     (2.32, 0.0)
     """
 
@@ -197,13 +204,15 @@ class RoundedGaussianMechanism(CellByCell, GaussianNoise):
 
 @dataclass(frozen=True, eq=False)
 class LatticeGaussianMechanism(ConcentratedNoise):
-    """Noise ``P(v) ∝ exp(-‖v‖²/2σ²)`` over whole-number tables with zero margins: zCDP with ``ρ = Δ2²/(2σ²)``.
+    """Noise ``P(v) ∝ exp(-‖v‖²/2σ²)`` over whole-number tables with zero margins: zCDP with
+    ``ρ = Δ2²/(2σ²)``.
 
-    A shift by an element of the lattice costs what it costs the discrete Gaussian. The measurement consists of whole
-    numbers with every published total exact, and it is unbiased. Coarse noise is smaller than in single cells: the
-    shortest move of the lattice has four cells, and at σ² = 1/2 a 2 × 2 table has 28% of the projected variance. The
-    errors are those of its law; on tables with more than five rows and columns they are the upper bound ``σ²P``, which
-    is met to about one part in 10^5 from σ = 2 on.
+    A shift by an element of the lattice costs what it costs the discrete Gaussian. The measurement
+    consists of whole numbers with every published total exact, and it is unbiased. Coarse noise is
+    smaller than in single cells: the shortest move of the lattice has four cells, and at σ² = 1/2 a
+    2 × 2 table has 28% of the projected variance. The errors are those of its law; on tables with
+    more than five rows and columns they are the upper bound ``σ²P``, which is met to about one part
+    in 10^5 from σ = 2 on.
 
     Parameters
     ----------
@@ -219,7 +228,9 @@ class LatticeGaussianMechanism(ConcentratedNoise):
     >>> mechanism.sigma2
     Fraction(4, 1)
     >>> noisy = mechanism.apply(table, SeededRandomness(1)).noisy
-    >>> (noisy.sum(axis=0) == table.counts.sum(axis=0)).all() and (noisy.sum(axis=1) == table.counts.sum(axis=1)).all()
+    >>> (noisy.sum(axis=0) == table.counts.sum(axis=0)).all() and (
+    ...     noisy.sum(axis=1) == table.counts.sum(axis=1)
+    ... ).all()
     np.True_
     """
 
@@ -240,7 +251,9 @@ class LatticeGaussianMechanism(ConcentratedNoise):
 
     @property
     def variance(self) -> float:
-        """The number τ² with ``Cov(noise) = τ² P``, from the law of a cell; see `LatticeGaussian.variance`."""
+        """The number τ² with ``Cov(noise) = τ² P``, from the law of a cell; see
+        `LatticeGaussian.variance`.
+        """
         share = float(self.sampler.free_share)
         return self.sampler.variance / share if share else 0.0
 
@@ -251,7 +264,9 @@ class LatticeGaussianMechanism(ConcentratedNoise):
 
     @cached_property
     def half_widths(self) -> NDArray[np.float64]:
-        """For each cell how far it is off at most in 95% of all draws: all cells of the matrix have the same law."""
+        """For each cell how far it is off at most in 95% of all draws: all cells of the matrix have
+        the same law.
+        """
         half_widths = np.zeros(math.prod(self.space.shape))
         half_widths[self._form.cells] = self.sampler.half_width
         return half_widths.reshape(self.space.shape)
@@ -278,14 +293,15 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         form = self.space.matrix()
         if form is None:
             raise Refused(
-                "lattice gaussian serves tables under one margin, or under two disjoint ones that cover every feature, "
-                "without structural zeros or nested features: use gaussian"
+                "lattice gaussian serves tables under one margin, or under two disjoint ones that"
+                " cover every feature, without structural zeros or nested features: use gaussian"
             )
         return form
 
 
 def rho_within(budget: Budget) -> Fraction:
-    """Return the largest ρ whose zCDP lies within a budget: its own, or by the tight conversion to (ε, δ).
+    """Return the largest ρ whose zCDP lies within a budget: its own, or by the tight conversion to
+    (ε, δ).
 
     >>> rho_within(Budget.zcdp("0.5"))
     Fraction(1, 2)
@@ -299,7 +315,8 @@ def rho_within(budget: Budget) -> Fraction:
 
 
 def mu_within(budget: Budget) -> Fraction:
-    """Return the largest μ whose GDP lies within a budget: its own, or by the exact conversion to (ε, δ).
+    """Return the largest μ whose GDP lies within a budget: its own, or by the exact conversion to
+    (ε, δ).
 
     >>> mu_within(Budget.gdp("0.1"))
     Fraction(1, 10)

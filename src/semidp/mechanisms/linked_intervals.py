@@ -1,9 +1,11 @@
-"""How far estimates of linked tables are off at most in 95% of all draws, once members and units agree.
+"""How far estimates of linked tables are off at most in 95% of all draws, once members and units
+agree.
 
-A cell is a weighted sum of independent whole-number noise of both kinds. Where every number is a normal one moved by at
-most d, the sum is a normal number moved by at most ``Σ |weight| d``; for discrete noise one of the numbers is enough
-(`_smoothed`). Where that is not close, the law of the sum itself is used, or, where sums are too many, a bound of its
-tails: never a normal quantile alone.
+A cell is a weighted sum of independent whole-number noise of both kinds. Where every number is a
+normal one moved by at most d, the sum is a normal number moved by at most ``Σ |weight| d``; for
+discrete noise one of the numbers is enough (`_smoothed`). Where that is not close, the law of the
+sum itself is used, or, where sums are too many, a bound of its tails: never a normal quantile
+alone.
 """
 
 import math
@@ -23,10 +25,12 @@ from semidp.noise.sums import LEVEL, half_width
 from semidp.queries.linked_products import KindSpace
 
 _NEAR = 0.03  # a normal law this close, in standard deviations, takes the place of the law itself
-_WIDE = 3.0  # σ² of noise, in squares of its step, from which on a normal number hides the steps of another
+# σ² of noise, in squares of its step, from which on a normal number hides the steps of another
+_WIDE = 3.0
 _HIDDEN = 1e-5  # by which all hidden steps together raise a tail at most, up to ten million of them
 _MOST_LAWS = 40  # different cells whose own laws are computed
-_SMOOTHING = 2e-3  # of the standard deviation: intervals are up to a hundredth wider than they need be
+# of the standard deviation: intervals are up to a hundredth wider than they need be
+_SMOOTHING = 2e-3
 _NOTHING = 1e-12  # a weight that floating point has left where there is none
 _TAIL = math.sqrt(8 * math.log(2 / (1 - LEVEL)))  # P(|S| > h) <= 2 exp(-h²/8V) for both laws
 
@@ -70,22 +74,35 @@ class LinkedIntervals:
                 widths = np.minimum(widths, _TAIL * self._bounded_spread(which, view))
         return kind.whole(np.where(spread > 0, widths, 0.0), view)
 
-    def _alike(self, kind: KindSpace, axis: int, depth: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Nodes of a feature whose cells have one law: the first of each sort, and the sort of every node.
+    def _alike(
+        self, kind: KindSpace, axis: int, depth: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Nodes of a feature whose cells have one law: the first of each sort, and the sort of
+        every node.
 
-        Cells share a law if their nodes have as many siblings at every depth; every size, and every kind of quarters,
-        has its own.
+        Cells share a law if their nodes have as many siblings at every depth; every size, and every
+        kind of quarters, has its own.
         """
         families = kind.residuals.families(axis, depth)
         public = self.mechanism.space.dataspace
-        own_law = public.size_axis if kind.counted == UNIT else None if public.home is None else public.home[0]
+        own_law = (
+            public.size_axis
+            if kind.counted == UNIT
+            else None
+            if public.home is None
+            else public.home[0]
+        )
         if axis == own_law:
             families = np.arange(families.shape[1])[None, :]
         _, firsts, sorts = np.unique(families, axis=1, return_index=True, return_inverse=True)
         return firsts, sorts.ravel()
 
     def _by_law(
-        self, number: int, kind: KindSpace, view: View, alike: list[tuple[NDArray[np.intp], NDArray[np.intp]]]
+        self,
+        number: int,
+        kind: KindSpace,
+        view: View,
+        alike: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
     ) -> Floats:
         """The half-widths of a table, from the law of the noise of one cell of each sort."""
         laws, numbers = self.mechanism.entry_laws
@@ -99,7 +116,9 @@ class LinkedIntervals:
         return widths[np.ix_(*(sorts for _, sorts in alike))]
 
     def _distance(self, which: int, view: View) -> Floats:
-        """How far each cell is from a normal number at most; infinite beside noise that is near none."""
+        """How far each cell is from a normal number at most; infinite beside noise that is near
+        none.
+        """
         kind, part = self.mechanism.space.kinds[which], self.mechanism.parts[which]
         total = np.zeros(kind.residuals.shape(view))
         for small in kind.inside[kind.views.index(view)]:
@@ -109,18 +128,23 @@ class LinkedIntervals:
         return total
 
     def _smoothed(self, which: int, view: View, distance: Floats) -> Floats:
-        """Smaller distances for discrete noise: that of one number alone, beside which the others are normal.
+        """Smaller distances for discrete noise: that of one number alone, beside which the others
+        are normal.
 
-        Let X be discrete Gaussian of variance σ² and N normal of variance τ², both in squares of the step of X. By
-        Poisson's formula the density of N + X is that of a normal number of variance σ² + τ² times at most
-        ``1 + 2.1 exp(-2π²s²)``, ``s² = σ²τ²/(σ² + τ²)``; from σ², τ² >= 3 on that is 1 + 3e-13. So one number is moved
-        to a normal one by at most its step, and all others only make that one wider.
+        Let X be discrete Gaussian of variance σ² and N normal of variance τ², both in squares of
+        the step of X. By Poisson's formula the density of N + X is that of a normal number of
+        variance σ² + τ² times at most ``1 + 2.1 exp(-2π²s²)``, ``s² = σ²τ²/(σ² + τ²)``; from σ², τ²
+        >= 3 on that is 1 + 3e-13. So one number is moved to a normal one by at most its step, and
+        all others only make that one wider.
         """
         kind, part = self.mechanism.space.kinds[which], self.mechanism.parts[which]
         equations = self.mechanism.agreement.touched(view, which)
         in_equations = [(term.kind, term.view) for each in equations for term in each.terms]
         views = [(which, small) for small in kind.inside[kind.views.index(view)]]
-        widest = all(_least_square(self.mechanism.parts[one], own) >= _WIDE for one, own in (*views, *in_equations))
+        widest = all(
+            _least_square(self.mechanism.parts[one], own) >= _WIDE
+            for one, own in (*views, *in_equations)
+        )
         if part.law != "discrete" or not widest:
             return distance
         largest = np.zeros(kind.residuals.shape(view))
@@ -128,13 +152,17 @@ class LinkedIntervals:
             weights = kind.residuals.spread(1 / kind.residuals.scale(small), small, view)
             largest = np.maximum(largest, weights)
         for equation in equations:
-            largest = largest + self._corrected(which, equation, view, self._largest_gap(equation), 1)
+            largest = largest + self._corrected(
+                which, equation, view, self._largest_gap(equation), 1
+            )
         for _, small in views:
             # the entry of the cell itself, uncorrected, has the weight 1 - 1/c along every feature
             if (which, small) in in_equations:
                 continue
             shares = _per_entry(part, small, np.ones(kind.residuals.shape(small)), 1.0)
-            errors = kind.residuals.spread(shares * math.sqrt(float(part.sigma2[small])), small, view)
+            errors = kind.residuals.spread(
+                shares * math.sqrt(float(part.sigma2[small])), small, view
+            )
             weight = kind.residuals.spread(shares / kind.residuals.scale(small), small, view)
             hides = (errors >= math.sqrt(_WIDE) * largest) & (weight > 0)
             distance = np.where(hides, np.minimum(weight, distance), distance)
@@ -150,7 +178,9 @@ class LinkedIntervals:
         return np.asarray(largest)
 
     def _moved_gap(self, equation: Agreement) -> Floats:
-        """How far what members and units miss of each other is from a normal number at most, an entry each."""
+        """How far what members and units miss of each other is from a normal number at most, an
+        entry each.
+        """
         moved = np.zeros(())
         for term in equation.terms:
             of_term = _leading(term, _moved(self.mechanism.parts[term.kind], term.view))
@@ -159,7 +189,9 @@ class LinkedIntervals:
         return np.asarray(moved)
 
     def _bounded_spread(self, which: int, view: View) -> Floats:
-        """A bound of the root of ``Σ weight² σ²`` for each cell: that of its own kind, plus those of corrections."""
+        """A bound of the root of ``Σ weight² σ²`` for each cell: that of its own kind, plus those
+        of corrections.
+        """
         kind, part = self.mechanism.space.kinds[which], self.mechanism.parts[which]
         square = np.zeros(kind.residuals.shape(view))
         for small in kind.inside[kind.views.index(view)]:
@@ -171,16 +203,22 @@ class LinkedIntervals:
         return total
 
     def _square_gap(self, equation: Agreement) -> Floats:
-        """``Σ weight² σ²`` of what members and units miss of each other: coefficients of levels add up to zero."""
+        """``Σ weight² σ²`` of what members and units miss of each other: coefficients of levels add
+        up to zero.
+        """
         squares = np.zeros(())
         for term in equation.terms:
             part = self.mechanism.parts[term.kind]
             residuals, entries = part.space.residuals, equation.entries(term.kind)
             square = float(part.sigma2.get(term.view, 0)) * float((term.coefficients**2).sum())
-            squares = squares + residuals.centred_variance(entries, np.full(residuals.shape(entries), square))
+            squares = squares + residuals.centred_variance(
+                entries, np.full(residuals.shape(entries), square)
+            )
         return np.asarray(squares)
 
-    def _corrected(self, which: int, equation: Agreement, view: View, gap: Floats, power: int) -> Floats:
+    def _corrected(
+        self, which: int, equation: Agreement, view: View, gap: Floats, power: int
+    ) -> Floats:
         """What the cells of a table get of a gap by its correction: shares, or their squares."""
         residuals = self.mechanism.space.kinds[which].residuals
         shares, by_level = self.mechanism.agreement.shares(equation, which, view)
@@ -203,7 +241,9 @@ def _times(values: Floats, shares: "Floats | float") -> Floats:
 
 
 def _moved(part: ResidualMechanism, view: View) -> Floats:
-    """How far each centred entry of a residual is from a normal number at most: ``Σ |weight| d / scale``."""
+    """How far each centred entry of a residual is from a normal number at most:
+    ``Σ |weight| d / scale``.
+    """
     residuals = part.space.residuals
     shape = residuals.shape(view)
     if view not in part.sigma2:
@@ -238,4 +278,6 @@ def _squares(part: ResidualMechanism, view: View) -> Floats:
     residuals = part.space.residuals
     if view not in part.sigma2:
         return np.zeros(residuals.shape(view))
-    return residuals.centred_variance(view, np.full(residuals.shape(view), float(part.sigma2[view])))
+    return residuals.centred_variance(
+        view, np.full(residuals.shape(view), float(part.sigma2[view]))
+    )

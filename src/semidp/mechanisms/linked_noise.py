@@ -1,4 +1,6 @@
-"""Noise on the residuals of linked tables: one budget over members and units, as much for each as serves best."""
+"""Noise on the residuals of linked tables: one budget over members and units, as much for each as
+serves best.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -72,9 +74,14 @@ class LinkedMechanism(SharedNoise):
             The part of the precision for units; by need unless given.
         """
         if not isinstance(space, LinkedSpace):
-            raise InputError("linked residuals are those of linked tables: build them with linked_space")
+            raise InputError(
+                "linked residuals are those of linked tables: build them with linked_space"
+            )
         if budget.kind not in cls.kinds:
-            raise Refused("linked tables share a zCDP, GDP or (epsilon, delta) budget: pure epsilon is not built")
+            raise Refused(
+                "linked tables share a zCDP, GDP or (epsilon, delta) budget: pure epsilon is not"
+                " built"
+            )
         law, precision = law_within(budget)
         by_kind = (None, None) if weights is None else weights
         roots = []
@@ -142,12 +149,16 @@ class LinkedMechanism(SharedNoise):
 
     @property
     def naive_l2(self) -> float:
-        """The same for ordinary differential privacy pushed to the same guarantee by group privacy."""
+        """The same for ordinary differential privacy pushed to the same guarantee by group
+        privacy.
+        """
         return math.hypot(*(part.naive_l2 for part in self.parts))
 
     @property
     def forgotten(self) -> Fraction:
-        """What one record of each kind would cost if the links and the exact totals were forgotten."""
+        """What one record of each kind would cost if the links and the exact totals were
+        forgotten.
+        """
         return sum((part.forgotten for part in self.parts if part.sigma2), Fraction(0))
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
@@ -162,7 +173,9 @@ class LinkedMechanism(SharedNoise):
 
     @property
     def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise of both kinds, and for each entry of the vector the number of its own."""
+        """The distributions of the noise of both kinds, and for each entry of the vector the number
+        of its own.
+        """
         laws: list[CountNoise] = []
         which = []
         for part in self.parts:
@@ -185,7 +198,8 @@ class LinkedMechanism(SharedNoise):
         return tables
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
-        """Return the weights on the noise that weights on cells have; tables of members are numbered first.
+        """Return the weights on the noise that weights on cells have; tables of members are
+        numbered first.
 
         Both kinds were made to agree, so that a table of members has noise of units in it too.
         """
@@ -198,11 +212,15 @@ class LinkedMechanism(SharedNoise):
                 of_units[number - first] = given
         gathered = self.space.members.gathered(of_members), self.space.units.gathered(of_units)
         on_residuals = self.agreement.weights(*gathered)
-        pulled = [kind.pulled(each) for kind, each in zip(self.space.kinds, on_residuals, strict=True)]
+        pulled = [
+            kind.pulled(each) for kind, each in zip(self.space.kinds, on_residuals, strict=True)
+        ]
         return np.concatenate(pulled)
 
     def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
-        """Return the entries of the residuals of some tables, and of those that their corrections come from."""
+        """Return the entries of the residuals of some tables, and of those that their corrections
+        come from.
+        """
         first = len(self.space.members.views)
         seen: tuple[set[View], set[View]] = (set(), set())
         for number in tables:
@@ -220,8 +238,12 @@ class LinkedMechanism(SharedNoise):
             start += kind.scales.size
         return np.concatenate(entries)
 
-    def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw the noise of some entries alone, of members and then of units, for many measurements at once."""
+    def drawn(
+        self, entries: NDArray[np.intp], count: int, randomness: Randomness
+    ) -> NDArray[np.int64]:
+        """Draw the noise of some entries alone, of members and then of units, for many measurements
+        at once.
+        """
         first = self.space.members.scales.size
         chosen = np.asarray(entries)
         values = np.zeros((count, len(chosen)), dtype=np.int64)
@@ -244,7 +266,9 @@ class LinkedMechanism(SharedNoise):
         return replace(self, space=space, members=parts[0], units=parts[1]).guarantee
 
     def record(self) -> dict[str, Any]:
-        """Return what a ledger keeps: the tables of both kinds, and the exact noise of every residual."""
+        """Return what a ledger keeps: the tables of both kinds, and the exact noise of every
+        residual.
+        """
         noise = {"law": self.name, "draw": self.law}
         noise |= {"members": _squares(self.members), "units": _squares(self.units)}  # type: ignore[dict-item]
         return {"query": self.space.query(), "noise": noise}

@@ -1,7 +1,9 @@
-"""What every mechanism shares: a calibrated value that knows its errors, its guarantee and how to measure a table.
+"""What every mechanism shares: a calibrated value that knows its errors, its guarantee and how to
+measure a table.
 
-A mechanism is a `QuerySpace` and an exact scale, nothing else; the guarantee follows from these two. The noise
-distributions live in `noise`, the sensitivity in `queries`; making tables nonnegative lives in `fitting`.
+A mechanism is a `QuerySpace` and an exact scale, nothing else; the guarantee follows from these
+two. The noise distributions live in `noise`, the sensitivity in `queries`; making tables
+nonnegative lives in `fitting`.
 """
 
 import math
@@ -31,13 +33,18 @@ from semidp.queries.query_space import QuerySpace
 from semidp.queries.worst_pairs import Pair
 
 ClaimKind = Literal["exact", "ideal"]
-"""Whether a guarantee holds for the numbers a computer draws, or for the real numbers of the proof."""
+"""Whether a guarantee holds for the numbers a computer draws, or for the real numbers of the
+proof."""
 
 CLAIMS: dict[ClaimKind, str] = {
-    "exact": "The noise is drawn exactly from the distribution of the proof, in whole numbers: "
-    "the guarantee holds for what is published.",
-    "ideal": "The proof is for real-valued noise and the computer draws floating-point numbers; "
-    "the output is rounded to whole numbers before anything is published.",
+    "exact": (
+        "The noise is drawn exactly from the distribution of the proof, in whole numbers: "
+        "the guarantee holds for what is published."
+    ),
+    "ideal": (
+        "The proof is for real-valued noise and the computer draws floating-point numbers; "
+        "the output is rounded to whole numbers before anything is published."
+    ),
 }
 
 KINDS = {
@@ -46,7 +53,8 @@ KINDS = {
     "pure": "laplace, knorm or l2",
     "approximate": "gaussian, lattice, laplace, knorm or l2",
 }
-"""The mechanisms that can satisfy each kind of budget, as a plan and the command line call them; for messages."""
+"""The mechanisms that can satisfy each kind of budget, as a plan and the command line call them;
+for messages."""
 
 _NUMBERS = 1_000_000  # that are drawn at most where the law of an error is simulated
 _FEWEST, _MOST = 40, 40_000  # measurements that are simulated
@@ -64,10 +72,11 @@ class Measurement:
     Parameters
     ----------
     noisy
-        The query plus noise, cell by cell: whole numbers, or reals from a mechanism that is meant for studies.
+        The query plus noise, cell by cell: whole numbers, or reals from a mechanism that is meant
+        for studies.
     projected
-        ``P·noisy`` plus the part of the table that the public totals fix. It keeps every invariant and depends on
-        the data only through `noisy`.
+        ``P·noisy`` plus the part of the table that the public totals fix. It keeps every invariant
+        and depends on the data only through `noisy`.
     mechanism
         The name of the mechanism.
     claim
@@ -96,9 +105,10 @@ class Measurement:
 class Mechanism(ABC):
     """A calibrated additive mechanism: a sensitivity space and an exact scale.
 
-    The projected noise of every mechanism here has covariance ``variance·P``, with P the projection on the tables
-    of zero published margins: independent cells are projected, and the others are as symmetric as the space is. So
-    one number gives the standard error of a cell, of any sum of cells, and the expected loss.
+    The projected noise of every mechanism here has covariance ``variance·P``, with P the projection
+    on the tables of zero published margins: independent cells are projected, and the others are as
+    symmetric as the space is. So one number gives the standard error of a cell, of any sum of
+    cells, and the expected loss.
 
     >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
     >>> from semidp.mechanisms.examples import two_way
@@ -116,11 +126,14 @@ class Mechanism(ABC):
     known_elsewhere: ClassVar[bool] = True
     """Whether its noise, once drawn, has a known guarantee under other exact statistics."""
     adds_noise: ClassVar[bool] = True
-    """Whether outputs are the query plus noise; else they are chosen, and say nothing of a standard error."""
+    """Whether outputs are the query plus noise; else they are chosen, and say nothing of a standard
+    error."""
     keeps_totals: ClassVar[bool] = False
-    """Whether the noise has zero published margins, so that what is measured has every exact total."""
+    """Whether the noise has zero published margins, so that what is measured has every exact
+    total."""
     has_one_scale: ClassVar[bool] = True
-    """Whether its scale alone says how much noise there is; else noise may be placed in several ways."""
+    """Whether its scale alone says how much noise there is; else noise may be placed in several
+    ways."""
     scale_powers: ClassVar[Mapping[str, int]] = {}
     """By which power of the scale each exact parameter grows: 2 for a variance, -1 for a rate."""
 
@@ -163,7 +176,8 @@ class Mechanism(ABC):
         return Guarantee(self.space.dataspace, self.space.adjacency, self.tradeoff)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
-        """Return what the same noise guarantees under another adjacency of the same dataspace: ``μ' = Δ2(S')/σ``.
+        """Return what the same noise guarantees under another adjacency of the same dataspace:
+        ``μ' = Δ2(S')/σ``.
 
         >>> from semidp.core.spaces.adjacency import Ball, Exchange
         >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
@@ -183,7 +197,9 @@ class Mechanism(ABC):
 
     @property
     def naive_l2(self) -> float:
-        """The least expected loss of ordinary differential privacy at this guarantee; see `naive_loss`."""
+        """The least expected loss of ordinary differential privacy at this guarantee; see
+        `naive_loss`.
+        """
         return naive_loss(self)
 
     def standard_errors(self) -> NDArray[np.float64]:
@@ -196,61 +212,84 @@ class Mechanism(ABC):
         return math.sqrt(float(np.square(errors).mean())) if errors.size else 0.0
 
     def standard_error(self, weights: ArrayLike) -> float:
-        """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a matrix."""
+        """Return the standard error of a weighted sum of cells, ``τ‖P w‖``, without building a
+        matrix.
+        """
         return math.sqrt(self.variance * self.space.variance_of(cell_weights(weights, self.space)))
 
     @cached_property
     def half_widths(self) -> NDArray[np.float64]:
         """For each cell of the projected table how far it is off at most in 95% of all draws.
 
-        From the law of the noise. Here it is simulated, with public randomness: cells of equal standard error are
-        counted together, and the level is raised by two standard errors of the simulation.
+        From the law of the noise. Here it is simulated, with public randomness: cells of equal
+        standard error are counted together, and the level is raised by two standard errors of the
+        simulation.
         """
         return simulated_half_widths(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return what an analysis lists: name, scale, expected loss and kind of claim."""
-        return {"name": self.name, "scale": self.scale, "expected_l2": self.expected_l2, "claim": self.claim}
+        return {
+            "name": self.name,
+            "scale": self.scale,
+            "expected_l2": self.expected_l2,
+            "claim": self.claim,
+        }
 
     def record(self) -> dict[str, Any]:
-        """Return what a ledger keeps: the query, and the law of the noise with its exact scale; see `recorded`."""
+        """Return what a ledger keeps: the query, and the law of the noise with its exact scale; see
+        `recorded`.
+        """
         numbers = {name: value for name, value in vars(self).items() if isinstance(value, Fraction)}
         noise = {"law": self.name, **{name: plain(value) for name, value in numbers.items()}}
         return {"query": self.space.query(), "noise": noise}
 
     @classmethod
     def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
-        """Return the mechanism of a recorded noise on a space: under any exact statistics and adjacency.
+        """Return the mechanism of a recorded noise on a space: under any exact statistics and
+        adjacency.
 
         >>> from semidp.mechanisms.pure import LaplaceMechanism
         >>> from semidp.mechanisms.examples import two_way
-        >>> LaplaceMechanism.from_record(two_way()[0], {"law": "laplace", "b": "4"}).tradeoff.epsilon(0)
+        >>> LaplaceMechanism.from_record(
+        ...     two_way()[0], {"law": "laplace", "b": "4"}
+        ... ).tradeoff.epsilon(0)
         1.0
         """
         if not cls.known_elsewhere:
-            raise Refused(f"noise of the law {cls.name!r} is not known under other exact statistics")
+            raise Refused(
+                f"noise of the law {cls.name!r} is not known under other exact statistics"
+            )
         numbers = {str(name): value for name, value in noise.items() if name != "law"}
         try:
             return cls(space, **{name: positive(value, name) for name, value in numbers.items()})
         except TypeError:
-            raise InputError(f"the record of {cls.name} noise is damaged: it cannot be recomputed") from None
+            raise InputError(
+                f"the record of {cls.name} noise is damaged: it cannot be recomputed"
+            ) from None
 
     def with_scale(self, scale: float) -> Self:
         """Return the mechanism with another scale of its noise; its guarantee follows.
 
         >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
         >>> from semidp.mechanisms.examples import two_way
-        >>> RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1)).with_scale(4.0).tradeoff.mu
+        >>> RoundedGaussianMechanism.calibrate(two_way()[0], Budget.gdp(1)).with_scale(
+        ...     4.0
+        ... ).tradeoff.mu
         Fraction(1, 2)
         """
         if not self.scale_powers:
             raise Refused(f"{self.name} noise has more than one scale, or none: calibrate it again")
         share = Fraction(scale) / Fraction(self.scale)
-        changed: Any = {name: getattr(self, name) * share**power for name, power in self.scale_powers.items()}
+        changed: Any = {
+            name: getattr(self, name) * share**power for name, power in self.scale_powers.items()
+        }
         return replace(self, **changed)
 
     def reporting(self, progress: Progress) -> Self:
-        """Return the mechanism with somebody to tell how far a long draw has come; most draws are over at once."""
+        """Return the mechanism with somebody to tell how far a long draw has come; most draws are
+        over at once.
+        """
         return self
 
     def apply(self, table: Table, randomness: Randomness | None = None) -> Measurement:
@@ -265,24 +304,40 @@ class Mechanism(ABC):
         """
         return self.measure(self.space.values(table), randomness)
 
-    def measure(self, values: NDArray[np.int64], randomness: Randomness | None = None) -> Measurement:
+    def measure(
+        self, values: NDArray[np.int64], randomness: Randomness | None = None
+    ) -> Measurement:
         """Measure a whole-number query given as an array of the space's shape."""
         if values.shape != tuple(self.space.shape) or values.dtype.kind not in "iu":
             raise InputError(f"the query must be whole numbers of shape {tuple(self.space.shape)}")
         source = SystemRandomness() if randomness is None else randomness
         noisy = self._add(values, self.noise(source))
-        return Measurement(noisy, self.publish(noisy), self.name, self.claim, source.secure and not self.for_studies)
+        return Measurement(
+            noisy,
+            self.publish(noisy),
+            self.name,
+            self.claim,
+            source.secure and not self.for_studies,
+        )
 
-    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[Any]:
-        """Return the `noisy` of `count` independent measurements of one query: for audits and studies."""
+    def measure_many(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[Any]:
+        """Return the `noisy` of `count` independent measurements of one query: for audits and
+        studies.
+        """
         return self._add(values, self.noises(count, randomness))
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:
-        """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public numbers."""
+        """Return ``P·noisy`` plus the part that the public totals fix: post-processing of public
+        numbers.
+        """
         return self.space.published(noisy)
 
     def worst_pair(self, space: QuerySpace) -> Pair:
-        """Return the pair of values on which it is attacked: of its own space, or under another adjacency."""
+        """Return the pair of values on which it is attacked: of its own space, or under another
+        adjacency.
+        """
         return space.worst_pair()
 
     def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
@@ -290,7 +345,9 @@ class Mechanism(ABC):
         return Pair(first, second)
 
     def with_less_noise(self, share: Fraction) -> "Mechanism | None":
-        """Return the mechanism with this share of its noise; None where outputs can be drawn towards the query."""
+        """Return the mechanism with this share of its noise; None where outputs can be drawn
+        towards the query.
+        """
         return None
 
     def measured_again(self, noisy: NDArray[Any], private: bool) -> Measurement:
@@ -298,20 +355,26 @@ class Mechanism(ABC):
         return Measurement(noisy, self.publish(noisy), self.name, self.claim, private)
 
     def _add(self, values: NDArray[np.int64], noise: NDArray[Any]) -> NDArray[Any]:
-        """Add noise in whole numbers; an ideal mechanism is rounded before it is added, one for studies is not."""
+        """Add noise in whole numbers; an ideal mechanism is rounded before it is added, one for
+        studies is not.
+        """
         if self.for_studies:
             return np.asarray(values + noise, dtype=np.float64)
         whole = noise if noise.dtype.kind == "i" else np.rint(noise)
         if whole.size and max(-float(whole.min()), float(whole.max())) >= _LARGEST_VALUE:
             raise Refused("the noise does not fit in 63 bits: use a larger budget")
         if values.size and max(-int(values.min()), int(values.max())) >= _LARGEST_VALUE:
-            raise InputError("the query does not fit in 62 bits, which exact arithmetic here does not cover")
+            raise InputError(
+                "the query does not fit in 62 bits, which exact arithmetic here does not cover"
+            )
         return np.asarray(values.astype(np.int64) + whole.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class CellByCell(Mechanism):
-    """A mechanism that adds an independent whole number to every cell, all from one distribution."""
+    """A mechanism that adds an independent whole number to every cell, all from one
+    distribution.
+    """
 
     @property
     @abstractmethod
@@ -331,14 +394,17 @@ class CellByCell(Mechanism):
     def half_widths(self) -> NDArray[np.float64]:
         """For each cell of the projected table how far it is off at most in 95% of all draws.
 
-        The error is a weighted sum of independent numbers; cells with the same weights share its law.
+        The error is a weighted sum of independent numbers; cells with the same weights share its
+        law.
         """
         patterns = self.space.patterns()
         if patterns is None:
             return simulated_half_widths(self)
         sums = []
         for pattern in patterns.weights:
-            sums.append([Weighted(self.sampler, weight, count) for weight, count in pattern.items()])
+            sums.append(
+                [Weighted(self.sampler, weight, count) for weight, count in pattern.items()]
+            )
         return np.array(half_widths(sums))[patterns.which]
 
 
@@ -346,17 +412,22 @@ class CellByCell(Mechanism):
 class NoNoise(Mechanism):
     """The table that the public totals fix: it is published exactly, and no noise is needed.
 
-    The measurement is a function of the public totals alone; the confidential table is only checked against them.
+    The measurement is a function of the public totals alone; the confidential table is only checked
+    against them.
 
     >>> from semidp.mechanisms.examples import two_way
     >>> NoNoise.calibrate(two_way()[0], Budget.pure(1))
     Traceback (most recent call last):
-    semidp.errors.Refused: the published totals do not fix this table, so that it needs noise: use another mechanism
+    semidp.errors.Refused: the published totals do not fix this table, so that it needs noise: use
+    another mechanism
     """
 
     name: ClassVar[str] = "no noise"
     kinds: ClassVar[tuple[str, ...]] = ("zcdp", "gdp", "pure", "approximate")
-    statement = "The public totals fix this table: everything in it is published exactly, and no noise is needed."
+    statement = (
+        "The public totals fix this table: everything in it is published exactly, and no noise is"
+        " needed."
+    )
     scale = 0.0
     variance = 0.0
     tradeoff = Gaussian(Fraction(0))
@@ -366,14 +437,20 @@ class NoNoise(Mechanism):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism for a table that is already public; refuse any other."""
         if not space.is_zero:
-            raise Refused("the published totals do not fix this table, so that it needs noise: use another mechanism")
+            raise Refused(
+                "the published totals do not fix this table, so that it needs noise: use another"
+                " mechanism"
+            )
         return cls(space)
 
     @classmethod
     def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
         """Return the mechanism where the totals still fix the table; refuse it elsewhere."""
         if not space.is_zero:
-            raise Refused("this table was published exactly because others fixed it, and here they do not fix it")
+            raise Refused(
+                "this table was published exactly because others fixed it, and here they do not"
+                " fix it"
+            )
         return super().from_record(space, noise)
 
     @cached_property
@@ -385,7 +462,9 @@ class NoNoise(Mechanism):
         """Return zeros."""
         return np.zeros((count, *self.space.shape), dtype=np.int64)
 
-    def measure(self, values: NDArray[np.int64], randomness: Randomness | None = None) -> Measurement:
+    def measure(
+        self, values: NDArray[np.int64], randomness: Randomness | None = None
+    ) -> Measurement:
         """Return the public table; `values` and the randomness are not used."""
         fixed = self.space.fixed_part()
         return Measurement(np.rint(fixed).astype(np.int64), fixed, self.name, self.claim, True)
@@ -394,20 +473,26 @@ class NoNoise(Mechanism):
         """Return the public table, whatever was published in its place."""
         return self.measure(noisy)
 
-    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
+    def measure_many(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[np.int64]:
         """Return the public table again and again; `values` and the randomness are not used."""
         return np.stack([self.measure(values).noisy] * count)
 
 
 def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray[np.float64]:
-    """Return how far the cells of a mechanism are off at most with probability `level`, from draws of its noise.
+    """Return how far the cells of a mechanism are off at most with probability `level`, from draws
+    of its noise.
 
-    The randomness is public and always the same, so that everybody finds the same numbers. Cells of equal standard
-    error are counted together. The rank among the draws is that of the level and two of its standard errors.
+    The randomness is public and always the same, so that everybody finds the same numbers. Cells of
+    equal standard error are counted together. The rank among the draws is that of the level and two
+    of its standard errors.
 
     >>> from semidp.mechanisms.pure import L2Mechanism
     >>> from semidp.mechanisms.examples import two_way
-    >>> simulated_half_widths(L2Mechanism.calibrate(two_way()[0], Budget.pure(1))).round(1).tolist()
+    >>> simulated_half_widths(L2Mechanism.calibrate(two_way()[0], Budget.pure(1))).round(
+    ...     1
+    ... ).tolist()
     [[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]
     """
     shape = tuple(mechanism.space.shape)
@@ -424,7 +509,9 @@ def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray
     for start in range(0, count, at_once):
         noisy = mechanism.measure_many(zeros, min(at_once, count - start), source)
         if matrix is None:
-            errors[start : start + len(noisy)] = [(mechanism.publish(each) - fixed).ravel() for each in noisy]
+            errors[start : start + len(noisy)] = [
+                (mechanism.publish(each) - fixed).ravel() for each in noisy
+            ]
         else:
             errors[start : start + len(noisy)] = noisy.reshape(len(noisy), -1) @ matrix
     errors = np.abs(errors)
@@ -432,7 +519,10 @@ def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray
     quantiles = np.zeros(which.max(initial=0) + 1)
     for number in range(len(quantiles)):
         sizes = np.sort(errors[:, which == number], axis=None)
-        rank = math.ceil((1 + sizes.size) * level + _SAFE * math.sqrt(count * level * (1 - level)) * sizes.size / count)
+        rank = math.ceil(
+            (1 + sizes.size) * level
+            + _SAFE * math.sqrt(count * level * (1 - level)) * sizes.size / count
+        )
         quantiles[number] = sizes[min(rank, sizes.size) - 1]
     return quantiles[which].reshape(shape)
 
@@ -441,11 +531,14 @@ def check_request(mechanism: type[Mechanism], space: QuerySpace, budget: Budget)
     """Refuse a budget that a mechanism cannot satisfy, and a table that needs no noise."""
     if budget.kind not in mechanism.kinds:
         raise Refused(
-            f"{mechanism.name} cannot satisfy a {budget.kind} budget (it can: {', '.join(mechanism.kinds)}): "
-            f"use {KINDS[budget.kind]}"
+            f"{mechanism.name} cannot satisfy a {budget.kind} budget (it can:"
+            f" {', '.join(mechanism.kinds)}): use {KINDS[budget.kind]}"
         )
     if space.is_zero:
-        raise Refused("the published totals fix this table and no noise is needed: use NoNoise, as choose() does")
+        raise Refused(
+            "the published totals fix this table and no noise is needed: use NoNoise, as choose()"
+            " does"
+        )
 
 
 def epsilon_of(budget: Budget) -> Fraction:
@@ -462,7 +555,10 @@ def epsilon_of(budget: Budget) -> Fraction:
 def check_scale(square: Fraction) -> Fraction:
     """Return σ² where counts plus noise of that scale fit in 63 bits; refuse it otherwise."""
     if square > _LARGEST_SCALE**2:
-        raise Refused("the budget is so small that counts plus noise would not fit in 63 bits: use a larger budget")
+        raise Refused(
+            "the budget is so small that counts plus noise would not fit in 63 bits: use a larger"
+            " budget"
+        )
     return square
 
 
@@ -476,7 +572,8 @@ def root_up(square: Fraction) -> float:
 
 
 def largest(holds: Callable[[Fraction], bool]) -> Fraction:
-    """Return nearly the largest number that satisfies a condition which holds below some threshold, from below.
+    """Return nearly the largest number that satisfies a condition which holds below some threshold,
+    from below.
 
     The number has 40 significant bits, so that it is at most one part in 10¹² short.
 
@@ -498,16 +595,20 @@ def cell_weights(weights: ArrayLike, space: QuerySpace) -> NDArray[np.float64]:
     """Return weights as an array of the space's shape."""
     array = np.asarray(weights, dtype=np.float64)
     if array.shape != tuple(space.shape):
-        raise InputError(f"the weights have shape {array.shape}, but the table has shape {tuple(space.shape)}")
+        raise InputError(
+            f"the weights have shape {array.shape}, but the table has shape {tuple(space.shape)}"
+        )
     return array
 
 
 def naive_loss(mechanism: Mechanism) -> float:
-    """Return the least expected loss of ordinary differential privacy at the guarantee of a mechanism: what it saves.
+    """Return the least expected loss of ordinary differential privacy at the guarantee of a
+    mechanism: what it saves.
 
-    One record has the norms `naive` of the space, and group privacy multiplies them by a. For pure ε the best of three:
-    Laplace noise in all d entries, ``sqrt(2d) aΔ1/ε``; the l2 mechanism, ``sqrt(d(d+1)) aΔ2/ε``; the l∞ mechanism,
-    ``sqrt(d(d+1)(d+2)/3) aΔ∞/ε``. Else Gaussian noise, ``sqrt(d/2ρ) aΔ2``.
+    One record has the norms `naive` of the space, and group privacy multiplies them by a. For pure
+    ε the best of three: Laplace noise in all d entries, ``sqrt(2d) aΔ1/ε``; the l2 mechanism,
+    ``sqrt(d(d+1)) aΔ2/ε``; the l∞ mechanism, ``sqrt(d(d+1)(d+2)/3) aΔ∞/ε``. Else Gaussian noise,
+    ``sqrt(d/2ρ) aΔ2``.
 
     >>> from semidp.mechanisms.gaussian import RoundedGaussianMechanism
     >>> from semidp.mechanisms.examples import two_way
@@ -526,6 +627,8 @@ def naive_loss(mechanism: Mechanism) -> float:
 
 
 def naive_normal_loss(space: QuerySpace, rho: Fraction) -> float:
-    """Return the expected loss of ordinary Gaussian noise that group privacy brings to ρ for all a records."""
+    """Return the expected loss of ordinary Gaussian noise that group privacy brings to ρ for all a
+    records.
+    """
     cells = math.prod(space.shape)
     return space.adjacency.a * math.sqrt(cells * space.naive.l2_squared / (2 * rho))

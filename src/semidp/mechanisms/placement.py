@@ -1,8 +1,10 @@
-"""Where the noise of a product is placed: how much each residual gets for the tables to be as good as they can be.
+"""Where the noise of a product is placed: how much each residual gets for the tables to be as good
+as they can be.
 
-The proposals are σ² in floating point that cost one; `residuals` scales them to a budget and certifies them. The closed
-form knows the cost of each residual; the joint cost of all of them allows less noise, and the convex program of
-`allocation` places it better still where that gains half a hundredth. `least_total` bounds every mechanism from below.
+The proposals are σ² in floating point that cost one; `residuals` scales them to a budget and
+certifies them. The closed form knows the cost of each residual; the joint cost of all of them
+allows less noise, and the convex program of `allocation` places it better still where that gains
+half a hundredth. `least_total` bounds every mechanism from below.
 """
 
 import math
@@ -61,7 +63,9 @@ class Workload:
     objective: Objective = Objective.total
 
     @classmethod
-    def of(cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective) -> "Workload":
+    def of(
+        cls, space: ProductSpace, weights: Sequence[float] | None, objective: Objective
+    ) -> "Workload":
         """Check the weights, one a table; all tables count alike where there are none."""
         tables = len(space.views)
         chosen = [1.0] * tables if weights is None else [float(weight) for weight in weights]
@@ -72,7 +76,9 @@ class Workload:
 
     @cached_property
     def gains(self) -> Floats:
-        """What unit noise in each residual adds: to the weighted total, or to each table's largest."""
+        """What unit noise in each residual adds: to the weighted total, or to each table's
+        largest.
+        """
         if self.objective is Objective.largest:
             return self._largest_gains()
         gains = []
@@ -126,8 +132,8 @@ def placed(workload: Workload) -> dict[View, float]:
     """Return the best σ² that is found whose joint cost is about one.
 
     The closed form scaled down by what the joint cost saves; or the solution of the convex program
-    ``min Σ v/τ`` with ``Σ τ_d |H_d M_d m|² <= 1`` for every move m (THEORY §18), where that needs at
-    most 99.5% of it.
+    ``min Σ v/τ`` with ``Σ τ_d |H_d M_d m|² <= 1`` for every move m (THEORY §18), where that needs
+    at most 99.5% of it.
     """
     key = ("placed", workload.weights, workload.objective)
     if key not in workload.space.remembered:
@@ -154,7 +160,9 @@ def _placed(workload: Workload) -> dict[View, float]:
 
 
 def _solved(workload: Workload, bound: JointBound, start: Floats) -> Floats:
-    """Return τ of the convex program under one bound, or the start scaled where it is too much work."""
+    """Return τ of the convex program under one bound, or the start scaled where it is too much
+    work.
+    """
     # the program asks for the worst move of each residual first, and then once a round
     calls = len(start) + _ROUNDS
     cost = bound.worst(start)[0]
@@ -165,7 +173,8 @@ def _solved(workload: Workload, bound: JointBound, start: Floats) -> Floats:
 
 
 def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | None:
-    """Return a lower bound of the total variance of any additive Gaussian mechanism, at a cost of one.
+    """Return a lower bound of the total variance of any additive Gaussian mechanism, at a cost of
+    one.
 
     It holds for linear unbiased estimates of the tables under the same promise. If all levels can
     be exchanged, averaging a mechanism over their permutations leaves one of independent residuals
@@ -200,7 +209,9 @@ def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | 
 
 
 def _all_levels_alike(space: ProductSpace) -> bool:
-    """Whether every permutation of levels keeps the moves: nothing but the published depths tells them apart."""
+    """Whether every permutation of levels keeps the moves: nothing but the published depths tells
+    them apart.
+    """
     dataspace = space.dataspace
     for chain in space.residuals.grid.chains:
         for depth in range(chain.depth):
@@ -210,7 +221,8 @@ def _all_levels_alike(space: ProductSpace) -> bool:
     views = [margin.view for margin in dataspace.published]
     if space.schema.structural_zeros or (views and junction_order(views) is None):
         return False
-    if space.costs.times > 1:  # whether one person can have so many records depends on how many persons there are
+    # whether one person can have so many records depends on how many persons there are
+    if space.costs.times > 1:
         return False
     # where fewer records have some published value, not every move of so many exists
     records = space.costs.a

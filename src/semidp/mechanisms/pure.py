@@ -1,7 +1,9 @@
-"""Mechanisms for pure budgets: projected Laplace, l2 in the subspace, and the optimal K-norm, K = hull(S_a).
+"""Mechanisms for pure budgets: projected Laplace, l2 in the subspace, and the optimal K-norm, K =
+hull(S_a).
 
-Laplace adds exact whole numbers cell by cell. The other two are real-valued by nature, so that their claims are those
-of ideal arithmetic; what they release is rounded to whole numbers. The ball of the K-norm is in `mechanisms.knorm`.
+Laplace adds exact whole numbers cell by cell. The other two are real-valued by nature, so that
+their claims are those of ideal arithmetic; what they release is rounded to whole numbers. The ball
+of the K-norm is in `mechanisms.knorm`.
 """
 
 import math
@@ -42,11 +44,13 @@ from semidp.noise.randomness import Randomness, generator, uniforms
 from semidp.queries.query_space import QuerySpace
 
 LOG_CONCAVE = 2.17
-"""Standard deviations that hold 95% of any symmetric log-concave law: most for an exponential, cut at 4.5 means."""
+"""Standard deviations that hold 95% of any symmetric log-concave law: most for an exponential, cut
+at 4.5 means."""
 
 _PROBES = 8  # points at which two covariances are compared
 _ROUNDING = 1 / 12  # the variance of a rounding error; less where the noise itself is small
-_FEW_DIMENSIONS, _FEW = 4, 10_000  # free cells of a ball, and cells in rows, whose noise is quickly drawn many times
+# free cells of a ball, and cells in rows, whose noise is quickly drawn many times
+_FEW_DIMENSIONS, _FEW = 4, 10_000
 
 
 class PureMechanism(Mechanism):
@@ -57,7 +61,8 @@ class PureMechanism(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class LaplaceMechanism(CellByCell, PureMechanism):
-    """Discrete Laplace noise ``P(k) ∝ exp(-|k|/b)`` in every cell, then projection: pure ε with ``ε = Δ1/b``.
+    """Discrete Laplace noise ``P(k) ∝ exp(-|k|/b)`` in every cell, then projection: pure ε with
+    ``ε = Δ1/b``.
 
     Parameters
     ----------
@@ -73,7 +78,8 @@ class LaplaceMechanism(CellByCell, PureMechanism):
     (Fraction(8, 1), 0.5)
     >>> LaplaceMechanism.calibrate(space, Budget.zcdp("0.5"))
     Traceback (most recent call last):
-    semidp.errors.Refused: laplace cannot satisfy a zcdp budget (it can: pure, approximate): use gaussian or lattice
+    semidp.errors.Refused: laplace cannot satisfy a zcdp budget (it can: pure, approximate): use
+    gaussian or lattice
     """
 
     scale_powers: ClassVar[Mapping[str, int]] = {"b": 1}
@@ -111,8 +117,8 @@ class L2Mechanism(PureMechanism):
     """Noise of density ``∝ exp(-‖v‖/b)`` on the subspace: pure ε with ``ε = Δ2/b``.
 
     The length is Gamma(s) times b and the direction uniform in the subspace of dimension s, so that
-    ``E‖v‖² = b² s(s+1)``. Rounding each cell to a whole number adds about 1/12 to the variance, which the errors
-    include.
+    ``E‖v‖² = b² s(s+1)``. Rounding each cell to a whole number adds about 1/12 to the variance,
+    which the errors include.
 
     Parameters
     ----------
@@ -159,7 +165,9 @@ class L2Mechanism(PureMechanism):
         return approximate(sqrt_up(Fraction(self.space.l2_squared) / self.b2))
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
-        """Draw a uniform direction in the subspace, and a Gamma(s) length as a sum of exponentials."""
+        """Draw a uniform direction in the subspace, and a Gamma(s) length as a sum of
+        exponentials.
+        """
         normals = scipy.special.ndtri(uniforms(count * math.prod(self.space.shape), randomness))
         directions = self._project(normals.reshape(count, *self.space.shape)).reshape(count, -1)
         exponentials = np.log(uniforms(count * self.space.dimension, randomness)).reshape(count, -1)
@@ -167,22 +175,29 @@ class L2Mechanism(PureMechanism):
         return np.asarray((directions * lengths[:, None]).reshape(count, *self.space.shape))
 
     def _project(self, tables: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Project each table: many small ones by the matrix of the projection, whose columns are projected cells."""
+        """Project each table: many small ones by the matrix of the projection, whose columns are
+        projected cells.
+        """
         cells = math.prod(self.space.shape)
         if cells >= len(tables):
             return np.stack([self.space.project(table) for table in tables])
-        columns = np.stack([self.space.project(cell.reshape(self.space.shape)) for cell in np.eye(cells)])
-        return np.asarray((tables.reshape(-1, cells) @ columns.reshape(cells, -1)).reshape(tables.shape))
+        columns = np.stack(
+            [self.space.project(cell.reshape(self.space.shape)) for cell in np.eye(cells)]
+        )
+        return np.asarray(
+            (tables.reshape(-1, cells) @ columns.reshape(cells, -1)).reshape(tables.shape)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class KNormMechanism(PureMechanism):
-    """Noise of density ``∝ exp(-ε ‖v‖_K)`` on the span of S_a, K = hull(S_a): pure ε (Cho and Awan, Algorithm 3).
+    """Noise of density ``∝ exp(-ε ‖v‖_K)`` on the span of S_a, K = hull(S_a): pure ε (Cho and Awan,
+    Algorithm 3).
 
-    ``v = r U`` with U uniform in K and ``r ~ Gamma(s + 1, rate ε)``, s = rank(S_a). The noise is rounded to whole
-    numbers in coordinates of the tables with zero margins, which is post-processing since every table of D_t is whole
-    there. All errors are known before anything is drawn: constants of the ball, or a pilot that sees no data, plus the
-    variance of the rounding.
+    ``v = r U`` with U uniform in K and ``r ~ Gamma(s + 1, rate ε)``, s = rank(S_a). The noise is
+    rounded to whole numbers in coordinates of the tables with zero margins, which is
+    post-processing since every table of D_t is whole there. All errors are known before anything is
+    drawn: constants of the ball, or a pilot that sees no data, plus the variance of the rounding.
 
     Parameters
     ----------
@@ -198,7 +213,9 @@ class KNormMechanism(PureMechanism):
     >>> round(mechanism.expected_l2, 3), mechanism.claim
     (4.546, 'ideal')
     >>> noisy = mechanism.apply(table, SeededRandomness(1)).noisy
-    >>> (noisy.sum(axis=0) == table.counts.sum(axis=0)).all() and (noisy.sum(axis=1) == table.counts.sum(axis=1)).all()
+    >>> (noisy.sum(axis=0) == table.counts.sum(axis=0)).all() and (
+    ...     noisy.sum(axis=1) == table.counts.sum(axis=1)
+    ... ).all()
     np.True_
     """
 
@@ -214,7 +231,9 @@ class KNormMechanism(PureMechanism):
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
-        """Return the mechanism with rate ε; a δ in the budget is not used. Refuse what takes too long to draw."""
+        """Return the mechanism with rate ε; a δ in the budget is not used. Refuse what takes too
+        long to draw.
+        """
         check_request(cls, space, budget)
         epsilon = epsilon_of(budget)
         check_scale(1 / epsilon**2)
@@ -223,13 +242,16 @@ class KNormMechanism(PureMechanism):
             ball = mechanism.placed.ball
         except Refused as refusal:
             laplace = LaplaceMechanism.calibrate(space, budget)
-            raise Refused(f"{refusal} (laplace has an expected loss of {laplace.expected_l2:.4g} here)") from None
+            raise Refused(
+                f"{refusal} (laplace has an expected loss of {laplace.expected_l2:.4g} here)"
+            ) from None
         if isinstance(ball, TableBall) and ball.dimension > MOST_FREE_CELLS:
             laplace = LaplaceMechanism.calibrate(space, budget)
             raise Refused(
-                f"k-norm draws two-way tables of at most {MOST_FREE_CELLS} free cells and this one has "
-                f"{ball.dimension}: use laplace, with an expected loss of {laplace.expected_l2:.4g} where k-norm would "
-                f"have about {mechanism.expected_l2:.4g}"
+                f"k-norm draws two-way tables of at most {MOST_FREE_CELLS} free cells and this one"
+                f" has {ball.dimension}: use laplace, with an expected loss of"
+                f" {laplace.expected_l2:.4g} where k-norm would have about"
+                f" {mechanism.expected_l2:.4g}"
             )
         return mechanism
 
@@ -255,7 +277,9 @@ class KNormMechanism(PureMechanism):
     @property
     def variance(self) -> float:
         """The expected squared loss for each free direction of the table."""
-        total = noise_moment(self.placed.ball, self.rate) + _ROUNDING * float(self.placed.rounding_counts.sum())
+        total = noise_moment(self.placed.ball, self.rate) + _ROUNDING * float(
+            self.placed.rounding_counts.sum()
+        )
         return total / self.space.dimension
 
     @property
@@ -264,25 +288,35 @@ class KNormMechanism(PureMechanism):
         return approximate(self.epsilon)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
-        """Return what follows from the pairs alone: for any a records f∘…∘f, and for fewer pairs the same f."""
+        """Return what follows from the pairs alone: for any a records f∘…∘f, and for fewer pairs
+        the same f.
+        """
         mine = self.guarantee
-        if adjacency == mine.adjacency or mine.covers(Guarantee(mine.dataspace, adjacency, mine.tradeoff)):
+        if adjacency == mine.adjacency or mine.covers(
+            Guarantee(mine.dataspace, adjacency, mine.tradeoff)
+        ):
             return Guarantee(mine.dataspace, adjacency, mine.tradeoff)
         if mine.adjacency.steps(adjacency) is None:
-            raise Refused("what k-norm noise guarantees for more pairs is not known: calibrate it for them")
+            raise Refused(
+                "what k-norm noise guarantees for more pairs is not known: calibrate it for them"
+            )
         return mine.for_any_records(adjacency.a, adjacency.protection)
 
     def standard_errors(self) -> NDArray[np.float64]:
         """Return the standard error of each cell."""
         noise = self._gain * self.placed.ball.variances()
-        return np.sqrt(self.placed.place(noise + _ROUNDING * self.placed.rounding_counts).astype(np.float64))
+        return np.sqrt(
+            self.placed.place(noise + _ROUNDING * self.placed.rounding_counts).astype(np.float64)
+        )
 
     @cached_property
     def half_widths(self) -> NDArray[np.float64]:
-        """For each cell how far it is off at most in 95% of all draws: simulated where that is quick, else a bound.
+        """For each cell how far it is off at most in 95% of all draws: simulated where that is
+        quick, else a bound.
 
-        The density is log-concave and symmetric, and so is that of each cell before rounding: 95% of it lie within
-        `LOG_CONCAVE` standard deviations, and rounding moves a cell by half of its coefficients at most.
+        The density is log-concave and symmetric, and so is that of each cell before rounding: 95%
+        of it lie within `LOG_CONCAVE` standard deviations, and rounding moves a cell by half of its
+        coefficients at most.
         """
         ball = self.placed.ball
         if ball.dimension <= _FEW_DIMENSIONS or (
@@ -290,7 +324,10 @@ class KNormMechanism(PureMechanism):
         ):
             return simulated_half_widths(self)
         spread = LOG_CONCAVE * np.sqrt(self._gain * ball.variances())
-        rounding = np.asarray(abs(self.placed.lattice).sum(axis=0), dtype=np.float64).reshape(spread.shape) / 2
+        rounding = (
+            np.asarray(abs(self.placed.lattice).sum(axis=0), dtype=np.float64).reshape(spread.shape)
+            / 2
+        )
         return np.asarray(self.placed.place(np.floor(spread + rounding)), dtype=np.float64)
 
     def standard_error(self, weights: ArrayLike) -> float:
@@ -301,10 +338,12 @@ class KNormMechanism(PureMechanism):
 
     @cached_property
     def unrounded_variance(self) -> float | None:
-        """Variance before rounding in every free direction of the table; None where directions differ.
+        """Variance before rounding in every free direction of the table; None where directions
+        differ.
 
-        Two-way tables with both totals published, and rows of equal length with published totals, allow no other
-        covariance by their symmetry. Rows of unequal length and listed moves have directions that differ.
+        Two-way tables with both totals published, and rows of equal length with published totals,
+        allow no other covariance by their symmetry. Rows of unequal length and listed moves have
+        directions that differ.
 
         >>> from semidp.mechanisms.examples import two_way
         >>> mechanism = KNormMechanism.calibrate(two_way()[0], Budget.pure(1))
@@ -324,7 +363,8 @@ class KNormMechanism(PureMechanism):
         return variance
 
     def rounding_terms(self, weights: ArrayLike) -> NDArray[np.float64]:
-        """Coefficients of the rounding errors in a weighted sum of cells, each times the root of 1/12.
+        """Coefficients of the rounding errors in a weighted sum of cells, each times the root of
+        1/12.
 
         The covariance that rounding adds to two sums is the product of their coefficients.
         """
@@ -333,7 +373,9 @@ class KNormMechanism(PureMechanism):
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.int64]:
         """Draw whole noise with zero margins."""
-        drawn = knorm_noise(self.placed.ball, self.rate, count, generator(randomness), self.progress)
+        drawn = knorm_noise(
+            self.placed.ball, self.rate, count, generator(randomness), self.progress
+        )
         return self.placed.place(self.placed.rounded(drawn)).astype(np.int64)
 
     def publish(self, noisy: NDArray[Any]) -> NDArray[np.float64]:

@@ -1,7 +1,8 @@
-"""The mechanism of a product of tables: noise on residuals, as much on each as serves the tables best.
+"""The mechanism of a product of tables: noise on residuals, as much on each as serves the tables
+best.
 
-How much noise is proposed in `placement`, from costs and gains; here it is made exact and certified to stay within
-the budget. The measurement is one vector with one guarantee.
+How much noise is proposed in `placement`, from costs and gains; here it is made exact and certified
+to stay within the budget. The measurement is one vector with one guarantee.
 """
 
 import itertools
@@ -40,7 +41,8 @@ from semidp.queries.residuals import below
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.queries.worst_pairs import Pair
 
-_BITS = 24  # σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
+# σ² is kept to so many significant bits, rounded up: residuals that are alike share a sampler
+_BITS = 24
 _DRAWS_A_TABLE = 64  # times σ: fewer draws than that are not worth a table of their own
 _NEAR = 5e-3  # a normal law this close, in standard deviations, takes the place of the law itself
 _WORTH = 1e-5  # the share of the variance from which on the joint cost is used
@@ -51,11 +53,12 @@ _LAWS: dict[str, type[_Law]] = {"discrete": DiscreteGaussian, "rounded": Rounded
 
 @dataclass(frozen=True, eq=False)
 class ResidualMechanism(SharedNoise):
-    """Gaussian noise on the residuals of a product of tables: discrete for zCDP, rounded for GDP and (ε, δ).
+    """Gaussian noise on the residuals of a product of tables: discrete for zCDP, rounded for GDP
+    and (ε, δ).
 
-    A move m costs ``Σ_d |H_d M_d m|²/σ_d²``, which is at most μ² (GDP) or 2ρ (zCDP) for every move between adjacent
-    datasets. Residuals are measured times their scale, in whole numbers, so that the noise in an entry has variance
-    scale²·σ_d².
+    A move m costs ``Σ_d |H_d M_d m|²/σ_d²``, which is at most μ² (GDP) or 2ρ (zCDP) for every move
+    between adjacent datasets. Residuals are measured times their scale, in whole numbers, so that
+    the noise in an entry has variance scale²·σ_d².
 
     Parameters
     ----------
@@ -68,7 +71,8 @@ class ResidualMechanism(SharedNoise):
     law
         ``discrete`` or ``rounded``.
     saved
-        The share of the noise's variance that the joint cost of all residuals saved against the sum of their costs.
+        The share of the noise's variance that the joint cost of all residuals saved against the sum
+        of their costs.
     workload
         What the noise was placed for; None where it is the noise of a record.
 
@@ -79,7 +83,10 @@ class ResidualMechanism(SharedNoise):
     >>> both, table = two_way()
     >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
     >>> mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1))
-    >>> {view: round(float(square), 4) for view, square in mechanism.sigma2.items()}, mechanism.tradeoff
+    >>> (
+    ...     {view: round(float(square), 4) for view, square in mechanism.sigma2.items()},
+    ...     mechanism.tradeoff,
+    ... )
     ({(1, 1): 4.0}, Gaussian(mu_squared=Fraction(1, 1)))
     """
 
@@ -96,7 +103,9 @@ class ResidualMechanism(SharedNoise):
 
     def __post_init__(self) -> None:
         if self.law not in _LAWS:
-            raise InputError(f"the noise of residuals is {' or '.join(_LAWS)}, not {str(self.law)[:40]!r}")
+            raise InputError(
+                f"the noise of residuals is {' or '.join(_LAWS)}, not {str(self.law)[:40]!r}"
+            )
 
     @classmethod
     def calibrate(
@@ -107,7 +116,8 @@ class ResidualMechanism(SharedNoise):
         objective: Objective = Objective.total,
         joint: bool = True,
     ) -> Self:
-        """Return the mechanism whose tables have the least total variance, or the least largest standard error.
+        """Return the mechanism whose tables have the least total variance, or the least largest
+        standard error.
 
         Parameters
         ----------
@@ -123,11 +133,13 @@ class ResidualMechanism(SharedNoise):
             Whether the exact joint sensitivity is used where it can be found.
         """
         if not isinstance(space, ProductSpace):
-            raise InputError("residuals are those of a product of tables: build it with product_space")
+            raise InputError(
+                "residuals are those of a product of tables: build it with product_space"
+            )
         if budget.kind not in cls.kinds:
             raise Refused(
-                "tables are measured together for a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each "
-                "table a budget of its own"
+                "tables are measured together for a zCDP, GDP or (epsilon, delta) budget: with pure"
+                " epsilon give each table a budget of its own"
             )
         law, precision = law_within(budget)
         return cls.within(space, precision, law, weights, objective, joint)
@@ -142,7 +154,9 @@ class ResidualMechanism(SharedNoise):
         objective: Objective = Objective.total,
         joint: bool = True,
     ) -> Self:
-        """Return the mechanism of a precision: what every move may cost at most; the rest is as in `calibrate`."""
+        """Return the mechanism of a precision: what every move may cost at most; the rest is as in
+        `calibrate`.
+        """
         workload = Workload.of(space, weights, objective)
         sigma2 = _within(closed_form(workload), precision, partial(_spent, space))
         saved = 0.0
@@ -157,7 +171,8 @@ class ResidualMechanism(SharedNoise):
 
     @cached_property
     def spent(self) -> Fraction:
-        """What the noise costs at most by today's bounds: no more than the precision, unless a claim is false.
+        """What the noise costs at most by today's bounds: no more than the precision, unless a
+        claim is false.
 
         >>> from semidp.queries.products import product_space
         >>> from semidp.mechanisms.examples import two_way
@@ -170,46 +185,67 @@ class ResidualMechanism(SharedNoise):
         return _cost(self.space, self.sigma2)
 
     def serves_like(self, other: "ResidualMechanism") -> bool:
-        """Whether the noise is placed about as well as another, or at least as the closed form of single costs would.
+        """Whether the noise is placed about as well as another, or at least as the closed form of
+        single costs would.
 
-        The convex program ends near its optimum, where another computer may end a little elsewhere; earlier versions
-        had the closed form.
+        The convex program ends near its optimum, where another computer may end a little elsewhere;
+        earlier versions had the closed form.
         """
         workload = other.workload or self.workload
         if workload is None or set(self.sigma2) != set(other.sigma2):
             return False
-        plain = workload.total(closed_form(workload)) / float(other.precision) if other.sigma2 else 0.0
+        plain = (
+            workload.total(closed_form(workload)) / float(other.precision) if other.sigma2 else 0.0
+        )
         return workload.total(self.sigma2) <= (1 + _NEAR) * max(plain, workload.total(other.sigma2))
 
     @cached_property
     def above_least(self) -> float | None:
-        """How much more total variance there is than any additive Gaussian mechanism needs: 0.02 for two percent.
+        """How much more total variance there is than any additive Gaussian mechanism needs: 0.02
+        for two percent.
 
-        None where no lower bound is proved (`placement.least_total`), and where the noise was not placed for the total.
+        None where no lower bound is proved (`placement.least_total`), and where the noise was not
+        placed for the total.
         """
         if self.workload is None or not self.sigma2:
             return None
         least = least_total(self.workload, self.sigma2)
-        return None if least is None else self.workload.total(self.sigma2) * float(self.precision) / least - 1
+        return (
+            None
+            if least is None
+            else self.workload.total(self.sigma2) * float(self.precision) / least - 1
+        )
 
     @property
     def tradeoff(self) -> Tradeoff:
-        """What every pair of adjacent datasets satisfies: μ-GDP or ρ-zCDP; perfect secrecy where nothing is drawn."""
+        """What every pair of adjacent datasets satisfies: μ-GDP or ρ-zCDP; perfect secrecy where
+        nothing is drawn.
+        """
         if not self.sigma2:
             return Gaussian(Fraction(0))
         return ZCDP(self.precision / 2) if self.law == "discrete" else Gaussian(self.precision)
 
     def record(self) -> dict[str, Any]:
-        """Return what a ledger keeps: the tables, and the exact noise of every residual; see `recorded`."""
+        """Return what a ledger keeps: the tables, and the exact noise of every residual; see
+        `recorded`.
+        """
         named = self.space.schema.named
-        squares = [{"features": list(named(view)), "sigma2": plain(square)} for view, square in self.sigma2.items()]
-        return {"query": self.space.query(), "noise": {"law": self.name, "draw": self.law, "residuals": squares}}
+        squares = [
+            {"features": list(named(view)), "sigma2": plain(square)}
+            for view, square in self.sigma2.items()
+        ]
+        return {
+            "query": self.space.query(),
+            "noise": {"law": self.name, "draw": self.law, "residuals": squares},
+        }
 
     @classmethod
     def from_record(cls, space: QuerySpace, noise: Mapping[str, Any]) -> Self:
-        """Return the mechanism of a recorded noise on a space: what its residuals cost there, over the same σ².
+        """Return the mechanism of a recorded noise on a space: what its residuals cost there, over
+        the same σ².
 
-        Residuals that are fixed there cost nothing. One that was not measured because others fixed it must be fixed.
+        Residuals that are fixed there cost nothing. One that was not measured because others fixed
+        it must be fixed.
         """
         if not isinstance(space, ProductSpace):
             raise InputError(f"the record of {cls.name} noise is damaged: it cannot be recomputed")
@@ -219,14 +255,20 @@ class ResidualMechanism(SharedNoise):
                 squares[space.schema.view(part["features"])] = positive(part["sigma2"], "σ²")
             law = str(noise["draw"])
         except (KeyError, TypeError, AttributeError):
-            raise InputError("the record of noise on residuals is damaged: it cannot be recomputed") from None
+            raise InputError(
+                "the record of noise on residuals is damaged: it cannot be recomputed"
+            ) from None
         if not set(space.measured) <= set(squares):
-            raise Refused("something was published exactly because others fixed it, and here they do not fix it")
+            raise Refused(
+                "something was published exactly because others fixed it, and here they do not"
+                " fix it"
+            )
         measured = {view: squares[view] for view in space.measured}
         return cls(space, measured, _cost(space, measured), law)
 
     def under(self, adjacency: Adjacency) -> Guarantee:
-        """Return what the same noise guarantees under another adjacency: its costs, over the same σ².
+        """Return what the same noise guarantees under another adjacency: its costs, over the same
+        σ².
 
         >>> from semidp.core.spaces.adjacency import Ball
         >>> from semidp.queries.products import product_space
@@ -238,7 +280,9 @@ class ResidualMechanism(SharedNoise):
         """
         space = self.space.under(adjacency)
         assert isinstance(space, ProductSpace)
-        return replace(self, space=space, precision=_cost(space, self.sigma2), workload=None).guarantee
+        return replace(
+            self, space=space, precision=_cost(space, self.sigma2), workload=None
+        ).guarantee
 
     def worst_pair(self, space: QuerySpace) -> Pair:
         """Return the pair whose move costs most of the noise that is drawn."""
@@ -246,11 +290,16 @@ class ResidualMechanism(SharedNoise):
             return super().worst_pair(space)
         move = space.worst_move(self.sigma2)
         if move is None:
-            raise Refused("no worst pair of these tables is known: audit the mechanism with a pair of your own")
+            raise Refused(
+                "no worst pair of these tables is known: audit the mechanism with a pair of"
+                " your own"
+            )
         return self.pair_of(np.zeros_like(move), move)
 
     def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
-        """Return the pair of two vectors of residuals, whose entries have noise of different variance."""
+        """Return the pair of two vectors of residuals, whose entries have noise of different
+        variance.
+        """
         return Pair(first, second, 1 / self.variances)
 
     @property
@@ -266,13 +315,16 @@ class ResidualMechanism(SharedNoise):
     @property
     def expected_l2(self) -> float:
         """The root of the expected sum of squared errors over the cells of all tables."""
-        return math.sqrt(sum(float(self.cell_variances(table).sum()) for table in range(len(self.space.views))))
+        return math.sqrt(
+            sum(float(self.cell_variances(table).sum()) for table in range(len(self.space.views)))
+        )
 
     @property
     def naive_l2(self) -> float:
         """The same root for ordinary differential privacy, at this guarantee by group privacy.
 
-        The better of two: noise on the same residuals, and noise on the cells of each table with the best split.
+        The better of two: noise on the same residuals, and noise on the cells of each table with
+        the best split.
         """
         free, a = BallCosts(self.space.residuals, (), 1), self.space.adjacency.a
         needed = [view for view in self.space.needed if any(view)]
@@ -289,36 +341,56 @@ class ResidualMechanism(SharedNoise):
 
     @cached_property
     def one_by_one_l2(self) -> float | None:
-        """The same root for tables measured one by one at this guarantee, with the best split of the budget.
+        """The same root for tables measured one by one at this guarantee, with the best split of
+        the budget.
 
-        Each table needs noise for its own Δ2², under the same adjacency. None where the tables are too many to ask.
+        Each table needs noise for its own Δ2², under the same adjacency. None where the tables are
+        too many to ask.
         """
         views, space = self.space.views, self.space
-        if len(views) > _MOST_COMPARED or sum(math.prod(space.residuals.shape(view)) for view in views) > 10**6:
+        if (
+            len(views) > _MOST_COMPARED
+            or sum(math.prod(space.residuals.shape(view)) for view in views) > 10**6
+        ):
             return None
         try:
-            alone = [sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view)) for view in views]
+            alone = [
+                sensitivity_space(space.dataspace, space.adjacency, space.schema.named(view))
+                for view in views
+            ]
         except Refused:
             return None
-        parts = (math.sqrt(float(table.variances().sum()) * table.l2_squared) for table in alone if not table.is_zero)
+        parts = (
+            math.sqrt(float(table.variances().sum()) * table.l2_squared)
+            for table in alone
+            if not table.is_zero
+        )
         return sum(parts) / math.sqrt(self.precision)
 
     @property
     def forgotten(self) -> Fraction:
-        """What one record would cost, ``Σ k/σ²`` with k for one record, if the exact totals were forgotten."""
+        """What one record would cost, ``Σ k/σ²`` with k for one record, if the exact totals were
+        forgotten.
+        """
         free = BallCosts(self.space.residuals, (), 1)
-        spent = sum(math.ceil(free.cost(view) / square * 2**40) for view, square in self.sigma2.items())
+        spent = sum(
+            math.ceil(free.cost(view) / square * 2**40) for view, square in self.sigma2.items()
+        )
         return Fraction(spent, 2**40)
 
     @cached_property
     def samplers(self) -> tuple[list[_Law], NDArray[np.intp]]:
-        """The distributions of the noise, and for each entry of the vector the number of its own."""
+        """The distributions of the noise, and for each entry of the vector the number of its
+        own.
+        """
         numbers: dict[Fraction, int] = {}
         which = np.zeros(self.space.shape, dtype=np.intp)
         for view, part in self.space.parts.items():
             scales, at = _different(self.space.scales[part])
             squares = [self.sigma2[view] * scale**2 for scale in scales]
-            which[part] = np.array([numbers.setdefault(square, len(numbers)) for square in squares])[at]
+            which[part] = np.array(
+                [numbers.setdefault(square, len(numbers)) for square in squares]
+            )[at]
         return [_LAWS[self.law](square) for square in numbers], which
 
     @cached_property
@@ -334,7 +406,9 @@ class ResidualMechanism(SharedNoise):
 
     @property
     def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise, and for each entry of the vector the number of its own."""
+        """The distributions of the noise, and for each entry of the vector the number of its
+        own.
+        """
         laws, which = self.samplers
         return list(laws), which
 
@@ -346,10 +420,15 @@ class ResidualMechanism(SharedNoise):
     @cached_property
     def conditioning(self) -> Conditioning | None:
         """What is known of the noise because some cells are impossible; None where none are."""
-        return Conditioning(self.space, self.variances) if self.space.impossible and self.sigma2 else None
+        return (
+            Conditioning(self.space, self.variances)
+            if self.space.impossible and self.sigma2
+            else None
+        )
 
     def estimates(self, values: ArrayLike) -> list[NDArray[np.float64]]:
-        """Return every table put together from a vector of measurements, with zeros in impossible cells.
+        """Return every table put together from a vector of measurements, with zeros in impossible
+        cells.
 
         >>> from semidp.queries.products import product_space
         >>> from semidp.mechanisms.examples import two_way
@@ -359,14 +438,22 @@ class ResidualMechanism(SharedNoise):
         >>> bool(np.allclose(mechanism.estimates(space.measure([table]))[0], table.counts))
         True
         """
-        return self.space.estimates(values) if self.conditioning is None else self.conditioning.estimates(values)
+        return (
+            self.space.estimates(values)
+            if self.conditioning is None
+            else self.conditioning.estimates(values)
+        )
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> NDArray[np.float64]:
-        """Return the weights on the noise in the vector's entries that weights on cells (by table) have."""
+        """Return the weights on the noise in the vector's entries that weights on cells (by table)
+        have.
+        """
         return combined(self.space, weights, self.conditioning)
 
     def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
-        """Return the entries of the residuals that some tables are put together from; all beside impossible cells."""
+        """Return the entries of the residuals that some tables are put together from; all beside
+        impossible cells.
+        """
         entries = np.arange(self.space.scales.size)
         if self.conditioning is not None:
             return entries
@@ -375,13 +462,17 @@ class ResidualMechanism(SharedNoise):
         return np.concatenate([entries[:0], *kept])
 
     def cell_variances(self, table: int) -> NDArray[np.float64]:
-        """Return the variance of each cell of one table's estimate; tables that are alike share the array."""
+        """Return the variance of each cell of one table's estimate; tables that are alike share the
+        array.
+        """
         if self.conditioning is not None:
             if table not in self._cell_variances:
                 self._cell_variances[table] = self.conditioning.cell_variances(table)
             return self._cell_variances[table]
         view = self.space.views[table]
-        noise = tuple((trimmed_view(small, view), self.sigma2[small]) for small in self.space.inside[table])
+        noise = tuple(
+            (trimmed_view(small, view), self.sigma2[small]) for small in self.space.inside[table]
+        )
         alike = (self.space.alike(table), noise)
         if alike not in self._cell_variances:
             self._cell_variances[alike] = self.space.cell_variances(self.variances, table)
@@ -392,7 +483,8 @@ class ResidualMechanism(SharedNoise):
         return {}
 
     def rms_error(self, table: int) -> float:
-        """Return the root of the mean variance of one table's cells, rounding apart, without an array of them.
+        """Return the root of the mean variance of one table's cells, rounding apart, without an
+        array of them.
 
         >>> from semidp.queries.products import product_space
         >>> from semidp.mechanisms.examples import two_way
@@ -405,7 +497,10 @@ class ResidualMechanism(SharedNoise):
         if self.conditioning is not None:
             total = float(self.cell_variances(table).sum())
             return math.sqrt(total / math.prod(self.space.residuals.shape(view)))
-        gains = [float(self.sigma2[d]) * self.space.residuals.gain(d, view) for d in self.space.inside[table]]
+        gains = [
+            float(self.sigma2[d]) * self.space.residuals.gain(d, view)
+            for d in self.space.inside[table]
+        ]
         return math.sqrt(sum(gains) / math.prod(self.space.residuals.shape(view)))
 
     def table_errors(self, table: int) -> NDArray[np.float64]:
@@ -413,7 +508,9 @@ class ResidualMechanism(SharedNoise):
         return np.sqrt(self.cell_variances(table))
 
     def table_half_widths(self, table: int) -> NDArray[np.float64]:
-        """Return for each cell of one table's estimate how far it is off at most in 95% of all draws."""
+        """Return for each cell of one table's estimate how far it is off at most in 95% of all
+        draws.
+        """
         space, view = self.space, self.space.views[table]
         if not space.inside[table]:
             return np.zeros(space.schema.grid.shape_of(view))
@@ -448,13 +545,19 @@ class ResidualMechanism(SharedNoise):
         """Draw one number an entry, entries of equal scale together."""
         return _draws(*self.samplers, count, randomness)
 
-    def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw the noise of some entries alone, for many measurements at once; laws with few draws together."""
+    def drawn(
+        self, entries: NDArray[np.intp], count: int, randomness: Randomness
+    ) -> NDArray[np.int64]:
+        """Draw the noise of some entries alone, for many measurements at once; laws with few draws
+        together.
+        """
         laws, which = self.samplers
         return _draws(laws, which[entries], count, randomness)
 
     def noise_by_residual(self, randomness: Randomness) -> NDArray[np.int64]:
-        """Draw one number an entry, those of each residual from the part of the source that is named after it."""
+        """Draw one number an entry, those of each residual from the part of the source that is
+        named after it.
+        """
         parts = [np.zeros(0, np.int64)]
         for view, part in self.space.parts.items():
             source = randomness.part(*self.space.schema.named(view))
@@ -474,11 +577,16 @@ def law_within(budget: Budget) -> tuple[str, Fraction]:
     return "rounded", mu_within(budget) ** 2
 
 
-def residual_noise(law: str, sigma2: Fraction, scales: NDArray[np.int64], randomness: Randomness) -> NDArray[np.int64]:
-    """Draw the noise of one residual, a whole number an entry, of variance ``scale²·σ²`` (before rounding).
+def residual_noise(
+    law: str, sigma2: Fraction, scales: NDArray[np.int64], randomness: Randomness
+) -> NDArray[np.int64]:
+    """Draw the noise of one residual, a whole number an entry, of variance ``scale²·σ²`` (before
+    rounding).
 
     >>> from semidp.noise.randomness import SeededRandomness
-    >>> residual_noise("discrete", Fraction(4), np.array([[1, 2], [1, 2]]), SeededRandomness(1)).shape
+    >>> residual_noise(
+    ...     "discrete", Fraction(4), np.array([[1, 2], [1, 2]]), SeededRandomness(1)
+    ... ).shape
     (2, 2)
     """
     distinct, which = _different(scales)
@@ -487,7 +595,8 @@ def residual_noise(law: str, sigma2: Fraction, scales: NDArray[np.int64], random
 
 
 def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the variance of each entry of a measured residual once it is divided by its scale, rounding included.
+    """Return the variance of each entry of a measured residual once it is divided by its scale,
+    rounding included.
 
     >>> float(residual_variance("rounded", Fraction(4), np.array([1])).round(4)[0])  # σ² + 1/12
     4.0833
@@ -503,22 +612,27 @@ def residual_variance(law: str, sigma2: Fraction, scales: NDArray[np.int64]) -> 
 def residual_half_widths(
     law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.float64]:
-    """Return for each cell of a table how far it is off at most in 95% of all draws, from the noise of its residuals.
+    """Return for each cell of a table how far it is off at most in 95% of all draws, from the noise
+    of its residuals.
 
-    Along a feature a cell has the weight ``1 - 1/c`` on its own node of a residual and ``-1/c`` on the c - 1 siblings
-    of that node, shared out evenly further down. So cells whose families are as large at every depth share a law.
-    Most are normal numbers moved by next to nothing (`near_normal`); the others get the series of `half_width`.
+    Along a feature a cell has the weight ``1 - 1/c`` on its own node of a residual and ``-1/c`` on
+    the c - 1 siblings of that node, shared out evenly further down. So cells whose families are as
+    large at every depth share a law. Most are normal numbers moved by next to nothing
+    (`near_normal`); the others get the series of `half_width`.
 
     Parameters
     ----------
     law, sigma2
         The law, and σ² of each residual, by its depths in the features of the table.
     families
-        For each of those features the sizes of the families of every node, as `Residuals.families` has them.
+        For each of those features the sizes of the families of every node, as `Residuals.families`
+        has them.
 
     Examples
     --------
-    >>> residual_half_widths("discrete", {(1,): Fraction(1, 4)}, [np.array([[2, 2]])])  # multiples of a quarter
+    >>> residual_half_widths(
+    ...     "discrete", {(1,): Fraction(1, 4)}, [np.array([[2, 2]])]
+    ... )  # multiples of a quarter
     array([0.75, 0.75])
     """
     alike = [np.unique(counts, axis=1, return_inverse=True) for counts in families]
@@ -529,7 +643,8 @@ def residual_half_widths(
         sizes, squares = _outer(kinds, view, _size), _outer(kinds, view, _square)
         scales = _outer(kinds, view, _scale)
         variance += float(square) * squares
-        # The narrowest law is the farthest from a normal one: its distance bounds those of the others.
+        # The narrowest law is the farthest from a normal one: its distance bounds those of the
+        # others.
         narrowest = square * Fraction(scales.min()) ** 2
         near = _LAWS[law](narrowest).near_normal
         distance += math.inf if near is None else near[1] * sizes / scales
@@ -553,8 +668,12 @@ def residual_half_widths(
     return errors[np.ix_(*places)]
 
 
-def _terms(law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]) -> list[Weighted]:
-    """The weights of one cell's error on the noise in the entries of its residuals, which are scaled."""
+def _terms(
+    law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray[np.int64]]
+) -> list[Weighted]:
+    """The weights of one cell's error on the noise in the entries of its residuals, which are
+    scaled.
+    """
     terms = []
     for view, square in sigma2.items():
         pairs = list(zip(families, view, strict=True))
@@ -562,7 +681,8 @@ def _terms(law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray
         weights = {Fraction(1, scale): 1}
         for counts, depth in pairs:
             share = Fraction(1, math.prod(counts[depth:].tolist()))
-            # Centred at this depth, a node has the weight 1 - 1/c and each of its c - 1 siblings -1/c.
+            # Centred at this depth, a node has the weight 1 - 1/c and each of its c - 1 siblings
+            # -1/c.
             steps = [(share, 1)]
             if depth:
                 siblings = int(counts[depth - 1])
@@ -579,7 +699,9 @@ def _terms(law: str, sigma2: Mapping[View, Fraction], families: Sequence[NDArray
 
 
 def _outer(kinds: Sequence[NDArray[np.int64]], view: View, part: Any) -> NDArray[np.float64]:
-    """The product over the features of a number for each kind of node, as an array with an axis a feature."""
+    """The product over the features of a number for each kind of node, as an array with an axis a
+    feature.
+    """
     result = np.ones(())
     for counts, depth in zip(kinds, view, strict=True):
         siblings = np.ones(counts.shape[1])
@@ -595,7 +717,9 @@ def _size(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> N
     return share * 2 * (1 - 1 / own) if depth else share
 
 
-def _square(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> NDArray[np.float64]:
+def _square(
+    own: NDArray[np.float64], share: NDArray[np.float64], depth: int
+) -> NDArray[np.float64]:
     """``Σ weight²`` along one feature."""
     return share**2 * (1 - 1 / own) if depth else share**2
 
@@ -606,15 +730,21 @@ def _scale(own: NDArray[np.float64], share: NDArray[np.float64], depth: int) -> 
 
 
 def _different(scales: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
-    """Return the scales that occur, and which of them each entry has; mostly there is one, and nothing is sorted."""
+    """Return the scales that occur, and which of them each entry has; mostly there is one, and
+    nothing is sorted.
+    """
     if scales.size and (scales == scales.flat[0]).all():
         return [int(scales.flat[0])], np.zeros(scales.shape, dtype=np.intp)
     distinct, which = np.unique(scales, return_inverse=True)
     return distinct.tolist(), which
 
 
-def _draws(laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
-    """Draw for many measurements at once, each entry from the law of that number; laws with few draws together."""
+def _draws(
+    laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness: Randomness
+) -> NDArray[np.int64]:
+    """Draw for many measurements at once, each entry from the law of that number; laws with few
+    draws together.
+    """
     result = np.zeros((count, len(which)), dtype=np.int64)
     order = np.arange(len(which))
     if len(laws) > 1:
@@ -625,7 +755,8 @@ def _draws(laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness
     for number, mine in zip(numbers.tolist(), entries, strict=False):  # no entries: one part
         sampler = laws[number]
         draws = count * mine.size
-        # A table of the law pays for itself from some draws on; with fewer all such laws are drawn together.
+        # A table of the law pays for itself from some draws on; with fewer all such laws are drawn
+        # together.
         if sampler.sigma2 >= 1 and draws**2 < _DRAWS_A_TABLE**2 * sampler.sigma2:
             rare.append(sampler)
             rare_entries.append(mine)
@@ -640,11 +771,14 @@ def _draws(laws: Sequence[_Law], which: NDArray[np.intp], count: int, randomness
 
 
 def _within(
-    noise: Mapping[View, float], precision: Fraction, cost: Callable[[Mapping[View, Fraction]], Fraction]
+    noise: Mapping[View, float],
+    precision: Fraction,
+    cost: Callable[[Mapping[View, Fraction]], Fraction],
 ) -> dict[View, Fraction]:
     """Return exact σ² that cost at most the precision, from σ² that cost about one.
 
-    They are rounded up, and multiplied by what is missing until a certified bound of the cost is within the precision.
+    They are rounded up, and multiplied by what is missing until a certified bound of the cost is
+    within the precision.
     """
     factor = 1 / precision
     while True:
@@ -666,12 +800,16 @@ def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
 
 
 def _together(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
-    """Return the certified joint cost and a millionth, so that another computer's floating point confirms it too."""
+    """Return the certified joint cost and a millionth, so that another computer's floating point
+    confirms it too.
+    """
     return Fraction(space.costs.joint(sigma2)) * (1 + Fraction(1, 2**20))
 
 
 def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
-    """Return what a move costs at most: the sum over residuals, or their joint cost where that is less."""
+    """Return what a move costs at most: the sum over residuals, or their joint cost where that is
+    less.
+    """
     if not sigma2:
         return Fraction(0)
     return min(_spent(space, sigma2), Fraction(space.costs.joint(sigma2)))

@@ -1,8 +1,10 @@
-"""Which mechanism: by its name, by the least expected loss among those that satisfy the budget, or by its record.
+"""Which mechanism: by its name, by the least expected loss among those that satisfy the budget, or
+by its record.
 
-The choice reads the public totals, the adjacency, the budget and the schema, through the sensitivity space, and never
-the data. A ledger keeps what `Mechanism.record` returns: the same query and the same noise have another guarantee under
-other exact statistics. How a mechanism works lives in the other modules of this package.
+The choice reads the public totals, the adjacency, the budget and the schema, through the
+sensitivity space, and never the data. A ledger keeps what `Mechanism.record` returns: the same
+query and the same noise have another guarantee under other exact statistics. How a mechanism works
+lives in the other modules of this package.
 """
 
 from semidp.core.spaces.adjacency import Exchange
@@ -30,7 +32,11 @@ FOR_RELEASES: tuple[type[Mechanism], ...] = (
 )
 """What `choose` chooses from, the first of two that are equally good."""
 
-EXACT: tuple[type[Mechanism], ...] = (RoundedGaussianMechanism, DiscreteGaussianMechanism, LaplaceMechanism)
+EXACT: tuple[type[Mechanism], ...] = (
+    RoundedGaussianMechanism,
+    DiscreteGaussianMechanism,
+    LaplaceMechanism,
+)
 """What sums of an outcome are measured with: whole-number noise and exact claims only."""
 
 EXACT_NAMES = ("gaussian", "laplace")
@@ -65,15 +71,22 @@ def option_name(mechanism: Mechanism) -> str:
 
 
 def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
-    """Return every mechanism for releases that satisfies a budget on a space, the least expected loss first.
+    """Return every mechanism for releases that satisfies a budget on a space, the least expected
+    loss first.
 
-    Noise on the lattice comes before the next best only where it saves a twentieth of the variance, as for `choose`. A
-    mechanism that cannot serve the space (too large, or not of a shape it knows) is left out.
+    Noise on the lattice comes before the next best only where it saves a twentieth of the variance,
+    as for `choose`. A mechanism that cannot serve the space (too large, or not of a shape it knows)
+    is left out.
 
     >>> from semidp.mechanisms.examples import two_way
     >>> space, _ = two_way()
     >>> for mechanism in available(space, Budget.zcdp("0.5")):
-    ...     print(mechanism.name, mechanism.scale, round(mechanism.expected_l2, 3), mechanism.claim)
+    ...     print(
+    ...         mechanism.name,
+    ...         mechanism.scale,
+    ...         round(mechanism.expected_l2, 3),
+    ...         mechanism.claim,
+    ...     )
     discrete gaussian 2.0 2.828 exact
     lattice gaussian 2.0 2.828 exact
     """
@@ -87,8 +100,11 @@ def available(space: QuerySpace, budget: Budget) -> tuple[Mechanism, ...]:
     return mechanisms
 
 
-def choose(space: QuerySpace, budget: Budget, among: tuple[type[Mechanism], ...] = FOR_RELEASES) -> Mechanism:
-    """Return the mechanism with the least expected loss, ``sqrt(E‖P·noise‖²)``, that satisfies a budget on a space.
+def choose(
+    space: QuerySpace, budget: Budget, among: tuple[type[Mechanism], ...] = FOR_RELEASES
+) -> Mechanism:
+    """Return the mechanism with the least expected loss, ``sqrt(E‖P·noise‖²)``, that satisfies a
+    budget on a space.
 
     Parameters
     ----------
@@ -111,12 +127,18 @@ def choose(space: QuerySpace, budget: Budget, among: tuple[type[Mechanism], ...]
     return _on_lattice(space, budget, mechanisms[0]) or mechanisms[0]
 
 
-def _on_lattice(space: QuerySpace, budget: Budget, best: Mechanism) -> LatticeGaussianMechanism | None:
+def _on_lattice(
+    space: QuerySpace, budget: Budget, best: Mechanism
+) -> LatticeGaussianMechanism | None:
     """Lattice noise where it saves a twentieth of the variance: coarse noise only.
 
-    It is drawn more slowly than noise in single cells, and a ledger knows it under fewer other exact totals.
+    It is drawn more slowly than noise in single cells, and a ledger knows it under fewer other
+    exact totals.
     """
-    if not isinstance(best, (DiscreteGaussianMechanism, RoundedGaussianMechanism)) or best.sigma2 >= _FINE:
+    if (
+        not isinstance(best, (DiscreteGaussianMechanism, RoundedGaussianMechanism))
+        or best.sigma2 >= _FINE
+    ):
         return None
     if budget.kind not in LatticeGaussianMechanism.kinds:
         return None
@@ -148,16 +170,24 @@ def _attempts(
 
 
 def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> ResidualMechanism | None:
-    """Return noise on the residuals of one table of counts where it saves a twentieth of a mechanism's variance.
+    """Return noise on the residuals of one table of counts where it saves a twentieth of a
+    mechanism's variance.
 
-    It is tried for Gaussian noise and for tables that are small enough to price their residuals at once.
+    It is tried for Gaussian noise and for tables that are small enough to price their residuals at
+    once.
 
     >>> from semidp.mechanisms.examples import two_way
     >>> space, _ = two_way()
-    >>> residual_plan(space, Budget.gdp(1), choose(space, Budget.gdp(1))) is None  # one residual: the same noise
+    >>> residual_plan(
+    ...     space, Budget.gdp(1), choose(space, Budget.gdp(1))
+    ... ) is None  # one residual: the same noise
     True
     """
-    if not isinstance(space, TableSpace) or space.is_zero or budget.kind not in ResidualMechanism.kinds:
+    if (
+        not isinstance(space, TableSpace)
+        or space.is_zero
+        or budget.kind not in ResidualMechanism.kinds
+    ):
         return None
     largest = _MOST_EXCHANGED if isinstance(space.adjacency, Exchange) else _MOST_CELLS
     if space.schema.size > largest or len(space.schema.features) > _MOST_FEATURES:
@@ -173,21 +203,26 @@ def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> Residua
 
 
 def _one_residual_suffices(space: TableSpace, best: Mechanism) -> bool:
-    """Whether noise on residuals is known to save less than a twentieth of the variance before any is priced.
+    """Whether noise on residuals is known to save less than a twentieth of the variance before any
+    is priced.
 
-    With one residual that varies, its squared length is that of the move, so that its noise needs the same σ² where
-    the norms are attained. What it may save is the rounding of the noise, at most 1/12 a cell, which is little beside
-    σ² >= 4.
+    With one residual that varies, its squared length is that of the move, so that its noise needs
+    the same σ² where the norms are attained. What it may save is the rounding of the noise, at most
+    1/12 a cell, which is little beside σ² >= 4.
     """
-    normal = isinstance(best, (DiscreteGaussianMechanism, RoundedGaussianMechanism)) and best.sigma2 >= _FINE
+    normal = (
+        isinstance(best, (DiscreteGaussianMechanism, RoundedGaussianMechanism))
+        and best.sigma2 >= _FINE
+    )
     return normal and space.exact and space.one_residual
 
 
 def table_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:
-    """Return how one table is measured: as `mechanism_for` says, or on its residuals where that saves a twentieth.
+    """Return how one table is measured: as `mechanism_for` says, or on its residuals where that
+    saves a twentieth.
 
-    Both announce their total variance from public values. Below a twentieth the table is measured cell by cell, which
-    serves later computations better.
+    Both announce their total variance from public values. Below a twentieth the table is measured
+    cell by cell, which serves later computations better.
 
     >>> from semidp.mechanisms.examples import two_way
     >>> table_mechanism(two_way()[0], Budget.gdp(1)).name
@@ -199,9 +234,11 @@ def table_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mech
 
 
 def with_exact_claim(mechanism: Mechanism, budget: Budget, name: str = AUTO) -> Mechanism:
-    """Return a mechanism if its claim is exact, else the best one with an exact claim; refuse one asked for by name.
+    """Return a mechanism if its claim is exact, else the best one with an exact claim; refuse one
+    asked for by name.
 
-    A claim is exact if it holds for the numbers that the computer draws, and ideal if its proof is for real numbers.
+    A claim is exact if it holds for the numbers that the computer draws, and ideal if its proof is
+    for real numbers.
 
     Parameters
     ----------
@@ -223,8 +260,8 @@ def with_exact_claim(mechanism: Mechanism, budget: Budget, name: str = AUTO) -> 
         return mechanism
     if name != AUTO:
         raise InputError(
-            f"the plan asks for exact claims, and {name} noise makes an ideal one: leave the mechanism out, or choose "
-            f"{' or '.join(EXACT_NAMES)}"
+            f"the plan asks for exact claims, and {name} noise makes an ideal one: leave the"
+            f" mechanism out, or choose {' or '.join(EXACT_NAMES)}"
         )
     exact = tuple(kind for kind in FOR_RELEASES if kind.claim == "exact")
     best = choose(mechanism.space, budget, exact)
@@ -232,7 +269,8 @@ def with_exact_claim(mechanism: Mechanism, budget: Budget, name: str = AUTO) -> 
 
 
 def calibrated(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
-    """Return a mechanism by its short name; for a table that the public totals fix, the one that adds no noise.
+    """Return a mechanism by its short name; for a table that the public totals fix, the one that
+    adds no noise.
 
     ``gaussian`` is the discrete Gaussian for a zCDP budget and the rounded one for the others.
 
@@ -249,10 +287,11 @@ def calibrated(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
 
 
 def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:
-    """Return the mechanism with the least expected loss that satisfies a budget, or the one of a given name.
+    """Return the mechanism with the least expected loss that satisfies a budget, or the one of a
+    given name.
 
-    Only mechanisms with exact claims serve: the rounded Gaussian for GDP, the discrete Gaussian for zCDP, the discrete
-    Laplace for pure budgets, the best of the three for (ε, δ).
+    Only mechanisms with exact claims serve: the rounded Gaussian for GDP, the discrete Gaussian for
+    zCDP, the discrete Laplace for pure budgets, the best of the three for (ε, δ).
 
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.outcomes.spaces import sum_space
@@ -273,14 +312,16 @@ def outcome_mechanism(space: QuerySpace, budget: Budget, name: str = AUTO) -> Me
         return calibrated(name, space, budget)
     if name != AUTO:
         raise InputError(
-            f"there is no mechanism {name!r} for sums of an outcome; there are auto, {', '.join(EXACT_NAMES)}"
+            f"there is no mechanism {name!r} for sums of an outcome; there are auto,"
+            f" {', '.join(EXACT_NAMES)}"
         )
     mechanisms = [kind.calibrate(space, budget) for kind in EXACT if budget.kind in kind.kinds]
     return min(mechanisms, key=lambda mechanism: mechanism.expected_l2)
 
 
 def mechanism_for(space: QuerySpace, budget: Budget, name: str = AUTO) -> Mechanism:
-    """Return the mechanism of that name, or the one with the least expected loss, from public values only.
+    """Return the mechanism of that name, or the one with the least expected loss, from public
+    values only.
 
     >>> from semidp.mechanisms.examples import two_way
     >>> mechanism_for(two_way()[0], Budget.gdp(1)).name

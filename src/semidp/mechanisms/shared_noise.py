@@ -1,4 +1,6 @@
-"""Noise that several tables have in common: one measured vector, of whose entries every cell is a weighted sum."""
+"""Noise that several tables have in common: one measured vector, of whose entries every cell is a
+weighted sum.
+"""
 
 import math
 from abc import abstractmethod
@@ -20,8 +22,8 @@ _NOTHING = 1e-12  # a weight that floating point has left where there is none
 class SharedNoise(Mechanism):
     """A mechanism that measures several tables at once; tables go by their numbers.
 
-    With weights w of a sum on the entries of the vector (`combination`) and independent noise of variances v, the
-    variance of the sum is ``Σ w² v``.
+    With weights w of a sum on the entries of the vector (`combination`) and independent noise of
+    variances v, the variance of the sum is ``Σ w² v``.
     """
 
     @property
@@ -32,7 +34,9 @@ class SharedNoise(Mechanism):
     @property
     @abstractmethod
     def entry_laws(self) -> tuple[list[CountNoise], NDArray[np.intp]]:
-        """The distributions of the noise, and for each entry of the vector the number of its own."""
+        """The distributions of the noise, and for each entry of the vector the number of its
+        own.
+        """
 
     @property
     @abstractmethod
@@ -45,18 +49,25 @@ class SharedNoise(Mechanism):
 
     @abstractmethod
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
-        """Return the weights on the noise in the vector's entries that weights on cells (by table) have."""
+        """Return the weights on the noise in the vector's entries that weights on cells (by table)
+        have.
+        """
 
     @abstractmethod
     def reached(self, tables: Sequence[int]) -> NDArray[np.intp]:
-        """Return the entries of the vector that sums of cells of some tables can have weights on."""
+        """Return the entries of the vector that sums of cells of some tables can have weights
+        on.
+        """
 
     @abstractmethod
-    def drawn(self, entries: NDArray[np.intp], count: int, randomness: Randomness) -> NDArray[np.int64]:
+    def drawn(
+        self, entries: NDArray[np.intp], count: int, randomness: Randomness
+    ) -> NDArray[np.int64]:
         """Draw the noise of some entries alone, for many measurements at once."""
 
     def combination_error(self, weights: Mapping[int, ArrayLike]) -> float:
-        """Return the standard error of a weighted sum of cells of the estimates, by the number of the table.
+        """Return the standard error of a weighted sum of cells of the estimates, by the number of
+        the table.
 
         >>> from semidp.core.tradeoff.budget import Budget
         >>> from semidp.mechanisms.examples import two_way
@@ -64,7 +75,9 @@ class SharedNoise(Mechanism):
         >>> from semidp.queries.products import product_space
         >>> both, table = two_way()
         >>> space = product_space(both.dataspace, both.adjacency, [table.schema.names])
-        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).combination_error({0: [[1, 1, 1], [0, 0, 0]]})
+        >>> ResidualMechanism.calibrate(space, Budget.gdp(1)).combination_error(
+        ...     {0: [[1, 1, 1], [0, 0, 0]]}
+        ... )
         0.0
         """
         pulled = self.combination(weights)

@@ -1,8 +1,10 @@
-"""Estimates of members and of units that agree: sizes times units is the number of members, everywhere.
+"""Estimates of members and of units that agree: sizes times units is the number of members,
+everywhere.
 
-For every depth vector d of features that members have from their units, ``p_d = s̄ r^U_d + Σ_s (s - s̄) r_{d,size}[s]``
-holds of the true residuals, entry by entry. The estimates are corrected so that it holds of them too: constrained least
-squares, one scalar an entry (THEORY §15). Everything here is post-processing of public values.
+For every depth vector d of features that members have from their units,
+``p_d = s̄ r^U_d + Σ_s (s - s̄) r_{d,size}[s]`` holds of the true residuals, entry by entry. The
+estimates are corrected so that it holds of them too: constrained least squares, one scalar an entry
+(THEORY §15). Everything here is post-processing of public values.
 """
 
 import itertools
@@ -29,8 +31,8 @@ class AgreeingResidual:
     view
         Which residual it is.
     coefficients
-        One number for every entry of the equation, or one for each level along `axis`; these sum to zero, as residuals
-        do.
+        One number for every entry of the equation, or one for each level along `axis`; these sum to
+        zero, as residuals do.
     variance
         The variance of an entry of the residual before centring; 0 where it is exact.
     axis
@@ -98,7 +100,9 @@ class Agreement:
         return self.units if kind else self.members
 
     def seen(self, kind: int, view: View) -> tuple[list[AgreeingResidual], AgreeingResidual | None]:
-        """Return the residuals of one kind that a table has: those without an axis of their own, and the one with."""
+        """Return the residuals of one kind that a table has: those without an axis of their own,
+        and the one with.
+        """
         even, by_level = [], None
         for term in self.terms:
             if term.kind == kind and within(term.view, view):
@@ -111,7 +115,8 @@ class Agreement:
 
 @dataclass(frozen=True, eq=False)
 class SizeAgreement:
-    """The correction of estimates of members and units that makes sizes times units the number of members.
+    """The correction of estimates of members and units that makes sizes times units the number of
+    members.
 
     Parameters
     ----------
@@ -155,12 +160,18 @@ class SizeAgreement:
         """The equations that no other one contains."""
         chosen = []
         for one in self.equations:
-            above = [other for other in self.equations if other is not one and within(one.units, other.units)]
+            above = [
+                other
+                for other in self.equations
+                if other is not one and within(one.units, other.units)
+            ]
             if not above:
                 chosen.append(one)
         return chosen
 
-    def residuals(self, members: Floats, units: Floats) -> tuple[dict[View, Floats], dict[View, Floats]]:
+    def residuals(
+        self, members: Floats, units: Floats
+    ) -> tuple[dict[View, Floats], dict[View, Floats]]:
         """Return the residuals of both kinds, exact ones included, corrected so that they agree.
 
         With ``f = Σ c · r`` each residual falls by ``f σ² c/V``.
@@ -179,7 +190,9 @@ class SizeAgreement:
             if not total:
                 continue
             # the equation holds of true residuals: what it misses by is noise
-            gap = sum((term.summed(both[term.kind][term.view]) for term in equation.terms), np.zeros(()))
+            gap = sum(
+                (term.summed(both[term.kind][term.view]) for term in equation.terms), np.zeros(())
+            )
             for term in equation.terms:
                 change = term.spread(gap * (term.variance / total))
                 both[term.kind][term.view] = both[term.kind][term.view] - change
@@ -211,8 +224,11 @@ class SizeAgreement:
                 seen.append(equation)
         return seen
 
-    def shares(self, equation: Agreement, kind: int, view: View) -> tuple[Floats, AgreeingResidual | None]:
-        """Return how much of a gap the cells of a table are corrected by: one number, or one for each level of a term.
+    def shares(
+        self, equation: Agreement, kind: int, view: View
+    ) -> tuple[Floats, AgreeingResidual | None]:
+        """Return how much of a gap the cells of a table are corrected by: one number, or one for
+        each level of a term.
 
         A cell has an even share of what its entry gets, and the part of its own level.
         """
@@ -223,7 +239,9 @@ class SizeAgreement:
         return change / equation.total, by_level
 
     def _saved(self, equation: Agreement, kind: int, view: View) -> tuple[Floats, View]:
-        """What a correction takes from variances, ``2 λ Cov - λ² Var``, and of which residual: with the noise drawn."""
+        """What a correction takes from variances, ``2 λ Cov - λ² Var``, and of which residual: with
+        the noise drawn.
+        """
         entries = equation.entries(kind)
         gap = np.zeros(())
         for term in equation.terms:
@@ -241,7 +259,9 @@ class SizeAgreement:
         return np.moveaxis(saved, -1, by_level.place), by_level.view
 
     def _entry_variances(self, equation: Agreement, term: AgreeingResidual) -> Floats:
-        """The variance of a residual at one level of its own axis, centred over the entries of the equation alone."""
+        """The variance of a residual at one level of its own axis, centred over the entries of the
+        equation alone.
+        """
         space, variances = self._parts[term.kind].space, _entries(self._parts[term.kind], term.view)
         if term.axis is not None:
             # the scale of an entry does not depend on the level, and coefficients add up to zero
@@ -255,9 +275,11 @@ class SizeAgreement:
     def weights(
         self, members: Mapping[View, Floats], units: Mapping[View, Floats]
     ) -> tuple[dict[View, Floats], dict[View, Floats]]:
-        """Return the weights that a sum has on measured residuals, from those that it has on corrected ones.
+        """Return the weights that a sum has on measured residuals, from those that it has on
+        corrected ones.
 
-        The transpose of `residuals`: with ``g = Σ σ² c · w`` the weights w of each residual become ``w - c g/V``.
+        The transpose of `residuals`: with ``g = Σ σ² c · w`` the weights w of each residual become
+        ``w - c g/V``.
 
         Parameters
         ----------
@@ -281,7 +303,8 @@ class SizeAgreement:
 
 
 def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]:
-    """Iterate over the depths of features of units that members have too: of members, of units, with the size.
+    """Iterate over the depths of features of units that members have too: of members, of units,
+    with the size.
 
     The first is the total.
     """
@@ -310,11 +333,14 @@ def in_quarters(public: LinkedDataspace, members: View) -> View:
 
 
 def _terms(
-    public: LinkedDataspace, mechanisms: tuple[ResidualMechanism, ResidualMechanism], triple: tuple[View, View, View]
+    public: LinkedDataspace,
+    mechanisms: tuple[ResidualMechanism, ResidualMechanism],
+    triple: tuple[View, View, View],
 ) -> tuple[AgreeingResidual, ...] | None:
     """The terms of ``p = s̄ r^U + Σ (s - s̄) r_s``; None where one is neither measured nor exact.
 
-    Beside quarters the members of counted units are ``r/|Q| + r_Q[home]``, |Q| the kinds that can hold a member.
+    Beside quarters the members of counted units are ``r/|Q| + r_Q[home]``, |Q| the kinds that can
+    hold a member.
     """
     members, units, sizes = triple
     levels = np.array([float(size) for size in public.link.sizes])
@@ -339,7 +365,9 @@ def _terms(
 
 
 def _home_level(public: LinkedDataspace, mechanism: ResidualMechanism) -> Floats | None:
-    """One for the level of counted units, zero for the kinds of quarters that can hold a member; None without."""
+    """One for the level of counted units, zero for the kinds of quarters that can hold a member;
+    None without.
+    """
     if public.home is None:
         return None
     _, level = public.home
@@ -368,7 +396,9 @@ def _entries(mechanism: ResidualMechanism, view: View) -> Floats:
     return np.asarray(variances.reshape(space.residuals.shape(view)))
 
 
-def _measured_ones(weights: Mapping[View, Floats], mechanism: ResidualMechanism) -> dict[View, Floats]:
+def _measured_ones(
+    weights: Mapping[View, Floats], mechanism: ResidualMechanism
+) -> dict[View, Floats]:
     """The weights on residuals that have noise; exact ones have none."""
     return {view: values for view, values in weights.items() if view in mechanism.space.parts}
 

@@ -1,7 +1,9 @@
-"""Canonical noise: the distributions that meet a tradeoff function f exactly, neither more nor less.
+"""Canonical noise: the distributions that meet a tradeoff function f exactly, neither more nor
+less.
 
-`Tulap` for (ε, δ), `Normal` for Gaussian privacy, and `Recursive` for any symmetric polygon by the paper's recursion.
-Which of them serves a given f is decided in `noise_for_tradeoff`; the test that uses them is in `umpu`.
+`Tulap` for (ε, δ), `Normal` for Gaussian privacy, and `Recursive` for any symmetric polygon by the
+paper's recursion. Which of them serves a given f is decided in `noise_for_tradeoff`; the test that
+uses them is in `umpu`.
 """
 
 import math
@@ -27,10 +29,12 @@ _NARROWEST = Fraction(1, 10_000)  # of 1 - 2c, the probability of [-1/2, 1/2]
 
 @dataclass(frozen=True)
 class CanonicalNoise(ABC):
-    """Noise N with a continuous cdf F, symmetric about 0, for which ``F(x - 1) = f(F(x))`` wherever that is positive.
+    """Noise N with a continuous cdf F, symmetric about 0, for which ``F(x - 1) = f(F(x))`` wherever
+    that is positive.
 
-    Added to a count that moves by at most `sensitivity` between adjacent datasets, ``sensitivity · N`` gives f
-    exactly where the move is largest, and at least f elsewhere (Cho and Awan, definition of canonical noise).
+    Added to a count that moves by at most `sensitivity` between adjacent datasets,
+    ``sensitivity · N`` gives f exactly where the move is largest, and at least f elsewhere (Cho and
+    Awan, definition of canonical noise).
 
     Parameters
     ----------
@@ -41,11 +45,20 @@ class CanonicalNoise(ABC):
     sensitivity: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        if isinstance(self.sensitivity, bool) or not isinstance(self.sensitivity, int) or self.sensitivity < 1:
-            raise InputError(f"the sensitivity of the count must be a whole number of at least 1: {self.sensitivity}")
+        if (
+            isinstance(self.sensitivity, bool)
+            or not isinstance(self.sensitivity, int)
+            or self.sensitivity < 1
+        ):
+            raise InputError(
+                "the sensitivity of the count must be a whole number of at least 1:"
+                f" {self.sensitivity}"
+            )
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Return ``P(noise <= x)``, accurate in the lower tail; the upper tail is ``cdf(-x)`` by symmetry."""
+        """Return ``P(noise <= x)``, accurate in the lower tail; the upper tail is ``cdf(-x)`` by
+        symmetry.
+        """
         return self._unit_cdf(np.asarray(x, dtype=np.float64) / self.sensitivity)
 
     def quantile(self, w: ArrayLike) -> Floats:
@@ -55,7 +68,9 @@ class CanonicalNoise(ABC):
         return np.where(w <= 0.5, lower, -lower) * self.sensitivity
 
     def sample(self, size: int, randomness: Randomness) -> Floats:
-        """Draw real-valued noise by inverse transform, for studies: floating point, so never for a release."""
+        """Draw real-valued noise by inverse transform, for studies: floating point, so never for a
+        release.
+        """
         return self.quantile(uniforms(size, randomness))
 
     def lattice(self, start: ArrayLike, count: int) -> Floats:
@@ -70,14 +85,18 @@ class CanonicalNoise(ABC):
     def grid_steps(self, bits: int, randomness: Randomness) -> int:
         """Draw ``round(noise · 2^bits)`` exactly.
 
-        Random bits w1 w2 … name an ever smaller interval of probabilities; ball arithmetic encloses its quantiles, and
-        drawing stops when all of them round to the same whole number. No floating-point number is involved.
+        Random bits w1 w2 … name an ever smaller interval of probabilities; ball arithmetic encloses
+        its quantiles, and drawing stops when all of them round to the same whole number. No
+        floating-point number is involved.
         """
         drawn = LazyUniform(0, 0, Stream(randomness))
         while True:
             drawn.extend()
             with precision(3 * drawn.bits + 2 * bits + 64):
-                steps = {self._nearest_step(Fraction(drawn.top + end, 1 << drawn.bits), bits) for end in (0, 1)}
+                steps = {
+                    self._nearest_step(Fraction(drawn.top + end, 1 << drawn.bits), bits)
+                    for end in (0, 1)
+                }
             step = steps.pop()
             if step is not None and not steps:
                 return step
@@ -86,8 +105,9 @@ class CanonicalNoise(ABC):
     def reach(self) -> float:
         """How far the noise goes in floats: ``cdf(-reach)`` is below the smallest number above 0.
 
-        A tenth beyond R, where ``F(-R) = 1e-300``: F falls by ``f(w)/w`` a step, which falls with w since f is
-        convex with f(0) = 0, so that ``F(-1.1 R)`` is about ``F(-R)^1.1 = 1e-330`` or less.
+        A tenth beyond R, where ``F(-R) = 1e-300``: F falls by ``f(w)/w`` a step, which falls with w
+        since f is convex with f(0) = 0, so that ``F(-1.1 R)`` is about ``F(-R)^1.1 = 1e-330`` or
+        less.
 
         >>> round(Normal(Fraction(1)).reach, 1)
         41.8
@@ -96,7 +116,9 @@ class CanonicalNoise(ABC):
 
     @property
     def standard_deviation(self) -> float:
-        """The standard deviation of the noise, from the quantiles of equal shares of probability."""
+        """The standard deviation of the noise, from the quantiles of equal shares of
+        probability.
+        """
         share = (np.arange(20_000) + 0.5) / 40_000
         return self.sensitivity * float(np.sqrt(np.mean(self._lower_quantile(share) ** 2)))
 
@@ -110,10 +132,14 @@ class CanonicalNoise(ABC):
 
     @abstractmethod
     def _ball_quantile(self, w: Any) -> Any:
-        """A ball around the quantile of the ball w <= 1/2, or None where the working precision does not decide."""
+        """A ball around the quantile of the ball w <= 1/2, or None where the working precision does
+        not decide.
+        """
 
     def _nearest_step(self, w: Fraction, bits: int) -> int | None:
-        """The whole number next to ``2^bits`` times the quantile of w, or None where precision does not decide."""
+        """The whole number next to ``2^bits`` times the quantile of w, or None where precision does
+        not decide.
+        """
         if w in (0, 1):
             return None
         quantile = self._ball_quantile(ball(min(w, 1 - w)))
@@ -135,9 +161,10 @@ class CanonicalNoise(ABC):
 class Tulap(CanonicalNoise):
     """The only canonical noise for (ε, δ): truncated uniform-Laplace.
 
-    For δ = 0 it is a discrete Laplace number plus a uniform one on [-1/2, 1/2]; with ``b = e^-ε`` and r the integer
-    nearest to x <= 0, ``F(x) = e^{ε r} (b + (x - r + 1/2)(1 - b)) / (1 + b)``. For δ > 0 that is cut off at the
-    probabilities q/2 and 1 - q/2, ``q = 2δb / (1 - b + 2δb)`` (Awan and Slavković).
+    For δ = 0 it is a discrete Laplace number plus a uniform one on [-1/2, 1/2]; with ``b = e^-ε``
+    and r the integer nearest to x <= 0, ``F(x) = e^{ε r} (b + (x - r + 1/2)(1 - b)) / (1 + b)``.
+    For δ > 0 that is cut off at the probabilities q/2 and 1 - q/2, ``q = 2δb / (1 - b + 2δb)``
+    (Awan and Slavković).
 
     Examples
     --------
@@ -241,17 +268,21 @@ class Normal(CanonicalNoise):
 class Recursive(CanonicalNoise):
     """The canonical noise of a symmetric piecewise-linear f, by the paper's recursion.
 
-    With c the solution of ``f(1 - c) = c``: linear from c at -1/2 to 1 - c at 1/2, and ``F(x) = f(F(x + 1))`` below.
+    With c the solution of ``f(1 - c) = c``: linear from c at -1/2 to 1 - c at 1/2, and
+    ``F(x) = f(F(x + 1))`` below.
 
     Parameters
     ----------
     alphas, values
-        The corners of f from (0, 0) to (1, f(1)), exact, convex, and symmetric under ``(x, y) -> (1 - y, 1 - x)``.
+        The corners of f from (0, 0) to (1, f(1)), exact, convex, and symmetric under
+        ``(x, y) -> (1 - y, 1 - x)``.
 
     Examples
     --------
     >>> third = Fraction(1, 3)
-    >>> noise = Recursive((Fraction(0), 2 * third, Fraction(1)), (Fraction(0), third, Fraction(1)))
+    >>> noise = Recursive(
+    ...     (Fraction(0), 2 * third, Fraction(1)), (Fraction(0), third, Fraction(1))
+    ... )
     >>> noise.c
     Fraction(1, 3)
     >>> noise.cdf([-1.5, -0.5, 0.0]).round(4)
@@ -265,8 +296,9 @@ class Recursive(CanonicalNoise):
         super().__post_init__()
         if 1 - 2 * self.c < _NARROWEST:
             raise Refused(
-                "this guarantee is so strong that its canonical noise, which is built step by step, would take too "
-                "many steps: ask for Gaussian or (epsilon, delta) privacy, whose noise has a closed form"
+                "this guarantee is so strong that its canonical noise, which is built step by step,"
+                " would take too many steps: ask for Gaussian or (epsilon, delta) privacy, whose"
+                " noise has a closed form"
             )
 
     @classmethod
@@ -282,7 +314,13 @@ class Recursive(CanonicalNoise):
     def c(self) -> Fraction:
         """The solution of ``f(1 - c) = c``."""
         for i in range(len(self.alphas) - 1):
-            (x0, y0), (x1, y1) = (self.alphas[i], self.values[i]), (self.alphas[i + 1], self.values[i + 1])
+            (x0, y0), (x1, y1) = (
+                (self.alphas[i], self.values[i]),
+                (
+                    self.alphas[i + 1],
+                    self.values[i + 1],
+                ),
+            )
             if x1 + y1 >= 1:
                 share = (1 - x0 - y0) / (x1 - x0 + y1 - y0)
                 return y0 + share * (y1 - y0)
@@ -319,13 +357,17 @@ class Recursive(CanonicalNoise):
         nearest = np.rint(start)
         offset = (np.arange(count) + nearest[:, None]).astype(np.int64)
         length = int(np.abs(offset).max()) + 1
-        down, up = np.split(self._chain(np.concatenate([start - nearest, nearest - start]), length), 2)
+        down, up = np.split(
+            self._chain(np.concatenate([start - nearest, nearest - start]), length), 2
+        )
         below = np.take_along_axis(down, np.maximum(-offset, 0), axis=1)
         above = 1 - np.take_along_axis(up, np.maximum(offset, 0), axis=1)
         return np.where(offset <= 0, below, above)
 
     def _chain(self, inside: Floats, length: int) -> Floats:
-        """F(inside - j) for j < length; under its first corner f is a straight line, so the rest is geometric."""
+        """F(inside - j) for j < length; under its first corner f is a straight line, so the rest is
+        geometric.
+        """
         alphas, values, _ = self._floats
         slope = values[1] / alphas[1]
         out = np.empty((len(inside), length))
@@ -350,7 +392,9 @@ class Recursive(CanonicalNoise):
 
     @cached_property
     def _rising(self) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
-        """The corners of the inverse of f on (0, f(1)]: where f is flat at 0 it starts at the right end."""
+        """The corners of the inverse of f on (0, f(1)]: where f is flat at 0 it starts at the right
+        end.
+        """
         flat = max(i for i, value in enumerate(self.values) if value == 0)
         return self.values[flat:], self.alphas[flat:]
 

@@ -1,7 +1,9 @@
-"""Exact choice among values by their distance from what is wanted: in proportion to ``exp(-rate · d)``, or by flips.
+"""Exact choice among values by their distance from what is wanted: in proportion to
+``exp(-rate · d)``, or by flips.
 
-The distances are whole numbers and the rate is a fraction. A uniform number is compared with weights that are known
-between two whole numbers; where that does not decide, more bits are drawn and the weights computed to more.
+The distances are whole numbers and the rate is a fraction. A uniform number is compared with
+weights that are known between two whole numbers; where that does not decide, more bits are drawn
+and the weights computed to more.
 """
 
 from abc import ABC, abstractmethod
@@ -55,7 +57,9 @@ class Choice(ABC):
         return int(self.draw_many(distances, 1, stream)[0])
 
     @abstractmethod
-    def draw_many(self, distances: NDArray[np.int64], count: int, stream: Stream) -> NDArray[np.int64]:
+    def draw_many(
+        self, distances: NDArray[np.int64], count: int, stream: Stream
+    ) -> NDArray[np.int64]:
         """Return the positions of `count` independent choices, drawn exactly."""
 
     def _weights(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -81,9 +85,15 @@ class ExponentialChoice(Choice):
         weights = self._weights(distances)
         return np.asarray(weights / weights.sum())
 
-    def draw_many(self, distances: NDArray[np.int64], count: int, stream: Stream) -> NDArray[np.int64]:
-        """Return positions: of each choice first the distance by inversion, then one of the values there."""
-        steps, places, counts = np.unique(distances - distances.min(), return_inverse=True, return_counts=True)
+    def draw_many(
+        self, distances: NDArray[np.int64], count: int, stream: Stream
+    ) -> NDArray[np.int64]:
+        """Return positions: of each choice first the distance by inversion, then one of the values
+        there.
+        """
+        steps, places, counts = np.unique(
+            distances - distances.min(), return_inverse=True, return_counts=True
+        )
         bits = min(self.bits, 64)
         words = stream.words(count) >> np.uint64(64 - bits)
         first, beyond = self._certain(steps.tolist(), counts.tolist(), bits)
@@ -92,37 +102,52 @@ class ExponentialChoice(Choice):
         for draw in np.flatnonzero(undecided).tolist():
             u = LazyUniform(int(words[draw]), bits, stream)
             chosen[draw] = self._step(steps.tolist(), counts.tolist(), u)
-        order = np.argsort(places, kind="stable")  # the values of the first distance, then those of the second, …
+        # the values of the first distance, then those of the second, …
+        order = np.argsort(places, kind="stable")
         before = np.cumsum(counts) - counts
-        return np.asarray(order[before[chosen] + _below_each(counts[chosen], stream)], dtype=np.int64)
+        return np.asarray(
+            order[before[chosen] + _below_each(counts[chosen], stream)], dtype=np.int64
+        )
 
-    def _certain(self, steps: list[int], counts: list[int], bits: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return for each distance the first word that chooses it, and the first beyond that may not.
+    def _certain(
+        self, steps: list[int], counts: list[int], bits: int
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return for each distance the first word that chooses it, and the first beyond that may
+        not.
 
-        Words in between choose the distance whatever their further bits are; all others are decided by more bits.
-        Distances that no word of so few bits chooses for certain are left out. Beyond the last there is no word.
+        Words in between choose the distance whatever their further bits are; all others are decided
+        by more bits. Distances that no word of so few bits chooses for certain are left out. Beyond
+        the last there is no word.
         """
         low, high = self._cumulative(steps, counts, bits)
         # C_k/T lies between low_k/high_total and high_k/low_total, whatever the weights are
         first = [0, *(-(-(above << bits) // low[-1]) for above in high[:-1])]
         beyond = [*((below << bits) // high[-1] for below in low[:-1]), 0]
         reachable = sum(word < 1 << bits for word in first)
-        return np.array(first[:reachable], dtype=np.uint64), np.array(beyond[:reachable], dtype=np.uint64)
+        return np.array(first[:reachable], dtype=np.uint64), np.array(
+            beyond[:reachable], dtype=np.uint64
+        )
 
-    def _cumulative(self, steps: list[int], counts: list[int], bits: int) -> tuple[list[int], list[int]]:
+    def _cumulative(
+        self, steps: list[int], counts: list[int], bits: int
+    ) -> tuple[list[int], list[int]]:
         """Return whole numbers below and above the cumulative weights times 2^bits."""
         ends = [_weight(self.rate, step, bits) for step in steps]
         low, high = (list(accumulate(map(mul, side, counts))) for side in zip(*ends, strict=True))
         return low, high
 
     def _step(self, steps: list[int], counts: list[int], u: LazyUniform) -> int:
-        """Return which distance a number chooses, in proportion to how many have it times ``exp(-rate · distance)``."""
+        """Return which distance a number chooses, in proportion to how many have it times
+        ``exp(-rate · distance)``.
+        """
         while True:
             low, high = self._cumulative(steps, counts, u.bits)
             scale = 1 << u.bits
             for position in range(len(steps)):
                 after = position == 0 or u.top * low[-1] >= high[position - 1] * scale
-                before = position == len(steps) - 1 or (u.top + 1) * high[-1] <= low[position] * scale
+                before = (
+                    position == len(steps) - 1 or (u.top + 1) * high[-1] <= low[position] * scale
+                )
                 if after and before:
                     return position
             u.extend()
@@ -130,11 +155,12 @@ class ExponentialChoice(Choice):
 
 @frozen
 class FlippedChoice(Choice):
-    """Permute and flip (McKenna and Sheldon 2020): a value stays with ``w = exp(-rate · (d - min d))``; one of these.
+    """Permute and flip (McKenna and Sheldon 2020): a value stays with
+    ``w = exp(-rate · (d - min d))``; one of these.
 
-    In a random order the first value that stays is any of those that stay, each as likely. It is the law of the value
-    with the largest ``E_v - rate · d(v)``, E_v independent and exponential, and its mean distance is never larger than
-    that of `ExponentialChoice` with the same rate.
+    In a random order the first value that stays is any of those that stay, each as likely. It is
+    the law of the value with the largest ``E_v - rate · d(v)``, E_v independent and exponential,
+    and its mean distance is never larger than that of `ExponentialChoice` with the same rate.
 
     Examples
     --------
@@ -147,28 +173,43 @@ class FlippedChoice(Choice):
     """
 
     def probabilities(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ``w_v ∫ Π_{u ≠ v} (1 - t w_u) dt`` over t from 0 to 1: a polynomial, by Gauss-Legendre nodes."""
+        """Return ``w_v ∫ Π_{u ≠ v} (1 - t w_u) dt`` over t from 0 to 1: a polynomial, by
+        Gauss-Legendre nodes.
+        """
         weights = self._weights(distances)
         nodes, shares = np.polynomial.legendre.leggauss(len(weights) // 2 + 1)
         gone = 1 - (nodes[:, None] + 1) / 2 * weights
         return np.asarray(weights * (shares / 2 * np.exp(np.log(gone).sum(axis=1)) @ (1 / gone)))
 
-    def draw_many(self, distances: NDArray[np.int64], count: int, stream: Stream) -> NDArray[np.int64]:
-        """Return positions: of each choice flip for all values, then take one of those that stay."""
+    def draw_many(
+        self, distances: NDArray[np.int64], count: int, stream: Stream
+    ) -> NDArray[np.int64]:
+        """Return positions: of each choice flip for all values, then take one of those that
+        stay.
+        """
         rows = max(1, _AT_ONCE // len(distances))
-        parts = [self._flip(distances, min(rows, count - start), stream) for start in range(0, count, rows)]
+        parts = [
+            self._flip(distances, min(rows, count - start), stream)
+            for start in range(0, count, rows)
+        ]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
     def _flip(self, distances: NDArray[np.int64], count: int, stream: Stream) -> NDArray[np.int64]:
         steps, places = np.unique(distances - distances.min(), return_inverse=True)
-        most = (1 << self.bits) - 1  # this word is decided by more bits, so that ends of 2^bits fit beside words
-        ends = np.array([_weight(self.rate, step, self.bits) for step in steps.tolist()], dtype=object)
+        # this word is decided by more bits, so that ends of 2^bits fit beside words
+        most = (1 << self.bits) - 1
+        ends = np.array(
+            [_weight(self.rate, step, self.bits) for step in steps.tolist()], dtype=object
+        )
         low, high = np.minimum(ends, most).astype(np.uint64).T[:, places]
         words = stream.words(count * len(places)).reshape(count, -1) >> np.uint64(64 - self.bits)
         stays = words < low
         undecided = (words >= low) & ((words < high) | (words == most))
         for draw, place in zip(*(axis.tolist() for axis in np.nonzero(undecided)), strict=True):
-            step, u = int(steps[places[place]]), LazyUniform(int(words[draw, place]), self.bits, stream)
+            step, u = (
+                int(steps[places[place]]),
+                LazyUniform(int(words[draw, place]), self.bits, stream),
+            )
             stays[draw, place] = step == 0 or u.is_below(partial(_share, self.rate, step))
         left = np.cumsum(stays, axis=1)
         taken = _below_each(left[:, -1], stream)

@@ -1,8 +1,9 @@
 """Noise for one count at a time, and the choice of one value among many, drawn exactly.
 
-A distribution (discrete Gaussian, rounded Gaussian, discrete Laplace, exponential choice) is a frozen value with an
-exact parameter; it draws from the randomness it is given. Noise for whole tables with fixed sums is in `lattice`; how
-much noise a guarantee needs is decided by the mechanisms.
+A distribution (discrete Gaussian, rounded Gaussian, discrete Laplace, exponential choice) is a
+frozen value with an exact parameter; it draws from the randomness it is given. Noise for whole
+tables with fixed sums is in `lattice`; how much noise a guarantee needs is decided by the
+mechanisms.
 """
 
 import math
@@ -35,13 +36,15 @@ from semidp.noise.rejection import LARGEST_VARIANCE, Floats, Integers, Target, a
 
 Size = int | tuple[int, ...]
 
-_CHUNK = 1 << 15  # draws at a time: they stay in a processor's cache, and 10^8 cells need no more memory than 10^6
+# draws at a time: they stay in a processor's cache, and 10^8 cells need no more memory than 10^6
+_CHUNK = 1 << 15
 _SMALL_VARIANCE = 1024**2  # up to here a table is small and faster than rejection
 _SMALL_SCALE = 256
 _LEAST_ATTEMPTED = 1 / 16  # the error bound of an attempt needs as much variance
 _DIGIT = 1024
 _LARGEST_SCALE = 2**50
-_FROM_HERE_SMOOTH = 4  # σ² from which a discrete Gaussian's sum and variance are the integral's to 30 digits
+# σ² from which a discrete Gaussian's sum and variance are the integral's to 30 digits
+_FROM_HERE_SMOOTH = 4
 
 
 @lru_cache(maxsize=64)
@@ -67,14 +70,18 @@ class CountNoise(ABC):
 
     @property
     def near_normal(self) -> tuple[float, float] | None:
-        """The variance of a normal number that can be drawn beside this one, and how far apart the two are at most."""
+        """The variance of a normal number that can be drawn beside this one, and how far apart the
+        two are at most.
+        """
         return None
 
     def sample(self, size: Size, randomness: Randomness) -> Integers:
         """Return independent draws as 64-bit integers of the given size or shape."""
         shape = size if isinstance(size, tuple) else (size,)
         if any(isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0 for n in shape):
-            raise InputError(f"the size of a sample must be a whole number or a tuple of them, not {size!r}")
+            raise InputError(
+                f"the size of a sample must be a whole number or a tuple of them, not {size!r}"
+            )
         values = np.empty(math.prod(shape), dtype=np.int64)
         stream = Stream(randomness)
         for start in range(0, values.size, _CHUNK):
@@ -89,7 +96,9 @@ class CountNoise(ABC):
 
 @dataclass(frozen=True)
 class _VarianceNoise(CountNoise, OfVariance):
-    """What the two Gaussians share: an exact σ², and draws by look-up or, for a large σ², by attempts."""
+    """What the two Gaussians share: an exact σ², and draws by look-up or, for a large σ², by
+    attempts.
+    """
 
     def __post_init__(self) -> None:
         """Check σ²."""
@@ -97,7 +106,9 @@ class _VarianceNoise(CountNoise, OfVariance):
 
     @staticmethod
     @abstractmethod
-    def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
+    def attempts(
+        sigma2: Sequence[Fraction], variance: Floats, stream: Stream
+    ) -> tuple[Integers, NDArray[np.bool_]]:
         """Return a proposal for each σ², and which are accepted: those have this law."""
 
     def _draw(self, count: int, stream: Stream) -> Integers:
@@ -106,7 +117,9 @@ class _VarianceNoise(CountNoise, OfVariance):
         return _collect(count, lambda tries: self._accepted(tries, stream))
 
     def _accepted(self, tries: int, stream: Stream) -> Integers:
-        x, accepted = self.attempts([self.sigma2] * tries, np.full(tries, float(self.sigma2)), stream)
+        x, accepted = self.attempts(
+            [self.sigma2] * tries, np.full(tries, float(self.sigma2)), stream
+        )
         return x[accepted]
 
 
@@ -114,9 +127,10 @@ class _VarianceNoise(CountNoise, OfVariance):
 class DiscreteGaussian(_VarianceNoise, GaussianLaw):
     """P(k) = exp(-k²/2σ²) / Σ_j exp(-j²/2σ²) on the integers (canonne2020discrete), given by σ².
 
-    Adding it to integers that differ by at most Δ2 in Euclidean norm satisfies Δ2²/(2σ²)-zCDP. The draws have exactly
-    this law: table look-up with certified bounds up to σ = 1024 (`inversion`), beyond that a block of neighbouring
-    integers by look-up, a place in it, and an exact acceptance step (`rejection`).
+    Adding it to integers that differ by at most Δ2 in Euclidean norm satisfies Δ2²/(2σ²)-zCDP. The
+    draws have exactly this law: table look-up with certified bounds up to σ = 1024 (`inversion`),
+    beyond that a block of neighbouring integers by look-up, a place in it, and an exact acceptance
+    step (`rejection`).
 
     Parameters
     ----------
@@ -143,7 +157,11 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
             return float(self.sigma2)
         with precision(128):
             tails = gaussian_tails(self.sigma2, 128)
-            return float(2 * sum((2 * i - 1) * tails[i] for i in range(1, len(tails))) / (tails[0] + tails[1]))
+            return float(
+                2
+                * sum((2 * i - 1) * tails[i] for i in range(1, len(tails)))
+                / (tails[0] + tails[1])
+            )
 
     def pmf(self, k: ArrayLike) -> Floats:
         """Return P(X = k) for whole numbers k."""
@@ -170,28 +188,36 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
 
     @property
     def near_normal(self) -> tuple[float, float] | None:
-        """σ² and 1: ``P(N >= m) <= P(X >= m) <= P(N >= m - 1)`` for m >= 1, up to 1e-17 from σ² = 2 on.
+        """σ² and 1: ``P(N >= m) <= P(X >= m) <= P(N >= m - 1)`` for m >= 1, up to 1e-17 from σ² = 2
+        on.
 
-        ``exp(-k²/2σ²)`` is at least its integral over the unit interval above k > 0 and at most that below; the sum
-        over all k is ``σ√(2π)`` up to the factor ``1 + 2 exp(-2π²σ²)``.
+        ``exp(-k²/2σ²)`` is at least its integral over the unit interval above k > 0 and at most
+        that below; the sum over all k is ``σ√(2π)`` up to the factor ``1 + 2 exp(-2π²σ²)``.
         """
         return (float(self.sigma2), 1.0) if self.sigma2 >= 2 else None
 
     @staticmethod
-    def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
+    def attempts(
+        sigma2: Sequence[Fraction], variance: Floats, stream: Stream
+    ) -> tuple[Integers, NDArray[np.bool_]]:
         """Return a proposal for each σ², and which are accepted: those have this law."""
         zero = Fraction(0)
         return attempt(
-            np.zeros(variance.size), widths(variance), stream, lambda lane: (lambda: ball(zero), sigma2[lane], zero)
+            np.zeros(variance.size),
+            widths(variance),
+            stream,
+            lambda lane: (lambda: ball(zero), sigma2[lane], zero),
         )
 
 
 @dataclass(frozen=True)
 class RoundedGaussian(_VarianceNoise):
-    """The law of round(σZ) for a standard normal Z, given by σ²: P(k) = Φ((k + 1/2)/σ) - Φ((k - 1/2)/σ).
+    """The law of round(σZ) for a standard normal Z, given by σ²: P(k) = Φ((k + 1/2)/σ) - Φ((k -
+    1/2)/σ).
 
-    For counts x the sum x + round(σZ) is round(x + σZ): the continuous Gaussian mechanism, then post-processing.
-    Hence it is exactly Δ2/σ-GDP, and the draws are exact integers: no floating-point number touches a count.
+    For counts x the sum x + round(σZ) is round(x + σZ): the continuous Gaussian mechanism, then
+    post-processing. Hence it is exactly Δ2/σ-GDP, and the draws are exact integers: no
+    floating-point number touches a count.
 
     Parameters
     ----------
@@ -234,13 +260,16 @@ class RoundedGaussian(_VarianceNoise):
             ndtr = scipy.special.ndtr
             result: Floats = ndtr((0.5 - distance) / sigma) - ndtr((-0.5 - distance) / sigma)
             return result
-        # The difference of two nearly equal numbers would lose digits: integrate the density over the unit interval.
+        # The difference of two nearly equal numbers would lose digits: integrate the density over
+        # the unit interval.
         nodes, weights = np.polynomial.legendre.leggauss(24)
         z = (distance[..., None] + nodes / 2) / sigma
         return np.asarray(np.exp(-z * z / 2) @ weights / (2 * sigma * math.sqrt(2 * math.pi)))
 
     def characteristic(self, frequency: Floats) -> Floats:
-        """Return ``Σ_m exp(-σ²s²/2) sin(s/2)/(s/2)`` with ``s = t - 2πm``: Poisson summation of the density's means."""
+        """Return ``Σ_m exp(-σ²s²/2) sin(s/2)/(s/2)`` with ``s = t - 2πm``: Poisson summation of the
+        density's means.
+        """
         if self.sigma2 < 1:
             return _cosine_sum(self.pmf, 12, frequency)
         variance, turned = float(self.sigma2), _turned(frequency)
@@ -252,7 +281,9 @@ class RoundedGaussian(_VarianceNoise):
         return np.asarray(total * np.sin(half))
 
     def log_moment(self, rate: float) -> float:
-        """Return ``2σ²u²``: rounding at most doubles the size of a number, and ``E exp(uX) = E cosh(uX)``."""
+        """Return ``2σ²u²``: rounding at most doubles the size of a number, and
+        ``E exp(uX) = E cosh(uX)``.
+        """
         return 2 * float(self.sigma2) * rate**2
 
     @property
@@ -261,10 +292,14 @@ class RoundedGaussian(_VarianceNoise):
         return float(self.sigma2), 0.5
 
     @staticmethod
-    def attempts(sigma2: Sequence[Fraction], variance: Floats, stream: Stream) -> tuple[Integers, NDArray[np.bool_]]:
-        """Attempt round(σZ) = x, where rounding moved σZ by f, |f| <= 1/2: their joint density is ∝ exp(-(x - f)²/2σ²).
+    def attempts(
+        sigma2: Sequence[Fraction], variance: Floats, stream: Stream
+    ) -> tuple[Integers, NDArray[np.bool_]]:
+        """Attempt round(σZ) = x, where rounding moved σZ by f, |f| <= 1/2: their joint density is ∝
+        exp(-(x - f)²/2σ²).
 
-        So f is uniform, drawn afresh at each attempt, and known to as many bits as the decision takes.
+        So f is uniform, drawn afresh at each attempt, and known to as many bits as the decision
+        takes.
         """
         half = Fraction(1, 2)
         words = stream.words(variance.size)
@@ -281,8 +316,9 @@ class RoundedGaussian(_VarianceNoise):
 class DiscreteLaplace(CountNoise):
     """P(k) ∝ exp(-|k|/s) on the integers, given by the scale s (ghosh2012universally).
 
-    Adding it to integers that differ by at most Δ1 in l1 norm satisfies pure Δ1/s-DP. Up to s = 256 by one table;
-    beyond that the digits of |k| in base 1024, which are independent, each by its own table, and the sign by a coin.
+    Adding it to integers that differ by at most Δ1 in l1 norm satisfies pure Δ1/s-DP. Up to s = 256
+    by one table; beyond that the digits of |k| in base 1024, which are independent, each by its own
+    table, and the sign by a coin.
 
     Parameters
     ----------
@@ -303,7 +339,10 @@ class DiscreteLaplace(CountNoise):
         """Check the scale."""
         scale = positive(self.scale, "scale")
         if scale > _LARGEST_SCALE:
-            raise Refused("a Laplace scale above 2^50 leaves no room for counts in 64 bits, count in larger units")
+            raise Refused(
+                "a Laplace scale above 2^50 leaves no room for counts in 64 bits, count in larger"
+                " units"
+            )
         object.__setattr__(self, "scale", scale)
 
     def boundaries(self, bits: int) -> tuple[int, int]:
@@ -312,7 +351,8 @@ class DiscreteLaplace(CountNoise):
         return -reach, reach - 1
 
     def cdf(self, first: int, last: int) -> Iterator[RealBall]:
-        """Return F(first), …, F(last): q^-k/(1 + q) for k < 0, 1 - q^(k+1)/(1 + q) else, q = exp(-1/s).
+        """Return F(first), …, F(last): q^-k/(1 + q) for k < 0, 1 - q^(k+1)/(1 + q) else, q =
+        exp(-1/s).
 
         >>> with precision(64):
         ...     print(round(float(next(DiscreteLaplace(Fraction(1)).cdf(-1, -1))), 6))
@@ -343,8 +383,12 @@ class DiscreteLaplace(CountNoise):
         return result
 
     def log_moment(self, rate: float) -> float:
-        """Return ``-log(1 - v (cosh u - 1))`` with the variance v; there is none from ``u = 1/s`` on."""
-        excess = 2 * self.variance * math.sinh(rate / 2) ** 2 if rate < float(1 / self.scale) else 1.0
+        """Return ``-log(1 - v (cosh u - 1))`` with the variance v; there is none from ``u = 1/s``
+        on.
+        """
+        excess = (
+            2 * self.variance * math.sinh(rate / 2) ** 2 if rate < float(1 / self.scale) else 1.0
+        )
         return -math.log1p(-excess) if excess < 1 else math.inf
 
     def _draw(self, count: int, stream: Stream) -> Integers:
@@ -358,11 +402,14 @@ def variance_parameter(sigma2: Fraction) -> Fraction:
 
     >>> variance_parameter("1e99")
     Traceback (most recent call last):
-    semidp.errors.Refused: a sigma above 2^48 leaves no room for counts in 64 bits, count in larger units
+    semidp.errors.Refused: a sigma above 2^48 leaves no room for counts in 64 bits, count in larger
+    units
     """
     sigma2 = positive(sigma2, "sigma2")
     if sigma2 > LARGEST_VARIANCE:
-        raise Refused("a sigma above 2^48 leaves no room for counts in 64 bits, count in larger units")
+        raise Refused(
+            "a sigma above 2^48 leaves no room for counts in 64 bits, count in larger units"
+        )
     return sigma2
 
 
@@ -378,11 +425,15 @@ def _collect(count: int, tries: Callable[[int], Integers]) -> Integers:
 
 
 def sample_each(
-    laws: Sequence[DiscreteGaussian | RoundedGaussian], which: NDArray[np.intp], randomness: Randomness
+    laws: Sequence[DiscreteGaussian | RoundedGaussian],
+    which: NDArray[np.intp],
+    randomness: Randomness,
 ) -> Integers:
-    """Return a draw for each entry of `which`, from the law of that number: many laws of one kind, few draws of each.
+    """Return a draw for each entry of `which`, from the law of that number: many laws of one kind,
+    few draws of each.
 
-    No law has a table of its own: each entry is attempted until it is accepted (`rejection`), exactly.
+    No law has a table of its own: each entry is attempted until it is accepted (`rejection`),
+    exactly.
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> laws = [DiscreteGaussian(Fraction(variance)) for variance in (1, 10_000)]
@@ -397,7 +448,9 @@ def sample_each(
         left = np.arange(start, min(start + _CHUNK, which.size))
         while left.size:
             mine = which[left]
-            x, accepted = laws[0].attempts([laws[number].sigma2 for number in mine.tolist()], variance[mine], stream)
+            x, accepted = laws[0].attempts(
+                [laws[number].sigma2 for number in mine.tolist()], variance[mine], stream
+            )
             values[left[accepted]] = x[accepted]
             left = left[~accepted]
     return values
@@ -417,7 +470,9 @@ def _digits(scale: Fraction, count: int, stream: Stream) -> Integers:
 
 
 def _signed(magnitude: Integers, stream: Stream) -> Integers:
-    """Return the magnitudes with random signs, without those that came out as -0 (0 would count twice)."""
+    """Return the magnitudes with random signs, without those that came out as -0 (0 would count
+    twice).
+    """
     coins = np.unpackbits(stream.words(-(-magnitude.size // 64)).view(np.uint8))[: magnitude.size]
     keep = (magnitude > 0) | (coins == 0)
     signed: Integers = np.where(coins == 1, -magnitude, magnitude)[keep]
@@ -425,17 +480,23 @@ def _signed(magnitude: Integers, stream: Stream) -> Integers:
 
 
 def _turns(variance: float) -> tuple[float, ...]:
-    """Return the turns that count in a sum by Poisson: all but one are below exp(-49) from σ² = 10 on, some from 1."""
+    """Return the turns that count in a sum by Poisson: all but one are below exp(-49) from σ² = 10
+    on, some from 1.
+    """
     return (0.0,) if variance >= 10 else (0.0, -2 * math.pi, 2 * math.pi)
 
 
 def _turned(frequency: Floats) -> Floats:
-    """Return frequencies less whole turns, between -π and π: whole numbers do not see the difference."""
+    """Return frequencies less whole turns, between -π and π: whole numbers do not see the
+    difference.
+    """
     return np.asarray(frequency - 2 * math.pi * np.rint(frequency / (2 * math.pi)))
 
 
 def _cosine_sum(pmf: Callable[[ArrayLike], Floats], last: int, frequency: Floats) -> Floats:
-    """Return ``p(0) + 2 Σ p(k) cos(kt)`` up to k = last, beyond which narrow laws have less than 1e-20."""
+    """Return ``p(0) + 2 Σ p(k) cos(kt)`` up to k = last, beyond which narrow laws have less than
+    1e-20.
+    """
     masses = pmf(np.arange(last + 1))
     result = np.full(frequency.shape, float(masses[0]))
     for k in range(1, last + 1):

@@ -1,8 +1,10 @@
-"""Exact sampling of an integer by inverting its certified distribution function, a table look-up for each draw.
+"""Exact sampling of an integer by inverting its certified distribution function, a table look-up
+for each draw.
 
-A uniform real number U falls between two values F(k-1) <= U < F(k). Its first 16 bits decide almost always; if not,
-64 bits do; if not, ball arithmetic with as many bits as it takes: each law gives balls of F(k) at any precision, and a
-comparison that a ball answers is true. Here are the laws that others are made of; the others are in `distributions`.
+A uniform real number U falls between two values F(k-1) <= U < F(k). Its first 16 bits decide almost
+always; if not, 64 bits do; if not, ball arithmetic with as many bits as it takes: each law gives
+balls of F(k) at any precision, and a comparison that a ball answers is true. Here are the laws that
+others are made of; the others are in `distributions`.
 """
 
 import math
@@ -51,7 +53,9 @@ class LazyUniform:
         return ball(Fraction(self.top + 1, 1 << self.bits))
 
     def to_precision(self) -> RealBall:
-        """Return the ball of all values it can have once as many bits are revealed as the precision in force."""
+        """Return the ball of all values it can have once as many bits are revealed as the precision
+        in force.
+        """
         from flint import ctx
 
         while self.bits < ctx.prec:
@@ -59,7 +63,8 @@ class LazyUniform:
         return self.low.union(self.high)
 
     def is_below(self, probability: Callable[[], RealBall]) -> bool:
-        """Decide ``U < p`` exactly: more bits and more precision until the ball of `p` leaves no doubt.
+        """Decide ``U < p`` exactly: more bits and more precision until the ball of `p` leaves no
+        doubt.
 
         `probability` computes `p` at the precision in force.
         """
@@ -102,13 +107,20 @@ class GaussianLaw(OfVariance):
         """Return F(first), …, F(last): sums over a tail, divided by the sum over all integers."""
         from flint import arb, ctx
 
-        bits = ctx.prec  # read once: flint keeps one precision for all threads, and the bound below must fit the list
+        # read once: flint keeps one precision for all threads, and the bound below must fit the
+        # list
+        bits = ctx.prec
         tails = gaussian_tails(self.sigma2, bits)
         total = tails[0] + tails[1]
         for k in range(first, last + 1):
             beyond = -k if k < 0 else k + 1
-            # Beyond the list all that is known, and all that is needed, is that the tail is below 2^-precision.
-            tail = tails[beyond] / total if beyond < len(tails) else arb(0, 2.0**-60) * arb(2) ** (60 - bits)
+            # Beyond the list all that is known, and all that is needed, is that the tail is below
+            # 2^-precision.
+            tail = (
+                tails[beyond] / total
+                if beyond < len(tails)
+                else arb(0, 2.0**-60) * arb(2) ** (60 - bits)
+            )
             yield tail if k < 0 else 1 - tail
 
 
@@ -138,13 +150,16 @@ def gaussian_tails(sigma2: Fraction, bits: int) -> list[RealBall]:
 
 
 def _gaussian_reach(sigma2: Fraction, bits: int) -> int:
-    """Return a k with P(X >= k) < 2^-bits: P <= exp(-k²/2σ²), also for the rounded Gaussian beyond k - 1/2."""
+    """Return a k with P(X >= k) < 2^-bits: P <= exp(-k²/2σ²), also for the rounded Gaussian beyond
+    k - 1/2.
+    """
     return math.isqrt(math.ceil(2 * sigma2 * math.ceil((bits + 2) * _BITS_TO_NATS))) + 2
 
 
 @dataclass(frozen=True)
 class GeometricLaw:
-    """P(k) ∝ exp(-k/s) on 0, 1, 2, …, or below `size`: a geometric variable, or a digit of one in base `size`.
+    """P(k) ∝ exp(-k/s) on 0, 1, 2, …, or below `size`: a geometric variable, or a digit of one in
+    base `size`.
 
     F(k) = expm1(-(k+1)/s)/expm1(-size/s), whose denominator is -1 without a size.
 
@@ -159,7 +174,9 @@ class GeometricLaw:
     size: int | None = None
 
     def boundaries(self, bits: int) -> tuple[int, int]:
-        """Return 0 and the end beyond which the tail is below 2^-bits; of digits the last but one."""
+        """Return 0 and the end beyond which the tail is below 2^-bits; of digits the last but
+        one.
+        """
         return 0, exponential_reach(self.scale, bits) if self.size is None else self.size - 2
 
     def cdf(self, first: int, last: int) -> Iterator[RealBall]:
@@ -185,10 +202,14 @@ _LARGEST_TABLE = 30_000  # the guide holds 16-bit indices
 
 
 class CertifiedLaw(Protocol):
-    """A distribution on the integers, by certified values of its cumulative distribution function."""
+    """A distribution on the integers, by certified values of its cumulative distribution
+    function.
+    """
 
     def boundaries(self, bits: int) -> tuple[int, int]:
-        """Return first and last k such that F lies within 2^-bits of 0 before and of 1 from the last k on."""
+        """Return first and last k such that F lies within 2^-bits of 0 before and of 1 from the
+        last k on.
+        """
 
     def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return balls of F(first), …, F(last) at the precision in force."""
@@ -197,12 +218,14 @@ class CertifiedLaw(Protocol):
 class Inversion:
     """Draws from a `CertifiedLaw`, exactly.
 
-    For each boundary k the table holds ``floor(2^word_bits F(k))``, certified. A word below it means U < F(k), a word
-    above it means U > F(k); a word equal to it, probability 2^-word_bits, leaves the matter open, and only then more
-    bits are drawn and F is computed more precisely. The tails beyond the table lie inside the first and the last
-    open word, so that they too have their true probability. Hence P(k) = F(k) - F(k-1) exactly, not to 2^-64.
+    For each boundary k the table holds ``floor(2^word_bits F(k))``, certified. A word below it
+    means U < F(k), a word above it means U > F(k); a word equal to it, probability 2^-word_bits,
+    leaves the matter open, and only then more bits are drawn and F is computed more precisely. The
+    tails beyond the table lie inside the first and the last open word, so that they too have their
+    true probability. Hence P(k) = F(k) - F(k-1) exactly, not to 2^-64.
 
-    Tests make the bits of the first and the second look-up few, so that the last step is often taken.
+    Tests make the bits of the first and the second look-up few, so that the last step is often
+    taken.
 
     >>> from fractions import Fraction
     >>> from semidp.noise.randomness import SeededRandomness
@@ -215,14 +238,18 @@ class Inversion:
         self.guide_bits, self.word_bits = guide_bits, word_bits
         first, last = law.boundaries(word_bits)
         if last - first >= _LARGEST_TABLE:
-            raise Refused(f"a table of {last - first + 1} entries is too large to sample from by look-up")
+            raise Refused(
+                f"a table of {last - first + 1} entries is too large to sample from by look-up"
+            )
         self.first = first
         self.floors = _certified_floors(law, first, last, word_bits)
         self.guide = self._guide()
 
     def _guide(self) -> NDArray[np.int16]:
         """Return, for the leading bits of a word, the index of its value, or `UNDECIDED`."""
-        low = np.arange(1 << self.guide_bits, dtype=np.uint64) << np.uint64(self.word_bits - self.guide_bits)
+        low = np.arange(1 << self.guide_bits, dtype=np.uint64) << np.uint64(
+            self.word_bits - self.guide_bits
+        )
         high = low + np.uint64((1 << (self.word_bits - self.guide_bits)) - 1)
         index = np.searchsorted(self.floors, low, side="left")
         decided = index == np.searchsorted(self.floors, high, side="right")
@@ -241,14 +268,20 @@ class Inversion:
         return values
 
     def resolve(self, leading: NDArray[np.uint16], stream: Stream) -> NDArray[np.int64]:
-        """Return the draws whose leading bits the guide left undecided: append more bits and look up again."""
+        """Return the draws whose leading bits the guide left undecided: append more bits and look
+        up again.
+        """
         more = self.word_bits - self.guide_bits
-        word = leading.astype(np.uint64) << np.uint64(more) | stream.words(leading.size) >> np.uint64(64 - more)
+        word = leading.astype(np.uint64) << np.uint64(more) | stream.words(
+            leading.size
+        ) >> np.uint64(64 - more)
         index = np.searchsorted(self.floors, word, side="left")
         values = index.astype(np.int64) + self.first
         open_ = self.floors[np.minimum(index, self.floors.size - 1)] == word
         for i in np.flatnonzero(open_):
-            values[i] = self._refine(LazyUniform(int(word[i]), self.word_bits, stream), int(values[i]))
+            values[i] = self._refine(
+                LazyUniform(int(word[i]), self.word_bits, stream), int(values[i])
+            )
         return values
 
     def _refine(self, u: LazyUniform, guess: int) -> int:
@@ -256,7 +289,8 @@ class Inversion:
         value = None
         while value is None:
             u.extend()
-            # A word of zeros or of ones only bounds U by 0 or 1, which no boundary in a tail ever reaches.
+            # A word of zeros or of ones only bounds U by 0 or 1, which no boundary in a tail ever
+            # reaches.
             if 0 < u.top < (1 << u.bits) - 1:
                 with precision(u.bits + 64):
                     value = self._locate(u, guess)
@@ -287,7 +321,8 @@ class Inversion:
 
 
 def _certified_floors(law: CertifiedLaw, first: int, last: int, bits: int) -> NDArray[np.uint64]:
-    """Return ``floor(2^bits F(k))`` for k = first, …, last, at whatever precision makes every one certain.
+    """Return ``floor(2^bits F(k))`` for k = first, …, last, at whatever precision makes every one
+    certain.
 
     0 < F(k) < 1 at every boundary, so that a ball that touches 0 or 1 still has one floor.
     """

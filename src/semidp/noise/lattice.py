@@ -1,8 +1,10 @@
-"""Gaussian noise on whole tables of integers whose sums are zero: added to a table, it changes no published total.
+"""Gaussian noise on whole tables of integers whose sums are zero: added to a table, it changes no
+published total.
 
-Here are the two lattices (rows and columns sum to zero; rows only) and their exact sampler. Each side of the table is
-split into two again and again, down to single rows or columns, and one integer is drawn for each pair of a row split
-and a column split. The one-dimensional draws are in `rejection`, the acceptance step in `theta`.
+Here are the two lattices (rows and columns sum to zero; rows only) and their exact sampler. Each
+side of the table is split into two again and again, down to single rows or columns, and one integer
+is drawn for each pair of a row split and a column split. The one-dimensional draws are in
+`rejection`, the acceptance step in `theta`.
 """
 
 import math
@@ -29,9 +31,10 @@ from semidp.noise.sums import LEVEL, Weighted, half_width
 class Splits:
     """A binary tree over `size` positions; nodes are numbered, the positions themselves first.
 
-    Split k cuts node `parent[k]` (of n positions) into `left[k]` (of l positions) and `right[k]`. `share` = l/n is the
-    part of the parent's sum expected on the left, `weight` = l (n - l)/n the variance of that part for unit noise, each
-    as numerator and denominator; `depth` counts the splits above.
+    Split k cuts node `parent[k]` (of n positions) into `left[k]` (of l positions) and `right[k]`.
+    `share` = l/n is the part of the parent's sum expected on the left, `weight` = l (n - l)/n the
+    variance of that part for unit noise, each as numerator and denominator; `depth` counts the
+    splits above.
     """
 
     size: int
@@ -50,10 +53,11 @@ class Splits:
 
 
 def zero_sum(size: int, run: int) -> Splits:
-    """Return a tree for positions whose values sum to zero: halves down to `run` positions, then one at a time.
+    """Return a tree for positions whose values sum to zero: halves down to `run` positions, then
+    one at a time.
 
-    Short runs make a shallow tree, hence few steps; long runs have few splits of small weight (1/2, where two single
-    positions part), which is what acceptance depends on.
+    Short runs make a shallow tree, hence few steps; long runs have few splits of small weight (1/2,
+    where two single positions part), which is what acceptance depends on.
 
     >>> tree = zero_sum(4, run=1)
     >>> tree.depth.tolist(), tree.weights.tolist()
@@ -63,7 +67,8 @@ def zero_sum(size: int, run: int) -> Splits:
     """
     levels = [np.empty((6, 0), dtype=np.int64)]
     start, stop, node = np.array([0]), np.array([size]), np.array([2 * size - 2])
-    unused = 2 * size - 3  # inner nodes are numbered downwards from the root, which is the last node
+    # inner nodes are numbered downwards from the root, which is the last node
+    unused = 2 * size - 3
     while True:
         inner = stop - start > 1
         start, stop, node = start[inner], stop[inner], node[inner]
@@ -84,7 +89,8 @@ def zero_sum(size: int, run: int) -> Splits:
 
 
 def single() -> Splits:
-    """Return the tree of one position whose value is free: node 1 stands for a sum of zero, node 2 for nothing.
+    """Return the tree of one position whose value is free: node 1 stands for a sum of zero, node 2
+    for nothing.
 
     With share 0 and weight 1 the free side drops out of every formula.
 
@@ -92,7 +98,9 @@ def single() -> Splits:
     3
     """
     zero, one, two = (np.array([k]) for k in range(3))
-    return Splits(1, 3, parent=one, left=zero, right=two, depth=zero, share=(zero, one), weight=(one, one))
+    return Splits(
+        1, 3, parent=one, left=zero, right=two, depth=zero, share=(zero, one), weight=(one, one)
+    )
 
 
 def _reduced(top: Integers, bottom: Integers) -> tuple[Integers, Integers]:
@@ -128,10 +136,16 @@ class _ZeroSums:
         """Check the shape and σ²; choose the order of the draws, or refuse."""
         for size in (self.rows, self.columns):
             if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-                raise InputError(f"a table needs at least one row and one column, not {self.rows!r} x {self.columns!r}")
+                raise InputError(
+                    f"a table needs at least one row and one column, not {self.rows!r} x"
+                    f" {self.columns!r}"
+                )
         object.__setattr__(self, "sigma2", variance_parameter(self.sigma2))
         if self.sigma2 < SMALLEST_SIGMA2:
-            raise Refused("lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less noise")
+            raise Refused(
+                "lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less"
+                " noise"
+            )
         _trees(*self._drawn)
 
     @property
@@ -141,17 +155,21 @@ class _ZeroSums:
 
     @property
     def free_share(self) -> Fraction:
-        """The diagonal of the projection on tables with zero sums, ``(1 - 1/rows)(1 - 1/columns)``."""
+        """The diagonal of the projection on tables with zero sums,
+        ``(1 - 1/rows)(1 - 1/columns)``.
+        """
         across = Fraction(1) if self.columns_free else 1 - Fraction(1, self.rows)
         return across * (1 - Fraction(1, self.columns))
 
     @property
     def variance(self) -> float:
-        """The variance of a cell: from its law, or the upper bound ``σ² (1 - 1/rows)(1 - 1/columns)``.
+        """The variance of a cell: from its law, or the upper bound
+        ``σ² (1 - 1/rows)(1 - 1/columns)``.
 
-        The covariance is σ²P less a positive semidefinite matrix (Poisson summation), P the projection on tables with
-        zero sums. The law does not change with the order of rows and columns, so that the covariance is a multiple of P
-        (Schur) and this number gives that of every weighted sum. From σ = 2 on the bound is met to about 10^-5.
+        The covariance is σ²P less a positive semidefinite matrix (Poisson summation), P the
+        projection on tables with zero sums. The law does not change with the order of rows and
+        columns, so that the covariance is a multiple of P (Schur) and this number gives that of
+        every weighted sum. From σ = 2 on the bound is met to about 10^-5.
         """
         law = self.cell_law
         if law is None:
@@ -160,22 +178,30 @@ class _ZeroSums:
 
     @property
     def half_width(self) -> int:
-        """The least whole h with ``P(|v| <= h) >= 0.95`` for a cell v; a bound of it where the law is not computed."""
+        """The least whole h with ``P(|v| <= h) >= 0.95`` for a cell v; a bound of it where the law
+        is not computed.
+        """
         if self.free_share == 0:
             return 0
         law = self.cell_law
         if law is not None:
             inside = law[0] + np.concatenate([[0.0], 2 * np.cumsum(law[1:])])
             return int(np.argmax(inside >= LEVEL + 1e-9))
-        if self.sigma2 >= _SMOOTH:  # a cell is a discrete Gaussian of variance σ² times its share, to about 10^-8
+        # a cell is a discrete Gaussian of variance σ² times its share, to about 10^-8
+        if self.sigma2 >= _SMOOTH:
             return int(
-                half_width([Weighted(DiscreteGaussian(self.sigma2 * self.free_share), Fraction(1), 1)], LEVEL + 1e-6)
+                half_width(
+                    [Weighted(DiscreteGaussian(self.sigma2 * self.free_share), Fraction(1), 1)],
+                    LEVEL + 1e-6,
+                )
             )
         return math.floor(math.sqrt(2 * math.log(2 / (1 - LEVEL)) * self.sigma2 * self.free_share))
 
     @cached_property
     def cell_law(self) -> Floats | None:
-        """``P(v = 0), P(v = 1), …`` of a cell v; None where that takes long (six rows and columns), and from σ = 2."""
+        """``P(v = 0), P(v = 1), …`` of a cell v; None where that takes long (six rows and columns),
+        and from σ = 2.
+        """
         rows, columns, sigma2 = self._drawn
         if rows is not None and rows < columns:  # the shorter side has the integrals
             rows, columns = columns, rows
@@ -189,8 +215,12 @@ class _ZeroSums:
     def sample_many(self, count: int, randomness: Randomness) -> Integers:
         """Return `count` independent tables as an array of shape (count, rows, columns)."""
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
-            raise InputError(f"the number of tables must be a whole number, 0 or more, not {count!r}")
-        drawn = _sample(_plan(*self._drawn), count * self.rows if self.columns_free else count, randomness)
+            raise InputError(
+                f"the number of tables must be a whole number, 0 or more, not {count!r}"
+            )
+        drawn = _sample(
+            _plan(*self._drawn), count * self.rows if self.columns_free else count, randomness
+        )
         return drawn.reshape(count, self.rows, self.columns)
 
 
@@ -198,32 +228,36 @@ class _ZeroSums:
 class LatticeGaussian(_ZeroSums):
     """P(v) ∝ exp(-|v|²/2σ²) over the integer tables v whose rows and columns all sum to zero.
 
-    Added to a table of counts it keeps both margins exactly; a shift by an element of the lattice of norm at most Δ2
-    costs Δ2²/(2σ²)-zCDP, as for the discrete Gaussian.
+    Added to a table of counts it keeps both margins exactly; a shift by an element of the lattice
+    of norm at most Δ2 costs Δ2²/(2σ²)-zCDP, as for the discrete Gaussian.
 
-    **Why it is exact.** Cut the rows again and again into two, and the columns too. The table is then described by one
-    free integer for each pair of a row split (P into L and R) and a column split (Q into A and B), namely the sum x
-    over the block L×A. The squared norm is a sum of squares over these pairs (a Haar basis is orthogonal):
+    **Why it is exact.** Cut the rows again and again into two, and the columns too. The table is
+    then described by one free integer for each pair of a row split (P into L and R) and a column
+    split (Q into A and B), namely the sum x over the block L×A. The squared norm is a sum of
+    squares over these pairs (a Haar basis is orthogonal):
 
-        |v|² = Σ (x - c)² / w,   c = λ v(P×A) + α v(L×Q) - λα v(P×Q),   λ = |L|/|P|,  α = |A|/|Q|,  w = λ|R| · α|B|,
+        |v|² = Σ (x - c)² / w,   c = λ v(P×A) + α v(L×Q) - λα v(P×Q),   λ = |L|/|P|,  α = |A|/|Q|,
+        w = λ|R| · α|B|,
 
-    where c depends on splits higher up only. So x is drawn as a discrete Gaussian with centre c and variance parameter
-    s² = σ²w, top down. The table so drawn has probability Π exp(-(x - c)²/2s²)/Z(c), and Z(c) = Z(0) · θ(c; q)/θ(0; q),
-    q = exp(-2π²s²), by Poisson summation. Accepting the whole table with probability Π θ(c; q)/θ(0; q) <= 1 therefore
-    leaves exp(-|v|²/2σ²) up to a constant, exactly (klein2000finding, brakerski2013classical). Every draw and the
-    acceptance are decided by floating point only where a proven error bound allows it, by ball arithmetic elsewhere.
+    where c depends on splits higher up only. So x is drawn as a discrete Gaussian with centre c and
+    variance parameter s² = σ²w, top down. The table so drawn has probability Π exp(-(x -
+    c)²/2s²)/Z(c), and Z(c) = Z(0) · θ(c; q)/θ(0; q), q = exp(-2π²s²), by Poisson summation.
+    Accepting the whole table with probability Π θ(c; q)/θ(0; q) <= 1 therefore leaves
+    exp(-|v|²/2σ²) up to a constant, exactly (klein2000finding, brakerski2013classical). Every draw
+    and the acceptance are decided by floating point only where a proven error bound allows it, by
+    ball arithmetic elsewhere.
 
-    Splitting off one row and one column at a time is the cell by cell scan; shallower trees take fewer steps and are
-    chosen where their acceptance is good.
+    Splitting off one row and one column at a time is the cell by cell scan; shallower trees take
+    fewer steps and are chosen where their acceptance is good.
 
     Parameters
     ----------
     rows, columns
         The shape; with one row or one column the only such table is zero.
     sigma2
-        σ², at least 1/4: acceptance vanishes below, and `Refused` says so. It is also refused where a table is so large
-        for its σ that an accepted one is expected to take more than 2·10^8 draws (10 x 10 at 1/2 and 1000 x 1000 at
-        0.9 are fine).
+        σ², at least 1/4: acceptance vanishes below, and `Refused` says so. It is also refused where
+        a table is so large for its σ that an accepted one is expected to take more than 2·10^8
+        draws (10 x 10 at 1/2 and 1000 x 1000 at 0.9 are fine).
 
     Examples
     --------
@@ -233,7 +267,8 @@ class LatticeGaussian(_ZeroSums):
     ((3, 4), [0, 0, 0, 0], [0, 0, 0])
     >>> LatticeGaussian(3, 4, Fraction(1, 9))
     Traceback (most recent call last):
-    semidp.errors.Refused: lattice noise needs sigma of at least 1/2, use the discrete Gaussian for less noise
+    semidp.errors.Refused: lattice noise needs sigma of at least 1/2, use the discrete Gaussian for
+    less noise
     """
 
     columns_free: ClassVar[bool] = False
@@ -241,10 +276,11 @@ class LatticeGaussian(_ZeroSums):
 
 @dataclass(frozen=True)
 class OneSidedLatticeGaussian(_ZeroSums):
-    """P(v) ∝ exp(-|v|²/2σ²) over the integer tables v of which each row sums to zero; columns are free.
+    """P(v) ∝ exp(-|v|²/2σ²) over the integer tables v of which each row sums to zero; columns are
+    free.
 
-    For totals published on one side only. Rows are independent, and each is a `LatticeGaussian` on one side: the same
-    sampler, accepted row by row.
+    For totals published on one side only. Rows are independent, and each is a `LatticeGaussian` on
+    one side: the same sampler, accepted row by row.
 
     Parameters
     ----------
@@ -266,11 +302,12 @@ class OneSidedLatticeGaussian(_ZeroSums):
 
 @dataclass(frozen=True)
 class _DrawingOrder:
-    """Both trees, the pairs of splits in the order of their draws, and what the acceptance step knows beforehand.
+    """Both trees, the pairs of splits in the order of their draws, and what the acceptance step
+    knows beforehand.
 
-    A pair (i, j) of splits is the number i · (column splits) + j. `steps` are the ends of the runs of `order` that may
-    be drawn together. `heavy` are the pairs whose factor is computed, with nome `q`; `loss` bounds 1 - Π θ(c)/θ(0);
-    `acceptance` is about how often a table is accepted.
+    A pair (i, j) of splits is the number i · (column splits) + j. `steps` are the ends of the runs
+    of `order` that may be drawn together. `heavy` are the pairs whose factor is computed, with nome
+    `q`; `loss` bounds 1 - Π θ(c)/θ(0); `acceptance` is about how often a table is accepted.
     """
 
     rows: Splits
@@ -300,18 +337,21 @@ class _DrawingOrder:
 def _cell_law(rows: int | None, columns: int, sigma2: Fraction) -> Floats | None:
     """The law of the first cell, by Fourier sums on a torus: of one row where `rows` is None.
 
-    With ``θ(t) = Σ_k exp(-k²/2σ²) cos kt`` the tables of `rows` rows that sum to zero, and whose columns have the
-    phases t, weigh ``ψ(t)^rows``, ``ψ(t) = mean_s Π_j θ(s + t_j)``. Those with k in the first cell weigh
-    ``ψ_k ψ^(rows-1)``, ``ψ_k = exp(-k²/2σ²) mean_s exp(iks) Π_{j>1} θ(s + t_j)``. The mean over t leaves zero column
-    sums. A mean over M points also counts sums that are multiples of M, which weigh at most about exp(-M²/2σ²r) for r
-    numbers in a sum.
+    With ``θ(t) = Σ_k exp(-k²/2σ²) cos kt`` the tables of `rows` rows that sum to zero, and whose
+    columns have the phases t, weigh ``ψ(t)^rows``, ``ψ(t) = mean_s Π_j θ(s + t_j)``. Those with k
+    in the first cell weigh ``ψ_k ψ^(rows-1)``,
+    ``ψ_k = exp(-k²/2σ²) mean_s exp(iks) Π_{j>1} θ(s + t_j)``. The mean over t leaves zero column
+    sums. A mean over M points also counts sums that are multiples of M, which weigh at most about
+    exp(-M²/2σ²r) for r numbers in a sum.
     """
     variance = float(sigma2)
     if columns == 1 or rows == 1:
         return np.ones(1)
     if sigma2 >= _SMOOTH:
         return None
-    around, turns = (math.ceil(math.sqrt(_NEGLIGIBLE * variance * number)) + 2 for number in (columns, rows or 1))
+    around, turns = (
+        math.ceil(math.sqrt(_NEGLIGIBLE * variance * number)) + 2 for number in (columns, rows or 1)
+    )
     axes = 0 if rows is None else columns - 1
     if turns**axes * around > _LONGEST:
         return None
@@ -319,7 +359,9 @@ def _cell_law(rows: int | None, columns: int, sigma2: Fraction) -> Floats | None
     weights = np.exp(-(np.arange(last + 1) ** 2) / (2 * variance))
 
     def theta_sum(angle: Floats) -> Floats:
-        return np.asarray(np.cos(np.multiply.outer(angle, np.arange(1, last + 1))) @ (2 * weights[1:]) + 1)
+        return np.asarray(
+            np.cos(np.multiply.outer(angle, np.arange(1, last + 1))) @ (2 * weights[1:]) + 1
+        )
 
     around_angles = 2 * math.pi / around * np.arange(around)
     turn_angles = 2 * math.pi / turns * np.arange(turns)
@@ -343,7 +385,9 @@ def _cell_law(rows: int | None, columns: int, sigma2: Fraction) -> Floats | None
 
 @lru_cache(maxsize=16)
 def _trees(rows: int | None, columns: int, sigma2: Fraction) -> tuple[Splits, Splits]:
-    """Return the trees of rows and columns with the least expected time, or refuse; no rows where columns are free."""
+    """Return the trees of rows and columns with the least expected time, or refuse; no rows where
+    columns are free.
+    """
     largest = max(rows or 1, columns)
     runs = [run for k, run in enumerate(_RUNS) if k == 0 or _RUNS[k - 1] < largest]
     trees = [(zero_sum(rows, run) if rows else single(), zero_sum(columns, run)) for run in runs]
@@ -352,23 +396,32 @@ def _trees(rows: int | None, columns: int, sigma2: Fraction) -> tuple[Splits, Sp
         tries = math.exp(min(_log_loss(down, across, sigma2), 700))
         steps = down.depth.max(initial=0) + across.depth.max(initial=0) + 1
         needed = tries * down.parent.size * across.parent.size
-        time = _STEP_COST * steps * max(1, tries / _largest_batch(down, across)) + _DRAW_COST * needed
+        time = (
+            _STEP_COST * steps * max(1, tries / _largest_batch(down, across)) + _DRAW_COST * needed
+        )
         if time < cost:
             best, cost, draws = (down, across), time, needed
     if draws > _MOST_DRAWS:
         raise Refused(
-            f"lattice noise on {trees[0][0].size} x {trees[0][1].size} cells needs a larger sigma than "
-            f"{math.sqrt(sigma2):.3g}, use the discrete Gaussian for less noise"
+            f"lattice noise on {trees[0][0].size} x {trees[0][1].size} cells needs a larger sigma"
+            f" than {math.sqrt(sigma2):.3g}, use the discrete Gaussian for less noise"
         )
-    # Block sums have standard deviation σ √cells / 4 at most; 256 of them have probability exp(-2^15).
+    # Block sums have standard deviation σ √cells / 4 at most; 256 of them have probability
+    # exp(-2^15).
     if 64**2 * sigma2 * best[0].size * best[1].size > _largest(*best) ** 2:
-        raise Refused("lattice noise this large does not fit in 64 bits, lower sigma or the size of the table")
+        raise Refused(
+            "lattice noise this large does not fit in 64 bits, lower sigma or the size of the table"
+        )
     return best
 
 
 def _log_loss(rows: Splits, columns: Splits, sigma2: Fraction) -> float:
-    """Return Σ log θ(0; q), an upper bound of minus the logarithm of the acceptance probability (up to rounding)."""
-    (row_weights, row_counts), (weights, counts) = (np.unique(s.weights, return_counts=True) for s in (rows, columns))
+    """Return Σ log θ(0; q), an upper bound of minus the logarithm of the acceptance probability (up
+    to rounding).
+    """
+    (row_weights, row_counts), (weights, counts) = (
+        np.unique(s.weights, return_counts=True) for s in (rows, columns)
+    )
     total = 0.0
     for weight, count in zip(row_weights, row_counts, strict=True):
         q = np.exp(-2 * math.pi**2 * float(sigma2) * weight * weights)
@@ -413,7 +466,8 @@ def _sample(plan: _DrawingOrder, count: int, randomness: Randomness) -> Integers
     largest_batch = _largest_batch(plan.rows, plan.columns)
     done = 0
     while done < count:
-        # Tables are independent, so that of more proposals than are needed the first accepted ones will do.
+        # Tables are independent, so that of more proposals than are needed the first accepted ones
+        # will do.
         tries = min(int((count - done) / plan.acceptance), largest_batch)
         sums = _propose(plan, tries, stream)
         accepted = np.flatnonzero(_accepted(plan, sums, stream))[: count - done]
@@ -435,12 +489,16 @@ def _propose(plan: _DrawingOrder, count: int, stream: Stream) -> Integers:
         for at, value in zip(next_blocks, quarters, strict=True):
             sums[at] = value
     if max(int(sums.max()), -int(sums.min())) > _largest(plan.rows, plan.columns):
-        raise Refused("lattice noise this large does not fit in 64 bits, lower sigma or the size of the table")
+        raise Refused(
+            "lattice noise this large does not fit in 64 bits, lower sigma or the size of the table"
+        )
     return sums
 
 
 def _together(plan: _DrawingOrder, most: int) -> Iterator[Integers]:
-    """Yield runs of pairs of one depth, at most `most` long: each depends on shallower pairs only."""
+    """Yield runs of pairs of one depth, at most `most` long: each depends on shallower pairs
+    only.
+    """
     start = 0
     for stop in plan.steps.tolist():
         for begin in range(start, stop, most):
@@ -449,7 +507,9 @@ def _together(plan: _DrawingOrder, most: int) -> Iterator[Integers]:
 
 
 def _blocks(plan: _DrawingOrder, pairs: Integers) -> tuple[list[Integers], list[Integers]]:
-    """Return where the block sums around pairs of splits are kept: P×A, L×Q and P×Q; then L×A, L×B, R×A and R×B."""
+    """Return where the block sums around pairs of splits are kept: P×A, L×Q and P×Q; then L×A, L×B,
+    R×A and R×B.
+    """
     i, j = plan.pair(pairs)
     width = plan.columns.nodes
     parent = plan.rows.parent[i] * width
@@ -461,8 +521,12 @@ def _blocks(plan: _DrawingOrder, pairs: Integers) -> tuple[list[Integers], list[
     return drawn_blocks, next_blocks
 
 
-def _centres(plan: _DrawingOrder, pairs: Integers, sums: Sequence[Integers]) -> tuple[Integers, Integers]:
-    """Return numerator and denominator of c = λ v(P×A) + α v(L×Q) - λα v(P×Q), given these three sums."""
+def _centres(
+    plan: _DrawingOrder, pairs: Integers, sums: Sequence[Integers]
+) -> tuple[Integers, Integers]:
+    """Return numerator and denominator of c = λ v(P×A) + α v(L×Q) - λα v(P×Q), given these three
+    sums.
+    """
     i, j = plan.pair(pairs)
     # λ = a/b of the rows and α = c/d of the columns, over the common denominator bd.
     a, b = plan.rows.share[0][i], plan.rows.share[1][i]
@@ -472,7 +536,9 @@ def _centres(plan: _DrawingOrder, pairs: Integers, sums: Sequence[Integers]) -> 
     return numerator, b * d
 
 
-def _draw(plan: _DrawingOrder, pairs: Integers, numerator: Integers, denominator: Integers, stream: Stream) -> Integers:
+def _draw(
+    plan: _DrawingOrder, pairs: Integers, numerator: Integers, denominator: Integers, stream: Stream
+) -> Integers:
     """Return one discrete Gaussian for each centre, each attempt repeated until it is accepted."""
     i, j = plan.pair(pairs)
     count = numerator.shape[1]
@@ -503,8 +569,9 @@ def _draw(plan: _DrawingOrder, pairs: Integers, numerator: Integers, denominator
 def _accepted(plan: _DrawingOrder, sums: Integers, stream: Stream) -> NDArray[np.bool_]:
     """Decide, exactly, which tables to keep: each with probability Π θ(c; q)/θ(0; q).
 
-    The product is at least 1 - `loss`, which decides nearly always for σ above 1; then floats decide where they are
-    further from the coin than their error bound (see `theta.losses`), then ball arithmetic.
+    The product is at least 1 - `loss`, which decides nearly always for σ above 1; then floats
+    decide where they are further from the coin than their error bound (see `theta.losses`), then
+    ball arithmetic.
     """
     words = stream.words(sums.shape[1])
     coin = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
@@ -520,8 +587,12 @@ def _accepted(plan: _DrawingOrder, sums: Integers, stream: Stream) -> NDArray[np
 
 
 def _tolerance(plan: _DrawingOrder) -> float:
-    """Return a bound of the error of `_float_product`: its factors, their multiplication, and what it leaves out."""
-    return 2.0**-28 * plan.loss + 2.0**-50 * (plan.heavy.size + 4) + plan.order.size * theta.LIGHT_LOSS
+    """Return a bound of the error of `_float_product`: its factors, their multiplication, and what
+    it leaves out.
+    """
+    return (
+        2.0**-28 * plan.loss + 2.0**-50 * (plan.heavy.size + 4) + plan.order.size * theta.LIGHT_LOSS
+    )
 
 
 def _float_product(plan: _DrawingOrder, sums: Integers) -> Floats:
@@ -530,17 +601,29 @@ def _float_product(plan: _DrawingOrder, sums: Integers) -> Floats:
     for start in range(0, plan.heavy.size, step):
         pairs = plan.heavy[start : start + step]
         numerator, denominator = _centres(plan, pairs, [sums[at] for at in _blocks(plan, pairs)[0]])
-        result *= np.prod(1 - theta.losses(numerator, denominator[:, None], plan.q[start : start + step, None]), axis=0)
+        result *= np.prod(
+            1 - theta.losses(numerator, denominator[:, None], plan.q[start : start + step, None]),
+            axis=0,
+        )
     return result
 
 
 def _ball_product(plan: _DrawingOrder, sums: Integers) -> RealBall:
-    """Return a ball of the product for one table; pairs with q below 2^-precision enter as a bound."""
+    """Return a ball of the product for one table; pairs with q below 2^-precision enter as a
+    bound.
+    """
     from flint import arb, ctx
 
-    nats = 2 * math.pi**2 * float(plan.sigma2) * np.outer(plan.rows.weights, plan.columns.weights).ravel()
+    nats = (
+        2
+        * math.pi**2
+        * float(plan.sigma2)
+        * np.outer(plan.rows.weights, plan.columns.weights).ravel()
+    )
     counted = np.flatnonzero(nats <= ctx.prec)
-    numerator, denominator = _centres(plan, counted, [sums[at][:, None] for at in _blocks(plan, counted)[0]])
+    numerator, denominator = _centres(
+        plan, counted, [sums[at][:, None] for at in _blocks(plan, counted)[0]]
+    )
     i, j = plan.pair(counted)
     # q < exp(-precision) for the others, each factor is at least 1 - 4q.
     product = 1 - arb(0).union((4 * nats.size * arb(2) ** (-ctx.prec)).upper())

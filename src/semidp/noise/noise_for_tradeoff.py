@@ -1,7 +1,8 @@
 """Which canonical noise serves which tradeoff function.
 
-Closed forms where they exist; every other f is replaced by a polygon that lies just above it, so that the noise is
-exact and protects a little more than f says. The distributions themselves are in `canonical`.
+Closed forms where they exist; every other f is replaced by a polygon that lies just above it, so
+that the noise is exact and protects a little more than f says. The distributions themselves are in
+`canonical`.
 """
 
 from fractions import Fraction
@@ -20,22 +21,27 @@ from semidp.errors import Refused
 from semidp.noise.canonical import CanonicalNoise, Floats, Normal, Recursive, Tulap
 
 _LIFT = 1 + 2.0**-36  # more than rounding inside f can take away
-_ALPHAS = (-8.0, 8.0, 0.002)  # normal quantiles at which a curve is looked at: from 6e-16 to 1 - 6e-16
-_GAP, _TAIL_GAP = 1e-5, 1e-2  # how far a chord may rise above the curve: absolutely, and as a share of small values
+# normal quantiles at which a curve is looked at: from 6e-16 to 1 - 6e-16
+_ALPHAS = (-8.0, 8.0, 0.002)
+# how far a chord may rise above the curve: absolutely, and as a share of small values
+_GAP, _TAIL_GAP = 1e-5, 1e-2
 _RATIONAL = 1 << 200  # denominator of a fraction just below e^ε
 
 
 def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> CanonicalNoise:
-    """Return the canonical noise for a guarantee: Tulap for (ε, δ), normal for Gaussian privacy, recursive otherwise.
+    """Return the canonical noise for a guarantee: Tulap for (ε, δ), normal for Gaussian privacy,
+    recursive otherwise.
 
-    A polygon is met exactly. Any other curve is met by the polygon of its chords, which is at least f everywhere and
-    within 1e-5 of it, so that the noise is hardly wider. A zCDP budget is met by normal noise with variance 1/(2ρ),
-    which is ρ-zCDP (Cho and Awan, construction of canonical noise).
+    A polygon is met exactly. Any other curve is met by the polygon of its chords, which is at least
+    f everywhere and within 1e-5 of it, so that the noise is hardly wider. A zCDP budget is met by
+    normal noise with variance 1/(2ρ), which is ρ-zCDP (Cho and Awan, construction of canonical
+    noise).
 
     Parameters
     ----------
     privacy
-        A budget or any nontrivial tradeoff function; one that is not symmetric is made so, which loses nothing.
+        A budget or any nontrivial tradeoff function; one that is not symmetric is made so, which
+        loses nothing.
     sensitivity
         By how much the count can move between adjacent datasets.
 
@@ -52,7 +58,10 @@ def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> Canonic
     """
     f = curve_of(privacy).symmetric()
     if f.is_trivial:
-        raise Refused("perfect privacy would need infinite noise: ask for a guarantee that allows some information")
+        raise Refused(
+            "perfect privacy would need infinite noise: ask for a guarantee that allows some"
+            " information"
+        )
     if isinstance(f, Gaussian):
         return Normal(1 / f.mu_squared, sensitivity=sensitivity)
     if isinstance(f, Approximate) and f.size == 1 and f.epsilon0 > 0 and f.delta0 < 1:
@@ -64,8 +73,8 @@ def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> Canonic
 def curve_of(privacy: Tradeoff | Budget) -> Tradeoff:
     """Return the tradeoff function that the noise for `privacy` meets, and that may be claimed.
 
-    Gaussian, (ε, δ) and polygons are met as they are. Of a curve that is known by numbers, or that follows from zCDP
-    without implying it back, only the polygon of chords is claimed.
+    Gaussian, (ε, δ) and polygons are met as they are. Of a curve that is known by numbers, or that
+    follows from zCDP without implying it back, only the polygon of chords is claimed.
 
     >>> curve_of(Budget.zcdp("1/2"))
     Gaussian(mu_squared=Fraction(1, 1))
@@ -73,14 +82,19 @@ def curve_of(privacy: Tradeoff | Budget) -> Tradeoff:
     if isinstance(privacy, Budget):
         return Gaussian(2 * privacy.rho) if privacy.rho is not None else privacy.tradeoff()
     f = privacy.symmetric()
-    return f if f.is_trivial or isinstance(f, (Gaussian, Approximate, PiecewiseLinear)) else polygon_above(f)
+    return (
+        f
+        if f.is_trivial or isinstance(f, (Gaussian, Approximate, PiecewiseLinear))
+        else polygon_above(f)
+    )
 
 
 def polygon_above(f: Tradeoff) -> PiecewiseLinear:
     """Return a symmetric polygon that is at least f everywhere, and f itself where f is one.
 
-    Chords of a convex curve lie above it. The curve is looked at on its lower half, lifted by more than its rounding
-    error, reflected, and the lower hull taken in exact arithmetic, so that symmetry holds exactly.
+    Chords of a convex curve lie above it. The curve is looked at on its lower half, lifted by more
+    than its rounding error, reflected, and the lower hull taken in exact arithmetic, so that
+    symmetry holds exactly.
 
     >>> from semidp.core.tradeoff.curves import zcdp
     >>> polygon = polygon_above(zcdp(1))
@@ -93,13 +107,19 @@ def polygon_above(f: Tradeoff) -> PiecewiseLinear:
         return _approximate_above(f)
     f = f.symmetric()
     c = _fixed_point(f)
-    lower_half = [(Fraction(0), Fraction(0)), *_few_points(f, 1 - c), (1 - Fraction(c), Fraction(c))]
+    lower_half = [
+        (Fraction(0), Fraction(0)),
+        *_few_points(f, 1 - c),
+        (1 - Fraction(c), Fraction(c)),
+    ]
     hull = lower_hull(sorted({*lower_half, *((1 - y, 1 - x) for x, y in lower_half)}))
     return PiecewiseLinear(tuple(x for x, _ in hull), tuple(y for _, y in hull))
 
 
 def _few_points(f: Tradeoff, end: float) -> list[tuple[Fraction, Fraction]]:
-    """Points just above the curve up to `end` whose chords stay within the gaps: from each, the farthest that does."""
+    """Points just above the curve up to `end` whose chords stay within the gaps: from each, the
+    farthest that does.
+    """
     alphas = scipy.special.ndtr(np.arange(*_ALPHAS))
     alphas = np.append(alphas[alphas < end], end)
     values = np.minimum(np.asarray(f(alphas)) * _LIFT, alphas)
@@ -111,7 +131,9 @@ def _few_points(f: Tradeoff, end: float) -> list[tuple[Fraction, Fraction]]:
 
 
 def _farthest(alphas: Floats, values: Floats, start: int) -> int:
-    """The last index whose chord from `start` stays close to the curve: doubling, then bisection."""
+    """The last index whose chord from `start` stays close to the curve: doubling, then
+    bisection.
+    """
 
     def close(end: int) -> bool:
         inside = slice(start, end + 1)

@@ -1,7 +1,7 @@
 """Where random bits come from: the operating system, or a seed for tests and studies.
 
-A source hands out independent uniform 64-bit words; everything in `semidp.noise` is a function of such words. What
-the words are turned into lives in the other modules of this package.
+A source hands out independent uniform 64-bit words; everything in `semidp.noise` is a function of
+such words. What the words are turned into lives in the other modules of this package.
 """
 
 import hashlib
@@ -37,7 +37,8 @@ class Randomness(Protocol):
 
 @dataclass(frozen=True)
 class SystemRandomness:
-    """The operating system's generator (``getrandom``), read in bulk. The default, and the only secure source.
+    """The operating system's generator (``getrandom``), read in bulk. The default, and the only
+    secure source.
 
     Nothing is kept between two calls, so it may be shared by threads and survives a fork.
 
@@ -63,7 +64,8 @@ class SystemRandomness:
 class SeededRandomness:
     """Words that anybody who knows the seed can repeat: for tests and studies, **never private**.
 
-    A release drawn from it carries that mark (its `secure` is False). Two sources with one seed give the same words.
+    A release drawn from it carries that mark (its `secure` is False). Two sources with one seed
+    give the same words.
 
     Examples
     --------
@@ -86,10 +88,16 @@ class SeededRandomness:
 
     def __post_init__(self) -> None:
         """Start the generator."""
-        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
+        if (
+            isinstance(self.seed, bool)
+            or not isinstance(self.seed, (int, np.integer))
+            or self.seed < 0
+        ):
             raise InputError(f"a seed must be a whole number, 0 or more, not {self.seed!r}")
         hashed = hashlib.sha256(json.dumps(self.key).encode()).digest()
-        spawned = np.random.SeedSequence(int(self.seed), spawn_key=np.frombuffer(hashed, dtype=np.uint32).tolist())
+        spawned = np.random.SeedSequence(
+            int(self.seed), spawn_key=np.frombuffer(hashed, dtype=np.uint32).tolist()
+        )
         object.__setattr__(self, "_bits", np.random.PCG64(spawned if self.key else int(self.seed)))
 
     def __repr__(self) -> str:
@@ -101,14 +109,17 @@ class SeededRandomness:
         return np.asarray(self._bits.random_raw(count), dtype=np.uint64)
 
     def part(self, *key: str) -> "SeededRandomness":
-        """Return the source of one part: its words depend on the seed and the key, and on nothing drawn before."""
+        """Return the source of one part: its words depend on the seed and the key, and on nothing
+        drawn before.
+        """
         return SeededRandomness(self.seed, (*self.key, *key))
 
 
 class Stream:
     """Words of a source, fetched in bulk and handed out in small numbers.
 
-    It lives for one call of a sampler and is never shared, so that a fork or a second thread cannot see its words.
+    It lives for one call of a sampler and is never shared, so that a fork or a second thread cannot
+    see its words.
     """
 
     _SMALLEST, _LARGEST = 1 << 6, 1 << 13
@@ -138,8 +149,8 @@ class Stream:
 def uniforms(count: int, randomness: Randomness) -> NDArray[np.float64]:
     """Return `count` floats, uniform on the midpoints of 2^52 equal parts of (0, 1).
 
-    Never 0 and never 1, so that logarithms and quantiles are finite. For ideal-arithmetic mechanisms only: what is
-    computed from these floats is not exact.
+    Never 0 and never 1, so that logarithms and quantiles are finite. For ideal-arithmetic
+    mechanisms only: what is computed from these floats is not exact.
 
     Examples
     --------
@@ -147,15 +158,18 @@ def uniforms(count: int, randomness: Randomness) -> NDArray[np.float64]:
     >>> bool(u.min() > 0 and u.max() < 1)
     True
     """
-    # The midpoints just below 1 have no double of their own and round to 1: keep 52 bits, whose midpoints all have one.
+    # The midpoints just below 1 have no double of their own and round to 1: keep 52 bits, whose
+    # midpoints all have one.
     return ((randomness.words(count) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def generator(randomness: Randomness) -> np.random.Generator:
-    """Return a numpy generator keyed with 128 fresh bits of `randomness`: the counter-based Philox 4×64.
+    """Return a numpy generator keyed with 128 fresh bits of `randomness`: the counter-based Philox
+    4×64.
 
-    It serves mechanisms whose claim is for ideal arithmetic (gamma radii, directions on a sphere). Philox passes the
-    statistical tests, but it is not a cipher: an exact claim draws its words from `randomness` itself instead.
+    It serves mechanisms whose claim is for ideal arithmetic (gamma radii, directions on a sphere).
+    Philox passes the statistical tests, but it is not a cipher: an exact claim draws its words from
+    `randomness` itself instead.
 
     Examples
     --------

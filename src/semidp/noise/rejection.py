@@ -1,15 +1,19 @@
-"""Discrete Gaussians with any centre and any variance, one attempt at a time: what table look-up alone cannot do.
+"""Discrete Gaussians with any centre and any variance, one attempt at a time: what table look-up
+alone cannot do.
 
-A proposal comes from a fixed family of tables and is accepted with an exact probability; a floating-point number
-decides wherever a proven error bound lets it, ball arithmetic elsewhere. Which centres are wanted is said elsewhere.
+A proposal comes from a fixed family of tables and is accepted with an exact probability; a
+floating-point number decides wherever a proven error bound lets it, ball arithmetic elsewhere.
+Which centres are wanted is said elsewhere.
 
-The law wanted is P(x) ∝ exp(-(x - f)²/2s²) on the integers, |f| <= 1/2. The proposal is x = hq + ρ with q a discrete
-Gaussian of variance parameter τ²/h² and ρ uniform on -⌊h/2⌋, …, ⌈h/2⌉ - 1. For y = hq and g = f - ρ,
+The law wanted is P(x) ∝ exp(-(x - f)²/2s²) on the integers, |f| <= 1/2. The proposal is x = hq + ρ
+with q a discrete Gaussian of variance parameter τ²/h² and ρ uniform on -⌊h/2⌋, …, ⌈h/2⌉ - 1. For y
+= hq and g = f - ρ,
 
     (y - g)²/2s² - y²/2τ² + g²/2δ = (1/s² - 1/τ²)/2 · (y - gτ²/δ)² >= 0,      δ = τ² - s² > 0,
 
-so with M = (|f| + ⌊h/2⌋)²/2δ >= g²/2δ the number exp(-E), E = (x - f)²/2s² - y²/2τ² + M, is a probability, and a
-proposal accepted with it has exactly the law wanted (von Neumann). M does not depend on the proposal.
+so with M = (|f| + ⌊h/2⌋)²/2δ >= g²/2δ the number exp(-E), E = (x - f)²/2s² - y²/2τ² + M, is a
+probability, and a proposal accepted with it has exactly the law wanted (von Neumann). M does not
+depend on the proposal.
 """
 
 from collections.abc import Callable
@@ -28,8 +32,8 @@ from semidp.noise.randomness import Stream
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Proposal widths: τ² = m · 4^i / 4 for these m, so that neighbouring τ differ by less than a fifth. From τ = 64 on
-# the four widest tables serve all widths by way of h = 2, 4, 8, …
+# Proposal widths: τ² = m · 4^i / 4 for these m, so that neighbouring τ differ by less than a fifth.
+# From τ = 64 on the four widest tables serve all widths by way of h = 2, 4, 8, …
 _STEPS = (Fraction(1), Fraction(17, 12), Fraction(2), Fraction(17, 6))
 _OCTAVES = 52
 _NARROW_OCTAVES = 7  # τ² < 4^7/4 = 64²
@@ -93,7 +97,9 @@ def _family() -> _ProposalTables:
 
 @dataclass(frozen=True)
 class Widths:
-    """What an attempt needs to know of s²: the proposal class, 1/(2s²) within a relative 2^-48, and 1/(2δ)."""
+    """What an attempt needs to know of s²: the proposal class, 1/(2s²) within a relative 2^-48, and
+    1/(2δ).
+    """
 
     index: Integers
     curvature: Floats
@@ -112,27 +118,38 @@ def widths(variance: Floats) -> Widths:
     array([5, 9])
     """
     family = _family()
-    # δ trades two ways of losing a proposal, exp(-M) and s/τ: 0.3 s + 0.1 is about best for h = 1, s²/64 for large h.
-    index = np.searchsorted(family.variances, variance + np.maximum(0.3 * np.sqrt(variance) + 0.1, variance / 64))
+    # δ trades two ways of losing a proposal, exp(-M) and s/τ: 0.3 s + 0.1 is about best for h = 1,
+    # s²/64 for large h.
+    index = np.searchsorted(
+        family.variances, variance + np.maximum(0.3 * np.sqrt(variance) + 0.1, variance / 64)
+    )
     return Widths(index, 0.5 / variance, 0.5 / (family.variances[index] - variance))
 
 
 Target = tuple[Callable[[], RealBall], Fraction, Fraction]
-"""The law that an attempt is for, exactly: f at the precision in force, s², and the |f| that enters M."""
+"""The law that an attempt is for, exactly: f at the precision in force, s², and the |f| that enters
+M."""
 
 
 def attempt(
-    centre: Floats, these: Widths, stream: Stream, exact: Callable[[int], Target], reach: float | None = None
+    centre: Floats,
+    these: Widths,
+    stream: Stream,
+    exact: Callable[[int], Target],
+    reach: float | None = None,
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """Propose one value for each centre f and decide on it, exactly; return the proposals and which are accepted.
+    """Propose one value for each centre f and decide on it, exactly; return the proposals and which
+    are accepted.
 
-    A centre is at most 1/2 in size and within 2^-50; `exact` is asked for a lane where a float does not decide; `reach`
-    is the |f| that enters M: the centre's own, or 1/2 where the centre is drawn afresh at every attempt.
+    A centre is at most 1/2 in size and within 2^-50; `exact` is asked for a lane where a float does
+    not decide; `reach` is the |f| that enters M: the centre's own, or 1/2 where the centre is drawn
+    afresh at every attempt.
 
-    Error bound. Let the first term of E be at most 2^12; the second is then below 2^13. Each is a product of factors
-    within a relative 2^-48 and loses at most 2^-34; f within 2^-50 moves the first by at most 2^-41 (s² >= 1/16);
-    δ >= s²/64 costs 6 bits of M < 2, leaving 2^-41. `exp_minus` adds a relative 2^-34, the 48-bit coin 2^-48. The sum
-    is below `TOLERANCE` = 2^-30. Closer decisions, and larger exponents, go to `exact`.
+    Error bound. Let the first term of E be at most 2^12; the second is then below 2^13. Each is a
+    product of factors within a relative 2^-48 and loses at most 2^-34; f within 2^-50 moves the
+    first by at most 2^-41 (s² >= 1/16); δ >= s²/64 costs 6 bits of M < 2, leaving 2^-41.
+    `exp_minus` adds a relative 2^-34, the 48-bit coin 2^-48. The sum is below `TOLERANCE` = 2^-30.
+    Closer decisions, and larger exponents, go to `exact`.
     """
     family = _family()
     words = stream.words(centre.size)
@@ -165,7 +182,9 @@ def attempt(
 def _probability(
     x: int, y: int, index: int, centre: Callable[[], RealBall], variance: Fraction, reach: Fraction
 ) -> RealBall:
-    """Return exp(-E) of the module docstring, for a proposal x = y + ρ of a class, at the precision in force."""
+    """Return exp(-E) of the module docstring, for a proposal x = y + ρ of a class, at the precision
+    in force.
+    """
     tau2 = proposal_variance(index)
     lift = ball((reach + proposal_spread(index) // 2) ** 2 / (2 * (tau2 - variance)))
     exponent = (x - centre()) ** 2 / ball(2 * variance) - ball(Fraction(y * y) / (2 * tau2)) + lift
@@ -193,15 +212,18 @@ _LAST = 48
 @lru_cache(maxsize=1)
 def _exponentials() -> Floats:
     with precision(128):
-        return np.array([float(ball(Fraction(-i, _PER_UNIT)).exp()) for i in range(_LAST * _PER_UNIT + 1)])
+        return np.array(
+            [float(ball(Fraction(-i, _PER_UNIT)).exp()) for i in range(_LAST * _PER_UNIT + 1)]
+        )
 
 
 def exp_minus(x: Floats) -> Floats:
-    """Return exp(-max(x, 0)) within a relative 2^-34 (absolute 2^-69 beyond 48), with a proof that needs no libm.
+    """Return exp(-max(x, 0)) within a relative 2^-34 (absolute 2^-69 beyond 48), with a proof that
+    needs no libm.
 
-    exp(-x) = exp(-i/256) · exp(-r), 0 <= r < 1/256: the first factor from a table that is right to 2^-52, the second
-    by its Taylor polynomial of degree 3, whose relative error is below r⁴/24 · e^r < 2^-36; the subtraction x - i/256
-    is exact and the seven other operations lose 2^-53 each.
+    exp(-x) = exp(-i/256) · exp(-r), 0 <= r < 1/256: the first factor from a table that is right to
+    2^-52, the second by its Taylor polynomial of degree 3, whose relative error is below r⁴/24 ·
+    e^r < 2^-36; the subtraction x - i/256 is exact and the seven other operations lose 2^-53 each.
 
     >>> import numpy as np
     >>> float(abs(exp_minus(np.array([1.0]))[0] - np.exp(-1)) * 2**34) < 1

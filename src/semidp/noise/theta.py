@@ -1,7 +1,8 @@
-"""The acceptance probability of a whole table: the product of θ(c; q)/θ(0; q) over its cells, and exact coins of it.
+"""The acceptance probability of a whole table: the product of θ(c; q)/θ(0; q) over its cells, and
+exact coins of it.
 
-θ(c; q) = 1 + 2 Σ_k q^(k²) cos 2πkc with q = exp(-2π²s²); by Poisson summation θ(c; q)/θ(0; q) is the ratio of
-Σ_x exp(-(x - c)²/2s²) to its value at c = 0. How tables are proposed is in `lattice`.
+θ(c; q) = 1 + 2 Σ_k q^(k²) cos 2πkc with q = exp(-2π²s²); by Poisson summation θ(c; q)/θ(0; q) is
+the ratio of Σ_x exp(-(x - c)²/2s²) to its value at c = 0. How tables are proposed is in `lattice`.
 """
 
 import math
@@ -33,15 +34,20 @@ def nome(variance: Floats) -> Floats:
 
 
 def losses(numerator: Integers, denominator: Integers, q: Floats) -> Floats:
-    """Return 1 - θ(c; q)/θ(0; q) = 2 Σ_k q^(k²) (1 - cos 2πkc)/θ(0; q) for c = numerator/denominator.
+    """Return 1 - θ(c; q)/θ(0; q) = 2 Σ_k q^(k²) (1 - cos 2πkc)/θ(0; q) for c =
+    numerator/denominator.
 
-    Error below 2^-30 · 4q for q <= 0.3: five terms leave 4q^36; the cosine is a Taylor polynomial of degree 28 in 2πc,
-    |c| <= 1/2, with remainder π^30/30! < 2^-57 and rounding below 2^-44; multiples of the angle by the recurrence of
-    Chebyshev polynomials lose a factor 25; and q is within a relative 2^-31.
+    Error below 2^-30 · 4q for q <= 0.3: five terms leave 4q^36; the cosine is a Taylor polynomial
+    of degree 28 in 2πc, |c| <= 1/2, with remainder π^30/30! < 2^-57 and rounding below 2^-44;
+    multiples of the angle by the recurrence of Chebyshev polynomials lose a factor 25; and q is
+    within a relative 2^-31.
 
     >>> import numpy as np
     >>> one, two = np.array([1]), np.array([2])
-    >>> float(losses(0 * one, two, np.array([0.1]))[0]), round(float(losses(one, two, np.array([0.1]))[0]), 6)
+    >>> (
+    ...     float(losses(0 * one, two, np.array([0.1]))[0]),
+    ...     round(float(losses(one, two, np.array([0.1]))[0]), 6),
+    ... )
     (0.0, 0.333278)
     """
     turn = numerator % denominator
@@ -77,7 +83,8 @@ def ratio(centre: Fraction, variance: Fraction) -> RealBall:
     while True:
         power = 2 * q ** (k * k)
         if power < arb(2) ** (-ctx.prec):
-            # What is left out is below 2 Σ q^(k²) <= power / (1 - q) <= 2 power, with either sign above.
+            # What is left out is below 2 Σ q^(k²) <= power / (1 - q) <= 2 power, with either sign
+            # above.
             tail = (2 * power).upper()
             return (above + arb(0).union(tail).union(-tail)) / (below + arb(0).union(tail))
         angle = 2 * k * centre

@@ -1,7 +1,8 @@
-"""What is published as files of columns: CSV, or Parquet where there are many rows; as data frames; and described.
+"""What is published as files of columns: CSV, or Parquet where there are many rows; as data frames;
+and described.
 
-Every row has labels (of a nested feature the whole path), then numbers that read back the same. The description of what
-the columns mean is for machines: CSV on the Web, a vocabulary of the W3C.
+Every row has labels (of a nested feature the whole path), then numbers that read back the same. The
+description of what the columns mean is for machines: CSV on the Web, a vocabulary of the W3C.
 """
 
 import csv
@@ -40,7 +41,8 @@ METADATA = "csv-metadata.json"
 """The name at which readers of CSV on the Web look beside the tables."""
 
 TABLE_NUMBERS = ("count", "estimate", "standard_error", "estimate_low", "estimate_high")
-"""The columns of a table's file beside its features; large tables leave the ends of the interval out."""
+"""The columns of a table's file beside its features; large tables leave the ends of the interval
+out."""
 _MEANINGS = {
     "count": "the number of records that is published",
     "estimate": "the unbiased estimate of the count, before it was fitted to the exact totals",
@@ -54,19 +56,28 @@ _MEANINGS = {
     "answered": "the estimated number of records with a value",
     "answered_error": "the standard error of that number, from the noise alone",
     "noisy_answered": "the weighted number of records with a value, as drawn",
-    "noisy_about_middle": "the noisy sum as drawn, in parts of a step above the middle of the bounds",
+    "noisy_about_middle": (
+        "the noisy sum as drawn, in parts of a step above the middle of the bounds"
+    ),
     "noisy_steps": "the noisy sum as drawn, in steps of the grid above the lower bound",
     "coefficient": "the estimated coefficient",
     "entry": "the position in what was measured",
     "lower": "the lower end of an interval for the value of these records",
     "upper": "the upper end of an interval for the value of these records",
-    "population_lower": "the lower end of an interval for the population that the records were drawn from",
-    "population_upper": "the upper end of an interval for the population that the records were drawn from",
+    "population_lower": (
+        "the lower end of an interval for the population that the records were drawn from"
+    ),
+    "population_upper": (
+        "the upper end of an interval for the population that the records were drawn from"
+    ),
     "difference": "the estimate of the first group less that of the second",
     "scale": "what the entry was multiplied by before noise was added",
     "noisy": "the entry with the noise that was drawn",
 }
-_LEVELS = {"term": "the column of the design", "residual": "the features whose residual was measured"}
+_LEVELS = {
+    "term": "the column of the design",
+    "residual": "the features whose residual was measured",
+}
 
 
 class Form(StrEnum):
@@ -97,7 +108,9 @@ class Columns:
     """What a file holds: columns of labels, then columns of numbers.
 
     >>> from semidp.core.tables.features import Feature
-    >>> columns = Columns.of_cells(Schema([Feature("sex", ["f", 'm"'])]), {"count": np.array([3, 4])})
+    >>> columns = Columns.of_cells(
+    ...     Schema([Feature("sex", ["f", 'm"'])]), {"count": np.array([3, 4])}
+    ... )
     >>> print(b"".join(columns.csv()).decode(), end="")
     sex,count
     f,3
@@ -109,7 +122,9 @@ class Columns:
 
     @classmethod
     def of_cells(cls, schema: Schema, numbers: Mapping[str, NDArray[Any]]) -> "Columns":
-        """Return numbers for every cell of a schema, one row a cell, with the labels of every depth of its features."""
+        """Return numbers for every cell of a schema, one row a cell, with the labels of every depth
+        of its features.
+        """
         labels, stride = [], schema.size
         for feature in schema.features:
             stride //= len(feature.levels)
@@ -119,7 +134,10 @@ class Columns:
 
     @classmethod
     def of_rows(
-        cls, names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Mapping[str, NDArray[Any]]
+        cls,
+        names: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        numbers: Mapping[str, NDArray[Any]],
     ) -> "Columns":
         """Return numbers beside rows of labels."""
         labels = zip(*rows, strict=True) if rows else repeat((), len(names))
@@ -136,10 +154,15 @@ class Columns:
         return len(next(iter(self.numbers.values())))
 
     def lists(self, rows: int | None = None) -> list[list[Any]]:
-        """Return the columns as lists, all rows or the first; an end that is open is missing, NaN."""
+        """Return the columns as lists, all rows or the first; an end that is open is missing,
+        NaN.
+        """
         many = self.rows if rows is None else min(rows, self.rows)
         numbers = [column[:many] for column in self.numbers.values()]
-        closed = [np.where(np.isinf(part), np.nan, part) if part.dtype.kind == "f" else part for part in numbers]
+        closed = [
+            np.where(np.isinf(part), np.nan, part) if part.dtype.kind == "f" else part
+            for part in numbers
+        ]
         labels = [column.column(many).tolist() for column in self.labels.values()]
         return labels + [part.tolist() for part in closed]
 
@@ -163,7 +186,8 @@ class Columns:
         yield csv_bytes(self.header, ())
         plain = all("\r" not in label for column in self.labels.values() for label in column.labels)
         columns = [
-            replace(column, labels=_quoted(column.labels)) if plain else column for column in self.labels.values()
+            replace(column, labels=_quoted(column.labels)) if plain else column
+            for column in self.labels.values()
         ]
         for start in range(0, self.rows, _ROWS):
             numbers = [_written(column[start : start + _ROWS]) for column in self.numbers.values()]
@@ -178,19 +202,25 @@ class Columns:
 def form_of(names: Sequence[str], rows: int, asked: Form | None = None) -> Form:
     """Return how a file of so many rows is written: as asked for, else Parquet from a million rows.
 
-    Names of columns that differ in nothing but capitals are refused in Parquet files, where not every reader tells
-    them apart.
+    Names of columns that differ in nothing but capitals are refused in Parquet files, where not
+    every reader tells them apart.
 
     >>> form_of(["sex", "count"], 2)
     <Form.csv: 'csv'>
     >>> form_of(["Count", "count"], 2, Form.parquet)
     Traceback (most recent call last):
-    semidp.errors.InputError: two columns of a Parquet file would be called 'count': rename the feature, or write CSV
+    semidp.errors.InputError: two columns of a Parquet file would be called 'count': rename the
+    feature, or write CSV
     """
     lower_names = [name.casefold() for name in names]
-    twice = next((name for number, name in enumerate(lower_names) if name in lower_names[:number]), None)
+    twice = next(
+        (name for number, name in enumerate(lower_names) if name in lower_names[:number]), None
+    )
     if asked is Form.parquet and twice is not None:
-        raise InputError(f"two columns of a Parquet file would be called {twice!r}: rename the feature, or write CSV")
+        raise InputError(
+            f"two columns of a Parquet file would be called {twice!r}: rename the feature, or"
+            " write CSV"
+        )
     if asked is not None:
         return asked
     return Form.parquet if rows >= PARQUET_FROM and twice is None else Form.csv
@@ -208,14 +238,20 @@ def csv_bytes(header: Sequence[str], rows: Any) -> bytes:
 
 def _rows(rows: Any) -> bytes:
     text = io.StringIO()
-    few, all_quoted = (csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    few, all_quoted = (
+        csv.writer(text, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    )
     for row in rows:  # a carriage return is not quoted by itself, and ends the line for a reader
-        (all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few).writerow(row)
+        (
+            all_quoted if any(isinstance(cell, str) and "\r" in cell for cell in row) else few
+        ).writerow(row)
     return text.getvalue().encode()
 
 
 def _written(numbers: NDArray[Any]) -> list[str]:
-    """Return numbers as a CSV file holds them, and nothing for one that does not exist or an end that is open."""
+    """Return numbers as a CSV file holds them, and nothing for one that does not exist or an end
+    that is open.
+    """
     texts = list(map(repr, numbers.tolist()))
     if numbers.dtype.kind == "f":
         for place in np.flatnonzero(~np.isfinite(numbers)):
@@ -245,7 +281,9 @@ class PublishedColumns:
         return b"".join(self.columns().csv())
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return the columns as lists: levels as text, counts as whole numbers, what is missing as NaN."""
+        """Return the columns as lists: levels as text, counts as whole numbers, what is missing as
+        NaN.
+        """
         columns = self.columns()
         return dict(zip(columns.header, columns.lists(), strict=True))
 
@@ -269,7 +307,9 @@ class PublishedColumns:
 
 @dataclass(frozen=True)
 class Sheet(PublishedColumns):
-    """A file of a release that holds no table of counts: the statistics of groups, or their differences."""
+    """A file of a release that holds no table of counts: the statistics of groups, or their
+    differences.
+    """
 
     name: str
     content: Columns = field(repr=False)
@@ -313,10 +353,16 @@ def csvw(title: str, files: Mapping[str, Columns]) -> bytes | None:
 
 def _schema(content: Columns) -> dict[str, Any]:
     kinds = ["string"] * len(content.labels)
-    kinds += ["integer" if column.dtype.kind == "i" else "number" for column in content.numbers.values()]
+    kinds += [
+        "integer" if column.dtype.kind == "i" else "number" for column in content.numbers.values()
+    ]
     columns = []
     for name, kind in zip(content.header, kinds, strict=True):
-        meaning = _LEVELS.get(name, "a level of this feature") if kind == "string" else _MEANINGS.get(name)
+        meaning = (
+            _LEVELS.get(name, "a level of this feature")
+            if kind == "string"
+            else _MEANINGS.get(name)
+        )
         columns.append(
             {
                 "name": quote(name, safe=""),
@@ -326,12 +372,16 @@ def _schema(content: Columns) -> dict[str, Any]:
             }
         )
     keys = [quote(name, safe="") for name in content.labels]
-    return {"columns": columns, **({"primaryKey": keys} if keys and "residual" not in content.labels else {})}
+    return {
+        "columns": columns,
+        **({"primaryKey": keys} if keys and "residual" not in content.labels else {}),
+    }
 
 
 @dataclass(frozen=True, eq=False)
 class StoredFiles(Mapping[str, bytes]):
-    """The files of a release folder that its release.json lists: their contents, and the cells in them.
+    """The files of a release folder that its release.json lists: their contents, and the cells in
+    them.
 
     Parameters
     ----------
@@ -356,7 +406,9 @@ class StoredFiles(Mapping[str, bytes]):
         return len(self.names)
 
     def digest(self, name: str) -> str:
-        """Return the SHA-256 of a file; only those of columns may be larger than what is read whole."""
+        """Return the SHA-256 of a file; only those of columns may be larger than what is read
+        whole.
+        """
         if name.endswith(f".{Form.parquet}"):
             return digest(self.folder / name, self.folder)
         return digest(self.folder / name, self.folder, LARGEST)
@@ -375,7 +427,8 @@ class StoredFiles(Mapping[str, bytes]):
         return header[:labels]
 
     def numbers(self, name: str, labels: int) -> dict[str, NDArray[Any]]:
-        """Return the columns of numbers of the file of that name, CSV or Parquet, which follow so many of labels.
+        """Return the columns of numbers of the file of that name, CSV or Parquet, which follow so
+        many of labels.
 
         A column of a CSV file is of whole numbers where every number in it is written as one.
         """

@@ -1,6 +1,8 @@
-"""Published columns in Parquet files, and files of numbers, written and read by DuckDB in this process.
+"""Published columns in Parquet files, and files of numbers, written and read by DuckDB in this
+process.
 
-Columns of labels are given by what repeats, never row by row. What the columns mean is decided in `release`.
+Columns of labels are given by what repeats, never row by row. What the columns mean is decided in
+`release`.
 """
 
 import contextlib
@@ -18,12 +20,18 @@ from semidp.sources.contract import quietly
 from semidp.sources.duck import confine, connect, literal, quoted_name, quoted_text
 
 _NUMBERS = ("BIGINT", "DOUBLE")
-_READERS = {".csv": "read_csv_auto", ".tsv": "read_csv_auto", ".txt": "read_csv_auto", ".parquet": "read_parquet"}
+_READERS = {
+    ".csv": "read_csv_auto",
+    ".tsv": "read_csv_auto",
+    ".txt": "read_csv_auto",
+    ".parquet": "read_parquet",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """A column of labels: each holds for `stride` rows, and after the last the first comes again; or by their codes.
+    """A column of labels: each holds for `stride` rows, and after the last the first comes again;
+    or by their codes.
 
     >>> Labels(("f", "m"), 2).column(6).tolist()
     ['f', 'f', 'm', 'm', 'f', 'f']
@@ -38,18 +46,26 @@ class Labels:
     def column(self, rows: int, start: int = 0) -> NDArray[np.object_]:
         """Return the labels of so many rows."""
         if self.codes is None:
-            numbers: NDArray[np.integer] = np.arange(start, start + rows) // self.stride % len(self.labels)
+            numbers: NDArray[np.integer] = (
+                np.arange(start, start + rows) // self.stride % len(self.labels)
+            )
         else:
             numbers = self.codes[start : start + rows]
         return np.asarray(np.array(self.labels, dtype=object)[numbers])
 
 
-def write_parquet(path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> None:
+def write_parquet(
+    path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]
+) -> None:
     """Write columns of labels, and of as many numbers each, to a Parquet file that is not there.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_parquet(Path(folder) / "x.parquet", {"sex": Labels(("f", "m"), 1)}, {"count": np.array([3, 4])})
+    ...     write_parquet(
+    ...         Path(folder) / "x.parquet",
+    ...         {"sex": Labels(("f", "m"), 1)},
+    ...         {"count": np.array([3, 4])},
+    ...     )
     ...     read_parquet(Path(folder) / "x.parquet", ["count"])["count"]
     array([3, 4])
     """
@@ -68,11 +84,16 @@ def read_parquet(path: Path, names: Sequence[str] | None = None) -> dict[str, ND
 
 
 def parquet_names(path: Path) -> list[str]:
-    """Return what the columns of a Parquet file are called, in their order; a `ValueError` if it is no such file.
+    """Return what the columns of a Parquet file are called, in their order; a `ValueError` if it is
+    no such file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_parquet(Path(folder) / "x.parquet", {"sex": Labels(("m", "f"), 1)}, {"count": np.array([3, 4])})
+    ...     write_parquet(
+    ...         Path(folder) / "x.parquet",
+    ...         {"sex": Labels(("m", "f"), 1)},
+    ...         {"count": np.array([3, 4])},
+    ...     )
     ...     parquet_names(Path(folder) / "x.parquet")
     ['sex', 'count']
     """
@@ -80,8 +101,11 @@ def parquet_names(path: Path) -> list[str]:
         return quietly(lambda: _names(connection, path), DamagedColumns())
 
 
-def different_column(path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> str | None:
-    """Return the first column of a Parquet file that is not as `write_parquet` would write it, or None.
+def different_column(
+    path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]
+) -> str | None:
+    """Return the first column of a Parquet file that is not as `write_parquet` would write it, or
+    None.
 
     Labels are compared inside DuckDB, so that no row becomes a Python object.
 
@@ -112,8 +136,16 @@ def read_numbers(path: Path) -> NDArray[Any]:
     sql = f"SELECT * FROM {reader}({quoted_text(literal(str(path)))})"
     with contextlib.closing(connect()) as connection:
         number_columns = quietly(lambda: connection.execute(sql).fetchnumpy(), failed)
-    columns = [np.ma.getdata(column) for column in number_columns.values() if not np.ma.getmaskarray(column).any()]
-    if not columns or len(columns) < len(number_columns) or any(column.dtype.kind not in "iufb" for column in columns):
+    columns = [
+        np.ma.getdata(column)
+        for column in number_columns.values()
+        if not np.ma.getmaskarray(column).any()
+    ]
+    if (
+        not columns
+        or len(columns) < len(number_columns)
+        or any(column.dtype.kind not in "iufb" for column in columns)
+    ):
         raise InputError(f"every column of {path} must hold numbers, and none may be missing")
     return np.column_stack(columns)
 
@@ -122,13 +154,21 @@ class DamagedColumns(SemidpError, ValueError):
     """A file is no Parquet file of numbers."""
 
 
-def _copy(connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]) -> None:
+def _copy(
+    connection: Any, path: Path, labels: Mapping[str, Labels], columns: Mapping[str, NDArray[Any]]
+) -> None:
     rows, selected, held = len(next(iter(columns.values()))), [], {}
     for place, (name, column) in enumerate(labels.items()):
-        # Of an enumerated type, labels are written as they are numbered, and nothing looks at their letters again.
+        # Of an enumerated type, labels are written as they are numbered, and nothing looks at their
+        # letters again.
         connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
-        connection.execute(f"CREATE TYPE kind_{place} AS ENUM (SELECT DISTINCT unnest(getvariable('labels_{place}')))")
-        connection.execute(f"SET VARIABLE labels_{place} = CAST(getvariable('labels_{place}') AS kind_{place}[])")
+        connection.execute(
+            f"CREATE TYPE kind_{place} AS ENUM (SELECT DISTINCT"
+            f" unnest(getvariable('labels_{place}')))"
+        )
+        connection.execute(
+            f"SET VARIABLE labels_{place} = CAST(getvariable('labels_{place}') AS kind_{place}[])"
+        )
         label = f"number // {column.stride} % {len(column.labels)}"
         if column.codes is not None:
             held[f"code_{place}"], label = column.codes.astype(np.int32), f"code_{place}"
@@ -139,7 +179,10 @@ def _copy(connection: Any, path: Path, labels: Mapping[str, Labels], columns: Ma
         selected.append(f"column_{place} AS {quoted_name(name)}")
     held["number"] = np.arange(rows, dtype=np.int32 if rows < 2**31 else np.int64)
     connection.register("cells", held)
-    connection.execute(f"COPY (SELECT {', '.join(selected)} FROM cells) TO {quoted_text(str(path))} (FORMAT parquet)")
+    connection.execute(
+        f"COPY (SELECT {', '.join(selected)} FROM cells) TO {quoted_text(str(path))} (FORMAT"
+        " parquet)"
+    )
 
 
 def _different(
@@ -154,7 +197,10 @@ def _different(
         connection.register("codes", codes)
     file = os.path.realpath(path)
     confine(connection, [file])
-    source = f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false, file_row_number = true)"
+    source = (
+        f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false, file_row_number ="
+        " true)"
+    )
     names = [name for name, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]
     expected = [*labels, *columns, "file_row_number"]
     if names != expected:
@@ -162,15 +208,24 @@ def _different(
     for place, (name, column) in enumerate(labels.items()):
         connection.execute(f"SET VARIABLE labels_{place} = ?", [list(column.labels)])
         joined = "" if column.codes is None else " POSITIONAL JOIN codes"
-        code = f"code_{place}" if column.codes is not None else f"(row // {column.stride}) % {len(column.labels)}"
-        rows = f"(SELECT CAST({quoted_name(name)} AS VARCHAR) AS label, file_row_number AS row FROM {source})"
+        code = (
+            f"code_{place}"
+            if column.codes is not None
+            else f"(row // {column.stride}) % {len(column.labels)}"
+        )
+        rows = (
+            f"(SELECT CAST({quoted_name(name)} AS VARCHAR) AS label, file_row_number AS row FROM"
+            f" {source})"
+        )
         label = f"list_extract(getvariable('labels_{place}'), CAST({code} AS INTEGER) + 1)"
         query = f"SELECT count(*) FROM {rows}{joined} WHERE label IS DISTINCT FROM {label}"
         if connection.execute(query).fetchone()[0]:
             return name
     written = _numbers_from(connection, source, list(columns))
     for name, numbers in columns.items():
-        if name not in written or not np.array_equal(written[name], numbers, equal_nan=numbers.dtype.kind == "f"):
+        if name not in written or not np.array_equal(
+            written[name], numbers, equal_nan=numbers.dtype.kind == "f"
+        ):
             return name
     return None
 
@@ -191,10 +246,21 @@ def _numbers(connection: Any, path: Path, names: Sequence[str] | None) -> dict[s
     return _numbers_from(connection, source, names)
 
 
-def _numbers_from(connection: Any, source: str, names: Sequence[str] | None) -> dict[str, NDArray[Any]]:
-    kinds = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
-    number_columns = [name for name, kind in kinds.items() if kind in _NUMBERS and (names is None or name in names)]
-    columns = connection.execute(f"SELECT {', '.join(map(quoted_name, number_columns))} FROM {source}").fetchnumpy()
+def _numbers_from(
+    connection: Any, source: str, names: Sequence[str] | None
+) -> dict[str, NDArray[Any]]:
+    kinds = {
+        name: kind
+        for name, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+    }
+    number_columns = [
+        name
+        for name, kind in kinds.items()
+        if kind in _NUMBERS and (names is None or name in names)
+    ]
+    columns = connection.execute(
+        f"SELECT {', '.join(map(quoted_name, number_columns))} FROM {source}"
+    ).fetchnumpy()
     if any(np.ma.getmaskarray(columns[name]).any() for name in number_columns):
         raise ValueError
     return {name: np.asarray(columns[name]) for name in number_columns}

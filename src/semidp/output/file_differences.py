@@ -1,7 +1,8 @@
-"""Whether the files of a release hold the columns that it states: names, labels and numbers, and nothing else.
+"""Whether the files of a release hold the columns that it states: names, labels and numbers, and
+nothing else.
 
-A CSV file that semidp wrote is a function of its columns, so that its digest is enough. Parquet files are compared
-column by column.
+A CSV file that semidp wrote is a function of its columns, so that its digest is enough. Parquet
+files are compared column by column.
 """
 
 import csv
@@ -23,7 +24,9 @@ _EARLIER = {"projected": "estimate"}
 """Columns of earlier versions, and what they hold."""
 
 
-def file_differences(folder: Path, name: str, columns: Columns, digest: str, current: bool) -> Iterator[str]:
+def file_differences(
+    folder: Path, name: str, columns: Columns, digest: str, current: bool
+) -> Iterator[str]:
     """Yield the columns of a file that are not those of the release.
 
     Parameters
@@ -55,11 +58,16 @@ def file_differences(folder: Path, name: str, columns: Columns, digest: str, cur
 
 
 def _different(content: bytes, columns: Columns, current: bool) -> str | None:
-    """Return the first column of a CSV file that is not as expected; None where only the way of writing differs."""
+    """Return the first column of a CSV file that is not as expected; None where only the way of
+    writing differs.
+    """
     header, *rows = csv.reader(io.StringIO(content.decode()))
     labels = list(columns.labels)
     if header[: len(labels)] != labels or len(rows) != columns.rows:
-        return next((name for name, in_file in zip(labels, header, strict=False) if name != in_file), header[0])
+        return next(
+            (name for name, in_file in zip(labels, header, strict=False) if name != in_file),
+            header[0],
+        )
     if any(len(row) != len(header) for row in rows):
         return header[-1]
     for place, (name, column) in enumerate(columns.labels.items()):

@@ -1,8 +1,9 @@
-"""Writing files so that nobody ever sees half of one, and nothing is lost that nobody agreed to lose.
+"""Writing files so that nobody ever sees half of one, and nothing is lost that nobody agreed to
+lose.
 
-Everything is written under a dot name beside its destination and moved into place. Whoever writes holds a lock for the
-destination; what a killed run leaves behind is recovered or removed by a later run, once its lock is free. Nothing here
-knows what the files hold.
+Everything is written under a dot name beside its destination and moved into place. Whoever writes
+holds a lock for the destination; what a killed run leaves behind is recovered or removed by a later
+run, once its lock is free. Nothing here knows what the files hold.
 """
 
 import contextlib
@@ -24,23 +25,31 @@ from typing import Any
 from semidp.core.documents import from_json
 from semidp.errors import InputError, Occupied, SemidpError
 
-_SCRAP = re.compile(r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.(?:old|json)|lock)", re.DOTALL)
+_SCRAP = re.compile(
+    r"\.semidp-(?P<name>.+)\.(?:[0-9a-f]{8}(?:\.old)?|unfinished\.(?:old|json)|lock)", re.DOTALL
+)
 _OLD = ".old"
 _UNFINISHED = "unfinished"  # what lasts when a run ends before its folder is whole
 _RUN = "run"  # the key of a note under which the run is named that it is about
 LARGEST = 2**30
 """Bytes of the largest file that is read whole."""
 _BLOCK = 2**22  # bytes of a file that are hashed at once
-_LONGEST_TAG = 200  # file systems take names of 255 bytes, and a scrap's name has 21 more than its tag
+# file systems take names of 255 bytes, and a scrap's name has 21 more than its tag
+_LONGEST_TAG = 200
 _HASHED = "sha256-"
 _SETTLED = 600.0
-"""Seconds for which a scrap is left alone even if its lock is free: a lock may not reach every machine of a volume."""
+"""Seconds for which a scrap is left alone even if its lock is free: a lock may not reach every
+machine of a volume."""
 _PATIENCE = 3.0
-"""Seconds to wait for a destination that another run holds: long enough for one that only removes scraps."""
+"""Seconds to wait for a destination that another run holds: long enough for one that only removes
+scraps."""
 
 
-def replace_file(path: str | Path, content: bytes | str | Iterable[bytes], *, force: bool = True) -> None:
-    """Write `content` to `path`, whole or not at all; without `force` only where there is nothing yet.
+def replace_file(
+    path: str | Path, content: bytes | str | Iterable[bytes], *, force: bool = True
+) -> None:
+    """Write `content` to `path`, whole or not at all; without `force` only where there is nothing
+    yet.
 
     Large content may come in parts. A file that is replaced passes its permissions on.
 
@@ -81,11 +90,12 @@ def new_folder(
     ours: Callable[[Path], Collection[str]] = lambda folder: (),
     inputs: Iterable[str | Path] = (),
 ) -> Iterator[Path]:
-    """Yield an empty folder that becomes `path` when the block ends well, and vanishes when it does not.
+    """Yield an empty folder that becomes `path` when the block ends well, and vanishes when it does
+    not.
 
-    What is at `path` is replaced under the conditions of `check_place` only, which are asked before and after the
-    block. The old folder stays until the new one takes its place by two renames; a run that is killed between the two
-    is finished by `recover`. One run at a time writes to a path.
+    What is at `path` is replaced under the conditions of `check_place` only, which are asked before
+    and after the block. The old folder stays until the new one takes its place by two renames; a
+    run that is killed between the two is finished by `recover`. One run at a time writes to a path.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as root:
@@ -110,16 +120,18 @@ def new_folder(
             if scrap.exists():
                 raise  # else the folder is in place already, and nothing is left to interrupt
         finally:
-            if not _old_of(scrap).exists():  # else nothing is at `path`, and this one is still to be recovered
+            # else nothing is at `path`, and this one is still to be recovered
+            if not _old_of(scrap).exists():
                 shutil.rmtree(scrap, ignore_errors=True)
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A folder that outlasts its run, and a note beside it that says which run it is of and how far that came.
+    """A folder that outlasts its run, and a note beside it that says which run it is of and how far
+    that came.
 
-    The folder is named after its run. A process that is left over from a run that was discarded or is finished finds no
-    folder of that name any more, so that it can add nothing to a later run.
+    The folder is named after its run. A process that is left over from a run that was discarded or
+    is finished finds no folder of that name any more, so that it can add nothing to a later run.
 
     Parameters
     ----------
@@ -134,18 +146,25 @@ class Unfinished:
 
     @classmethod
     def new(cls, path: Path) -> "Unfinished":
-        """Return the folder of a run that begins now, for the destination `path`; it is not made here."""
+        """Return the folder of a run that begins now, for the destination `path`; it is not made
+        here.
+        """
         run = secrets.token_hex(8)
         return cls(path.with_name(f"{_unfinished_stem(path)}-{run}"), run)
 
     @classmethod
     def left(cls, path: Path) -> "Unfinished | None":
-        """Return what a run for `path` has left to go on with; None where its folder is in place already."""
+        """Return what a run for `path` has left to go on with; None where its folder is in place
+        already.
+        """
         notes, folders = _notes(path), _unfinished_folders(path)
         run = document_at(notes).get(_RUN)
         if not isinstance(run, str):
             if folders and os.path.lexists(notes):  # it is never half written
-                raise InputError(f"{notes}, which says how far {path} came, is damaged: discard what is unfinished")
+                raise InputError(
+                    f"{notes}, which says how far {path} came, is damaged: discard what is"
+                    " unfinished"
+                )
             return None
         folder = cls(path.with_name(f"{_unfinished_stem(path)}-{run}"), run)
         return folder if folder.folder in folders else None
@@ -156,22 +175,35 @@ class Unfinished:
         return self.folder.with_name(f"{self.folder.name.removesuffix(f'-{self.run}')}.json")
 
     def noted(self) -> Mapping[str, Any]:
-        """Return what is noted of this run: nothing where the note is about another one, or gone."""
+        """Return what is noted of this run: nothing where the note is about another one, or
+        gone.
+        """
         document = document_at(self.notes)
         return document if document.get(_RUN) == self.run else {}
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is something to go on with: also where the note cannot be read, so that nothing is lost."""
-        return os.path.lexists(self.notes) and document_at(self.notes).get(_RUN, self.run) == self.run
+        """Whether there is something to go on with: also where the note cannot be read, so that
+        nothing is lost.
+        """
+        return (
+            os.path.lexists(self.notes) and document_at(self.notes).get(_RUN, self.run) == self.run
+        )
 
     def check(self) -> None:
-        """Refuse to go on in a folder whose run was discarded or is over, also on another machine."""
+        """Refuse to go on in a folder whose run was discarded or is over, also on another
+        machine.
+        """
         if not self.noted():
-            raise InputError("the run that this part belongs to was discarded or is over: nothing of it is stored")
+            raise InputError(
+                "the run that this part belongs to was discarded or is over: nothing of it is"
+                " stored"
+            )
 
     def begin(self, facts: Mapping[str, Any]) -> None:
-        """Note that there is something to go on with from now on; refuse where another run has just done so."""
+        """Note that there is something to go on with from now on; refuse where another run has just
+        done so.
+        """
         with self._written({**facts, _RUN: self.run}) as scrap:
             _move_file(scrap, self.notes)
 
@@ -210,10 +242,12 @@ def lasting_folder(
     inputs: Iterable[str | Path] = (),
     clear: Callable[[Path], None] = lambda folder: None,
 ) -> Iterator[Unfinished]:
-    """Yield a folder that becomes `path` when the block ends well, and stays for a later run when it does not.
+    """Yield a folder that becomes `path` when the block ends well, and stays for a later run when
+    it does not.
 
-    It stays only once `Unfinished.begin` has noted it, and then no run removes it but by `discard_unfinished`. Whenever
-    a run is killed, `path` is what it was or the new folder, or `recover` makes it what it was.
+    It stays only once `Unfinished.begin` has noted it, and then no run removes it but by
+    `discard_unfinished`. Whenever a run is killed, `path` is what it was or the new folder, or
+    `recover` makes it what it was.
 
     Parameters
     ----------
@@ -228,7 +262,10 @@ def lasting_folder(
     --------
     >>> import tempfile
     >>> root = tempfile.TemporaryDirectory()
-    >>> with contextlib.suppress(ZeroDivisionError), lasting_folder(f"{root.name}/release") as left:
+    >>> with (
+    ...     contextlib.suppress(ZeroDivisionError),
+    ...     lasting_folder(f"{root.name}/release") as left,
+    ... ):
     ...     left.begin({})
     ...     1 / 0
     >>> with lasting_folder(f"{root.name}/release", resume=True) as left:
@@ -243,7 +280,9 @@ def lasting_folder(
     with _to_be_finished(path), _place(path, check):
         left = Unfinished.left(path)
         if left is not None and not resume:
-            raise InputError(f"an earlier run has left {path} unfinished: finish it, or discard what it has left")
+            raise InputError(
+                f"an earlier run has left {path} unfinished: finish it, or discard what it has left"
+            )
         if resume and left is None:
             raise InputError(f"there is no unfinished {path} to go on with")
         if left is None:
@@ -255,8 +294,9 @@ def lasting_folder(
             _sync(left.folder)
             check()
             clear(left.folder)
-            # The old folder gets a name that no other run has used. Were a run killed between the renames, the old
-            # folder would be put back, and this one would still be there to go on with.
+            # The old folder gets a name that no other run has used. Were a run killed between the
+            # renames, the old folder would be put back, and this one would still be there to go on
+            # with.
             _into_place(left.folder, path, force, _old_of(_scrap_beside(path)))
         except KeyboardInterrupt:
             if left.folder.exists():
@@ -276,7 +316,8 @@ def is_unfinished(path: str | Path) -> bool:
 
 
 def discard_unfinished(path: str | Path) -> Mapping[str, Any]:
-    """Remove what an unfinished run for `path` has left, and return what it had noted; refuse where there is nothing.
+    """Remove what an unfinished run for `path` has left, and return what it had noted; refuse where
+    there is nothing.
 
     >>> discard_unfinished("nowhere/release")
     Traceback (most recent call last):
@@ -301,7 +342,9 @@ def _remove_unfinished(path: Path) -> None:
 
 
 def _unfinished_folders(path: Path) -> list[Path]:
-    """Return the folders of unfinished runs for `path`: one, and those of runs killed before they noted theirs."""
+    """Return the folders of unfinished runs for `path`: one, and those of runs killed before they
+    noted theirs.
+    """
     pattern = re.compile(re.escape(f"{_unfinished_stem(path)}-") + "[0-9a-f]{16}")
     named = [entry for entry in _entries(path.parent) if pattern.fullmatch(entry.name)]
     return [entry for entry in named if entry.is_dir() and not entry.is_symlink()]
@@ -350,7 +393,8 @@ def check_place(
     ours: Callable[[Path], Collection[str]] = lambda folder: (),
     inputs: Iterable[str | Path] = (),
 ) -> None:
-    """Refuse a folder to write that has no name of its own, or holds something that nobody agreed to lose.
+    """Refuse a folder to write that has no name of its own, or holds something that nobody agreed
+    to lose.
 
     Parameters
     ----------
@@ -361,7 +405,8 @@ def check_place(
     ours
         Which files of a folder were written by the kind of run that would replace them.
     inputs
-        What is still needed: a folder that holds one of these is never replaced, nor is the current folder.
+        What is still needed: a folder that holds one of these is never replaced, nor is the current
+        folder.
 
     Examples
     --------
@@ -385,7 +430,9 @@ def check_place(
         if _held(path, [Path.cwd()]):
             raise Occupied(f"{path} is the current folder or holds it")
         if path.is_symlink():
-            raise Occupied(f"{path} is a symbolic link, and neither it nor what it points to is replaced")
+            raise Occupied(
+                f"{path} is a symbolic link, and neither it nor what it points to is replaced"
+            )
         if not path.exists():
             return
         if not path.is_dir():
@@ -400,10 +447,12 @@ def check_place(
 
 
 def recover(path: str | Path) -> None:
-    """Finish what a run left that was killed when it had moved the old `path` away and not yet put the new one there.
+    """Finish what a run left that was killed when it had moved the old `path` away and not yet put
+    the new one there.
 
-    The new folder was whole before the old one was touched, so it takes its place; the old one does where only that
-    is left. Nothing happens where `path` exists, nor where the file system cannot be written.
+    The new folder was whole before the old one was touched, so it takes its place; the old one does
+    where only that is left. Nothing happens where `path` exists, nor where the file system cannot
+    be written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as root:
@@ -421,10 +470,11 @@ def recover(path: str | Path) -> None:
 
 @contextlib.contextmanager
 def locked(file: Path, timeout: float = -1) -> Iterator[None]:
-    """Hold the lock that is the file `file`, which stays; wait for it for `timeout` seconds, or for ever if negative.
+    """Hold the lock that is the file `file`, which stays; wait for it for `timeout` seconds, or for
+    ever if negative.
 
-    The operating system frees the lock when a process ends, however it ends. An `OSError` if it cannot be had, a
-    `TimeoutError` if somebody else holds it for too long.
+    The operating system frees the lock when a process ends, however it ends. An `OSError` if it
+    cannot be had, a `TimeoutError` if somebody else holds it for too long.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder) / "lock"):
@@ -437,7 +487,8 @@ def locked(file: Path, timeout: float = -1) -> Iterator[None]:
 
     if not file.parent.is_dir():  # some versions of the package would make the folder
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    try:  # the package takes a folder where nothing can be made, such as /proc, for a lock that is held
+    # the package takes a folder where nothing can be made, such as /proc, for a lock that is held
+    try:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o644))
     except FileNotFoundError:
         raise OSError(errno.EACCES, "no file can be made in that folder") from None
@@ -455,7 +506,8 @@ def locked(file: Path, timeout: float = -1) -> Iterator[None]:
 
 
 def read_plain(path: Path, within: Path | None = None) -> bytes:
-    """Return the content of a regular file: no pipe or device, which may never end, and none that is too large.
+    """Return the content of a regular file: no pipe or device, which may never end, and none that
+    is too large.
 
     It must not lead out of the folder `within` by a link. What cannot be read is an `OSError`.
 
@@ -467,13 +519,20 @@ def read_plain(path: Path, within: Path | None = None) -> bytes:
         size = os.fstat(file.fileno()).st_size
         content = file.read(LARGEST + 1) if size <= LARGEST else b""
         if max(size, len(content)) > LARGEST:
-            raise InputError(f"{path} is larger than {LARGEST >> 20} MB, which no such file that semidp writes is")
+            raise InputError(
+                f"{path} is larger than {LARGEST >> 20} MB, which no such file that semidp"
+                " writes is"
+            )
         return content
 
 
 def regular_file(path: Path, within: Path | None = None) -> int:
-    """Open a regular file for reading, as `read_plain` does, and return its handle; it may be of any size."""
-    if within is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within)):
+    """Open a regular file for reading, as `read_plain` does, and return its handle; it may be of
+    any size.
+    """
+    if within is not None and not Path(os.path.realpath(path)).is_relative_to(
+        os.path.realpath(within)
+    ):
         raise InputError(f"{path} is a link that leads out of its folder")
     # To open a pipe would otherwise wait for somebody who writes to it.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -495,7 +554,9 @@ def digest(path: Path, within: Path | None = None, most: int = 64 * LARGEST) -> 
     hashed = hashlib.sha256()
     with open(regular_file(path, within), "rb") as file:
         if os.fstat(file.fileno()).st_size > most:
-            raise InputError(f"{path} is larger than {most >> 20} MB, which no such file that semidp writes is")
+            raise InputError(
+                f"{path} is larger than {most >> 20} MB, which no such file that semidp writes is"
+            )
         while block := file.read(_BLOCK):
             hashed.update(block)
     return hashed.hexdigest()
@@ -516,7 +577,9 @@ def document_at(path: Path) -> Mapping[str, Any]:
 
 @contextlib.contextmanager
 def _plainly(path: Path) -> Iterator[None]:
-    """Turn what the operating system says into one sentence; its own text may hold less and never more."""
+    """Turn what the operating system says into one sentence; its own text may hold less and never
+    more.
+    """
     try:
         yield
     except OSError as error:
@@ -526,10 +589,11 @@ def _plainly(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _claimed(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock for a destination. Its file goes with the last holder, so that no folder fills with locks.
+    """Hold the lock for a destination. Its file goes with the last holder, so that no folder fills
+    with locks.
 
-    A waiting process may be left with the lock of a file that is gone. Two then write at once, each under a name of
-    its own, and the moves into place still decide.
+    A waiting process may be left with the lock of a file that is gone. Two then write at once, each
+    under a name of its own, and the moves into place still decide.
     """
     file = path.with_name(f".semidp-{_tag(path)}.lock")
     with contextlib.ExitStack() as held:
@@ -545,7 +609,9 @@ def _claimed(path: Path, timeout: float) -> Iterator[None]:
 
 
 def _into_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
-    """Move a whole folder to `path`: onto nothing or an empty folder; with `force` what is there is `old` meanwhile."""
+    """Move a whole folder to `path`: onto nothing or an empty folder; with `force` what is there is
+    `old` meanwhile.
+    """
     if force and path.is_dir() and any(path.iterdir()):
         try:
             os.rename(path, old)
@@ -562,7 +628,9 @@ def _into_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
 
 
 def _move_folder(scrap: Path, path: Path) -> None:
-    """Rename a folder that is not empty onto nothing or an empty folder; the system refuses anything else."""
+    """Rename a folder that is not empty onto nothing or an empty folder; the system refuses
+    anything else.
+    """
     if os.name == "nt" and path.is_dir() and not any(path.iterdir()):
         os.rmdir(path)  # where even an empty folder is in the way
     try:
@@ -589,7 +657,8 @@ def _recover(path: Path) -> None:
         if os.path.lexists(path):
             return
         new = old.with_name(old.name.removesuffix(_OLD))
-        whole = new.is_dir() and not new.name.endswith(_UNFINISHED)  # version 0.2 gave an unfinished folder that name
+        # version 0.2 gave an unfinished folder that name
+        whole = new.is_dir() and not new.name.endswith(_UNFINISHED)
         os.rename(new if whole else old, path)
         _discard(old)
 
@@ -597,9 +666,12 @@ def _recover(path: Path) -> None:
 def _sweep(path: Path) -> None:
     """Recover or remove what runs have left in the folder of `path`, whose lock is held.
 
-    A scrap goes when it is old enough and the lock for its destination is free: to hold that lock is to know it.
+    A scrap goes when it is old enough and the lock for its destination is free: to hold that lock
+    is to know it.
     """
-    names = {match["name"] for entry in _entries(path.parent) if (match := _SCRAP.fullmatch(entry.name))}
+    names = {
+        match["name"] for entry in _entries(path.parent) if (match := _SCRAP.fullmatch(entry.name))
+    }
     for name in sorted(names):
         destination = path.with_name(name)
         # Somebody else's scraps: who can neither lock nor remove them leaves them.
@@ -607,14 +679,16 @@ def _sweep(path: Path) -> None:
             if name == _tag(path):
                 _clean(path)
             elif not name.startswith(_HASHED):  # whose destination only a run for it knows
-                with _claimed(destination, timeout=0):  # which also removes a lock that a killed run has left
+                # which also removes a lock that a killed run has left
+                with _claimed(destination, timeout=0):
                     _clean(destination)
 
 
 def _clean(path: Path) -> None:
     """Recover or remove what runs for `path` have left; its lock is held."""
     _recover(path)
-    if os.path.lexists(_notes(path)) and not _unfinished_folders(path):  # of a run that is over, or was discarded
+    # of a run that is over, or was discarded
+    if os.path.lexists(_notes(path)) and not _unfinished_folders(path):
         _notes(path).unlink()
     for scrap in _scraps(path):
         if _is_settled(scrap):
@@ -622,10 +696,14 @@ def _clean(path: Path) -> None:
 
 
 def _discard(scrap: Path) -> None:
-    """Remove a scrap; one that could be recovered gets another name first, so that half of it never is."""
+    """Remove a scrap; one that could be recovered gets another name first, so that half of it never
+    is.
+    """
     with contextlib.suppress(OSError):
         if scrap.name.endswith(_OLD):
-            aside = scrap.with_name(f"{scrap.name.removesuffix(_OLD).rpartition('.')[0]}.{secrets.token_hex(4)}")
+            aside = scrap.with_name(
+                f"{scrap.name.removesuffix(_OLD).rpartition('.')[0]}.{secrets.token_hex(4)}"
+            )
             os.rename(scrap, aside)
             scrap = aside
         if scrap.is_dir() and not scrap.is_symlink():
@@ -642,7 +720,9 @@ def _is_settled(scrap: Path) -> bool:
 
 
 def _scraps(path: Path, suffix: str = "") -> Iterator[Path]:
-    """Yield the scraps of runs for the destination `path`, those with a suffix only if one is given."""
+    """Yield the scraps of runs for the destination `path`, those with a suffix only if one is
+    given.
+    """
     old = f"(?:[0-9a-f]{{8}}|{_UNFINISHED}){re.escape(_OLD)}"
     kind = old if suffix == _OLD else f"(?:[0-9a-f]{{8}}|{old})"
     pattern = re.compile(re.escape(f".semidp-{_tag(path)}.") + kind)
@@ -665,7 +745,9 @@ def _old_of(scrap: Path) -> Path:
 
 
 def _tag(path: Path) -> str:
-    """Return what scraps for a destination are called after: its name, or a hash where that would get too long."""
+    """Return what scraps for a destination are called after: its name, or a hash where that would
+    get too long.
+    """
     if len(os.fsencode(path.name)) <= _LONGEST_TAG:
         return path.name
     return _HASHED + hashlib.sha256(os.fsencode(path.name)).hexdigest()
@@ -689,7 +771,9 @@ def _held(folder: Path, items: Iterable[str | Path]) -> str | Path | None:
 
 
 def _like(old: Path, new: Path) -> None:
-    """Give a new file or folder the permissions of the one it will replace, and its group where the system lets us."""
+    """Give a new file or folder the permissions of the one it will replace, and its group where the
+    system lets us.
+    """
     with contextlib.suppress(OSError):
         old_status = old.stat()
         if hasattr(os, "chown"):
@@ -699,10 +783,14 @@ def _like(old: Path, new: Path) -> None:
 
 
 def _is_known(entry: Path, name: str, known: Collection[str]) -> bool:
-    """Whether an entry of a folder is a file of a known name, or a folder of nothing but such files."""
+    """Whether an entry of a folder is a file of a known name, or a folder of nothing but such
+    files.
+    """
     if entry.is_dir() and not entry.is_symlink():
         inside = list(entry.iterdir())
-        return bool(inside) and all(_is_known(below, f"{name}/{below.name}", known) for below in inside)
+        return bool(inside) and all(
+            _is_known(below, f"{name}/{below.name}", known) for below in inside
+        )
     return name in known and _is_plain_file(entry)
 
 
@@ -732,6 +820,7 @@ def _sync(folder: Path) -> None:
         with open(file, "r+b") as handle:  # some systems sync only what could be written
             os.fsync(handle.fileno())
 
-    with ThreadPoolExecutor(8) as pool:  # a disk takes many files at once in little more time than one
+    # a disk takes many files at once in little more time than one
+    with ThreadPoolExecutor(8) as pool:
         list(pool.map(one, [file for file in folder.rglob("*") if file.is_file()]))
     _sync_folder(folder)

@@ -1,4 +1,5 @@
-"""Published counts laid out as a table for people: which feature goes across, what each cell says, how dark it is.
+"""Published counts laid out as a table for people: which feature goes across, what each cell says,
+how dark it is.
 
 A table with a nested feature is cut into one table for each of its coarsest nodes, with subtotals.
 """
@@ -16,7 +17,8 @@ from semidp.core.tables.schema import Schema
 from semidp.output.texts import count_text, error_text
 
 SHOWN_CELLS = 600  # beyond this many cells numbers help nobody, and a picture must do
-FOLDED_CELLS = 20_000  # so many cells of a nested table are on the page, folded by parent; beyond it only subtotals
+# so many cells of a nested table are on the page, folded by parent; beyond it only subtotals
+FOLDED_CELLS = 20_000
 _UNFOLDED_CELLS = 120
 _ACROSS = 12  # columns that a page holds side by side
 
@@ -43,7 +45,8 @@ class CountedCells(Protocol):
 
 @dataclass(frozen=True)
 class Cell:
-    """One published count with the standard error of its estimate, as text; `shade` runs from 0 to 1.
+    """One published count with the standard error of its estimate, as text; `shade` runs from 0 to
+    1.
 
     It is `faint` where the count is smaller than the half-width of its 95% interval: mostly noise.
     """
@@ -56,7 +59,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: the levels that start here, each with the number of lines it spans, the cells, their sum.
+    """One line of the table: the levels that start here, each with the number of lines it spans,
+    the cells, their sum.
 
     A block of lines ends with the sums of its columns as `subtotals`, none where a block is a line.
     """
@@ -69,7 +73,8 @@ class Row:
 
 @dataclass(frozen=True)
 class CellGrid:
-    """A table of published counts: the features down the side, one feature across (or none), the lines, their sums.
+    """A table of published counts: the features down the side, one feature across (or none), the
+    lines, their sums.
 
     The last of `totals` is that of the whole table where a feature runs across.
     """
@@ -83,7 +88,9 @@ class CellGrid:
 
 @dataclass(frozen=True)
 class Branch:
-    """What lies below one of the coarsest nodes: its name, its subtotal, and its table unless that is left out."""
+    """What lies below one of the coarsest nodes: its name, its subtotal, and its table unless that
+    is left out.
+    """
 
     name: str
     total: str
@@ -112,9 +119,11 @@ class _Numbers:
 
 
 def grid(table: CountedCells) -> CellGrid | None:
-    """Lay out a published table with one feature across and the others down the side; None where it is too large.
+    """Lay out a published table with one feature across and the others down the side; None where it
+    is too large.
 
-    The feature across is the one with the most levels that still fit side by side, the last of equals.
+    The feature across is the one with the most levels that still fit side by side, the last of
+    equals.
     """
     if table.schema.size > SHOWN_CELLS:
         return None
@@ -123,7 +132,9 @@ def grid(table: CountedCells) -> CellGrid | None:
 
 
 def branches(table: CountedCells) -> tuple[Branch, ...]:
-    """Cut a published table at the coarsest depth of its first nested feature; empty where it has none."""
+    """Cut a published table at the coarsest depth of its first nested feature; empty where it has
+    none.
+    """
     features = table.schema.features
     nested = [axis for axis, feature in enumerate(features) if feature.above]
     if not nested:
@@ -153,7 +164,8 @@ def faint_cells(table: CountedCells) -> NDArray[np.bool_]:
     Large tables have no intervals: two standard errors stand for them.
     """
     half = 2 * table.standard_errors if table.half_widths is None else table.half_widths
-    # Files hold the ends of intervals to six digits: a count on the very edge is told apart alike before and after.
+    # Files hold the ends of intervals to six digits: a count on the very edge is told apart alike
+    # before and after.
     return np.asarray(table.counts < half - 3e-6)
 
 
@@ -179,7 +191,8 @@ def _laid_out(features: list[Feature], numbers: _Numbers, down: int | None = Non
         across, columns = features[chosen].name, features[chosen].levels
     lines = numbers.lines(chosen, len(columns))
     largest = max(float(np.max(lines.counts, initial=0)), 1.0)
-    # A block of lines belongs to one level of the first feature; one block, or blocks of a line, need no subtotals.
+    # A block of lines belongs to one level of the first feature; one block, or blocks of a line,
+    # need no subtotals.
     block = math.prod(len(feature.levels) for feature in side[1:])
     has_subtotals = 1 < block < len(lines.counts)
     rows = []
@@ -194,7 +207,12 @@ def _laid_out(features: list[Feature], numbers: _Numbers, down: int | None = Non
 
 def _cells(lines: _Numbers, line: int, largest: float) -> tuple[Cell, ...]:
     """Return the cells of one line."""
-    columns = zip(lines.counts[line].tolist(), lines.errors[line].tolist(), lines.faint[line].tolist(), strict=True)
+    columns = zip(
+        lines.counts[line].tolist(),
+        lines.errors[line].tolist(),
+        lines.faint[line].tolist(),
+        strict=True,
+    )
     cells = []
     for count, error, faint in columns:
         # The root keeps small counts apart beside a few large ones.
@@ -213,10 +231,16 @@ def _sums(counts: Any, chosen: int | None) -> tuple[str, ...]:
 
 
 def _across(features: list[Feature], down: int | None) -> int | None:
-    """Return the position of the feature across, or None for a table of one feature, which runs down the page."""
+    """Return the position of the feature across, or None for a table of one feature, which runs
+    down the page.
+    """
     if len(features) == 1:
         return None
-    sizes = {position: len(feature.levels) for position, feature in enumerate(features) if position != down}
+    sizes = {
+        position: len(feature.levels)
+        for position, feature in enumerate(features)
+        if position != down
+    }
     fitting = [position for position, size in sizes.items() if size <= _ACROSS]
     if not fitting:
         return min(sizes, key=lambda position: sizes[position])
@@ -224,12 +248,16 @@ def _across(features: list[Feature], down: int | None) -> int | None:
 
 
 def _heads(side: list[Feature]) -> list[tuple[tuple[str, int], ...]]:
-    """Return the heads of each line: a level is written where it starts, and spans the lines it holds for."""
+    """Return the heads of each line: a level is written where it starts, and spans the lines it
+    holds for.
+    """
     spans = []
     for depth in range(len(side)):
         spans.append(math.prod(len(feature.levels) for feature in side[depth + 1 :]))
     heads = []
     for line, levels in enumerate(product(*(feature.levels for feature in side))):
-        starting = [(level, span) for level, span in zip(levels, spans, strict=True) if line % span == 0]
+        starting = [
+            (level, span) for level, span in zip(levels, spans, strict=True) if line % span == 0
+        ]
         heads.append(tuple(starting))
     return heads

@@ -1,4 +1,6 @@
-"""Outlines of places from a GeoJSON or TopoJSON file, and which of them the labels of a table name."""
+"""Outlines of places from a GeoJSON or TopoJSON file, and which of them the labels of a table
+name.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +55,10 @@ class PlaceMap:
         """Return the outline of each label, and the labels that have none."""
         best: dict[str, int] = {}
         for key in self._keys:
-            places = {_plain(outline.properties.get(key, "")): number for number, outline in enumerate(self.outlines)}
+            places = {
+                _plain(outline.properties.get(key, "")): number
+                for number, outline in enumerate(self.outlines)
+            }
             places.pop("", None)
             matches = {label: places[_plain(label)] for label in labels if _plain(label) in places}
             if len(matches) > len(best):
@@ -74,7 +79,9 @@ class PlaceMap:
                 "type": "MultiPolygon",
                 "coordinates": [[[list(point) for point in ring]] for ring in outline.rings],
             }
-            features.append({"type": "Feature", "properties": dict(outline.properties), "geometry": shape})
+            features.append(
+                {"type": "Feature", "properties": dict(outline.properties), "geometry": shape}
+            )
         return {"type": "FeatureCollection", "features": features}
 
     @classmethod
@@ -89,7 +96,9 @@ class PlaceMap:
         (((10.0, 0.0), (12.0, 0.0), (12.0, 2.0), (10.0, 0.0)),)
         """
         try:
-            outlines = list(_topology(document) if document["type"] == "Topology" else _features(document))
+            outlines = list(
+                _topology(document) if document["type"] == "Topology" else _features(document)
+            )
         except (KeyError, TypeError, IndexError, AttributeError):
             raise ValueError("no outlines of places") from None
         if not outlines:
@@ -106,10 +115,17 @@ class PlaceMap:
         except OSError:
             raise InputError(f"cannot read the map {path}") from None
         except (ValueError, RecursionError):
-            raise InputError(f"the map {path} holds no outlines of places: give GeoJSON or TopoJSON") from None
-        properties = dict.fromkeys(name for outline in places.outlines for name in outline.properties)
+            raise InputError(
+                f"the map {path} holds no outlines of places: give GeoJSON or TopoJSON"
+            ) from None
+        properties = dict.fromkeys(
+            name for outline in places.outlines for name in outline.properties
+        )
         if key is not None and key not in properties:
-            raise InputError(f"no place of the map {path} has the property {key!r}; they have {', '.join(properties)}")
+            raise InputError(
+                f"no place of the map {path} has the property {key!r}; they have"
+                f" {', '.join(properties)}"
+            )
         return places
 
 
@@ -123,7 +139,9 @@ def _features(document: Mapping[str, Any]) -> Iterator[Outline]:
     for feature in features:
         shape = feature["geometry"]
         if shape is not None and shape["type"] in ("Polygon", "MultiPolygon"):
-            polygons = [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
+            polygons = (
+                [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
+            )
             rings = [_ring(ring) for polygon in polygons for ring in polygon]
             yield Outline(_properties(feature), tuple(rings))
 
@@ -140,7 +158,9 @@ def _topology(document: Mapping[str, Any]) -> Iterator[Outline]:
             yield Outline(_properties(shape), tuple(_ring(ring) for ring in rings))
 
 
-def _arc(arc: Sequence[Sequence[float]], transform: Mapping[str, Any] | None) -> list[tuple[float, float]]:
+def _arc(
+    arc: Sequence[Sequence[float]], transform: Mapping[str, Any] | None
+) -> list[tuple[float, float]]:
     """Return the points of an arc: with a transform they are steps from point to point."""
     if transform is None:
         return [(point[0], point[1]) for point in arc]
@@ -153,7 +173,9 @@ def _arc(arc: Sequence[Sequence[float]], transform: Mapping[str, Any] | None) ->
     return points
 
 
-def _joined(numbers: Sequence[int], arcs: Sequence[list[tuple[float, float]]]) -> list[tuple[float, float]]:
+def _joined(
+    numbers: Sequence[int], arcs: Sequence[list[tuple[float, float]]]
+) -> list[tuple[float, float]]:
     """Join arcs to a ring; a negative number is the arc from its end to its start."""
     points: list[tuple[float, float]] = []
     for number in numbers:
@@ -174,6 +196,9 @@ def _ring(points: Sequence[Sequence[float]]) -> Ring:
 
 def _properties(feature: Mapping[str, Any]) -> dict[str, str]:
     """Return the properties that may be names: texts and numbers, and the id."""
-    every = {**(feature.get("properties") or {}), **({"id": feature["id"]} if "id" in feature else {})}
+    every = {
+        **(feature.get("properties") or {}),
+        **({"id": feature["id"]} if "id" in feature else {}),
+    }
     named = {str(key): str(value) for key, value in every.items() if isinstance(value, (str, int))}
     return dict(list(named.items())[:_MOST_PROPERTIES])

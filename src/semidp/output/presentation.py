@@ -1,4 +1,6 @@
-"""How a release is presented: its title, whom to ask, notes, and how numbers are shown beside the exact files."""
+"""How a release is presented: its title, whom to ask, notes, and how numbers are shown beside the
+exact files.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -25,7 +27,8 @@ class Presentation:
     notes
         Paragraphs at the top of the report.
     round_to
-        Show counts in multiples of this number, on the page and in a column of the workbook; files stay as they are.
+        Show counts in multiples of this number, on the page and in a column of the workbook; files
+        stay as they are.
     mark_below
         Mark counts below this number, on the page and in the workbook.
     workbook
@@ -54,17 +57,26 @@ class Presentation:
         texts = {"a title": self.title, "a contact": self.contact}
         texts |= {f"note {number}": note for number, note in enumerate(self.notes, start=1)}
         for name, text in texts.items():
-            if text is not None and not (isinstance(text, str) and text.strip() and len(text) <= _LONGEST):
-                raise InputError(f"{name} is a text of at most {_LONGEST:,} characters, and not empty")
+            if text is not None and not (
+                isinstance(text, str) and text.strip() and len(text) <= _LONGEST
+            ):
+                raise InputError(
+                    f"{name} is a text of at most {_LONGEST:,} characters, and not empty"
+                )
         if len(self.notes) > _MOST_NOTES:
             raise InputError(f"a release has at most {_MOST_NOTES} notes")
-        numbers = {"counts are rounded to multiples of": self.round_to, "counts are marked below": self.mark_below}
+        numbers = {
+            "counts are rounded to multiples of": self.round_to,
+            "counts are marked below": self.mark_below,
+        }
         for words, number in numbers.items():
             if number is not None and not (type(number) is int and 1 <= number <= _MOST_ROUNDED):
                 raise InputError(f"{words} a whole number from 1 on, not {number!r}")
 
     def count(self, text: str) -> str:
-        """Return a published count as the page shows it: rounded to the nearest multiple, halves up."""
+        """Return a published count as the page shows it: rounded to the nearest multiple, halves
+        up.
+        """
         if self.round_to is None:
             return text
         return f"{rounded(_number(text), self.round_to):,}"
@@ -78,8 +90,8 @@ class Presentation:
         said = []
         if self.round_to is not None:
             said.append(
-                f"Counts on this page are rounded to multiples of {self.round_to:,}, each for itself, so that they "
-                "need not add up; the files hold them as published."
+                f"Counts on this page are rounded to multiples of {self.round_to:,}, each for"
+                " itself, so that they need not add up; the files hold them as published."
             )
         if self.mark_below is not None:
             said.append(f"A star marks counts below {self.mark_below:,}.")
@@ -102,7 +114,8 @@ class Presentation:
 
     @classmethod
     def of(cls, value: "Presentation | Mapping[str, Any]") -> "Presentation":
-        """Return a presentation; a mapping holds what is not as usual, by the names of the parameters.
+        """Return a presentation; a mapping holds what is not as usual, by the names of the
+        parameters.
 
         >>> Presentation.of({"title": "Health", "notes": ["Provisional."]}).notes
         ('Provisional.',)
@@ -110,12 +123,16 @@ class Presentation:
         if isinstance(value, Presentation):
             return value
         if not isinstance(value, Mapping):
-            raise InputError(f"a presentation is a mapping such as {{'title': 'Health 2026'}}, not {value!r}")
+            raise InputError(
+                f"a presentation is a mapping such as {{'title': 'Health 2026'}}, not {value!r}"
+            )
         names = {field.name for field in fields(cls)}
         unknown = [str(key) for key in value if key not in names]
         if unknown:
             meant = did_you_mean(unknown[0], names)
-            raise InputError(f"a presentation has no {unknown[0]!r}{meant}; it has {', '.join(sorted(names))}")
+            raise InputError(
+                f"a presentation has no {unknown[0]!r}{meant}; it has {', '.join(sorted(names))}"
+            )
         return cls(**{**value, "notes": tuple(value.get("notes", ()))})
 
     @classmethod

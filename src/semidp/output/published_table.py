@@ -1,6 +1,8 @@
-"""A published table of counts: whole numbers, estimates, standard errors and intervals, a number a cell.
+"""A published table of counts: whole numbers, estimates, standard errors and intervals, a number a
+cell.
 
-However a table was measured, this is what is published of it. What measured it is in `statistics.tables`.
+However a table was measured, this is what is published of it. What measured it is in
+`statistics.tables`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +37,9 @@ class FitKind(StrEnum):
 
 @dataclass(frozen=True)
 class Fitted:
-    """How the published table was made from the measurement: post-processing of public values only."""
+    """How the published table was made from the measurement: post-processing of public values
+    only.
+    """
 
     kind: str
     method: str
@@ -45,10 +49,16 @@ class Fitted:
     note: str
 
     def __post_init__(self) -> None:
-        texts = isinstance(self.method, str) and isinstance(self.note, str) and self.kind in list(FitKind)
+        texts = (
+            isinstance(self.method, str)
+            and isinstance(self.note, str)
+            and self.kind in list(FitKind)
+        )
         numbers = all(_is_distance(value) for value in (self.loss, self.bound))
         if not texts or not isinstance(self.optimal, bool) or not numbers:
-            raise ValueError("a fit has a kind, a method, two distances, whether it is optimal, and a note")
+            raise ValueError(
+                "a fit has a kind, a method, two distances, whether it is optimal, and a note"
+            )
 
 
 def _is_distance(value: object) -> bool:
@@ -65,19 +75,21 @@ class PublishedTable(PublishedColumns):
     name, schema
         What it is called, its features and levels.
     counts
-        What is published: whole numbers, unless the plan asked for others or none exist, as `fitted` says.
+        What is published: whole numbers, unless the plan asked for others or none exist, as
+        `fitted` says.
     estimate
         The unbiased estimate, a real number a cell.
     standard_errors
-        Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted counts.
+        Of the estimate, cell by cell, from the noise alone. They do not belong to the fitted
+        counts.
     fitted
         How the counts were made from the measurement.
     half_widths
-        How far the estimate is off at most in 95% of all draws, cell by cell, from the law of the noise; None for
-        tables of a million cells and more.
+        How far the estimate is off at most in 95% of all draws, cell by cell, from the law of the
+        noise; None for tables of a million cells and more.
     order
-        The positions of the features in the order that they were asked for, in which the table is shown and written;
-        that of the schema if left out.
+        The positions of the features in the order that they were asked for, in which the table is
+        shown and written; that of the schema if left out.
     counted
         The kind of record that it counts, where the data hold several.
 
@@ -110,7 +122,9 @@ class PublishedTable(PublishedColumns):
 
         >>> import semidp
         >>> tables = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["region", "sex"])]
-        >>> plan = semidp.Plan([semidp.TablesRequest(tables, semidp.Budget.gdp(1))], levels_from_data=True)
+        >>> plan = semidp.Plan(
+        ...     [semidp.TablesRequest(tables, semidp.Budget.gdp(1))], levels_from_data=True
+        ... )
         >>> people = {"sex": [*"ffm"], "age": [*"yoy"], "region": [*"nns"]}
         >>> release = semidp.run(plan, people)
         >>> release.tables[1].schema.names, list(release.tables[1].to_dict())[:2]
@@ -123,7 +137,9 @@ class PublishedTable(PublishedColumns):
         """Return the same cells with the axes in the order asked for."""
         if not self.order:
             return self
-        half_widths = None if self.half_widths is None else np.transpose(self.half_widths, self.order)
+        half_widths = (
+            None if self.half_widths is None else np.transpose(self.half_widths, self.order)
+        )
         return PublishedTable(
             self.name,
             self.schema.arranged(self.order),
@@ -137,15 +153,18 @@ class PublishedTable(PublishedColumns):
 
     def keeps(self, dataspace: Dataspace) -> bool:
         """Whether the published whole numbers, none of them negative, have every exact total."""
-        if self.counts.dtype.kind != "i":  # no table of whole numbers was found, and the note says so
+        # no table of whole numbers was found, and the note says so
+        if self.counts.dtype.kind != "i":
             return True
         public = dataspace.about(self.counted).over(self.schema.names)
         return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
 
     def columns(self) -> Columns:
-        """Return a row a cell: the count, the estimate and its standard error, the ends of its 95% interval.
+        """Return a row a cell: the count, the estimate and its standard error, the ends of its 95%
+        interval.
 
-        The interval is from the noise alone and never clipped. Tables of a million cells and more leave it out.
+        The interval is from the noise alone and never clipped. Tables of a million cells and more
+        leave it out.
         """
         shown = self.as_asked()
         numbers = [shown.counts, shown.estimate, shown.standard_errors]
@@ -175,7 +194,17 @@ class PublishedTable(PublishedColumns):
         cells = read_cells(files, name, schema)
         estimate = cells["estimate"].astype(float)
         errors = cells["standard_error"].astype(float)
-        table = cls(name, schema, cells["count"], estimate, errors, fitted, read_half_widths(cells), (), counted)
+        table = cls(
+            name,
+            schema,
+            cells["count"],
+            estimate,
+            errors,
+            fitted,
+            read_half_widths(cells),
+            (),
+            counted,
+        )
         return table.asked_as(names_in_file(files, name, schema))
 
 
@@ -184,9 +213,10 @@ def interval_ends(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the ends of intervals, rounded outward to six digits after the point.
 
-    Coarse noise puts much of its probability on the ends themselves, which must not be missed by a rounding error. An
-    end that lies on such a digit but for a rounding error (a thousandth of it) is that digit: the same ends come out
-    whatever the order of additions, and no count, which is a whole number, lies between.
+    Coarse noise puts much of its probability on the ends themselves, which must not be missed by a
+    rounding error. An end that lies on such a digit but for a rounding error (a thousandth of it)
+    is that digit: the same ends come out whatever the order of additions, and no count, which is a
+    whole number, lies between.
 
     >>> [end.tolist() for end in interval_ends(np.array([2 / 3]), np.array([1 / 3]))]
     [[0.333333], [1.0]]
@@ -205,13 +235,16 @@ def read_cells(files: StoredFiles, name: str, schema: Schema) -> dict[str, NDArr
     cells = {}
     for key, column in columns.items():
         cells[key] = np.transpose(column.reshape(shape), back)
-    if not all((np.abs(column) < 2.0**63).all() for column in cells.values()):  # false of what is not a number, too
+    # false of what is not a number, too
+    if not all((np.abs(column) < 2.0**63).all() for column in cells.values()):
         raise ValueError("a cell does not hold a number")
     return cells
 
 
 def names_in_file(files: StoredFiles, name: str, schema: Schema) -> list[str]:
-    """Return the labels of a table's file in their order; a `ValueError` where they are not those of the schema."""
+    """Return the labels of a table's file in their order; a `ValueError` where they are not those
+    of the schema.
+    """
     names = files.label_names(name, len(schema.names))
     if sorted(names) != sorted(schema.names):
         raise ValueError("a table has other features than its plan asks for")
@@ -219,12 +252,21 @@ def names_in_file(files: StoredFiles, name: str, schema: Schema) -> list[str]:
 
 
 def read_half_widths(cells: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | None:
-    """Return the half-widths of the intervals of a table's file; refuse those that are not around the estimates."""
+    """Return the half-widths of the intervals of a table's file; refuse those that are not around
+    the estimates.
+    """
     if "estimate_low" not in cells:
         return None
-    below, above = cells["estimate"] - cells["estimate_low"], cells["estimate_high"] - cells["estimate"]
+    below, above = (
+        cells["estimate"] - cells["estimate_low"],
+        cells["estimate_high"] - cells["estimate"],
+    )
     narrower = np.minimum(below, above)
-    # An end on a digit may lie inside of an estimate that is on it too but for a rounding error: see `interval_ends`.
-    if not np.allclose(below, above, rtol=1e-6, atol=3 / _DIGITS) or (narrower < -1 / _DIGITS).any():
+    # An end on a digit may lie inside of an estimate that is on it too but for a rounding error:
+    # see `interval_ends`.
+    if (
+        not np.allclose(below, above, rtol=1e-6, atol=3 / _DIGITS)
+        or (narrower < -1 / _DIGITS).any()
+    ):
         raise ValueError("the intervals are not those of the estimates")
     return np.asarray(np.maximum(narrower, 0.0), dtype=np.float64)

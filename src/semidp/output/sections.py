@@ -1,4 +1,6 @@
-"""The sections of a report as values: headings, paragraphs, pictures, tables. The page draws them."""
+"""The sections of a report as values: headings, paragraphs, pictures, tables. The page draws
+them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +14,8 @@ LISTED_ROWS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class PageCells:
-    """The counts of a table as a page shows them: as numbers, folded by parent, as shades, or only the file.
+    """The counts of a table as a page shows them: as numbers, folded by parent, as shades, or only
+    the file.
 
     Parameters
     ----------
@@ -52,7 +55,8 @@ class Section:
     cells
         The counts of the table that it is about.
     figure, figure_label, caption
-        A matplotlib figure, what it is called for those who do not see it (the heading unless given), and its caption.
+        A matplotlib figure, what it is called for those who do not see it (the heading unless
+        given), and its caption.
     columns, rows, names
         A list as texts, of which the first `names` columns are words.
     empty

@@ -1,4 +1,6 @@
-"""Published tables on a page: their counts, how far the estimates may be off, and what they are called."""
+"""Published tables on a page: their counts, how far the estimates may be off, and what they are
+called.
+"""
 
 from collections.abc import Sequence
 from urllib.parse import quote
@@ -19,7 +21,9 @@ def table_title(table: PublishedTable) -> str:
 
 
 def page_cells(table: PublishedTable, absent: bool, form: Form | None) -> PageCells:
-    """Return the counts of a table as a page shows them; `absent` says that there is no noise in them."""
+    """Return the counts of a table as a page shows them; `absent` says that there is no noise in
+    them.
+    """
     laid_out = table.as_asked()
     parts = branches(laid_out)
     cells = None if parts else grid(laid_out)
@@ -40,7 +44,9 @@ def page_cells(table: PublishedTable, absent: bool, form: Form | None) -> PageCe
     )
 
 
-def first_cells(tables: Sequence[PublishedTable], absent: bool, form: Form | None) -> list[PageCells]:
+def first_cells(
+    tables: Sequence[PublishedTable], absent: bool, form: Form | None
+) -> list[PageCells]:
     """Return the counts of the first tables, as far as they fit on a page."""
     fitting = [table for table in tables[:SHOWN_TABLES] if table.schema.size <= FOLDED_CELLS]
     return [page_cells(table, absent, form) for table in fitting]
@@ -49,17 +55,23 @@ def first_cells(tables: Sequence[PublishedTable], absent: bool, form: Form | Non
 def errors_caption(table: PublishedTable, absent: bool, shown: bool) -> str:
     """Say how far the estimates may be off; `shown` says that each error stands below its count."""
     if absent:
-        return "Published counts, which follow from the exact totals: there is no noise and no error."
+        return (
+            "Published counts, which follow from the exact totals: there is no noise and no error."
+        )
     below = ", and below each the standard error of its estimate" if shown else ""
     largest = error_text(float(table.standard_errors.max(initial=0.0)))
     caption = (
-        f"Published counts{below}. A standard error belongs to the estimate, which the file has beside the count, and "
-        f"not to the fitted count; the largest is {largest}."
+        f"Published counts{below}. A standard error belongs to the estimate, which the file has"
+        f" beside the count, and not to the fitted count; the largest is {largest}."
     )
     low = faint_cells(table)
     if not low.any():
         return caption
     mark = " (marked ≈)" if shown else ""
-    limit = "two standard errors" if table.half_widths is None else "the half-width of their 95% interval"
+    limit = (
+        "two standard errors"
+        if table.half_widths is None
+        else "the half-width of their 95% interval"
+    )
     dominated = f"Noise dominates {int(low.sum()):,} of {low.size:,} counts{mark}"
     return f"{caption} {dominated}: they are smaller than {limit}."

@@ -1,4 +1,6 @@
-"""Numbers, errors and guarantees as short texts, which the page, the terminal and the explorer share."""
+"""Numbers, errors and guarantees as short texts, which the page, the terminal and the explorer
+share.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -7,8 +9,13 @@ from semidp.core.exact import rounded_up, sqrt_up
 from semidp.core.tradeoff.function import Tradeoff
 
 CLAIM_TEXTS = {
-    "exact": "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers",
-    "ideal": "ideal arithmetic: the proof is for real-valued noise; the output was rounded to whole numbers first",
+    "exact": (
+        "exact: the noise was drawn exactly from the distribution of the proof, in whole numbers"
+    ),
+    "ideal": (
+        "ideal arithmetic: the proof is for real-valued noise; the output was rounded to whole"
+        " numbers first"
+    ),
 }
 """What each kind of claim is about."""
 
@@ -55,9 +62,14 @@ def number_text(value: float) -> str:
 
 
 def estimate_text(value: float, error: float) -> str:
-    """Write an estimate and its standard error with the digits that the error leaves: two of the error.
+    """Write an estimate and its standard error with the digits that the error leaves: two of the
+    error.
 
-    >>> estimate_text(-38.8123, 66.712), estimate_text(55.123456, 0.0349), estimate_text(123456.7, 3456.7)
+    >>> (
+    ...     estimate_text(-38.8123, 66.712),
+    ...     estimate_text(55.123456, 0.0349),
+    ...     estimate_text(123456.7, 3456.7),
+    ... )
     ('-39 ± 67', '55.123 ± 0.035', '123,500 ± 3,500')
     >>> estimate_text(2.5, 0.0)
     '2.5 ± 0'
@@ -161,9 +173,18 @@ def within_text(errors: Mapping[str, float], text: Callable[[float], str]) -> st
 
 
 def errors_text(errors: Mapping[str, float]) -> str:
-    """Say how far off a cell is before anything is drawn, in four digits, by which plans are compared.
+    """Say how far off a cell is before anything is drawn, in four digits, by which plans are
+    compared.
 
-    >>> errors_text({"standard_error": 1.1547, "smallest": 1.0, "largest": 2.0, "narrowest": 2.0, "widest": 4.0})
+    >>> errors_text(
+    ...     {
+    ...         "standard_error": 1.1547,
+    ...         "smallest": 1.0,
+    ...         "largest": 2.0,
+    ...         "narrowest": 2.0,
+    ...         "widest": 4.0,
+    ...     }
+    ... )
     'standard error 1.155 a cell (1 to 2), 95% within ±2 to ±4'
     """
     low, high = four_digits(errors["smallest"]), four_digits(errors["largest"])

@@ -1,4 +1,6 @@
-"""Sheets of a workbook (.xlsx): labels stay text, numbers have formats, the header stays in view. Needs openpyxl."""
+"""Sheets of a workbook (.xlsx): labels stay text, numbers have formats, the header stays in view.
+Needs openpyxl.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +33,8 @@ _MEASURED_ROWS = 1000
 
 @dataclass(frozen=True, eq=False)
 class WorkbookSheet:
-    """One sheet: columns of text, then columns of numbers, each with a format and perhaps a style a row.
+    """One sheet: columns of text, then columns of numbers, each with a format and perhaps a style a
+    row.
 
     Parameters
     ----------
@@ -73,11 +76,13 @@ def refuse_rows(name: str, rows: int) -> None:
 
     >>> refuse_rows("sex-age", 2_000_000)
     Traceback (most recent call last):
-    semidp.errors.Refused: 'sex-age' has 2,000,000 rows, and a sheet of a workbook holds 1,048,575: write csv or parquet
+    semidp.errors.Refused: 'sex-age' has 2,000,000 rows, and a sheet of a workbook holds 1,048,575:
+    write csv or parquet
     """
     if rows > MOST_ROWS:
         raise Refused(
-            f"{name!r} has {rows:,} rows, and a sheet of a workbook holds {MOST_ROWS:,}: write csv or parquet"
+            f"{name!r} has {rows:,} rows, and a sheet of a workbook holds {MOST_ROWS:,}: write csv"
+            " or parquet"
         )
 
 
@@ -98,7 +103,9 @@ def decimals_format(decimals: int) -> str:
     return "#,##0" + ("." + "0" * decimals if decimals else "")
 
 
-def write_workbook(path: Path, front: Sequence[tuple[str, str]], sheets: Iterable[WorkbookSheet]) -> None:
+def write_workbook(
+    path: Path, front: Sequence[tuple[str, str]], sheets: Iterable[WorkbookSheet]
+) -> None:
     """Write a workbook: a first sheet of sentences, then sheets of tables.
 
     Parameters
@@ -167,7 +174,9 @@ def _write_sheet(book: Any, sheet: WorkbookSheet, name: str) -> None:
         cells = [_text_cell(page, values[row]) for values in sheet.texts.values()]
         for column, values in numbers.items():
             style = sheet.styles[column][row] if column in sheet.styles else ""
-            cells.append(_number_cell(page, values[row], sheet.formats.get(column), fonts.get(style)))
+            cells.append(
+                _number_cell(page, values[row], sheet.formats.get(column), fonts.get(style))
+            )
         page.append(cells)
     page.auto_filter.ref = f"A1:{get_column_letter(len(header))}{sheet.rows + 1}"
 
@@ -206,7 +215,9 @@ def _number_cell(page: Any, value: float, number_format: str | None, font: Any) 
 
 
 def _tab_name(name: str, taken: set[str]) -> str:
-    """Return what a tab is called: short, without what spreadsheets refuse, and told apart in capitals or not."""
+    """Return what a tab is called: short, without what spreadsheets refuse, and told apart in
+    capitals or not.
+    """
     plain = _NOT_IN_NAMES.sub("_", name).strip("'") or "table"
     tab, number = plain[:_LONGEST_NAME], 1
     while tab.casefold() in taken:

@@ -1,4 +1,6 @@
-"""Budgets that follow from what is public: the least that meets target errors, and parts for tables measured apart."""
+"""Budgets that follow from what is public: the least that meets target errors, and parts for tables
+measured apart.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,11 +18,13 @@ from semidp.queries.products import NotTogether
 from semidp.statistics.protocol import Request
 
 _LARGEST_MU = 100  # beyond it nobody is protected
-_LARGEST_ERROR = 2**48  # beyond it counts plus noise may not fit in 63 bits, and no mechanism draws it
+# beyond it counts plus noise may not fit in 63 bits, and no mechanism draws it
+_LARGEST_ERROR = 2**48
 
 
 def exact_margins(plan: Plan) -> tuple[Margin, ...]:
-    """Return what a plan publishes exactly: its invariants, and the groups and factors that they do not cover.
+    """Return what a plan publishes exactly: its invariants, and the groups and factors that they do
+    not cover.
 
     >>> import semidp
     >>> mean = semidp.GroupRequest("mean", semidp.Outcome("score", 0, 1, 10), [["school"]])
@@ -34,12 +38,16 @@ def exact_margins(plan: Plan) -> tuple[Margin, ...]:
 
 
 def divided(
-    plan: Plan, budget: Budget | None, shares: Mapping[str, Fraction] | None = None, called: str = "shares"
+    plan: Plan,
+    budget: Budget | None,
+    shares: Mapping[str, Fraction] | None = None,
+    called: str = "shares",
 ) -> Plan:
-    """Return a plan whose requests without a budget divide one: tables take one share together, others one each.
+    """Return a plan whose requests without a budget divide one: tables take one share together,
+    others one each.
 
-    Groups have exact counts, so that each set of groups (and the factors of a regression) that no invariant covers is
-    published exactly too.
+    Groups have exact counts, so that each set of groups (and the factors of a regression) that no
+    invariant covers is published exactly too.
 
     Parameters
     ----------
@@ -48,7 +56,8 @@ def divided(
     budget
         What all of it may spend together; none where tables have target errors.
     shares
-        The part of ``"tables"`` and of each other request by its name, in proportion; 1 each unless given.
+        The part of ``"tables"`` and of each other request by its name, in proportion; 1 each unless
+        given.
     called
         What whoever gave the shares calls them.
 
@@ -69,11 +78,14 @@ def divided(
         if len(parts) < 2:
             all_of_it = ", ".join(parts)
             raise InputError(
-                f"{called} divides a budget, and {all_of_it} has all of it here: leave {called} out, or ask for more"
+                f"{called} divides a budget, and {all_of_it} has all of it here: leave {called}"
+                " out, or ask for more"
             )
         if name not in parts:
             meant = did_you_mean(name, list(parts))
-            raise InputError(f"{called} names {name!r}, which takes no part{meant}: {', '.join(parts)} do")
+            raise InputError(
+                f"{called} names {name!r}, which takes no part{meant}: {', '.join(parts)} do"
+            )
         parts[name] = share
     whole = sum(parts.values())
     requests: list[Request] = []
@@ -85,21 +97,30 @@ def divided(
 def with_targets_met(plan: Plan, scope: Scope, by_parts: bool = False) -> Plan:
     """Return a plan whose tables without a budget share the least μ that meets their target errors.
 
-    The largest standard error of a table falls like 1/μ but for the rounding of the noise, so that μ is found in a few
-    steps; it is rounded up to four digits. The plan itself where no table has a target. By parts, tables may be
-    measured otherwise than in one piece.
+    The largest standard error of a table falls like 1/μ but for the rounding of the noise, so that
+    μ is found in a few steps; it is rounded up to four digits. The plan itself where no table has a
+    target. By parts, tables may be measured otherwise than in one piece.
 
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "region"], target_error=5)], ["sex", "region"])
-    >>> semidp.prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]}).plan.requests[0].budget.mu
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "region"], target_error=5)], ["sex", "region"]
+    ... )
+    >>> semidp.prepare(plan, {"sex": ["f", "m", "m"], "region": ["n", "s", "n"]}).plan.requests[
+    ...     0
+    ... ].budget.mu
     Fraction(2001, 10000)
     """
     open_requests = [request for request in plan.requests if request.budget is None]
     if not any(request.has_targets for request in open_requests):
         return plan
     if not all(request.has_targets for request in open_requests):
-        raise InputError("a target error finds the budget of tables: give the other statistics budgets of their own")
-    too_large = Refused("noise for this target error would not fit in 63 bits: ask for a smaller error")
+        raise InputError(
+            "a target error finds the budget of tables: give the other statistics budgets of"
+            " their own"
+        )
+    too_large = Refused(
+        "noise for this target error would not fit in 63 bits: ask for a smaller error"
+    )
     if max(request.largest_target for request in open_requests) > _LARGEST_ERROR:
         raise too_large
     spaces = []
@@ -115,7 +136,9 @@ def with_targets_met(plan: Plan, scope: Scope, by_parts: bool = False) -> Plan:
                 ready = request.without_targets().with_budget(Budget.gdp(mu))
                 mechanism = ready.parts_calibrate(space) if by_parts else ready.calibrate(space)
             except Refused:
-                if mu < 1:  # at 1, the first that is tried, it was not refused: what is new is the size of the noise
+                # at 1, the first that is tried, it was not refused: what is new is the size of the
+                # noise
+                if mu < 1:
                     raise too_large from None
                 raise
             ratios.append(request.excess(mechanism))
@@ -126,10 +149,11 @@ def with_targets_met(plan: Plan, scope: Scope, by_parts: bool = False) -> Plan:
 
 
 def one_by_one(plan: Plan, scope: Scope) -> tuple[Plan, Scope]:
-    """Return a plan whose tables can be measured: those that no proof covers together are measured apart, and said to.
+    """Return a plan whose tables can be measured: those that no proof covers together are measured
+    apart, and said to.
 
-    So it is with structural zeros and with joint margins that have empty cells. Each table gets an even part of the
-    budget.
+    So it is with structural zeros and with joint margins that have empty cells. Each table gets an
+    even part of the budget.
     """
     requests: list[Request] = []
     warnings = list(scope.warnings)
@@ -140,8 +164,9 @@ def one_by_one(plan: Plan, scope: Scope) -> tuple[Plan, Scope]:
         except NotTogether as reason:
             requests += request.apart()
             warnings.append(
-                f"The tables were measured one by one, each with an even part of the budget, because "
-                f"{str(reason).partition(':')[0]}; they agree on exact totals only, and weights do not count."
+                "The tables were measured one by one, each with an even part of the budget,"
+                f" because {str(reason).partition(':')[0]}; they agree on exact totals only, and"
+                " weights do not count."
             )
         else:
             requests.append(request)
@@ -163,7 +188,9 @@ def _least(excess: Callable[[Fraction], float]) -> Fraction:
             return mu
         mu = _four_digits(mu * max(Fraction(over), Fraction(1, 1000)))
         if enough is None and short >= _LARGEST_MU:
-            raise Refused("no budget that protects anybody meets this target error: ask for a larger error")
+            raise Refused(
+                "no budget that protects anybody meets this target error: ask for a larger error"
+            )
         if enough is None:
             mu = min(mu, Fraction(_LARGEST_MU))
         elif not short < mu < enough:

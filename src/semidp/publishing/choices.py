@@ -1,4 +1,6 @@
-"""Which kind of statistic answers a request that leaves it open: from public numbers alone, before anything is read."""
+"""Which kind of statistic answers a request that leaves it open: from public numbers alone, before
+anything is read.
+"""
 
 from collections.abc import Callable
 
@@ -17,9 +19,11 @@ SpaceOf = Callable[[Request, Scope], QuerySpace]
 def best_answered(
     plan: Plan, scope: Scope, space: SpaceOf = lambda request, scope: request.space(scope)
 ) -> tuple[Plan, tuple[str, ...]]:
-    """Return a plan whose requests are put to the kind of statistic that answers them best, and why, a sentence each.
+    """Return a plan whose requests are put to the kind of statistic that answers them best, and
+    why, a sentence each.
 
-    A request says by whom it may be answered (`Request.answered_by`). The name and the budget stay the same.
+    A request says by whom it may be answered (`Request.answered_by`). The name and the budget stay
+    the same.
 
     Parameters
     ----------
@@ -31,7 +35,9 @@ def best_answered(
     Examples
     --------
     >>> import semidp
-    >>> request = semidp.QuantileRequest(semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1))
+    >>> request = semidp.QuantileRequest(
+    ...     semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1)
+    ... )
     >>> plan = semidp.Plan([evolve(request, level="0.95")], invariants=["ward"])
     >>> release = semidp.run(plan, {"ward": ["a", "b"] * 50, "days": [7, 4, 2, 1] * 25})
     >>> [(result.key, result.name) for result in release.results]

@@ -1,7 +1,9 @@
-"""The front door: one call from records to a release, and one that says what an existing release guarantees.
+"""The front door: one call from records to a release, and one that says what an existing release
+guarantees.
 
-`table`, `mean` and the other functions make requests without a budget; `release` divides one budget among them.
-A tuple of names is one joint margin, a list holds several margins: ``exact=["sex", ("region", "age")]``.
+`table`, `mean` and the other functions make requests without a budget; `release` divides one budget
+among them. A tuple of names is one joint margin, a list holds several margins:
+``exact=["sex", ("region", "age")]``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +50,7 @@ Names = str | tuple[str, ...] | Margin
 """One margin: a feature, or several that are published jointly."""
 
 
-# --- what is asked for ----------------------------------------------------------------------------------------------
+# --- what is asked for ----------------------------------------------------------------------------
 
 
 def table(
@@ -67,7 +69,9 @@ def table(
     ('sex', 'region')
     """
     named = {} if name is None else {"name": name}
-    return TableRequest(features, None, mechanism, fit, weight=weight, target_error=target_error, **named)
+    return TableRequest(
+        features, None, mechanism, fit, weight=weight, target_error=target_error, **named
+    )
 
 
 def mean(
@@ -117,14 +121,19 @@ def total(
     return _grouped(Statistic.sum, column, by, bounds, steps, confidence)
 
 
-def proportion(column: str, *, by: Names | Sequence[Names], confidence: Confidence | None = None) -> GroupRequest:
-    """Ask for the proportion of ones in a private column of zeros and ones, by groups; "ok=Y" is that of Y in ok.
+def proportion(
+    column: str, *, by: Names | Sequence[Names], confidence: Confidence | None = None
+) -> GroupRequest:
+    """Ask for the proportion of ones in a private column of zeros and ones, by groups; "ok=Y" is
+    that of Y in ok.
 
     >>> proportion("cured", by="ward").name
     'proportion-cured'
     """
     outcome = proportion_of(column)
-    return GroupRequest(Statistic.proportion, outcome, _margins(by), confidence=confidence or Confidence())
+    return GroupRequest(
+        Statistic.proportion, outcome, _margins(by), confidence=confidence or Confidence()
+    )
 
 
 def median(
@@ -137,14 +146,18 @@ def median(
     sampling: bool = False,
     mechanism: str = AUTO,
 ) -> QuantileRequest:
-    """Ask for the median of a private column by groups; `level` adds an interval of the same budget.
+    """Ask for the median of a private column by groups; `level` adds an interval of the same
+    budget.
 
-    The mechanism is ``selection``, ``distribution``, or ``auto`` for whichever is better by public numbers.
+    The mechanism is ``selection``, ``distribution``, or ``auto`` for whichever is better by public
+    numbers.
 
     >>> median("income", by="region", bounds=(0, 200_000)).probabilities
     (Fraction(1, 2),)
     """
-    request = quantile(column, "1/2", by=by, bounds=bounds, steps=steps, level=level, sampling=sampling)
+    request = quantile(
+        column, "1/2", by=by, bounds=bounds, steps=steps, level=level, sampling=sampling
+    )
     return evolve(request, mechanism=mechanism)
 
 
@@ -158,14 +171,17 @@ def quantile(
     sampling: bool = False,
     mechanism: str = AUTO,
 ) -> QuantileRequest:
-    """Ask for quantiles of a private column by groups, such as the tenth and the ninth tenth; see `median`.
+    """Ask for quantiles of a private column by groups, such as the tenth and the ninth tenth; see
+    `median`.
 
     >>> quantile("income", 0.1, 0.9, by="region", bounds=(0, 200_000)).name
     'quantiles-income'
     """
     outcome = outcome_from(column, bounds, steps)
     margins = _margins(by)
-    return QuantileRequest(outcome, margins, probabilities, level=level, sampling=sampling, mechanism=mechanism)
+    return QuantileRequest(
+        outcome, margins, probabilities, level=level, sampling=sampling, mechanism=mechanism
+    )
 
 
 def distribution(
@@ -178,10 +194,11 @@ def distribution(
     lines: Sequence[Number] = (),
     level: Number = LEVEL,
 ) -> DistributionRequest:
-    """Ask for the whole distribution of a private column by groups, with a band and intervals at one cost.
+    """Ask for the whole distribution of a private column by groups, with a band and intervals at
+    one cost.
 
-    `quantiles`, and shares below `lines`, are listed; the result answers all others at no further cost. For a median
-    alone `median` is closer.
+    `quantiles`, and shares below `lines`, are listed; the result answers all others at no further
+    cost. For a median alone `median` is closer.
 
     >>> distribution("income", by="region", bounds=(0, 200_000), lines=[20_000]).files
     ('distribution-income.csv', 'distribution-income-quantiles.csv')
@@ -200,7 +217,8 @@ def regression(
     coding: Coding | str = Coding.treatment,
     confidence: Confidence | None = None,
 ) -> RegressionRequest:
-    """Ask for the linear regression of a private column on features, whose joint counts become exact.
+    """Ask for the linear regression of a private column on features, whose joint counts become
+    exact.
 
     >>> regression("days", on=("arm", "sex"), bounds=(0, 10)).factors
     ('arm', 'sex')
@@ -249,7 +267,7 @@ def _grouped(
     return GroupRequest(statistic, outcome, _margins(by), confidence=confidence or Confidence())
 
 
-# --- one call -------------------------------------------------------------------------------------------------------
+# --- one call -------------------------------------------------------------------------------------
 
 
 def release(
@@ -300,41 +318,48 @@ def release(
     data
         A file, a data frame, a mapping of columns, a database table or a `Source`.
     requests
-        What to publish with noise: `table`, `mean`, `median`, `regression` and the like, which share the budget.
+        What to publish with noise: `table`, `mean`, `median`, `regression` and the like, which
+        share the budget.
     exact
-        The margins that are published exactly. ``["sex", ("region", "age")]`` is one margin and one joint margin.
-        The groups of means and the factors of regressions are exact too.
+        The margins that are published exactly. ``["sex", ("region", "age")]`` is one margin and one
+        joint margin. The groups of means and the factors of regressions are exact too.
     levels, bins, null_levels
-        The levels of features, the bin edges of numeric ones, and the level that stands for a missing value.
+        The levels of features, the bin edges of numeric ones, and the level that stands for a
+        missing value.
     nest
-        Features that lie in each other, coarse to fine: ``("state", "county")``, or a list of several chains.
+        Features that lie in each other, coarse to fine: ``("state", "county")``, or a list of
+        several chains.
     schema
         A `Schema`, or the TOML file of one: features, levels, bins, structural zeros.
     levels_from_data
         Read undeclared levels from the data; the report then says that they are disclosed.
     where, count, id
-        A condition on records, the column that holds counts, and the column that identifies a person.
+        A condition on records, the column that holds counts, and the column that identifies a
+        person.
     most, records
-        How many records a person may have, where that is not one, and what they are called: ``5, "stays"``.
+        How many records a person may have, where that is not one, and what they are called:
+        ``5, "stays"``.
     read_as
-        How the values of columns are written: ``{"admitted": "month", "pay": "1.234,5"}``; see `open_source`.
+        How the values of columns are written: ``{"admitted": "month", "pay": "1.234,5"}``; see
+        `open_source`.
     missing
-        What is done about missing values of an outcome: ``{"pay": "private"}`` publishes the statistic of those who
-        answered, and with noise how many did in each group; ``{"pay": "exact"}`` publishes that number exactly. Missing
-        values are refused unless said.
+        What is done about missing values of an outcome: ``{"pay": "private"}`` publishes the
+        statistic of those who answered, and with noise how many did in each group;
+        ``{"pay": "exact"}`` publishes that number exactly. Missing values are refused unless said.
     adjacency
         ``worst-case``, ``definition``, ``exchange``, or a number of records.
     epsilon, delta, rho, mu
         The privacy budget: epsilon (with delta or without), rho, or mu.
     shares
-        The part of the budget for ``"tables"`` or for a statistic by its name; 1 each unless given. Of linked tables
-        ``"tables"`` and ``"units:tables"``, by need unless given.
+        The part of the budget for ``"tables"`` or for a statistic by its name; 1 each unless given.
+        Of linked tables ``"tables"`` and ``"units:tables"``, by need unless given.
     report_delta
         The delta at which the guarantee is restated as (epsilon, delta).
     ledger
         Charged before any noise is drawn: a `Ledger`, or the path of one.
     randomness
-        Where random words come from; the operating system unless given. Any other marks the release not private.
+        Where random words come from; the operating system unless given. Any other marks the release
+        not private.
     out
         A folder to write the release to. Without it, `Release.save` does so later.
     partition, jobs
@@ -342,27 +367,34 @@ def release(
     force
         Replace a release in `out`.
     units, link
-        The units that the records are members of (the households of persons), and the column that names them in both.
-        ``table("units:zone", "size")`` counts units, ``"units:zone"`` is an exact total of them. See linked.md.
+        The units that the records are members of (the households of persons), and the column that
+        names them in both. ``table("units:zone", "size")`` counts units, ``"units:zone"`` is an
+        exact total of them. See linked.md.
     protect, least
-        Whom the promise is about, one ``"member"`` or a whole ``"unit"``, and the least members of a unit; `most` are
-        the most.
+        Whom the promise is about, one ``"member"`` or a whole ``"unit"``, and the least members of
+        a unit; `most` are the most.
     derived
         Columns of units that depend on their members.
     aggregates
         Features of units that are computed from their members, such as
-        ``{"children": "count(*) FILTER (WHERE age < 18)"}``; their levels or bins are declared as those of others.
+        ``{"children": "count(*) FILTER (WHERE age < 18)"}``; their levels or bins are declared as
+        those of others.
     quarters
-        A column of units and its levels that are group quarters: ``{"unittype": ["1"]}``. They have no bound on their
-        members and are in no table of units. Only with ``protect="member"`` and ``least=0``.
+        A column of units and its levels that are group quarters: ``{"unittype": ["1"]}``. They have
+        no bound on their members and are in no table of units. Only with ``protect="member"`` and
+        ``least=0``.
     presentation
-        What is said beside the numbers and how they are shown, such as ``{"title": "Health", "round_to": 5}``; see
-        `RunOptions`.
+        What is said beside the numbers and how they are shown, such as
+        ``{"title": "Health", "round_to": 5}``; see `RunOptions`.
 
     Examples
     --------
     >>> import semidp as sd
-    >>> people = {"sex": ["f", "m", "m", "f"], "region": ["n", "s", "n", "s"], "age": [31, 64, 17, 80]}
+    >>> people = {
+    ...     "sex": ["f", "m", "m", "f"],
+    ...     "region": ["n", "s", "n", "s"],
+    ...     "age": [31, 64, 17, 80],
+    ... }
     >>> done = sd.release(
     ...     people,
     ...     sd.table("sex", "region"),
@@ -397,7 +429,12 @@ def release(
         plan = with_missing(plan, missing or {})
     plan = divided(plan, budget, parts if units is None else {})
     options = RunOptions(
-        ledger=ledger, randomness=randomness, out=out, jobs=jobs, force=force, presentation=presentation
+        ledger=ledger,
+        randomness=randomness,
+        out=out,
+        jobs=jobs,
+        force=force,
+        presentation=presentation,
     )
     if units is not None:
         computed = computed_features(aggregates or {}, plan.features)
@@ -418,16 +455,18 @@ def what_holds(
     id: str = "person",
     most: int | None = None,
 ) -> Guarantee:
-    """Say what an ordinary release really guarantees once some totals are published exactly beside it.
+    """Say what an ordinary release really guarantees once some totals are published exactly beside
+    it.
 
-    A mechanism that promises f for one record keeps ``f∘…∘f`` (a times) for the a records that must change together
-    under the exact totals. Under exchange it keeps that for the records which one exchange changes.
+    A mechanism that promises f for one record keeps ``f∘…∘f`` (a times) for the a records that must
+    change together under the exact totals. Under exchange it keeps that for the records which one
+    exchange changes.
 
     Parameters
     ----------
     exact
-        The exact totals, by feature: ``{"sex": {"f": 3, "m": 2}}``. A joint margin has a tuple of features, and tuples
-        of levels: ``{("sex", "region"): {("f", "n"): 2, …}}``.
+        The exact totals, by feature: ``{"sex": {"f": 3, "m": 2}}``. A joint margin has a tuple of
+        features, and tuples of levels: ``{("sex", "region"): {("f", "n"): 2, …}}``.
     epsilon, delta, rho, mu
         What the release states for one record.
     adjacency
@@ -444,7 +483,9 @@ def what_holds(
     """
     budget = Budget.stated({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu})
     if budget is None:
-        raise InputError("say what the release states for one record: epsilon (with delta), rho or mu")
+        raise InputError(
+            "say what the release states for one record: epsilon (with delta), rho or mu"
+        )
     dataspace = _published(exact)
     identity = None if most is None else id
     plan = Plan(invariants=dataspace.margins, adjacency=adjacency, id=identity, most=most)
@@ -465,17 +506,24 @@ def _published(totals: Mapping[Names, Mapping[Any, int]]) -> Dataspace:
         for key, count in counts.items():
             path = tuple(map(str, key)) if isinstance(key, tuple) else (str(key),)
             if len(path) != len(margin.names) or not isinstance(count, int) or count < 0:
-                raise InputError(f"the exact totals of {margin} hold a whole count for each of its levels")
+                raise InputError(
+                    f"the exact totals of {margin} hold a whole count for each of its levels"
+                )
             cells[margin][path] = count
             for name, level in zip(margin.names, path, strict=True):
                 levels.setdefault(name, {})[level] = None
     schema = Schema([Feature(name, list(found)) for name, found in levels.items()])
-    tables = {margin: _counted(schema.restrict(margin.names), margin, counts) for margin, counts in cells.items()}
+    tables = {
+        margin: _counted(schema.restrict(margin.names), margin, counts)
+        for margin, counts in cells.items()
+    }
     return Dataspace.known(schema, tables)
 
 
 def _counted(schema: Schema, margin: Margin, counts: Mapping[tuple[str, ...], int]) -> Table:
-    """Return the table of one margin, whose levels may come in another order than the schema's features."""
+    """Return the table of one margin, whose levels may come in another order than the schema's
+    features.
+    """
     array = np.zeros(schema.shape, dtype=np.int64)
     for path, count in counts.items():
         level_of = dict(zip(margin.names, path, strict=True))
@@ -484,7 +532,7 @@ def _counted(schema: Schema, margin: Margin, counts: Mapping[tuple[str, ...], in
     return Table(schema, array)
 
 
-# --- reading what a user wrote --------------------------------------------------------------------------------------
+# --- reading what a user wrote --------------------------------------------------------------------
 
 
 def _margins(value: Names | Sequence[Names]) -> tuple[Margin, ...]:
@@ -511,7 +559,9 @@ def _described(
         plan = Plan(features=schema.features, structural_zeros=schema.structural_zeros)
     elif schema is not None:
         path = Path(schema)
-        features, zeros, open_nests = declared(toml_document(path.read_text(encoding="utf-8")), path.parent)
+        features, zeros, open_nests = declared(
+            toml_document(path.read_text(encoding="utf-8")), path.parent
+        )
         plan = Plan(features=features, structural_zeros=zeros, nests=open_nests)
     nulls = dict(null_levels or {})
     written = {}
@@ -531,7 +581,9 @@ def _described(
     for chain in _chains(nest):
         nests.append(Nest(chain, null_level=nulls.pop(chain[-1], None)))
     if nulls:
-        raise InputError(f"null_levels need the levels of {', '.join(nulls)}: declare them with levels or bins")
+        raise InputError(
+            f"null_levels need the levels of {', '.join(nulls)}: declare them with levels or bins"
+        )
     features = (*plan.features, *written.values())
     return evolve(plan, features=features, nests=(*plan.nests, *nests), read_as=dates)
 

@@ -1,4 +1,5 @@
-"""The survey of a plan about linked records: two sources joined, exact totals of both kinds, the scope of both.
+"""The survey of a plan about linked records: two sources joined, exact totals of both kinds, the
+scope of both.
 
 What is asked for with the prefix ``units:`` counts units; `with_units` takes a plan apart by it.
 """
@@ -33,9 +34,13 @@ MEMBER_SHARE, UNIT_SHARE = "tables", f"{COMMAND_PREFIX}tables"
 
 
 def with_units(
-    plan: Plan, units: LinkedUnits, shares: Mapping[str, Fraction] | None = None, called: str = "shares"
+    plan: Plan,
+    units: LinkedUnits,
+    shares: Mapping[str, Fraction] | None = None,
+    called: str = "shares",
 ) -> Plan:
-    """Return a plan about linked records, from one whose unit tables and unit totals have the prefix ``units:``.
+    """Return a plan about linked records, from one whose unit tables and unit totals have the
+    prefix ``units:``.
 
     Parameters
     ----------
@@ -44,13 +49,17 @@ def with_units(
     units
         How members are linked to units.
     shares
-        The parts of the budget for ``"tables"`` (of members) and ``"units:tables"``; by need where there are none.
+        The parts of the budget for ``"tables"`` (of members) and ``"units:tables"``; by need where
+        there are none.
     called
         What whoever gave the shares calls them.
 
     Examples
     --------
-    >>> asked = Plan([TableRequest(["zone", "sex"]), TableRequest(["units:zone", "size"])], ["units:zone"])
+    >>> asked = Plan(
+    ...     [TableRequest(["zone", "sex"]), TableRequest(["units:zone", "size"])],
+    ...     ["units:zone"],
+    ... )
     >>> plan = with_units(asked, LinkedUnits("household", "member", 8))
     >>> plan.units.exact, [table.name for table in plan.requests[0].units]
     ((Margin('zone'),), ['units-zone-size'])
@@ -59,13 +68,23 @@ def with_units(
     budgets = []
     for request in plan.requests:
         if not request.tables:
-            raise InputError("beside linked units only tables are built: release other statistics of members alone")
+            raise InputError(
+                "beside linked units only tables are built: release other statistics of members"
+                " alone"
+            )
         tables += request.tables
         budgets.append(request.budget)
     if len(budgets) > 1:
-        raise InputError("linked tables share one zCDP, GDP or (epsilon, delta) budget: pure epsilon is not built")
+        raise InputError(
+            "linked tables share one zCDP, GDP or (epsilon, delta) budget: pure epsilon is not"
+            " built"
+        )
     members = [table for table in tables if not _of_units(table.features)]
-    of_units = [evolve(table, features=_bare(table.features)) for table in tables if _of_units(table.features)]
+    of_units = [
+        evolve(table, features=_bare(table.features))
+        for table in tables
+        if _of_units(table.features)
+    ]
     exact = [Margin(*_bare(margin.names)) for margin in plan.invariants if _of_units(margin.names)]
     invariants = [margin for margin in plan.invariants if not _of_units(margin.names)]
     share = _unit_share(shares or {}, called)
@@ -83,23 +102,31 @@ def _unit_share(shares: Mapping[str, Fraction], called: str) -> Fraction | None:
     for name, share in shares.items():
         if name not in parts:
             raise InputError(
-                f"{called} names {name!r}, which takes no part{did_you_mean(name, list(parts))}: {', '.join(parts)} do"
+                f"{called} names {name!r}, which takes no part{did_you_mean(name, list(parts))}:"
+                f" {', '.join(parts)} do"
             )
         parts[name] = share
     return parts[UNIT_SHARE] / sum(parts.values()) if shares else None
 
 
-def computed_features(aggregates: Mapping[str, str], features: Sequence[Feature]) -> list[UnitFeature]:
-    """Return features of units that are computed from members, with the levels that are declared for them.
+def computed_features(
+    aggregates: Mapping[str, str], features: Sequence[Feature]
+) -> list[UnitFeature]:
+    """Return features of units that are computed from members, with the levels that are declared
+    for them.
 
-    >>> computed_features({"women": "count_if(sex = 'f')"}, [Feature("women", "012")])[0].feature.levels
+    >>> computed_features({"women": "count_if(sex = 'f')"}, [Feature("women", "012")])[
+    ...     0
+    ... ].feature.levels
     ('0', '1', '2')
     """
     by_name = {feature.name: feature for feature in features}
     computed = []
     for name, aggregate in aggregates.items():
         if name not in by_name:
-            raise InputError(f"the aggregate {name!r} needs the levels (or bins) of its values: declare them")
+            raise InputError(
+                f"the aggregate {name!r} needs the levels (or bins) of its values: declare them"
+            )
         computed.append(UnitFeature(by_name[name], aggregate))
     return computed
 
@@ -113,20 +140,32 @@ def linked_units(
     features: Sequence[UnitFeature] = (),
     quarters: Mapping[str, Sequence[str]] | None = None,
 ) -> LinkedUnits:
-    """Return how members are linked to units, from what was given; refuse what is missing in a sentence.
+    """Return how members are linked to units, from what was given; refuse what is missing in a
+    sentence.
 
     >>> linked_units("household", None, None, 8)
     Traceback (most recent call last):
-    semidp.errors.InputError: linked units need protect: whom the promise is about, one member or a whole unit
+    semidp.errors.InputError: linked units need protect: whom the promise is about, one member or a
+    whole unit
     """
     if link is None:
         raise InputError("linked units need link: the column that names the unit in both files")
     if protect is None:
-        raise InputError("linked units need protect: whom the promise is about, one member or a whole unit")
+        raise InputError(
+            "linked units need protect: whom the promise is about, one member or a whole unit"
+        )
     if most is None:
-        raise InputError("linked units need most: the largest number of members of a unit, which is public")
+        raise InputError(
+            "linked units need most: the largest number of members of a unit, which is public"
+        )
     return LinkedUnits(
-        link, protect, most, 1 if least is None else least, derived, features=features, quarters=quarters
+        link,
+        protect,
+        most,
+        1 if least is None else least,
+        derived,
+        features=features,
+        quarters=quarters,
     )
 
 
@@ -161,15 +200,22 @@ def linked_records(plan: Plan, data: Any) -> LinkedSource:
     return open_linked(data, joining, [*columns])
 
 
-def linked_survey(plan: Plan, source: LinkedSource, memory: int | None = None) -> tuple[Scope, LinkedReader]:
-    """Read what a plan publishes exactly of both kinds, and return the public scope with readers of the rest."""
+def linked_survey(
+    plan: Plan, source: LinkedSource, memory: int | None = None
+) -> tuple[Scope, LinkedReader]:
+    """Read what a plan publishes exactly of both kinds, and return the public scope with readers of
+    the rest.
+    """
     assert plan.units is not None
     link = plan.units.bounds
     request = _linked(plan)
     of_members, of_units = _names_of_members(plan), _names_of_units(plan)
     for name in of_members:
         if name in link.derived:
-            raise Refused(f"{name!r} is derived from the members of a unit, so that no table of members has it")
+            raise Refused(
+                f"{name!r} is derived from the members of a unit, so that no table of members"
+                " has it"
+            )
     inherited = dict.fromkeys(name for name in of_members if name in source.inherited)
     if link.quarters is not None:
         # members alone have it: their units are counted in no table
@@ -180,7 +226,9 @@ def linked_survey(plan: Plan, source: LinkedSource, memory: int | None = None) -
     derived = [name for name in of_units if name in link.derived and name != SIZE]
     # an exact total of members by features of units alone publishes their levels, too
     placed = [margin for margin in plan.invariants if {*margin.names} <= {*own_names}]
-    units, told = _features(plan, source.units, [*own_names, *derived], (*plan.units.exact, *placed))
+    units, told = _features(
+        plan, source.units, [*own_names, *derived], (*plan.units.exact, *placed)
+    )
     member_names = [name for name in of_members if name not in inherited]
     members, disclosed = _features(plan, source.members, member_names, plan.invariants)
     if SIZE in of_units:
@@ -191,7 +239,9 @@ def linked_survey(plan: Plan, source: LinkedSource, memory: int | None = None) -
     member_schema, unit_schema = Schema((*shared, *members)), Schema(tuple(units))
     _refuse_memory(request, member_schema, unit_schema, memory)
     declared = _declared(plan)
-    readers = LinkedReader(Reader(member_schema, source.members, declared), Reader(unit_schema, source.units, declared))
+    readers = LinkedReader(
+        Reader(member_schema, source.members, declared), Reader(unit_schema, source.units, declared)
+    )
     public = LinkedDataspace.joining(
         _exact(member_schema, readers.members, plan.invariants),
         _exact(unit_schema, readers.units, plan.units.exact),
@@ -214,8 +264,8 @@ def _check_quarters(plan: Plan, quarters: Quarters) -> None:
     name = quarters.feature
     if name in _names_of_units(plan) or name not in _names_of_members(plan):
         raise Refused(
-            "group quarters are counted in no table of units, and some table of members has to say who lives in them: "
-            f"ask for {name!r} in tables of members alone"
+            "group quarters are counted in no table of units, and some table of members has to say"
+            f" who lives in them: ask for {name!r} in tables of members alone"
         )
     for feature in plan.features:
         if feature.name == name:
@@ -273,7 +323,9 @@ def _features(
     table = TableRequest(tuple(names))
     public = [margin for margin in exact if {*margin.names} & {*names}]
     kept = [Margin(*(name for name in margin.names if name in names)) for margin in public]
-    part = Plan([table], kept, _declared(plan), levels_from_data=plan.levels_from_data, nests=plan.nests)
+    part = Plan(
+        [table], kept, _declared(plan), levels_from_data=plan.levels_from_data, nests=plan.nests
+    )
     schema, disclosures = schema_of(part, source)
     return list(schema.features), disclosures
 
@@ -286,7 +338,9 @@ def _exact(schema: Schema, reader: Reader, margins: Sequence[Margin]) -> Dataspa
     return Dataspace.known(schema, totals, n)
 
 
-def _refuse_memory(request: LinkedTablesRequest, members: Schema, units: Schema, memory: int | None) -> None:
+def _refuse_memory(
+    request: LinkedTablesRequest, members: Schema, units: Schema, memory: int | None
+) -> None:
     """Refuse tables that do not fit in memory before anything is counted."""
     sizes = [members.restrict(table.features).size for table in request.members]
     sizes += [units.restrict(table.features).size for table in request.units]

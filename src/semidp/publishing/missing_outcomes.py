@@ -1,12 +1,12 @@
 """Outcomes that some records lack, beside exact group sizes: who answered is exact or private.
 
-*Exact.* Who answered becomes a feature of the exact statistic. A record without an outcome is in the group (group, no),
-where it adds the lower bound to the sum, so that every record has a value in [lower, upper] and the sums have the
-sensitivity that they always have. The groups (group, yes) hold those who answered, with exact sizes; a(t) is that of
-the counts with the answer in them.
+*Exact.* Who answered becomes a feature of the exact statistic. A record without an outcome is in
+the group (group, no), where it adds the lower bound to the sum, so that every record has a value in
+[lower, upper] and the sums have the sensitivity that they always have. The groups (group, yes) hold
+those who answered, with exact sizes; a(t) is that of the counts with the answer in them.
 
-*Private.* The number who answered and the sum of their values are measured together (`statistics.answered`); a(t) is
-that of the group sizes.
+*Private.* The number who answered and the sum of their values are measured together
+(`statistics.answered`); a(t) is that of the group sizes.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,8 @@ from semidp.statistics.answered.request import AnsweredRequest
 from semidp.statistics.sums.request import GroupRequest
 
 CHOICES = ("refuse", "private", "exact")
-"""What is done about an outcome with missing values: it is refused, or who answered is private or exact."""
+"""What is done about an outcome with missing values: it is refused, or who answered is private or
+exact."""
 
 
 def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
@@ -40,10 +41,14 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
     Examples
     --------
     >>> import semidp
-    >>> plan = with_missing(semidp.Plan([semidp.mean("pay", by="ward", bounds=(0, 9))]), {"pay": "exact"})
+    >>> plan = with_missing(
+    ...     semidp.Plan([semidp.mean("pay", by="ward", bounds=(0, 9))]), {"pay": "exact"}
+    ... )
     >>> plan.requests[0].by, plan.read_as
     ((Margin('ward', 'pay answered'),), (('pay', 'missing as 0'), ('pay answered', 'answered')))
-    >>> plan = with_missing(semidp.Plan([semidp.mean("pay", by="ward", bounds=(0, 9))]), {"pay": "private"})
+    >>> plan = with_missing(
+    ...     semidp.Plan([semidp.mean("pay", by="ward", bounds=(0, 9))]), {"pay": "private"}
+    ... )
     >>> plan.requests[0].key, plan.read_as
     ('answered', (('pay', 'missing as 0'), ('pay answered', 'answered as 1')))
     """
@@ -54,14 +59,19 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
         request: Any = each
         column = request.private_columns[0] if request.private_columns else ""
         # The proportion of ok=Y is about the column ok.
-        source = column.partition("=")[0] if readings.get(column) == EQUAL or "=" in column else column
+        source = (
+            column.partition("=")[0] if readings.get(column) == EQUAL or "=" in column else column
+        )
         choice = choices.get(source)
         used.add(source)
         if choice is None or choice == "refuse":
             requests.append(request)
             continue
         if source in dict(plan.read_as):
-            raise InputError(f"{source!r} is read in a way of its own, and its missing values in another: keep one")
+            raise InputError(
+                f"{source!r} is read in a way of its own, and its missing values in another:"
+                " keep one"
+            )
         if choice == "private":
             # Whether ok is Y is read otherwise where ok may be missing.
             readings.pop(column, None)
@@ -70,7 +80,8 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
         by = getattr(request, "by", None)
         if by is None:
             raise InputError(
-                f"missing values of {source!r} are kept apart in statistics by groups, not in {request.name}"
+                f"missing values of {source!r} are kept apart in statistics by groups, not in"
+                f" {request.name}"
             )
         answered = answered_column(source)
         if column != source:
@@ -79,7 +90,8 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
             stands_in = f"{MISSING_AS}{plain(request.outcome.lower)}"
             if readings.setdefault(column, stands_in) != stands_in:
                 raise InputError(
-                    f"{column!r} has two lower bounds, and one must stand for its missing values: keep one"
+                    f"{column!r} has two lower bounds, and one must stand for its missing values:"
+                    " keep one"
                 )
         readings[answered] = ANSWERED
         requests.append(evolve(request, by=[Margin(*group.names, answered) for group in by]))
@@ -87,7 +99,9 @@ def with_missing(plan: Plan, choices: Mapping[str, str]) -> Plan:
     answers = [name for name, how in readings.items() if how == ANSWERED]
     declared = {feature.name for feature in plan.features}
     features = [Feature(name, ["no", "yes"]) for name in answers if name not in declared]
-    changed = evolve(plan, requests=requests, features=[*plan.features, *features], read_as=readings)
+    changed = evolve(
+        plan, requests=requests, features=[*plan.features, *features], read_as=readings
+    )
     return changed.with_values_read()
 
 
@@ -95,8 +109,9 @@ def _private(request: Any, source: str) -> AnsweredRequest:
     """Return the statistic of those who answered, where who answered is private."""
     if not isinstance(request, GroupRequest):
         raise InputError(
-            f"who has a value of {source!r} can stay private beside means, sums and proportions by groups, not beside "
-            f"{request.name}: publish exactly how many answered, or leave it out"
+            f"who has a value of {source!r} can stay private beside means, sums and proportions by"
+            f" groups, not beside {request.name}: publish exactly how many answered, or leave"
+            " it out"
         )
     return AnsweredRequest(
         request.statistic,
@@ -112,10 +127,12 @@ def _private(request: Any, source: str) -> AnsweredRequest:
 def _refuse_unknown(choices: Mapping[str, str], used: set[str]) -> None:
     for column, choice in choices.items():
         if choice not in CHOICES:
-            raise InputError(f"missing values of {column!r} are refuse, private or exact, not {choice!r}")
+            raise InputError(
+                f"missing values of {column!r} are refuse, private or exact, not {choice!r}"
+            )
         if column not in used:
             columns = sorted(used - {""})
             raise InputError(
-                f"nothing of {column!r} is published by groups{did_you_mean(column, columns)}: missing values are "
-                "those of a private outcome"
+                f"nothing of {column!r} is published by groups{did_you_mean(column, columns)}:"
+                " missing values are those of a private outcome"
             )

@@ -1,7 +1,8 @@
-"""What a release takes: memory, disk and time, estimated from its tables before any record is counted.
+"""What a release takes: memory, disk and time, estimated from its tables before any record is
+counted.
 
-The estimates are linear in the cells, with constants that were measured (docs/scale.md) and err on the high side. What
-does not fit is refused while nothing has been charged.
+The estimates are linear in the cells, with constants that were measured (docs/scale.md) and err on
+the high side. What does not fit is refused while nothing has been charged.
 """
 
 import math
@@ -52,7 +53,8 @@ class ResourceEstimate:
     seconds
         On one machine, without the time to read the records.
     sizes, form
-        The cells of each table, and how tables are written where that is said: what the disk space follows from.
+        The cells of each table, and how tables are written where that is said: what the disk space
+        follows from.
 
     Examples
     --------
@@ -68,7 +70,9 @@ class ResourceEstimate:
     form: Form | None = None
 
     @classmethod
-    def of(cls, sizes: Iterable[int], joint: int = 0, form: Form | None = None) -> "ResourceEstimate":
+    def of(
+        cls, sizes: Iterable[int], joint: int = 0, form: Form | None = None
+    ) -> "ResourceEstimate":
         """Return what tables of so many cells take, and a joint table that they are summed from."""
         each = tuple(sizes)
         cells, largest = sum(each), max(each, default=0)
@@ -84,20 +88,26 @@ class ResourceEstimate:
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimates as plain values."""
-        return {"cells": self.cells, "memory": self.memory, "disk": self.disk, "seconds": round(self.seconds, 1)}
+        return {
+            "cells": self.cells,
+            "memory": self.memory,
+            "disk": self.disk,
+            "seconds": round(self.seconds, 1),
+        }
 
     def refuse_memory(self, limit: int | None = None) -> None:
         """Refuse what does not fit in memory: the limit given, or that of the machine or container.
 
         >>> ResourceEstimate.of([10**8]).refuse_memory(4 * 10**9)
         Traceback (most recent call last):
-        semidp.errors.InputError: the release needs about 10 GB of memory for 100,000,000 cells, and 4.0 GB may be ...
+        semidp.errors.InputError: the release needs about 10 GB of memory for 100,000,000 cells, and
+        4.0 GB may be ...
         """
         usable = memory_limit() if limit is None else limit
         if self.memory > usable:
             raise InputError(
-                f"the release needs about {size_text(self.memory)} of memory for {self.cells:,} cells, and "
-                f"{size_text(usable)} may be used: release a coarser table, or several",
+                f"the release needs about {size_text(self.memory)} of memory for {self.cells:,}"
+                f" cells, and {size_text(usable)} may be used: release a coarser table, or several",
                 needs="memory",
             )
 
@@ -106,15 +116,17 @@ class ResourceEstimate:
         free = shutil.disk_usage(folder).free
         if self.disk > free:
             raise InputError(
-                f"the release needs about {size_text(self.disk)} of disk, and {size_text(free)} are free: choose "
-                "another place, or a coarser table"
+                f"the release needs about {size_text(self.disk)} of disk, and {size_text(free)} are"
+                " free: choose another place, or a coarser table"
             )
 
 
 def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | None:
-    """Return what a plan takes as far as it declares the levels of its tables; None where it leaves them to the data.
+    """Return what a plan takes as far as it declares the levels of its tables; None where it leaves
+    them to the data.
 
-    Tables of which a level list is not declared count for nothing here: `needs_of` knows them when levels are read.
+    Tables of which a level list is not declared count for nothing here: `needs_of` knows them when
+    levels are read.
     """
     known = {name for feature in plan.features for name in feature.names}
     declared = [table for table in plan.tables if known.issuperset(table.features)]
@@ -127,17 +139,24 @@ def declared_needs(plan: Plan, form: Form | None = None) -> ResourceEstimate | N
     return ResourceEstimate.of((part.size for part in parts), form=form)
 
 
-def needs_of(plan: Plan, schema: Schema, form: Form | None = None, joint: bool = False) -> ResourceEstimate:
+def needs_of(
+    plan: Plan, schema: Schema, form: Form | None = None, joint: bool = False
+) -> ResourceEstimate:
     """Return what a plan takes once the levels are known."""
     sizes = [schema.restrict(table.features).size for table in plan.tables]
     return ResourceEstimate.of(sizes, schema.size if joint else 0, form)
 
 
-def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form | None = None) -> ResourceEstimate:
-    """Return what a plan takes that is carried out part by part, so many parts at a time: disk for all of them.
+def part_needs(
+    plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form | None = None
+) -> ResourceEstimate:
+    """Return what a plan takes that is carried out part by part, so many parts at a time: disk for
+    all of them.
 
     >>> from semidp.core.tables.features import Feature
-    >>> places = Feature.nested(["state", "county"], [(str(n // 1000), str(n)) for n in range(10_000)])
+    >>> places = Feature.nested(
+    ...     ["state", "county"], [(str(n // 1000), str(n)) for n in range(10_000)]
+    ... )
     >>> schema = Schema([places, Feature("age", [str(n) for n in range(1000)])])
     >>> from semidp import TableRequest
     >>> plan = Plan([TableRequest(["county", "age"])])
@@ -156,19 +175,35 @@ def part_needs(plan: Plan, schema: Schema, cut: Cut, jobs: int = 1, form: Form |
             refuse_cells([int(sizes.max())])
             parts += sizes
     refuse_cells([above])
-    whole = ResourceEstimate.of((schema.restrict(table.features).size for table in plan.tables), form=form)
+    whole = ResourceEstimate.of(
+        (schema.restrict(table.features).size for table in plan.tables), form=form
+    )
     largest, jobs = int(parts.max()), min(jobs, len(parts))
-    memory = jobs * (BASE_BYTES + PART_BYTES * largest) + KEPT_BYTES * above + (BASE_BYTES if jobs > 1 else 0)
-    return replace(whole, largest=largest, memory=memory, seconds=BASE_SECONDS + PART_SECONDS * whole.cells / jobs)
+    memory = (
+        jobs * (BASE_BYTES + PART_BYTES * largest)
+        + KEPT_BYTES * above
+        + (BASE_BYTES if jobs > 1 else 0)
+    )
+    return replace(
+        whole,
+        largest=largest,
+        memory=memory,
+        seconds=BASE_SECONDS + PART_SECONDS * whole.cells / jobs,
+    )
 
 
 def refuse_files(
-    plan: Plan, schema: Schema, folder: Path, form: Form | None = None, overview: Collection[str] = ()
+    plan: Plan,
+    schema: Schema,
+    folder: Path,
+    form: Form | None = None,
+    overview: Collection[str] = (),
 ) -> None:
-    """Refuse a folder that cannot take the files of a release: the names of files and columns, or their size.
+    """Refuse a folder that cannot take the files of a release: the names of files and columns, or
+    their size.
 
-    The levels must be known, and the folder empty. A release part by part has tables at its cut besides, called after
-    their features.
+    The levels must be known, and the folder empty. A release part by part has tables at its cut
+    besides, called after their features.
     """
     for table in plan.tables:
         part = schema.restrict(table.features)
@@ -182,13 +217,16 @@ def refuse_files(
             file.unlink()
         except (OSError, ValueError):
             raise InputError(
-                f"no file can be called {stem + ending!r} in that folder: name the table otherwise{mend}"
+                f"no file can be called {stem + ending!r} in that folder: name the table"
+                f" otherwise{mend}"
             ) from None
     needs_of(plan, schema, form).refuse_disk(folder)
 
 
 def refuse_sheets(plan: Plan, dataspace: Dataspace) -> None:
-    """Refuse tables and exact totals that a sheet of a workbook does not hold, before anything is charged."""
+    """Refuse tables and exact totals that a sheet of a workbook does not hold, before anything is
+    charged.
+    """
     for request in plan.requests:
         schema = dataspace.about(request.counted).schema
         for table in request.tables:
@@ -203,7 +241,11 @@ def memory_limit() -> int:
     >>> memory_limit() > 2**20
     True
     """
-    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [2**62]
+    found = (
+        [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+        if hasattr(os, "sysconf")
+        else [2**62]
+    )
     for place in _CGROUPS:
         try:
             limit = Path(place).read_text(encoding="ascii").strip()

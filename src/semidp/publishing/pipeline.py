@@ -1,8 +1,9 @@
 """From a plan and data to a release: the page to read first.
 
-`prepare` reads what is public, calibrates a mechanism for every request and states the guarantee; `run` charges it,
-draws the noise and publishes, in one piece or part by part. Rehearsals, audits and tests use what was prepared.
-`RunOptions` is how a plan is carried out: nothing in it changes what a release guarantees.
+`prepare` reads what is public, calibrates a mechanism for every request and states the guarantee;
+`run` charges it, draws the noise and publishes, in one piece or part by part. Rehearsals, audits
+and tests use what was prepared. `RunOptions` is how a plan is carried out: nothing in it changes
+what a release guarantees.
 """
 
 import contextlib
@@ -43,7 +44,8 @@ from semidp.statistics.parts import Partition
 from semidp.statistics.protocol import Published, Request, advertised, budget_of
 
 CHARGE_STANDS = "the ledger was charged all the same"
-"""The note of an error in a release that has charged its ledger: noise may have been drawn, so the charge stands."""
+"""The note of an error in a release that has charged its ledger: noise may have been drawn, so the
+charge stands."""
 _LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find room above it
 
 
@@ -62,40 +64,46 @@ class RunOptions:
     Parameters
     ----------
     randomness
-        Where random words come from; the operating system unless given. Any other marks the release not private.
+        Where random words come from; the operating system unless given. Any other marks the release
+        not private.
     ledger
-        Charged with the composed guarantee before any noise is drawn: a `Ledger`, or the path of one.
+        Charged with the composed guarantee before any noise is drawn: a `Ledger`, or the path of
+        one.
     label
         What the ledger calls the charge; what is released, unless given.
     memory
         The bytes that may be used, by all workers together; all of the machine unless given.
     form
-        How tables are written: CSV or Parquet. What their size suggests unless given, and Parquet by parts.
+        How tables are written: CSV or Parquet. What their size suggests unless given, and Parquet
+        by parts.
     progress
         Told what is going on.
     out
-        The folder to write: whole, or not at all. Without it nothing is written, and `Release.save` may do so later.
+        The folder to write: whole, or not at all. Without it nothing is written, and `Release.save`
+        may do so later.
     force
         Replace a release at `out`.
     inputs
         Files that are still needed, which a folder that is replaced must not hold.
     finish
-        What is done to the folder before it takes its place, such as to sign it; it is told of files that will not be
-        part of it.
+        What is done to the folder before it takes its place, such as to sign it; it is told of
+        files that will not be part of it.
     tell
-        Told, before anything is charged, which levels look alike, and for which tables whole numbers with all totals
-        may not be found.
+        Told, before anything is charged, which levels look alike, and for which tables whole
+        numbers with all totals may not be found.
     jobs
-        By parts: the number of worker processes; with 1 parts are carried out here. With more, the data must be a file
-        or an address.
+        By parts: the number of worker processes; with 1 parts are carried out here. With more, the
+        data must be a file or an address.
     presentation
-        What is said beside the numbers and how they are shown: ``title``, ``contact``, ``notes``, ``round_to``,
-        ``mark_below``, and ``workbook`` for an Excel file of all tables; a mapping of those that are given.
+        What is said beside the numbers and how they are shown: ``title``, ``contact``, ``notes``,
+        ``round_to``, ``mark_below``, and ``workbook`` for an Excel file of all tables; a mapping of
+        those that are given.
     resume
-        By parts: go on with a release that ended before it was whole. What was measured is not measured again, and
-        nothing is charged again. The plan and the public totals must be the same, and so must the records: nothing is
-        kept that could tell, and with others in part of the release one person could be in what two measurements say.
-        A ledger that was not charged for it yet is charged first. `Release.discard_unfinished` removes such a release.
+        By parts: go on with a release that ended before it was whole. What was measured is not
+        measured again, and nothing is charged again. The plan and the public totals must be the
+        same, and so must the records: nothing is kept that could tell, and with others in part of
+        the release one person could be in what two measurements say. A ledger that was not charged
+        for it yet is charged first. `Release.discard_unfinished` removes such a release.
 
     Examples
     --------
@@ -134,7 +142,9 @@ class RunOptions:
             return value
         # Randomness is a protocol: whoever has `secure` says where words come from.
         if value is not None and not hasattr(value, "secure"):
-            raise InputError(f"options are RunOptions(...) or a source of randomness, not {value!r}")
+            raise InputError(
+                f"options are RunOptions(...) or a source of randomness, not {value!r}"
+            )
         return cls(randomness=value)
 
     @property
@@ -186,7 +196,9 @@ class Prepared:
     Examples
     --------
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"])
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"]
+    ... )
     >>> prepared = semidp.prepare(plan, {"sex": ["f", "m"], "region": ["n", "s"]})
     >>> prepared.mechanisms[0].name, prepared.guarantee.tradeoff.mu
     ('rounded gaussian', Fraction(1, 1))
@@ -206,47 +218,58 @@ class Prepared:
 
     @property
     def otherwise(self) -> Guarantee | None:
-        """What the same noise guarantees under the other adjacency; None where that is not known."""
+        """What the same noise guarantees under the other adjacency; None where that is not
+        known.
+        """
         return other_guarantee(self.mechanisms, self.scope, bool(self.plan.outcomes))
 
     @property
     def announced(self) -> Tradeoff | None:
-        """What the noise would be said to give for one record if the exact totals were forgotten."""
+        """What the noise would be said to give for one record if the exact totals were
+        forgotten.
+        """
         return announced(self.scope.dataspace, map(advertised, self.mechanisms))
 
 
 @contextlib.contextmanager
 def records_of(plan: Plan, data: Any) -> Iterator[Any]:
-    """Yield the records of a plan: a source that was opened as it says, or one that is open as long as it is needed."""
+    """Yield the records of a plan: a source that was opened as it says, or one that is open as long
+    as it is needed.
+    """
     if plan.units is not None:
         with linked_records(plan, data) as both:
             yield both
         return
     if not isinstance(data, Source):
-        opening = partial(open_source, count=plan.count, where=plan.where, id=plan.id, most=plan.most)
+        opening = partial(
+            open_source, count=plan.count, where=plan.where, id=plan.id, most=plan.most
+        )
         with opening(data, read_as=plan.read_as) as source:
             yield source
         return
     opened = (data.count, data.where, data.id, data.most, data.read_as)
     if opened != (plan.count, plan.where, plan.id, plan.most, plan.read_as):
         raise InputError(
-            "the source was opened with another count, where, id, most or read_as than the plan has: open it as the "
-            "plan says"
+            "the source was opened with another count, where, id, most or read_as than the plan"
+            " has: open it as the plan says"
         )
     yield data
 
 
 def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
-    """Read what a plan needs and calibrate everything it asks for; nothing is drawn and nothing is spent.
+    """Read what a plan needs and calibrate everything it asks for; nothing is drawn and nothing is
+    spent.
 
     Parameters
     ----------
     plan
         What to publish exactly and what with noise. Every request needs a budget.
     data
-        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. What is opened here is closed.
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. What is opened
+        here is closed.
     memory
-        The bytes that may be used, which a release must be expected to fit in; all of the machine unless given.
+        The bytes that may be used, which a release must be expected to fit in; all of the machine
+        unless given.
 
     Examples
     --------
@@ -265,10 +288,15 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
             scope, reader = linked_survey(plan, source, memory)
         plan, scope = one_by_one(with_targets_met(plan, scope), scope)
         prepared = calibrate(plan, scope)
-        values = tuple(request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts)
+        values = tuple(
+            request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts
+        )
     for request, numbers in zip(prepared.plan.requests, values, strict=True):
         if numbers.size and max(-int(numbers.min()), int(numbers.max())) >= _LARGEST_VALUE:
-            raise InputError(f"{request.name!r} has numbers beyond 2^57, which exact arithmetic here does not cover")
+            raise InputError(
+                f"{request.name!r} has numbers beyond 2^57, which exact arithmetic here does not"
+                " cover"
+            )
     return replace(prepared, values=values)
 
 
@@ -277,7 +305,8 @@ def calibrate(
     scope: Scope,
     space: Callable[[Request, Scope], QuerySpace] = lambda request, scope: request.space(scope),
 ) -> Prepared:
-    """Return a plan prepared from public values alone, without the confidential ones: for rehearsals and audits.
+    """Return a plan prepared from public values alone, without the confidential ones: for
+    rehearsals and audits.
 
     Parameters
     ----------
@@ -301,49 +330,68 @@ def calibrate(
 
 
 def run(
-    plan: Plan, data: Any, options: RunOptions | Randomness | None = None, *, partition: str | None = None
+    plan: Plan,
+    data: Any,
+    options: RunOptions | Randomness | None = None,
+    *,
+    partition: str | None = None,
 ) -> Release:
     """Carry out a plan: prepare, account, measure, publish.
 
-    By parts, every table is measured at the partition's depth and above first, and exact totals that cross parts are
-    divided there. Below it each part is measured and fitted from its own records and from public numbers. The
-    measurement is that of all tables in one piece, so that the guarantee is too.
+    By parts, every table is measured at the partition's depth and above first, and exact totals
+    that cross parts are divided there. Below it each part is measured and fitted from its own
+    records and from public numbers. The measurement is that of all tables in one piece, so that the
+    guarantee is too.
 
     Parameters
     ----------
     plan
-        What to publish exactly and what with noise. Every request needs a budget, or target errors. By parts, what is
-        not a table is carried out in one piece beside the parts.
+        What to publish exactly and what with noise. Every request needs a budget, or target errors.
+        By parts, what is not a table is carried out in one piece beside the parts.
     data
-        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. Of a source on Spark, the parts
-        are carried out by its executors.
+        A `Source`, or what `open_source` takes: a path, a data frame, an Ibis table. Of a source on
+        Spark, the parts are carried out by its executors.
     options
-        How: the ledger, the folder to write, and so on. A source of random words alone stands for options with it.
+        How: the ledger, the folder to write, and so on. A source of random words alone stands for
+        options with it.
     partition
-        A depth of a nested feature, with a finer one in the tables: release part by part, into the folder `out` of the
-        options.
+        A depth of a nested feature, with a finer one in the tables: release part by part, into the
+        folder `out` of the options.
 
     Returns
     -------
     Release
-        What may be published; nothing in it is confidential beyond what the plan publishes exactly. By parts it holds
-        the tables at the cut; those of a part are read by `Release.part`.
+        What may be published; nothing in it is confidential beyond what the plan publishes exactly.
+        By parts it holds the tables at the cut; those of a part are read by `Release.part`.
 
     Examples
     --------
     >>> import semidp, tempfile
     >>> people = {"sex": ["f", "m", "m", "f", "m"], "region": ["n", "s", "n", "s", "s"]}
-    >>> plan = Plan([semidp.TableRequest(["sex", "region"], semidp.Budget.zcdp(1))], ["sex", "region"])
+    >>> plan = Plan(
+    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.zcdp(1))], ["sex", "region"]
+    ... )
     >>> release = run(plan, people)
     >>> release.tables[0].counts.sum(axis=1).tolist(), release.guarantee.adjacency.a
     ([2, 3], 3)
-    >>> people = {"state": [*"aabb"] * 9, "county": ["a1", "a2", "b1", "b1"] * 9, "sex": [*"fmfm"] * 9}
-    >>> places = semidp.Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")])
+    >>> people = {
+    ...     "state": [*"aabb"] * 9,
+    ...     "county": ["a1", "a2", "b1", "b1"] * 9,
+    ...     "sex": [*"fmfm"] * 9,
+    ... }
+    >>> places = semidp.Feature.nested(
+    ...     ["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")]
+    ... )
     >>> request = semidp.TableRequest(["county", "sex"], semidp.Budget.gdp(1))
     >>> plan = Plan([request], ["county"], features=[semidp.Feature("sex", "fm"), places])
     >>> with tempfile.TemporaryDirectory() as root:
-    ...     release = run(plan, people, semidp.RunOptions(out=f"{root}/release"), partition="state")
-    ...     [part.folder for part in release.partition.parts], release.part("a")["table"].counts.sum(axis=1)
+    ...     release = run(
+    ...         plan, people, semidp.RunOptions(out=f"{root}/release"), partition="state"
+    ...     )
+    ...     (
+    ...         [part.folder for part in release.partition.parts],
+    ...         release.part("a")["table"].counts.sum(axis=1),
+    ...     )
     (['state=a', 'state=b'], array([9, 9]))
     """
     how = RunOptions.of(options)
@@ -364,7 +412,9 @@ def run(
     return release
 
 
-def _in_one_piece(plan: Plan, data: Any, options: RunOptions, folder: Path | None = None) -> Release:
+def _in_one_piece(
+    plan: Plan, data: Any, options: RunOptions, folder: Path | None = None
+) -> Release:
     """Return the release of a plan, which will be written to a folder, if one is given.
 
     Before the ledger is charged, the folder must take files of these names and this size.
@@ -388,7 +438,9 @@ def _in_one_piece(plan: Plan, data: Any, options: RunOptions, folder: Path | Non
 def measured(
     prepared: Prepared, options: RunOptions, ledger: Ledger | None
 ) -> tuple[Mapping[str, Any] | None, list[Measurement]]:
-    """Charge what is prepared, then draw all noise; return the ledger's entry and what was measured."""
+    """Charge what is prepared, then draw all noise; return the ledger's entry and what was
+    measured.
+    """
     progress, randomness = options.progress, options.words
     with charge_told(ledger):
         entry = charged(prepared, ledger, options.label)
@@ -402,7 +454,9 @@ def measured(
 def charged(
     prepared: Prepared, ledger: Ledger | None, label: str | None = None, run: str | None = None
 ) -> Mapping[str, Any] | None:
-    """Charge everything that is prepared to a ledger, if there is one, and return its entry; a named run only once."""
+    """Charge everything that is prepared to a ledger, if there is one, and return its entry; a
+    named run only once.
+    """
     if ledger is None:
         return None
     records = [mechanism.record() for mechanism in prepared.mechanisms]
@@ -411,7 +465,9 @@ def charged(
 
 @contextlib.contextmanager
 def charge_told(ledger: Ledger | None) -> Iterator[None]:
-    """Say with whatever goes wrong in the block that the ledger was charged, where the block has charged it."""
+    """Say with whatever goes wrong in the block that the ledger was charged, where the block has
+    charged it.
+    """
     before = () if ledger is None else ledger.made
     try:
         yield
@@ -455,11 +511,15 @@ def charge_label(plan: Plan) -> str:
     >>> charge_label(Plan([TableRequest(["sex", "region"])]))
     'table (sex × region)'
     """
-    return ", ".join(f"{request.name} ({' × '.join(dict.fromkeys(request.features))})" for request in plan.requests)
+    return ", ".join(
+        f"{request.name} ({' × '.join(dict.fromkeys(request.features))})"
+        for request in plan.requests
+    )
 
 
 def _check(plan: Plan) -> None:
     if not plan.requests:
         raise InputError(
-            "the plan releases nothing: ask for a table, a statistic by groups or a regression", needs="request"
+            "the plan releases nothing: ask for a table, a statistic by groups or a regression",
+            needs="request",
         )

@@ -1,7 +1,7 @@
 """A plan: everything about a release that can be decided before the data are read.
 
-A `Plan` is a frozen value with a TOML and a JSON form; it holds no data and no address, so that it can be reviewed,
-kept and reused. What it does to data is in `pipeline`.
+A `Plan` is a frozen value with a TOML and a JSON form; it holds no data and no address, so that it
+can be reviewed, kept and reused. What it does to data is in `pipeline`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 class AdjacencyChoice(StrEnum):
-    """Named choices of the protected pairs: any a(t) records (worst case or definition), or exchanges of one person.
+    """Named choices of the protected pairs: any a(t) records (worst case or definition), or
+    exchanges of one person.
 
     >>> Plan(adjacency=AdjacencyChoice.definition).adjacency
     <AdjacencyChoice.definition: 'definition'>
@@ -46,7 +47,8 @@ _ADD_OR_REMOVE = ("add-remove", "add-or-remove", "add/remove", "unbounded", "add
 
 
 def adjacency_from(choice: AdjacencyChoice | int | str) -> AdjacencyChoice | int:
-    """Read an adjacency: ``worst-case``, ``definition``, ``exchange``, or a number of records of at least 1.
+    """Read an adjacency: ``worst-case``, ``definition``, ``exchange``, or a number of records of at
+    least 1.
 
     >>> adjacency_from("3"), adjacency_from("worst-case")
     (3, <AdjacencyChoice.worst_case: 'worst-case'>)
@@ -58,12 +60,13 @@ def adjacency_from(choice: AdjacencyChoice | int | str) -> AdjacencyChoice | int
         return int(written)
     if written.lower() in _ADD_OR_REMOVE:
         raise InputError(
-            "a release states the number of records exactly, which alone would break a promise about adding or "
-            "removing one: data without a public number of records are refused; ask for worst-case, definition, "
-            "exchange or a number of records that change"
+            "a release states the number of records exactly, which alone would break a promise"
+            " about adding or removing one: data without a public number of records are refused;"
+            " ask for worst-case, definition, exchange or a number of records that change"
         )
     raise InputError(
-        f"the adjacency must be worst-case, definition, exchange or a whole number of at least 1, not {written[:40]!r}"
+        "the adjacency must be worst-case, definition, exchange or a whole number of at least 1,"
+        f" not {written[:40]!r}"
     )
 
 
@@ -128,7 +131,9 @@ def _most(value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_RECORDS:
-        raise InputError(f"the most records of a person is a whole number from 1 to {MOST_RECORDS:,}")
+        raise InputError(
+            f"the most records of a person is a whole number from 1 to {MOST_RECORDS:,}"
+        )
     return value
 
 
@@ -175,7 +180,8 @@ class UnitFeature:
     Examples
     --------
     >>> UnitFeature(Feature("children", "0123"), "count(*) FILTER (WHERE age < 18)").to_json()
-    {'name': 'children', 'levels': ['0', '1', '2', '3'], 'aggregate': 'count(*) FILTER (WHERE age < 18)'}
+    {'name': 'children', 'levels': ['0', '1', '2', '3'], 'aggregate': 'count(*) FILTER (WHERE age <
+    18)'}
     """
 
     feature: Feature
@@ -183,9 +189,13 @@ class UnitFeature:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.feature, Feature) or self.feature.above:
-            raise InputError("a feature of units that is computed has levels or bins, and does not nest")
+            raise InputError(
+                "a feature of units that is computed has levels or bins, and does not nest"
+            )
         if self.name == SIZE:
-            raise InputError(f"{SIZE!r} is the number of members of every unit: call an aggregate otherwise")
+            raise InputError(
+                f"{SIZE!r} is the number of members of every unit: call an aggregate otherwise"
+            )
 
     @property
     def name(self) -> str:
@@ -200,7 +210,9 @@ class UnitFeature:
     def from_json(cls, entry: Any) -> "UnitFeature":
         """Read what `to_json` wrote."""
         if not isinstance(entry, Mapping) or "aggregate" not in entry:
-            raise InputError("a unit_feature of a plan has a name, an aggregate, and levels or bins")
+            raise InputError(
+                "a unit_feature of a plan has a name, an aggregate, and levels or bins"
+            )
         rest = {key: value for key, value in entry.items() if key != "aggregate"}
         return cls(Feature.from_json(rest), entry["aggregate"])
 
@@ -234,12 +246,13 @@ class LinkedUnits:
     exact
         The margins of units that are published exactly, by their own features.
     features
-        Features of units that are computed from their members, each a `UnitFeature`; they are derived.
+        Features of units that are computed from their members, each a `UnitFeature`; they are
+        derived.
     quarters
         A column of units and its levels that are group quarters, counted in no table of units.
     source
-        Where the units are read from, unless that is said elsewhere. It is no part of what is published: a plan that is
-        written holds no address.
+        Where the units are read from, unless that is said elsewhere. It is no part of what is
+        published: a plan that is written holds no address.
 
     Examples
     --------
@@ -264,7 +277,9 @@ class LinkedUnits:
     @property
     def bounds(self) -> Link:
         """How members belong to units, as far as it is public."""
-        derived = tuple(dict.fromkeys((SIZE, *self.derived, *(part.name for part in self.features))))
+        derived = tuple(
+            dict.fromkeys((SIZE, *self.derived, *(part.name for part in self.features)))
+        )
         return Link(self.protect, self.least, self.most, derived, self.link, self.quarters)
 
     @property
@@ -272,7 +287,8 @@ class LinkedUnits:
         """How units are linked, in a few words: for a notebook.
 
         >>> LinkedUnits("household", "member", 8, exact=["zone"]).described
-        [('units', 'linked by household, 1 to 8 members each; one member is protected'), ('exact units', 'zone')]
+        [('units', 'linked by household, 1 to 8 members each; one member is protected'), ('exact
+        units', 'zone')]
         """
         bounds = f"{self.least} to {self.most} members each"
         whom = "one member" if self.protect is Protect.member else "a whole unit"
@@ -303,7 +319,9 @@ class LinkedUnits:
         return entry
 
     @classmethod
-    def from_json(cls, value: Any, features: Iterable[UnitFeature] = (), folder: Path | None = None) -> "LinkedUnits":
+    def from_json(
+        cls, value: Any, features: Iterable[UnitFeature] = (), folder: Path | None = None
+    ) -> "LinkedUnits":
         """Read what `to_json` wrote, or the [units] of a plan file, beside its computed features.
 
         A source that is a file is named as seen from `folder`.
@@ -311,7 +329,9 @@ class LinkedUnits:
         if not isinstance(value, Mapping):
             raise InputError('units of a plan are a table such as [units] link = "household"')
         only_keys(
-            value, {"link", "protect", "most", "least", "derived", "exact", "quarters", "source"}, "the units of a plan"
+            value,
+            {"link", "protect", "most", "least", "derived", "exact", "quarters", "source"},
+            "the units of a plan",
         )
         missing = [key for key in ("link", "protect", "most") if key not in value]
         if missing:
@@ -321,7 +341,9 @@ class LinkedUnits:
         if folder is not None and isinstance(source, str) and "://" not in source:
             entries["source"] = str(folder / source)
         if "exact" in entries:
-            entries["exact"] = [[names] if isinstance(names, str) else names for names in entries_of(value, "exact")]
+            entries["exact"] = [
+                [names] if isinstance(names, str) else names for names in entries_of(value, "exact")
+            ]
         return cls(**entries, features=features)
 
 
@@ -333,13 +355,17 @@ def _units(value: LinkedUnits | None) -> LinkedUnits | None:
 
 def _claim(value: Any) -> str | None:
     if value not in (None, "exact"):
-        raise InputError(f'a plan may ask for the claim "exact", or leave it out, not {str(value)[:40]!r}')
+        raise InputError(
+            f'a plan may ask for the claim "exact", or leave it out, not {str(value)[:40]!r}'
+        )
     return None if value is None else str(value)
 
 
 def _read_as(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InputError(f'how columns are read is a mapping such as {{"admitted": "month"}}, not {value!r}')
+        raise InputError(
+            f'how columns are read is a mapping such as {{"admitted": "month"}}, not {value!r}'
+        )
     columns = value if isinstance(value, Mapping) else tuple(value)
     return readings_of(columns) if columns else ()
 
@@ -351,13 +377,14 @@ class Plan:
     Parameters
     ----------
     requests
-        What to release with noise: tables, statistics of private outcomes by group, regressions and so on. Tables
-        without a budget of their own share one. All requests stand under the same invariants.
+        What to release with noise: tables, statistics of private outcomes by group, regressions and
+        so on. Tables without a budget of their own share one. All requests stand under the same
+        invariants.
     invariants
         The margins published exactly; none means that only the number of records is.
     features
-        The declared features: levels, bins, null level. A feature that an invariant covers may be left out: the
-        invariant publishes its levels.
+        The declared features: levels, bins, null level. A feature that an invariant covers may be
+        left out: the invariant publishes its levels.
     structural_zeros
         Combinations of levels that cannot occur.
     adjacency
@@ -365,19 +392,23 @@ class Plan:
     count, where, id
         The column of counts, the condition on records, and the column that identifies a person.
     levels_from_data
-        Read undeclared levels of unpublished features from the data; the report then says that this is a disclosure.
+        Read undeclared levels of unpublished features from the data; the report then says that this
+        is a disclosure.
     report_delta
         The delta at which a guarantee without one is restated as (epsilon, delta).
     claim
-        ``"exact"``: only mechanisms whose claim holds for the numbers that the computer draws; any unless given.
+        ``"exact"``: only mechanisms whose claim holds for the numbers that the computer draws; any
+        unless given.
     most
-        How many records a person may have, where that is not one: the promise is then about one person with up to so
-        many, who is named by `id`. Public, like the number of persons.
+        How many records a person may have, where that is not one: the promise is then about one
+        person with up to so many, who is named by `id`. Public, like the number of persons.
     records
-        What records are called in words, such as ``"stays"``; records unless given. Only with `most`.
+        What records are called in words, such as ``"stays"``; records unless given. Only with
+        `most`.
     nests
-        Nested features whose levels are read from the data, by the names of their depths: under the same rule as
-        other levels, an invariant publishes them or the report says that they are disclosed.
+        Nested features whose levels are read from the data, by the names of their depths: under the
+        same rule as other levels, an invariant publishes them or the report says that they are
+        disclosed.
     units
         The units that records are members of, where those are counted too.
     read_as
@@ -395,7 +426,9 @@ class Plan:
     invariants: tuple[Margin, ...] = field(default=(), converter=margins_from)
     features: tuple[Feature, ...] = field(default=(), converter=_features)
     structural_zeros: tuple[StructuralZero, ...] = field(default=(), converter=_zeros)
-    adjacency: AdjacencyChoice | int = field(default=AdjacencyChoice.worst_case, converter=adjacency_from)
+    adjacency: AdjacencyChoice | int = field(
+        default=AdjacencyChoice.worst_case, converter=adjacency_from
+    )
     count: str | None = field(default=None, converter=_count)
     where: str | None = field(default=None, converter=_where)
     id: str | None = field(default=None, converter=_id)
@@ -411,58 +444,80 @@ class Plan:
     def __attrs_post_init__(self) -> None:
         self._check_persons()
         if self.units is not None and self.read_as:
-            raise InputError("columns of two linked sources are read as they are written: leave read_as out")
+            raise InputError(
+                "columns of two linked sources are read as they are written: leave read_as out"
+            )
         declared = {name for feature in self.features for name in feature.names}
         if any(name not in declared for zero in self.structural_zeros for name, _ in zero.levels):
-            raise SchemaError("structural zeros need the features that they name: declare their levels")
+            raise SchemaError(
+                "structural zeros need the features that they name: declare their levels"
+            )
         depths = [name for part in self.chains for name in part.names]
         if len(set(depths)) < len(depths):
-            raise SchemaError("two features of the plan have the same name, or depths that do: give each its own")
+            raise SchemaError(
+                "two features of the plan have the same name, or depths that do: give each its own"
+            )
         names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
-            raise InputError("two tables of the plan have the same name, or their files would: give each its own")
+            raise InputError(
+                "two tables of the plan have the same name, or their files would: give each its own"
+            )
         if self.units is not None:
             self._refuse_beside_units()
 
     def _refuse_beside_units(self) -> None:
         """Refuse what is not built for linked records."""
         if any(request.key != "linked" for request in self.requests):
-            raise InputError("beside linked units only tables are built: release other statistics of members alone")
+            raise InputError(
+                "beside linked units only tables are built: release other statistics of members"
+                " alone"
+            )
         if self.count is not None or self.id is not None or self.where is not None:
-            raise InputError("count, where and id are not built beside linked units: keep such records in a file")
+            raise InputError(
+                "count, where and id are not built beside linked units: keep such records in a file"
+            )
         assert self.units is not None
         declared = [feature.levels for feature in self.features if feature.name == SIZE]
         if declared and declared != [self.units.bounds.sizes]:
             raise InputError(
-                "every number from the least to the most members is a size of units: leave the levels of size out, and "
-                "put sizes together in what is made of the release"
+                "every number from the least to the most members is a size of units: leave the"
+                " levels of size out, and put sizes together in what is made of the release"
             )
         if self.structural_zeros:
             raise InputError("structural zeros are not built beside linked units: leave them out")
         if isinstance(self.adjacency, int) or self.adjacency is AdjacencyChoice.definition:
-            raise InputError("linked records have the adjacency worst-case or exchange: leave the number out")
+            raise InputError(
+                "linked records have the adjacency worst-case or exchange: leave the number out"
+            )
 
     def _check_persons(self) -> None:
         """Refuse what does not go together where a person has several records."""
         if self.most is None:
             if self.records is not None:
-                raise InputError("--records says what the records of a person are called: give --most N with it")
+                raise InputError(
+                    "--records says what the records of a person are called: give --most N with it"
+                )
             return
         if self.id is None:
-            raise InputError("--most says how many records a person may have: name the column of persons with --id")
+            raise InputError(
+                "--most says how many records a person may have: name the column of persons with"
+                " --id"
+            )
         if self.id in {*self.names, *self.outcomes}:
             raise InputError(
-                f"the id column {self.id!r} says whose a record is: it cannot be a feature or an outcome of the release"
+                f"the id column {self.id!r} says whose a record is: it cannot be a feature or an"
+                " outcome of the release"
             )
         if self.adjacency is AdjacencyChoice.definition and self.most > 1:
             raise InputError(
-                "the literal reading of a(t) is known for one record a person: leave --adjacency out, or ask for "
-                "exchange"
+                "the literal reading of a(t) is known for one record a person: leave --adjacency"
+                " out, or ask for exchange"
             )
 
     @property
     def protection(self) -> Protection | None:
-        """Whom the promise is about where a person may have several records; None where a record is a person.
+        """Whom the promise is about where a person may have several records; None where a record is
+        a person.
 
         >>> Plan(id="patient", most=5, records="stays").protection.who
         'one patient with up to 5 stays'
@@ -474,14 +529,23 @@ class Plan:
     def __repr__(self) -> str:
         noisy = ", ".join(request.name for request in self.requests) or "nothing"
         exact = ", ".join(map(str, self.invariants)) or "the number of records"
-        return f"Plan({noisy}; exact: {exact}; {self.budget or 'budgets apart'}; adjacency: {self.adjacency})"
+        return (
+            f"Plan({noisy}; exact: {exact}; {self.budget or 'budgets apart'}; adjacency:"
+            f" {self.adjacency})"
+        )
 
     def _repr_html_(self) -> str:
-        requests = [(request.name, f"{' × '.join(request.features)}: {request.budget}") for request in self.requests]
+        requests = [
+            (request.name, f"{' × '.join(request.features)}: {request.budget}")
+            for request in self.requests
+        ]
         exact = ", ".join(map(str, self.invariants)) or "only the number of records"
         levels = [(part.name, _levels_text(part)) for part in self.chains]
         linked = [] if self.units is None else self.units.described
-        return facts("Plan", [("exact", exact), *linked, *requests, ("adjacency", str(self.adjacency)), *levels])
+        return facts(
+            "Plan",
+            [("exact", exact), *linked, *requests, ("adjacency", str(self.adjacency)), *levels],
+        )
 
     @property
     def chains(self) -> tuple[Feature | Nest, ...]:
@@ -515,18 +579,23 @@ class Plan:
 
     @property
     def budget(self) -> Budget | None:
-        """What everything may spend together, budgets simply added; None where they are of different kinds."""
+        """What everything may spend together, budgets simply added; None where they are of
+        different kinds.
+        """
         return Budget.together([request.budget for request in self.requests])
 
     def with_budget(self, budget: Budget) -> "Plan":
-        """Return the plan with this budget for every request that has none of its own; tables share it."""
+        """Return the plan with this budget for every request that has none of its own; tables share
+        it.
+        """
         requests: list[Request] = []
         for request in self.requests:
             requests += [request] if request.budget else request.dividing(budget)
         return evolve(self, requests=requests)
 
     def with_values_read(self) -> "Plan":
-        """Return the plan with columns read as its requests need them, and "ok=Y" as whether ok is Y.
+        """Return the plan with columns read as its requests need them, and "ok=Y" as whether ok is
+        Y.
 
         >>> import semidp
         >>> Plan([semidp.proportion("ok=Y", by="ward")]).with_values_read().read_as
@@ -536,7 +605,10 @@ class Plan:
         for request in self.requests:
             for column, how in request.needed_readings.items():
                 if readings.setdefault(column, how) != how:
-                    raise InputError(f"{column!r} is to be read in two ways, {readings[column]} and {how}: keep one")
+                    raise InputError(
+                        f"{column!r} is to be read in two ways, {readings[column]} and {how}:"
+                        " keep one"
+                    )
         for column in self.outcomes:
             if "=" in column:
                 readings.setdefault(column, EQUAL)
@@ -560,15 +632,21 @@ class Plan:
             "units": None if self.units is None else self.units.to_json(),
             "read_as": dict(self.read_as) or None,
             **plan_entries(self.requests),
-            "feature": [part.to_json() for part in self.features] + [nest.to_json() for nest in self.nests],
-            "unit_feature": [part.to_json() for part in self.units.features] if self.units is not None else [],
+            "feature": (
+                [part.to_json() for part in self.features] + [nest.to_json() for nest in self.nests]
+            ),
+            "unit_feature": (
+                [part.to_json() for part in self.units.features] if self.units is not None else []
+            ),
             "structural_zero": [zero.to_json() for zero in self.structural_zeros],
         }
         return {key: value for key, value in document.items() if value not in (None, [], False)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path | None = None) -> "Plan":
-        """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part of the plan."""
+        """Read what `to_json` wrote; lookup files are named as seen from `folder`, and become part
+        of the plan.
+        """
         from semidp.statistics.registry import plan_keys, requests_from
 
         alone = {"adjacency", "count", "where", "id", "most", "records", "read_as"}
@@ -581,11 +659,18 @@ class Plan:
             raise InputError("a unit_feature is computed from the members of a unit: give [units]")
         return cls(
             requests=requests_from(value),
-            invariants=[[names] if isinstance(names, str) else names for names in entries_of(value, "invariants")],
+            invariants=[
+                [names] if isinstance(names, str) else names
+                for names in entries_of(value, "invariants")
+            ],
             features=features,
             structural_zeros=zeros,
             nests=nests,
-            units=LinkedUnits.from_json(value["units"], computed, folder) if "units" in value else None,
+            units=(
+                LinkedUnits.from_json(value["units"], computed, folder)
+                if "units" in value
+                else None
+            ),
             **{key: value[key] for key in alone if key in value},
         )
 
@@ -606,26 +691,35 @@ class Plan:
 def _levels_text(part: Feature | Nest) -> str:
     if isinstance(part, Nest):
         return f"{' > '.join(part.names)}: levels read from the data"
-    return f"{len(part.levels):,} levels: {', '.join(part.levels[:6])}{', …' if len(part.levels) > 6 else ''}"
+    return (
+        f"{len(part.levels):,} levels:"
+        f" {', '.join(part.levels[:6])}{', …' if len(part.levels) > 6 else ''}"
+    )
 
 
 def declared(
     value: Mapping[str, Any], folder: Path | None = None
 ) -> tuple[tuple[Feature, ...], tuple[StructuralZero, ...], tuple[Nest, ...]]:
-    """Return what a plan or a schema file declares: features, structural zeros, and nests without levels.
+    """Return what a plan or a schema file declares: features, structural zeros, and nests without
+    levels.
 
     >>> declared({"feature": [{"name": "county", "nest": ["state", "county"]}]})
     ((), (), (Nest(names=('state', 'county'), repeat=False, null_level=None),))
     """
     entries = entries_of(value, "feature")
     unread = [
-        isinstance(entry, Mapping) and "nest" in entry and not {"tree", "lookup"} & set(entry) for entry in entries
+        isinstance(entry, Mapping) and "nest" in entry and not {"tree", "lookup"} & set(entry)
+        for entry in entries
     ]
-    nests = tuple(Nest.from_json(entry) for entry, is_nest in zip(entries, unread, strict=True) if is_nest)
+    nests = tuple(
+        Nest.from_json(entry) for entry, is_nest in zip(entries, unread, strict=True) if is_nest
+    )
     features = [entry for entry, is_nest in zip(entries, unread, strict=True) if not is_nest]
     if not features:
         if value.get("structural_zero"):
-            raise SchemaError("structural zeros need the features that they name: declare their levels")
+            raise SchemaError(
+                "structural zeros need the features that they name: declare their levels"
+            )
         return (), (), nests
     rest = {
         "feature": features,

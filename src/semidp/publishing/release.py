@@ -1,6 +1,8 @@
-"""What a release is: published results, the guarantee, and where it came from. Everything in it may be published.
+"""What a release is: published results, the guarantee, and where it came from. Everything in it may
+be published.
 
-A release is written to a folder as CSV, JSON and a page, and read back from it; what the page says is in `report`.
+A release is written to a folder as CSV, JSON and a page, and read back from it; what the page says
+is in `report`.
 """
 
 import contextlib
@@ -34,7 +36,14 @@ from semidp.errors import AdjacencyUnknown, InputError, Refused, SemidpError, di
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.noise.randomness import Randomness, SystemRandomness
 from semidp.output.cells import METADATA, Form, PublishedColumns, StoredFiles, csvw, form_named
-from semidp.output.files import digest, discard_unfinished, document_at, new_folder, read_plain, recover
+from semidp.output.files import (
+    digest,
+    discard_unfinished,
+    document_at,
+    new_folder,
+    read_plain,
+    recover,
+)
 from semidp.output.place_maps import MAP, PlaceMap
 from semidp.output.plots.figures import tradeoff_plot
 from semidp.output.presentation import AS_USUAL, Presentation
@@ -45,7 +54,12 @@ from semidp.publishing.combined.combination import Combination
 from semidp.publishing.combined.combined_tables import CombinedTables
 from semidp.publishing.parts.parts_words import parts_file_words, parts_section
 from semidp.publishing.plan import AdjacencyChoice, Plan, margins_from
-from semidp.publishing.side_information import announced, check_about, guarantee_under, other_guarantee
+from semidp.publishing.side_information import (
+    announced,
+    check_about,
+    guarantee_under,
+    other_guarantee,
+)
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
 from semidp.statistics.parts import PARTS, Part, Partition, refuse_changed
@@ -73,7 +87,8 @@ SOURCES = "releases"
 MOST_WHOLE = 2 * 10**7
 """Cells of the tables of a release by parts that are held at once."""
 LISTED = 10_000
-"""Up to so many levels and exact totals are listed in release.json; more have files of their own."""
+"""Up to so many levels and exact totals are listed in release.json; more have files of their
+own."""
 
 _ALSO_KNOWN = 8  # features whose counts an attacker may know
 _DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
@@ -107,7 +122,9 @@ class Release:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the release guarantees; refused where a combination of releases states nothing (`stated` is None)."""
+        """What the release guarantees; refused where a combination of releases states nothing
+        (`stated` is None).
+        """
         if self.stated is None:
             raise Refused("this release states no guarantee: its warnings say why")
         return self.stated
@@ -121,12 +138,15 @@ class Release:
     def tables(self) -> tuple[PublishedTable, ...]:
         """Every published table, with a budget of its own or a shared one.
 
-        Those of a release by parts are read from the folders of the parts when their cells are asked for.
+        Those of a release by parts are read from the folders of the parts when their cells are
+        asked for.
         """
         return tuple(table for result in self.results for table in result.every_table())
 
     def table_name(self, called: str) -> str:
-        """Return what a table is called in its files, if it may be named otherwise: ``units:zone-size``."""
+        """Return what a table is called in its files, if it may be named otherwise:
+        ``units:zone-size``.
+        """
         for result in self.results:
             table = result.named().get(called)
             if isinstance(table, PublishedTable):
@@ -147,10 +167,13 @@ class Release:
         Parameters
         ----------
         path
-            The labels of the part, from the coarsest depth down; the last is enough where no other part has it.
+            The labels of the part, from the coarsest depth down; the last is enough where no other
+            part has it.
         """
         if self.partition is None or self.partition.place is None:
-            raise InputError("this release was not carried out part by part, or not read from its folder")
+            raise InputError(
+                "this release was not carried out part by part, or not read from its folder"
+            )
         part = self.partition.part(path)
         refuse_changed(self.partition.place, part.digests, "the release was written")
         files = StoredFiles(self.partition.place / part.folder, tuple(part.files))
@@ -164,38 +187,44 @@ class Release:
         """Refuse something of a release that was carried out part by part."""
         if self.partition is not None:
             raise Refused(
-                f"{what} are for tables that were released whole, and this release was made part by part: use the "
-                "estimates and standard errors in its files"
+                f"{what} are for tables that were released whole, and this release was made part by"
+                " part: use the estimates and standard errors in its files"
             )
 
     def refuse_large_parts(self, what: str) -> None:
-        """Refuse something that takes all parts together, where their tables are too large for that."""
+        """Refuse something that takes all parts together, where their tables are too large for
+        that.
+        """
         if self.partition is None:
             return
         cells = sum(table.schema.size for table in self.tables)
         if cells > MOST_WHOLE:
             raise Refused(
-                f"{what} take all parts of a release together, and these tables have {cells:,} cells (at most "
-                f"{MOST_WHOLE:,}): use the estimates and standard errors in its files"
+                f"{what} take all parts of a release together, and these tables have {cells:,}"
+                f" cells (at most {MOST_WHOLE:,}): use the estimates and standard errors in its"
+                " files"
             )
 
     def refuse_combined(self, what: str) -> None:
         """Refuse something of a combination of releases."""
         if self.combination is not None:
             raise Refused(
-                f"{what} are for a release as it was measured, and this one is a combination of several: ask the "
-                f"releases themselves, in its folder {SOURCES}"
+                f"{what} are for a release as it was measured, and this one is a combination of"
+                f" several: ask the releases themselves, in its folder {SOURCES}"
             )
 
     def estimate(self, weights: Mapping[str, ArrayLike]) -> tuple[float, float]:
-        """Return a weighted sum of estimated cells, across tables, and its exact standard error from the noise alone.
+        """Return a weighted sum of estimated cells, across tables, and its exact standard error
+        from the noise alone.
 
-        Tables with budgets of their own have independent noise; those that share one have it in common.
+        Tables with budgets of their own have independent noise; those that share one have it in
+        common.
 
         Parameters
         ----------
         weights
-            For each table, by its name, a weight a cell: an array like its counts, with the axes of its schema.
+            For each table, by its name, a weight a cell: an array like its counts, with the axes of
+            its schema.
 
         Examples
         --------
@@ -217,10 +246,15 @@ class Release:
                 raise InputError(f"there is no table {name!r}; there are {', '.join(tables)}")
             weight, shape = np.asarray(given, dtype=np.float64), tables[name].schema.shape
             if weight.shape != shape:
-                raise InputError(f"the weights of {name!r} have shape {weight.shape}, but it has {shape}")
+                raise InputError(
+                    f"the weights of {name!r} have shape {weight.shape}, but it has {shape}"
+                )
             arrays[name] = weight
         if self.combination is not None:
-            views = {self.scope.dataspace.schema.view(tables[name].schema.names): w for name, w in arrays.items()}
+            views = {
+                self.scope.dataspace.schema.view(tables[name].schema.names): w
+                for name, w in arrays.items()
+            }
             return self.combination.estimate(views)
         value, variance = 0.0, 0.0
         for result in self.results:
@@ -245,18 +279,21 @@ class Release:
         draws: int | None = None,
         randomness: Randomness | None = None,
     ) -> "Independence | Association":
-        """Test whether two features are independent (given strata), from what is published: at no cost in privacy.
+        """Test whether two features are independent (given strata), from what is published: at no
+        cost in privacy.
 
-        Exact given the totals of rows and of columns (within strata), which the release must publish exactly: tables
-        are simulated from the multivariate hypergeometric law, and noise from the law that the release states.
+        Exact given the totals of rows and of columns (within strata), which the release must
+        publish exactly: tables are simulated from the multivariate hypergeometric law, and noise
+        from the law that the release states.
 
         Parameters
         ----------
         rows, columns, strata
-            Features of a published table, of any number of levels; a table of more features is summed.
+            Features of a published table, of any number of levels; a table of more features is
+            summed.
         ordered
-            Which of rows and columns have ordered levels (or a mapping to their scores, 1, 2, 3 … unless given): the
-            test then looks for a trend.
+            Which of rows and columns have ordered levels (or a mapping to their scores, 1, 2, 3 …
+            unless given): the test then looks for a trend.
         pooled
             Whether to look for one association common to all strata (Cochran-Mantel-Haenszel).
         alternative
@@ -272,7 +309,9 @@ class Release:
         --------
         >>> import semidp
         >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40}
-        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> plan = semidp.Plan(
+        ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+        ... )
         >>> semidp.run(plan, people).test("sex", "vote").p_value
         0.0001
         """
@@ -304,11 +343,13 @@ class Release:
         draws: int | None = None,
         randomness: Randomness | None = None,
     ) -> "IntervalEstimate":
-        """Return a count of cells, a rate, or a difference of two, with its interval: at no cost in privacy.
+        """Return a count of cells, a rate, or a difference of two, with its interval: at no cost in
+        privacy.
 
-        Cells are given by the levels that are meant, such as ``{"sex": "f", "region": ["n", "s"]}``. ``of`` alone is a
-        count; with ``minus``, the difference of two counts; with ``among``, the rate of ``of`` among those; with both,
-        the rate among the one less the rate among the other.
+        Cells are given by the levels that are meant, such as
+        ``{"sex": "f", "region": ["n", "s"]}``. ``of`` alone is a count; with ``minus``, the
+        difference of two counts; with ``among``, the rate of ``of`` among those; with both, the
+        rate among the one less the rate among the other.
 
         Parameters
         ----------
@@ -319,8 +360,9 @@ class Release:
         level
             The confidence level.
         sampling
-            False: the interval is for these records, and allows for the noise alone. True: it is for the population
-            that they are a sample of (for counts: the share of it, times n), and allows for both.
+            False: the interval is for these records, and allows for the noise alone. True: it is
+            for the population that they are a sample of (for counts: the share of it, times n), and
+            allows for both.
         table, draws, randomness
             As in `test`.
 
@@ -328,7 +370,9 @@ class Release:
         --------
         >>> import semidp
         >>> people = {"sex": [*"fm"] * 40, "vote": [*"yn"] * 40}
-        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> plan = semidp.Plan(
+        ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+        ... )
         >>> release = semidp.run(plan, people)
         >>> rate = release.interval({"vote": "y"}, among={"sex": "f"})
         >>> rate.exact, str(rate.covers), 0.7 < rate.low <= rate.high <= 1
@@ -336,7 +380,9 @@ class Release:
         """
         from semidp.questions.measured import interval_of
 
-        return interval_of(self, of, minus, among, level, sampling, table, draws, randomness, measure)
+        return interval_of(
+            self, of, minus, among, level, sampling, table, draws, randomness, measure
+        )
 
     def intervals(
         self,
@@ -347,10 +393,13 @@ class Release:
         draws: int | None = None,
         randomness: Randomness | None = None,
     ) -> "TableIntervals":
-        """Return intervals for all cells of a table (the smallest unless named) that hold at once; see `interval`.
+        """Return intervals for all cells of a table (the smallest unless named) that hold at once;
+        see `interval`.
 
         >>> import semidp
-        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+        >>> plan = semidp.Plan(
+        ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+        ... )
         >>> found = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9}).intervals()
         >>> found.rows[0][:2], found.level
         (('f', 'n'), 0.95)
@@ -389,13 +438,18 @@ class Release:
         return self._listed("distributions")
 
     def records(
-        self, randomness: Randomness | None = None, *, seconds: float = 60.0, progress: Progress = silent
+        self,
+        randomness: Randomness | None = None,
+        *,
+        seconds: float = 60.0,
+        progress: Progress = silent,
     ) -> "SyntheticRecords":
-        """Return synthetic records with every exact total to the person, from the published numbers alone: at no cost.
+        """Return synthetic records with every exact total to the person, from the published numbers
+        alone: at no cost.
 
-        Where the tables are decomposable the records have all of their whole numbers, too. Elsewhere two records at a
-        time exchange values where that brings the tables closer to their estimates; `distances` says how close.
-        ``records.to_pandas()`` is a data frame.
+        Where the tables are decomposable the records have all of their whole numbers, too.
+        Elsewhere two records at a time exchange values where that brings the tables closer to their
+        estimates; `distances` says how close. ``records.to_pandas()`` is a data frame.
 
         Parameters
         ----------
@@ -412,14 +466,18 @@ class Release:
         >>> people = {"sex": [*"fm"] * 40, "vote": [*"yynn"] * 20, "old": [*"yn"] * 40}
         >>> tables = [["sex", "vote"], ["vote", "old"], ["sex", "old"]]
         >>> requests = [semidp.TableRequest(names) for names in tables]
-        >>> plan = semidp.Plan(requests, ["sex"], levels_from_data=True).with_budget(semidp.Budget.gdp(1))
+        >>> plan = semidp.Plan(requests, ["sex"], levels_from_data=True).with_budget(
+        ...     semidp.Budget.gdp(1)
+        ... )
         >>> records = semidp.run(plan, people).records()
         >>> [distance.name for distance in records.distances], records.to_dict()["sex"].count("f")
         (['sex-vote', 'vote-old', 'sex-old'], 40)
         """
         from semidp.questions.records.putting_together import records_of
 
-        return records_of(self, SystemRandomness() if randomness is None else randomness, seconds, progress)
+        return records_of(
+            self, SystemRandomness() if randomness is None else randomness, seconds, progress
+        )
 
     def several_records(
         self,
@@ -429,10 +487,12 @@ class Release:
         seconds: float = 60.0,
         progress: Progress = silent,
     ) -> "list[SyntheticRecords]":
-        """Return several sets of records, each near its own draw of what the estimates leave open: at no cost.
+        """Return several sets of records, each near its own draw of what the estimates leave open:
+        at no cost.
 
-        The noise of the release is drawn once more for each set, by the law that it states. What differs between the
-        sets shows how much noise there is; `semidp.combine_estimates` makes one answer of theirs.
+        The noise of the release is drawn once more for each set, by the law that it states. What
+        differs between the sets shows how much noise there is; `semidp.combine_estimates` makes one
+        answer of theirs.
 
         Parameters
         ----------
@@ -457,7 +517,8 @@ class Release:
         progress: Progress = silent,
         stop: Callable[[], bool] = bool,
     ) -> dict[str, Any]:
-        """Write synthetic records to a CSV file, and beside it what they are, which is returned; see `records`.
+        """Write synthetic records to a CSV file, and beside it what they are, which is returned;
+        see `records`.
 
         Parameters
         ----------
@@ -477,7 +538,9 @@ class Release:
         >>> import semidp, tempfile
         >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
         >>> with tempfile.TemporaryDirectory() as root:
-        ...     about = semidp.run(plan, {"sex": ["f", "m", "f"]}).save_records(f"{root}/people.csv")
+        ...     about = semidp.run(plan, {"sex": ["f", "m", "f"]}).save_records(
+        ...         f"{root}/people.csv"
+        ...     )
         ...     Path(f"{root}/people.csv").read_text().split(), about["records"]
         (['sex', 'f', 'f', 'm'], 3)
         """
@@ -493,32 +556,39 @@ class Release:
         known: Dataspace | None = None,
         most: int | None = None,
     ) -> Guarantee:
-        """Return what the noise of this release guarantees where other statistics are exact: more, fewer, or others.
+        """Return what the noise of this release guarantees where other statistics are exact: more,
+        fewer, or others.
 
-        For additive noise ``μ' = Δ2(S')/σ`` with the S' of all that is exact; the result may be weaker or stronger.
-        Nothing confidential is read.
+        For additive noise ``μ' = Δ2(S')/σ`` with the S' of all that is exact; the result may be
+        weaker or stronger. Nothing confidential is read.
 
         Parameters
         ----------
         invariants
             All that is exact: margins, or a `Dataspace` of them with their values.
         adjacency
-            Which datasets are compared; unless given, exchanges for an exchange release and else any a(t) records.
+            Which datasets are compared; unless given, exchanges for an exchange release and else
+            any a(t) records.
         known
-            Values of margins, and features, that are known besides those of the release. A margin whose values nobody
-            gives may have any.
+            Values of margins, and features, that are known besides those of the release. A margin
+            whose values nobody gives may have any.
         most
             How many records a person may have; as many as the release says unless given.
 
         Examples
         --------
         >>> import semidp
-        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
-        ...     features=[semidp.Feature("ill", ["n", "y"])])
+        >>> plan = semidp.Plan(
+        ...     [semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
+        ...     ["sex"],
+        ...     features=[semidp.Feature("ill", ["n", "y"])],
+        ... )
         >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
         >>> release.under(["sex", "ill"]).tradeoff  # S is now the swaps: Δ2² = 4, where it was 8
         ZCDP(rho=Fraction(1, 4))
-        >>> release.under([]).tradeoff  # the noise alone, were the sexes not published: one record, Δ2² = 2
+        >>> release.under(
+        ...     []
+        ... ).tradeoff  # the noise alone, were the sexes not published: one record, Δ2² = 2
         ZCDP(rho=Fraction(1, 8))
         """
         if isinstance(invariants, Datasets):
@@ -527,22 +597,38 @@ class Release:
             margins = margins_from(invariants)
         about = check_about(self.scope.dataspace if known is None else known, self.scope.dataspace)
         if adjacency is None:
-            adjacency = AdjacencyChoice.worst_case if self.scope.adjacency.protects_groups else AdjacencyChoice.exchange
+            adjacency = (
+                AdjacencyChoice.worst_case
+                if self.scope.adjacency.protects_groups
+                else AdjacencyChoice.exchange
+            )
         protection = self.scope.protection
         if most is not None:
             protection = evolve(self.plan, id=self.plan.id or "person", most=most).protection
-        return guarantee_under(self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes), protection)
+        return guarantee_under(
+            self.mechanisms, margins, about, adjacency, bool(self.plan.outcomes), protection
+        )
 
     @property
     def otherwise(self) -> Guarantee | None:
         """What the same noise guarantees under the other adjacency; None where that is not known.
 
         >>> import semidp
-        >>> request = semidp.TableRequest(["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian")
-        >>> plan = semidp.Plan([request], ["sex"], adjacency="exchange", features=[semidp.Feature("ill", ["n", "y"])])
+        >>> request = semidp.TableRequest(
+        ...     ["sex", "ill"], semidp.Budget.gdp(1), mechanism="gaussian"
+        ... )
+        >>> plan = semidp.Plan(
+        ...     [request],
+        ...     ["sex"],
+        ...     adjacency="exchange",
+        ...     features=[semidp.Feature("ill", ["n", "y"])],
+        ... )
         >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
         >>> other = release.otherwise
-        >>> other.adjacency, other.tradeoff.mu_squared  # Δ2² = 8 for any two records, and 4 for exchanges
+        >>> (
+        ...     other.adjacency,
+        ...     other.tradeoff.mu_squared,
+        ... )  # Δ2² = 8 for any two records, and 4 for exchanges
         (Ball(a=2), Fraction(2, 1))
         """
         try:
@@ -554,14 +640,17 @@ class Release:
 
     @property
     def announced(self) -> Tradeoff | None:
-        """What the noise would be said to give for one record if the exact totals were forgotten."""
+        """What the noise would be said to give for one record if the exact totals were
+        forgotten.
+        """
         return announced(self.scope.dataspace, (result.advertised for result in self.results))
 
     def also_known(self, most: int = _ALSO_KNOWN) -> tuple[dict[str, Guarantee], int]:
-        """Return what the noise guarantees if an attacker also knew the counts of a feature, and how many are left.
+        """Return what the noise guarantees if an attacker also knew the counts of a feature, and
+        how many are left.
 
-        The values of such a margin are confidential: each guarantee holds for any. What is not known for the noise is
-        left out.
+        The values of such a margin are confidential: each guarantee holds for any. What is not
+        known for the noise is left out.
 
         Parameters
         ----------
@@ -571,8 +660,11 @@ class Release:
         Examples
         --------
         >>> import semidp
-        >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
-        ...     features=[semidp.Feature("ill", ["n", "y"])])
+        >>> plan = semidp.Plan(
+        ...     [semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
+        ...     ["sex"],
+        ...     features=[semidp.Feature("ill", ["n", "y"])],
+        ... )
         >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
         >>> {name: guarantee.tradeoff for name, guarantee in release.also_known()[0].items()}
         {'ill': ZCDP(rho=Fraction(1, 4))}
@@ -587,13 +679,18 @@ class Release:
 
     @cached_property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """How everything was measured, from the plan and from what is stated; refused where less noise is stated."""
+        """How everything was measured, from the plan and from what is stated; refused where less
+        noise is stated.
+        """
         self.refuse_combined("mechanisms")
         found = []
         for request, result in zip(self.plan.requests, self.results, strict=True):
             mechanism = result.drawn_by(result.recalibrated(request, self.scope))
             if mechanism is None:
-                raise Refused(f"{result.name!r} states less noise than its budget needs: check the release first")
+                raise Refused(
+                    f"{result.name!r} states less noise than its budget needs: check the release"
+                    " first"
+                )
             found.append(mechanism)
         return tuple(found)
 
@@ -614,8 +711,8 @@ class Release:
         force
             Also replace a release, in a folder that holds no other file.
         form
-            How cells are written, ``"csv"`` or ``"parquet"``; tables from a million cells on as Parquet unless given.
-            ``"xlsx"`` writes CSV and a workbook beside it (needs openpyxl).
+            How cells are written, ``"csv"`` or ``"parquet"``; tables from a million cells on as
+            Parquet unless given. ``"xlsx"`` writes CSV and a workbook beside it (needs openpyxl).
         progress
             Told what is going on.
 
@@ -629,23 +726,33 @@ class Release:
         ['csv-metadata.json', 'measurements.csv', 'release.json', 'report.html', 'table.csv']
         """
         written = self._written_as(form)
-        if self.partition is not None and (self.partition.place is None or written.form != self.form):
-            raise InputError("the parts of a release are copied as they are, from its folder: leave the form out")
+        if self.partition is not None and (
+            self.partition.place is None or written.form != self.form
+        ):
+            raise InputError(
+                "the parts of a release are copied as they are, from its folder: leave the form out"
+            )
         with new_folder(folder, force=force, ours=release_files) as new:
             written.write_files(new, progress)
             if self.partition is not None:
                 self.partition.copy(new)
 
     def _write_sources(self, folder: Path, progress: Progress) -> list[dict[str, str]]:
-        """Write the releases of a combination into folders of their own; return these with digests."""
+        """Write the releases of a combination into folders of their own; return these with
+        digests.
+        """
         entries = []
-        for count, source in enumerate(() if self.combination is None else self.combination.releases, 1):
+        for count, source in enumerate(
+            () if self.combination is None else self.combination.releases, 1
+        ):
             place = folder / SOURCES / str(count)
             place.mkdir(parents=True)
             source.write_files(place, progress)
             if source.partition is not None:
                 source.partition.copy(place)
-            entries.append({"folder": f"{SOURCES}/{count}", "digest": digest(place / "release.json")})
+            entries.append(
+                {"folder": f"{SOURCES}/{count}", "digest": digest(place / "release.json")}
+            )
         return entries
 
     def _written_as(self, form: Form | str | None) -> "Release":
@@ -655,12 +762,20 @@ class Release:
         if form == "xlsx":
             check_installed()
             self.refuse_parts("workbooks")
-            return replace(self, form=Form.csv, presentation=replace(self.presentation, workbook=True))
+            return replace(
+                self, form=Form.csv, presentation=replace(self.presentation, workbook=True)
+            )
         return replace(self, form=form_named(form))
 
     def write_files(self, folder: Path, progress: Progress = silent) -> None:
-        """Write the files of a release into a folder that exists, one after another; `save` does so atomically."""
-        files = {name: content for result in self.results for name, content in result.files(self.form).items()}
+        """Write the files of a release into a folder that exists, one after another; `save` does so
+        atomically.
+        """
+        files = {
+            name: content
+            for result in self.results
+            for name, content in result.files(self.form).items()
+        }
         for name, columns in files.items():
             columns.write(folder / name, progress)
         described, names = csvw(release_title(self), files), list(files)
@@ -678,7 +793,9 @@ class Release:
         if self.combination is not None:
             document["combination"] = self._write_sources(folder, progress)
         if self.partition is not None:
-            (folder / PARTS).write_text(_text([part.to_json() for part in self.partition.parts]), encoding="utf-8")
+            (folder / PARTS).write_text(
+                _text([part.to_json() for part in self.partition.parts]), encoding="utf-8"
+            )
             names.append(PARTS)
         levels = sum(len(feature.levels) for feature in space.schema.features)
         many = levels + sum(total.counts.size for total in space.totals) > LISTED
@@ -693,7 +810,8 @@ class Release:
         (folder / REPORT).write_text(self.report_html(), encoding="utf-8")
 
     def report_html(self, title: str | None = None, further: Sequence[Section] = ()) -> str:
-        """Return the report as one HTML page that needs nothing else; its title names what is published.
+        """Return the report as one HTML page that needs nothing else; its title names what is
+        published.
 
         Further sections, such as the tests of every pair, stand after those of the results.
 
@@ -709,7 +827,9 @@ class Release:
         return bool(_report().workbook_differs(self, path))
 
     def parts_sections(self) -> list[Section]:
-        """Return the section of the report on the parts; none where the release was carried out in one piece."""
+        """Return the section of the report on the parts; none where the release was carried out in
+        one piece.
+        """
         if self.partition is None:
             return []
         by_parts = [result for result in self.results if result.part_stems()[0]]
@@ -726,8 +846,8 @@ class Release:
         Parameters
         ----------
         name
-            What its file is called, without ``.csv``; a table may also be named by its features, joined by ``-`` or
-            in a list, in any order.
+            What its file is called, without ``.csv``; a table may also be named by its features,
+            joined by ``-`` or in a list, in any order.
 
         Examples
         --------
@@ -749,7 +869,9 @@ class Release:
         named = {"-".join(features): table for features, table in by_features.items()} | by_name
         if name not in named:
             meant = did_you_mean(name, named)
-            raise InputError(f"there is nothing called {name!r} here{meant}; there are {', '.join(named)}")
+            raise InputError(
+                f"there is nothing called {name!r} here{meant}; there are {', '.join(named)}"
+            )
         return named[name]
 
     def __getitem__(self, name: str) -> Any:
@@ -757,7 +879,9 @@ class Release:
         return self.table(name)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the error curve of the best attacker, on matplotlib axes where given; return the figure."""
+        """Draw the error curve of the best attacker, on matplotlib axes where given; return the
+        figure.
+        """
         return tradeoff_plot({str(self.guarantee.adjacency): self.guarantee.tradeoff}, axes=axes)
 
     def __repr__(self) -> str:
@@ -786,9 +910,13 @@ class Release:
         except InputError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise InputError(f"{folder} is not a release: it has no readable release.json with its tables") from None
+            raise InputError(
+                f"{folder} is not a release: it has no readable release.json with its tables"
+            ) from None
         if document.get("schema_version") != SCHEMA_VERSION:
-            raise InputError(f"{folder} was written by another version of semidp: read it with that version")
+            raise InputError(
+                f"{folder} was written by another version of semidp: read it with that version"
+            )
         for name, expected in digests.items():
             if found[name] != expected:
                 raise InputError(f"{folder / name} was changed after the release was written")
@@ -798,25 +926,43 @@ class Release:
                 if document[key] == {"file": file}:
                     document[key] = from_json(files[file])
             release = cls._from_json(document, files, sources)
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, csv.Error):
-            raise InputError(f"{folder / 'release.json'} is damaged: make the release again") from None
+        except (
+            KeyError,
+            TypeError,
+            IndexError,
+            ValueError,
+            AttributeError,
+            ArithmeticError,
+            csv.Error,
+        ):
+            raise InputError(
+                f"{folder / 'release.json'} is damaged: make the release again"
+            ) from None
         held = [(result, table) for result in release.results for table in result.held_tables()]
-        if "form" not in document and any(name not in digests for result, _ in held for name in result.files()):
+        if "form" not in document and any(
+            name not in digests for result, _ in held for name in result.files()
+        ):
             release = replace(release, form=Form.csv)  # written before there was another
         for _, table in held:
             if table.fitted.kind == "integer" and not table.keeps(release.scope.dataspace):
-                raise InputError(f"{folder} contradicts itself: {table.name!r} does not add up to the exact totals")
+                raise InputError(
+                    f"{folder} contradicts itself: {table.name!r} does not add up to the exact"
+                    " totals"
+                )
         return release
 
     @staticmethod
     def discard_unfinished(folder: Path | str) -> None:
-        """Remove what a release part by part that ended early has left for a folder; what was charged stays charged."""
+        """Remove what a release part by part that ended early has left for a folder; what was
+        charged stays charged.
+        """
         discard_unfinished(folder)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells, which are in the CSV files, as plain values.
 
-        ``epsilon`` restates the guarantee at ``report_delta``; the plan holds every number exactly, as text.
+        ``epsilon`` restates the guarantee at ``report_delta``; the plan holds every number exactly,
+        as text.
         """
         return {
             "schema_version": SCHEMA_VERSION,
@@ -825,7 +971,11 @@ class Release:
             **({} if self.form is None else {"form": str(self.form)}),
             **({} if self.partition is None else {"partition": self.partition.to_json()}),
             **({} if self.combination is None else {"combination": len(self.combination.releases)}),
-            **({} if self.presentation == AS_USUAL else {"presentation": self.presentation.to_json()}),
+            **(
+                {}
+                if self.presentation == AS_USUAL
+                else {"presentation": self.presentation.to_json()}
+            ),
             "plan": self.plan.to_json(),
             "dataspace": self.scope.dataspace.to_json(),
             "a": self.scope.adjacency_json(),
@@ -843,7 +993,9 @@ class Release:
 
     @property
     def epsilon(self) -> float | None:
-        """The guarantee restated at the reporting delta; None where there is none, or no finite number."""
+        """The guarantee restated at the reporting delta; None where there is none, or no finite
+        number.
+        """
         if self.stated is None:
             return None
         epsilon = self.guarantee.tradeoff.epsilon(self.plan.report_delta)
@@ -855,7 +1007,9 @@ class Release:
             return {self.combined.key: [self.combined.to_json()]}
         lists: dict[str, list[dict[str, Any]]] = {key: [] for key in result_keys()}
         for result, request in zip(self.results, self.plan.requests, strict=True):
-            lists[result.listed_in].append({**result.to_json(), "budget": request.budget and request.budget.numbers()})
+            lists[result.listed_in].append(
+                {**result.to_json(), "budget": request.budget and request.budget.numbers()}
+            )
         always = always_listed()
         return {key: entries for key, entries in lists.items() if entries or key in always}
 
@@ -876,7 +1030,9 @@ class Release:
         return tuple(releases)
 
     @classmethod
-    def _from_json(cls, document: Mapping[str, Any], files: StoredFiles, sources: "tuple[Release, ...]") -> Self:
+    def _from_json(
+        cls, document: Mapping[str, Any], files: StoredFiles, sources: "tuple[Release, ...]"
+    ) -> Self:
         dataspace = Datasets.from_json(document["dataspace"])
         if not isinstance(dataspace, Dataspace):
             raise ValueError("a release has features")
@@ -894,10 +1050,19 @@ class Release:
         told_first = tuple(document["disclosures"]), tuple(document["warnings"])
         scope = Scope(dataspace, semi, adjacency, *told_first, persons)
         stated = document["guarantee"]
-        guarantee = None if stated is None else Guarantee(dataspace, adjacency, tradeoff_from_json(stated))
-        told = (*scope.disclosures, *scope.warnings, *document["versions"].values(), document["created"])
+        guarantee = (
+            None if stated is None else Guarantee(dataspace, adjacency, tradeoff_from_json(stated))
+        )
+        told = (
+            *scope.disclosures,
+            *scope.warnings,
+            *document["versions"].values(),
+            document["created"],
+        )
         charged = document["ledger"]
-        if not all(isinstance(text, str) for text in told) or not isinstance(document["private"], bool):
+        if not all(isinstance(text, str) for text in told) or not isinstance(
+            document["private"], bool
+        ):
             raise ValueError("a release tells in texts, and is private or not")
         if charged is not None and not isinstance(charged, Mapping):
             raise ValueError("a charge has keys and values")
@@ -920,7 +1085,10 @@ class Release:
         results: list[Published]
         if "combination" in document:
             combination = Combination(sources, dataspace)
-            results = [CombinedTables.from_json(entry, scope, files) for entry in document[CombinedTables.key]]
+            results = [
+                CombinedTables.from_json(entry, scope, files)
+                for entry in document[CombinedTables.key]
+            ]
             if len(results) != 1 or len(combination.releases) < 2:
                 raise ValueError("a combination is of several releases")
         elif guarantee is None:
@@ -929,13 +1097,18 @@ class Release:
             results = []
             left = [(key, entry) for key in result_keys() for entry in document.get(key, ())]
             for request in plan.requests:
-                # Results of one kind may stand in two lists: in that of parts, and in that of what was not cut.
+                # Results of one kind may stand in two lists: in that of parts, and in that of what
+                # was not cut.
                 place = [entry["name"] for _, entry in left].index(request.name)
                 key, entry = left.pop(place)
                 results.append(read(key, entry, request))
             if left:
                 raise ValueError("a release has no more than its plan asks for")
-        asked = [request.name for request in plan.requests] if combination is None else [results[0].name]
+        asked = (
+            [request.name for request in plan.requests]
+            if combination is None
+            else [results[0].name]
+        )
         if [result.name for result in results] != asked:
             raise ValueError("a release has what its plan asks for")
         return cls(
@@ -964,7 +1137,10 @@ def _presentation(entry: Mapping[str, Any], files: StoredFiles) -> Presentation:
 
 def release_title(release: Release) -> str:
     """Say what a release is about, for the description of its files."""
-    return f"{', '.join(result.name for result in release.results)}; exact: {release.scope.dataspace.summary()}"
+    return (
+        f"{', '.join(result.name for result in release.results)}; exact:"
+        f" {release.scope.dataspace.summary()}"
+    )
 
 
 def _report() -> Any:
@@ -973,18 +1149,24 @@ def _report() -> Any:
     from semidp.report.report_page import html
     from semidp.report.sentences import summary
 
-    return SimpleNamespace(html=html, summary=summary, save_workbook=save_workbook, workbook_differs=workbook_differs)
+    return SimpleNamespace(
+        html=html, summary=summary, save_workbook=save_workbook, workbook_differs=workbook_differs
+    )
 
 
 def release_files(folder: Path) -> Collection[str]:
-    """Return the files of a release folder, by its release.json; none where that is not one of ours.
+    """Return the files of a release folder, by its release.json; none where that is not one of
+    ours.
 
     >>> release_files(Path("nowhere"))
     ()
     """
     document = document_at(folder / "release.json")
     listed = document.get("files")
-    if not isinstance(listed, dict) or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys():
+    if (
+        not isinstance(listed, dict)
+        or not {"schema_version", "plan", "guarantee", "versions"} <= document.keys()
+    ):
         return ()
     names = {"release.json", REPORT, SUMS, SIGNATURE, *listed}
     if PARTS in listed:

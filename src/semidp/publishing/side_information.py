@@ -1,7 +1,9 @@
-"""What a release guarantees under other exact statistics than its own: what an attacker also knows, or does not.
+"""What a release guarantees under other exact statistics than its own: what an attacker also knows,
+or does not.
 
-The noise that was drawn stays as it is. Which datasets it must hide follows from all that is exact, so that further
-statistics may make the guarantee weaker or stronger: it is computed anew, from public values alone.
+The noise that was drawn stays as it is. Which datasets it must hide follows from all that is exact,
+so that further statistics may make the guarantee weaker or stronger: it is computed anew, from
+public values alone.
 """
 
 from collections.abc import Iterable
@@ -36,14 +38,15 @@ def guarantee_under(
 ) -> Guarantee:
     """Return what measurements guarantee where the margins, and nothing else, are exact.
 
-    A margin that is not among the known values may have any. `outcomes` says whether records carry an unpublished
-    outcome besides, and `protection` whom the promise is about where a person has several.
+    A margin that is not among the known values may have any. `outcomes` says whether records carry
+    an unpublished outcome besides, and `protection` whom the promise is about where a person has
+    several.
     """
     measured = tuple(mechanisms)
     if any(isinstance(mechanism.space.dataspace, LinkedDataspace) for mechanism in measured):
         raise Refused(
-            "what noise on linked members and units guarantees under other exact totals is not known here: plan them "
-            "as exact totals of the release"
+            "what noise on linked members and units guarantees under other exact totals is not"
+            " known here: plan them as exact totals of the release"
         )
     reading = adjacency if isinstance(adjacency, Adjacency) else adjacency_from(adjacency)
     if isinstance(reading, int):
@@ -53,11 +56,14 @@ def guarantee_under(
     return Guarantee(about, together.adjacency, together.tradeoff)
 
 
-def other_guarantee(mechanisms: Iterable[Mechanism], scope: Scope, outcomes: bool) -> Guarantee | None:
+def other_guarantee(
+    mechanisms: Iterable[Mechanism], scope: Scope, outcomes: bool
+) -> Guarantee | None:
     """Return what noise guarantees under the other adjacency: from public values.
 
-    That of an exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for additive noise, f∘…∘f
-    where the noise is a K-norm's. None where the other is not defined for these margins or not known for this noise.
+    That of an exchange release under A_a(t), any other under exchanges: ``μ' = Δ2(S')/σ`` for
+    additive noise, f∘…∘f where the noise is a K-norm's. None where the other is not defined for
+    these margins or not known for this noise.
     """
     try:
         if scope.adjacency.protects_groups:
@@ -72,7 +78,9 @@ def other_guarantee(mechanisms: Iterable[Mechanism], scope: Scope, outcomes: boo
 
 
 def announced(dataspace: Dataspace, advertised: Iterable[Tradeoff | None]) -> Tradeoff | None:
-    """Return what all noise together would be said to give for one record, where that is known and differs."""
+    """Return what all noise together would be said to give for one record, where that is known and
+    differs.
+    """
     curves = []
     for curve in advertised:
         if curve is None:
@@ -92,7 +100,8 @@ def _exact_pairs(
     outcomes: bool,
     protection: Protection | None,
 ) -> tuple[Dataspace, Adjacency, Datasets]:
-    """Return the datasets that exact statistics leave, which of them are adjacent, and what a claim is about.
+    """Return the datasets that exact statistics leave, which of them are adjacent, and what a claim
+    is about.
 
     Norms are computed from the first dataspace; the claim's is the same where all values are known.
     """
@@ -101,11 +110,19 @@ def _exact_pairs(
     kept = normalised(schema, margins)
     unknown = [str(margin) for margin in kept if not known.publishes(margin)]
     if not unknown or not n:
-        space = Dataspace.known(schema, {margin: known.value(margin) for margin in kept if not unknown}, n)
+        space = Dataspace.known(
+            schema, {margin: known.value(margin) for margin in kept if not unknown}, n
+        )
         return space, _adjacency(space, reading, outcomes, protection), space
     if reading is AdjacencyChoice.definition:
-        raise InputError("the literal reading of a(t) is known from the totals themselves: give their values")
-    names = schema.names if schema.structural_zeros else [name for margin in kept for name in margin.names]
+        raise InputError(
+            "the literal reading of a(t) is known from the totals themselves: give their values"
+        )
+    names = (
+        schema.names
+        if schema.structural_zeros
+        else [name for margin in kept for name in margin.names]
+    )
     if reading is AdjacencyChoice.worst_case:
         enough = semi_adjacency_bound(schema.restrict(names), kept, protection).bound
         reading = Ball(min(enough, n), protection)
@@ -123,11 +140,13 @@ def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency)
         return mechanism.under(adjacency)
     if adjacency.a == 0:
         return Guarantee(dataspace, adjacency, Gaussian(Fraction(0)))
-    more = all(any(margin.within(new) for new in dataspace.margins) for margin in released_space.margins)
+    more = all(
+        any(margin.within(new) for new in dataspace.margins) for margin in released_space.margins
+    )
     if isinstance(mechanism, (LatticeGaussianMechanism, L2Mechanism)) and not more:
         raise Refused(
-            f"{mechanism.name} noise leaves the exact totals of the release as they are, and says nothing without "
-            "them: name all that the release publishes"
+            f"{mechanism.name} noise leaves the exact totals of the release as they are, and says"
+            " nothing without them: name all that the release publishes"
         )
     try:
         return recorded(mechanism.record(), dataspace, adjacency).guarantee
@@ -140,7 +159,10 @@ def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency)
 
 
 def _adjacency(
-    dataspace: Dataspace, reading: Adjacency | AdjacencyChoice, outcomes: bool, protection: Protection | None
+    dataspace: Dataspace,
+    reading: Adjacency | AdjacencyChoice,
+    outcomes: bool,
+    protection: Protection | None,
 ) -> Adjacency:
     if isinstance(reading, Adjacency):
         return reading
@@ -154,18 +176,26 @@ def _adjacency(
         raise InputError("the literal reading of a(t) is known for one record a person")
     literal = semi_adjacency(dataspace).definition
     if literal is None:
-        raise AdjacencyUnknown("the literal reading of a(t) is not known for these statistics", needs="adjacency")
+        raise AdjacencyUnknown(
+            "the literal reading of a(t) is not known for these statistics", needs="adjacency"
+        )
     return Ball(max(literal, 1) if outcomes else literal)
 
 
 def check_about(known: Datasets, own: Dataspace) -> Dataspace:
     """Return exact statistics; refuse those that are not about the records of the release."""
     if not isinstance(known, Dataspace):
-        raise InputError("a dataspace that is only described says nothing about a release: give its margins and values")
+        raise InputError(
+            "a dataspace that is only described says nothing about a release: give its margins and"
+            " values"
+        )
     theirs = {feature.name: feature for feature in known.schema.features}
     for feature in own.schema.features:
         if theirs.get(feature.name) != feature:
-            raise InputError(f"the statistics must be about records with the feature {feature.name!r} of the release")
+            raise InputError(
+                f"the statistics must be about records with the feature {feature.name!r} of the"
+                " release"
+            )
     if known.n != own.n:
         raise DataError("the statistics are about another number of records than the release")
     for margin, total in zip(own.margins, own.totals, strict=True):

@@ -1,6 +1,8 @@
-"""The survey: what a plan publishes exactly, read from the data, and the public scope that follows from it.
+"""The survey: what a plan publishes exactly, read from the data, and the public scope that follows
+from it.
 
-Levels that look alike, or like a total, are pointed out before anything is charged, since they are slips, likely.
+Levels that look alike, or like a total, are pointed out before anything is charged, since they are
+slips, likely.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,16 +35,32 @@ from semidp.queries.branches import Cut
 from semidp.sources.opening import KEEPS_NOTHING, Source
 from semidp.sources.reader import Reader, at_hand
 
-_TOTALS = {"total", "totals", "all", "overall", "sum", "gesamt", "insgesamt", "totaal", "totale", "ensemble"}
+_TOTALS = {
+    "total",
+    "totals",
+    "all",
+    "overall",
+    "sum",
+    "gesamt",
+    "insgesamt",
+    "totaal",
+    "totale",
+    "ensemble",
+}
 _SHOWN = 3
 
 
 def survey(
-    plan: Plan, source: Source, memory: int | None = None, partition: str | None = None, jobs: int = 1
+    plan: Plan,
+    source: Source,
+    memory: int | None = None,
+    partition: str | None = None,
+    jobs: int = 1,
 ) -> tuple[Scope, Reader]:
     """Read what a plan publishes exactly, and return the public scope with a reader of the rest.
 
-    What does not fit in memory is refused before anything is counted: whole tables, or so many parts at a time.
+    What does not fit in memory is refused before anything is counted: whole tables, or so many
+    parts at a time.
     """
     schema, disclosures = schema_of(plan, source)
     tables = () if partition else tuple(table.features for table in plan.tables)
@@ -63,7 +81,10 @@ def survey(
     dataspace = Dataspace.known(schema, dict(totals), n)
     if dataspace.n == 0 and source.where is not None and not source.allow_empty:
         raise DataError(KEEPS_NOTHING)
-    return replace(announced(plan, dataspace), disclosures=disclosures, persons=source.persons), reader
+    return (
+        replace(announced(plan, dataspace), disclosures=disclosures, persons=source.persons),
+        reader,
+    )
 
 
 def announced(plan: Plan, dataspace: Dataspace) -> Scope:
@@ -72,7 +93,9 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     if isinstance(dataspace, LinkedDataspace):
         pairs = linked_adjacency(dataspace, exchange=plan.adjacency is AdjacencyChoice.exchange)
         told = (*said, *formulas(dataspace.units.schema), *lookalikes(dataspace.units.schema))
-        return Scope(dataspace, linked_semi_adjacency(dataspace), pairs, (), tuple(dict.fromkeys(told)))
+        return Scope(
+            dataspace, linked_semi_adjacency(dataspace), pairs, (), tuple(dict.fromkeys(told))
+        )
     if plan.adjacency is AdjacencyChoice.exchange:
         exchange = exchange_of(dataspace, bool(plan.outcomes), plan.protection)
         return Scope(dataspace, semi_of(dataspace, plan), exchange, (), said)
@@ -89,32 +112,36 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
         a = semi.definition
     elif plan.adjacency is AdjacencyChoice.definition:
         warnings.append(
-            f"The literal reading of a(t) is not known for these invariants; the worst case a = {a} is used instead."
+            f"The literal reading of a(t) is not known for these invariants; the worst case a = {a}"
+            " is used instead."
         )
     if a < semi.bound:
         sure = "is" if semi.worst_case is not None else "may be as large as"
         warnings.append(
-            f"The adjacency a = {a} lies below the worst case, which {sure} {semi.bound}: some people "
-            "cannot be confused with every alternative that the published totals allow, and for them the guarantee "
-            "says nothing."
+            f"The adjacency a = {a} lies below the worst case, which {sure} {semi.bound}: some"
+            " people cannot be confused with every alternative that the published totals allow,"
+            " and for them the guarantee says nothing."
         )
     return Scope(dataspace, semi, Ball(a, plan.protection), (), (*warnings, *said))
 
 
 def _unchecked(a: int) -> str:
     return (
-        f"The adjacency a = {a} was given and could not be checked against a(t) for these invariants; a person "
-        f"who could be confused with others only by moving more than {a} records is not protected."
+        f"The adjacency a = {a} was given and could not be checked against a(t) for these"
+        f" invariants; a person who could be confused with others only by moving more than {a}"
+        " records is not protected."
     )
 
 
 def any_totals(plan: Plan, schema: Schema) -> Scope:
-    """Return a scope that is on the safe side of all totals which the invariants of a plan may turn out to have.
+    """Return a scope that is on the safe side of all totals which the invariants of a plan may turn
+    out to have.
 
-    Its dataspace is that of the table with `a` records in every possible cell. If X and Y of some D_t differ in at most
-    `a` records, the difference of their tables takes at most `a` from a cell, so that it is one of two tables of this
-    dataspace, and they are `a` records apart: ``S_a(t) ⊆ S_a(t')`` for every t. The same holds of exchanges, whose
-    carriers are among the at most `a` records that differ.
+    Its dataspace is that of the table with `a` records in every possible cell. If X and Y of some
+    D_t differ in at most `a` records, the difference of their tables takes at most `a` from a cell,
+    so that it is one of two tables of this dataspace, and they are `a` records apart:
+    ``S_a(t) ⊆ S_a(t')`` for every t. The same holds of exchanges, whose carriers are among the at
+    most `a` records that differ.
 
     >>> from semidp.core.spaces.dataspace import Margin
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
@@ -135,7 +162,12 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
         semi, warnings = None, (_unchecked(given),)
     a = given if given is not None else semi.bound if semi is not None else 1
     if semi is not None and a < semi.bound:
-        warnings = (f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of these margins.",)
+        warnings = (
+            (
+                f"The adjacency a = {a} lies below {semi.bound}, which suffices for all totals of"
+                " these margins."
+            ),
+        )
     refuse_cells(schema.shape)
     space = even_space(schema, plan.invariants, a)
     adjacency: Adjacency = Ball(a, plan.protection)
@@ -144,15 +176,21 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     return Scope(space, semi, adjacency, (), (*warnings, *formulas(schema), *lookalikes(schema)))
 
 
-def exchange_of(dataspace: Dataspace, outcomes: bool, protection: Protection | None = None) -> Adjacency:
+def exchange_of(
+    dataspace: Dataspace, outcomes: bool, protection: Protection | None = None
+) -> Adjacency:
     """Return the exchanges of records that may carry an unpublished outcome."""
     if isinstance(dataspace, LinkedDataspace):
         return linked_adjacency(dataspace, exchange=True)
-    return outcome_exchange(dataspace, protection) if outcomes else Exchange.of(dataspace, protection)
+    return (
+        outcome_exchange(dataspace, protection) if outcomes else Exchange.of(dataspace, protection)
+    )
 
 
 def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
-    """Return a(t) of the records that a plan is about: at least 1 where they carry an unpublished outcome."""
+    """Return a(t) of the records that a plan is about: at least 1 where they carry an unpublished
+    outcome.
+    """
     if isinstance(dataspace, LinkedDataspace):
         return linked_semi_adjacency(dataspace)
     found = semi_adjacency(dataspace, plan.protection)
@@ -165,12 +203,13 @@ def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
 def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     """Return the schema of every feature in use, and what reading levels from the data discloses.
 
-    Nested features reach down to the finest depth in use. Their levels, and where those lie, are public where an
-    invariant publishes that depth.
+    Nested features reach down to the finest depth in use. Their levels, and where those lie, are
+    public where an invariant publishes that depth.
     """
     owners: dict[str, Feature | Nest] = {name: part for part in plan.chains for name in part.names}
     public = {name for margin in plan.invariants for name in margin.names}
-    finest: dict[str, int] = {}  # the position of the finest depth in use, by the name of the feature
+    # the position of the finest depth in use, by the name of the feature
+    finest: dict[str, int] = {}
     for name in plan.names:
         owner = owners.get(name)
         own, position = (name, 0) if owner is None else (owner.name, owner.names.index(name))
@@ -188,8 +227,8 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         hidden += [] if public & {*depths[position:]} else [depths[position]]
     if hidden and not plan.levels_from_data:
         raise SchemaError(
-            f"the levels of {', '.join(hidden)} are not public: declare them, publish their counts exactly, or have "
-            "them read from the data, which discloses them",
+            f"the levels of {', '.join(hidden)} are not public: declare them, publish their counts"
+            " exactly, or have them read from the data, which discloses them",
             needs="nested levels" if hidden[0] in owners else "levels",
             names=tuple(hidden),
         )
@@ -199,7 +238,9 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         elif owner is None:
             features.append(Feature(own, source.levels(own)))
         elif position == 0:
-            features.append(Feature(owner.names[0], source.levels(owner.names[0]), null_level=owner.null_level))
+            features.append(
+                Feature(owner.names[0], source.levels(owner.names[0]), null_level=owner.null_level)
+            )
         else:
             cut = evolve(owner, names=owner.names[: position + 1])
             features.append(cut.feature(source.paths(cut.names, cut.null_level)))
@@ -207,29 +248,37 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     zeros = [zero for zero in plan.structural_zeros if {name for name, _ in zero.levels} <= known]
     nested = {feature.name for feature in features if len(feature.names) > 1}
     disclosures = tuple(
-        f"The list of levels of {name}{' and where they lie' if name in nested else ''} was read from the data and is "
-        "published without protection."
+        f"The list of levels of {name}{' and where they lie' if name in nested else ''} was read"
+        " from the data and is published without protection."
         for name in hidden
     )
     return Schema(tuple(features), tuple(zeros)), disclosures
 
 
 def formulas(schema: Schema) -> tuple[str, ...]:
-    """Warn of levels and names that a spreadsheet would take for a formula when it opens a published CSV file.
+    """Warn of levels and names that a spreadsheet would take for a formula when it opens a
+    published CSV file.
 
     >>> formulas(Schema([Feature("sex", ["f", "m"]), Feature("change", ["-1", "+1"])]))
     ()
     >>> print(*formulas(Schema([Feature("sex", ["=1+1", "m"])])))
-    A spreadsheet may take '=1+1' in the published CSV files for a formula: import them as text, or rename the level.
+    A spreadsheet may take '=1+1' in the published CSV files for a formula: import them as text, or
+    rename the level.
     """
     words = [word for feature in schema.features for word in (feature.name, *feature.levels)]
-    found = [word for word in words if word.startswith(("=", "+", "-", "@", "\t", "\r")) and not _is_number(word)]
+    found = [
+        word
+        for word in words
+        if word.startswith(("=", "+", "-", "@", "\t", "\r")) and not _is_number(word)
+    ]
     if not found:
         return ()
     others = f" and {len(found) - 1} more" if len(found) > 1 else ""
     return (
-        f"A spreadsheet may take {found[0][:40]!r}{others} in the published CSV files for a formula: import them as "
-        "text, or rename the level.",
+        (
+            f"A spreadsheet may take {found[0][:40]!r}{others} in the published CSV files for a"
+            " formula: import them as text, or rename the level."
+        ),
     )
 
 
@@ -242,13 +291,17 @@ def _is_number(word: str) -> bool:
 
 
 def lookalikes(schema: Schema) -> tuple[str, ...]:
-    """Warn of levels of one feature that differ in nothing a reader sees, and of a level that is called a total.
+    """Warn of levels of one feature that differ in nothing a reader sees, and of a level that is
+    called a total.
 
     Levels are declared, published or disclosed, so that they may be quoted.
 
-    >>> for sentence in lookalikes(Schema([Feature("region", ["north", " north", "1", "1.0", "Total"])])):
+    >>> for sentence in lookalikes(
+    ...     Schema([Feature("region", ["north", " north", "1", "1.0", "Total"])])
+    ... ):
     ...     print(sentence)
-    Levels of region look alike: ' north' and 'north', '1' and '1.0'; one of each is a slip, perhaps.
+    Levels of region look alike: ' north' and 'north', '1' and '1.0'; one of each is a slip,
+    perhaps.
     A level of region is called 'Total': a row that adds up others would count people twice.
     >>> lookalikes(Schema([Feature("sex", ["f", "m"]), Feature("code", ["01", "1a"])]))
     ()
@@ -259,13 +312,19 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
             pairs = _alike(levels)
             if pairs:
                 left = f" and {len(pairs) - _SHOWN:,} more pairs" if len(pairs) > _SHOWN else ""
-                shown = ", ".join(f"{one[:40]!r} and {other[:40]!r}" for one, other in pairs[:_SHOWN])
-                said.append(f"Levels of {name} look alike: {shown}{left}; one of each is a slip, perhaps.")
+                shown = ", ".join(
+                    f"{one[:40]!r} and {other[:40]!r}" for one, other in pairs[:_SHOWN]
+                )
+                said.append(
+                    f"Levels of {name} look alike: {shown}{left}; one of each is a slip, perhaps."
+                )
             totals = [level for level in levels if level.strip().casefold() in _TOTALS]
-            # A feature with the levels "all" and "none" has no row that adds up others: two more make one likely.
+            # A feature with the levels "all" and "none" has no row that adds up others: two more
+            # make one likely.
             if totals and len(levels) > 2:
                 said.append(
-                    f"A level of {name} is called {totals[0]!r}: a row that adds up others would count people twice."
+                    f"A level of {name} is called {totals[0]!r}: a row that adds up others would"
+                    " count people twice."
                 )
     return tuple(said)
 
@@ -273,7 +332,10 @@ def lookalikes(schema: Schema) -> tuple[str, ...]:
 def _levels_by_depth(feature: Feature) -> list[tuple[str, Sequence[str]]]:
     """Return the distinct labels at each depth of a feature."""
     columns: Iterable[Sequence[str]] = zip(*feature.paths(), strict=True)
-    return [(name, tuple(dict.fromkeys(column))) for name, column in zip(feature.names, columns, strict=True)]
+    return [
+        (name, tuple(dict.fromkeys(column)))
+        for name, column in zip(feature.names, columns, strict=True)
+    ]
 
 
 def _alike(levels: Sequence[str]) -> list[tuple[str, str]]:
@@ -285,7 +347,9 @@ def _alike(levels: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _seen(level: str) -> object:
-    """Return what a reader sees of a level: a number, or its words without capitals and spare spaces."""
+    """Return what a reader sees of a level: a number, or its words without capitals and spare
+    spaces.
+    """
     words = " ".join(level.split()).casefold()
     has_leading_zero = words.lstrip("+-")[:1] == "0" and words.lstrip("+-")[1:2].isdigit()
     if has_leading_zero:

@@ -1,7 +1,8 @@
-"""Patterns of agreement: which records of a move are siblings, and which are the same node, along one feature.
+"""Patterns of agreement: which records of a move are siblings, and which are the same node, along
+one feature.
 
-A residual of a move depends on nothing else (`families` puts the features together). The moves are those of the
-ball, `BallMove`, and of one exchange, `ExchangeMove`; what they cost is in `costs`.
+A residual of a move depends on nothing else (`families` puts the features together). The moves are
+those of the ball, `BallMove`, and of one exchange, `ExchangeMove`; what they cost is in `costs`.
 """
 
 import itertools
@@ -17,7 +18,8 @@ MOST_PATTERNS = 6_000  # ways in which the records of a move may agree on one fe
 _MOST_RECORDS = 8  # a = 4: 4,140 patterns a feature
 
 Path = tuple[int, ...]
-"""The nodes of a record along one feature, from the root down, numbered below each node as they are met."""
+"""The nodes of a record along one feature, from the root down, numbered below each node as they are
+met."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,10 @@ def patterns(
     >>> free, held = Tree(((1,), (5,)), 0), Tree(((1,), (5,)), 2)
     >>> len(patterns(free, BallMove(1), 1)), len(patterns(held, BallMove(2), 1))
     (2, 3)
-    >>> len(patterns(free, ExchangeMove(0, None), 1)), len(patterns(held, ExchangeMove(1, 0), 1))
+    >>> (
+    ...     len(patterns(free, ExchangeMove(0, None), 1)),
+    ...     len(patterns(held, ExchangeMove(1, 0), 1)),
+    ... )
     (2, 1)
     """
     if move.records > _MOST_RECORDS:
@@ -217,7 +222,9 @@ def _note_patterns(
     apart: bool,
     places: list[Path],
 ) -> None:
-    """Add the patterns of records at given places: one for each choice of the numbers of children."""
+    """Add the patterns of records at given places: one for each choice of the numbers of
+    children.
+    """
     depths = range(first, len(tree.counts))
     by_depth = [list(_kernels(tree.counts[depth], places, depth)) for depth in depths]
     same = np.stack([_same(places, depth) for depth in range(1, len(tree.counts) + 1)])
@@ -268,7 +275,9 @@ def _paths(tree: Tree, move: BallMove | ExchangeMove) -> Iterator[list[Path]]:
     return grow([])
 
 
-def _kernels(counts: tuple[int, ...], paths: Sequence[Path], depth: int) -> Iterator[tuple[dict[Path, int], Floats]]:
+def _kernels(
+    counts: tuple[int, ...], paths: Sequence[Path], depth: int
+) -> Iterator[tuple[dict[Path, int], Floats]]:
     """Iterate over the kernels at a depth: parents have as few or as many children as there are."""
     parents: dict[Path, set[int]] = {}
     for path in paths:
@@ -288,7 +297,9 @@ def _kernels(counts: tuple[int, ...], paths: Sequence[Path], depth: int) -> Iter
 
 
 def _occupied(paths: Sequence[Path], counts: Mapping[Path, int]) -> object:
-    """What stays when records of the same sign change places: occupied nodes, from the root down."""
+    """What stays when records of the same sign change places: occupied nodes, from the root
+    down.
+    """
     half = len(paths) // 2
 
     def node(prefix: Path) -> object:

@@ -1,7 +1,9 @@
-"""A product of tables cut at a depth of a nested feature: what is above the cut, and what is below each node of it.
+"""A product of tables cut at a depth of a nested feature: what is above the cut, and what is below
+each node of it.
 
-A residual that is finer than the cut compares children of one parent below it, so that its entries below a node are
-those of the node's records alone. What they cost is a matter of the whole product, never of one branch.
+A residual that is finer than the cut compares children of one parent below it, so that its entries
+below a node are those of the node's records alone. What they cost is a matter of the whole product,
+never of one branch.
 """
 
 from collections.abc import Sequence
@@ -57,7 +59,8 @@ class Cut:
         if every_name:
             choices = f"there are {', '.join(every_name)}"
         raise InputError(
-            f"{name!r} is no depth of a nested feature with a finer one below it that is released; {choices}",
+            f"{name!r} is no depth of a nested feature with a finer one below it that is released;"
+            f" {choices}",
             needs="partition",
         )
 
@@ -97,7 +100,9 @@ class Cut:
         return values[(slice(None),) * place + (below,)]
 
     def exact(self, dataspace: Dataspace, node: int) -> Dataspace:
-        """Return what is published below one node: the margins that reach below the cut, of its records alone."""
+        """Return what is published below one node: the margins that reach below the cut, of its
+        records alone.
+        """
         part = self.branch(dataspace.schema, node)
         grid = dataspace.schema.grid
         tables = {}
@@ -116,15 +121,20 @@ def _held(levels: Sequence[str], name: str, features: Sequence[Feature]) -> list
 
 
 def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
-    """Return the space of what the tables of a product have at the cut and above it: the same residuals.
+    """Return the space of what the tables of a product have at the cut and above it: the same
+    residuals.
 
     >>> from semidp.queries.products import product_space
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
-    >>> public = Dataspace.of(Table(Schema([places, Feature("sex", "fm")]), np.ones((3, 2), int)), [])
+    >>> public = Dataspace.of(
+    ...     Table(Schema([places, Feature("sex", "fm")]), np.ones((3, 2), int)), []
+    ... )
     >>> space = product_space(public, Ball(1), [["county", "sex"]])
-    >>> space_above(space, Cut(0, 1)).measured == tuple(view for view in space.measured if view[0] < 2)
+    >>> space_above(space, Cut(0, 1)).measured == tuple(
+    ...     view for view in space.measured if view[0] < 2
+    ... )
     True
     """
     above = dict.fromkeys(cut.above(view) for view in space.views)
@@ -135,8 +145,8 @@ def space_above(space: ProductSpace, cut: Cut) -> ProductSpace:
 class BranchSpace(ProductSpace):
     """The residuals of a product below one node of a cut, computed from the records of that node.
 
-    Its dataspace holds the margins that are published below the cut, for these records alone. Norms and costs are those
-    of the whole product: nothing is calibrated here.
+    Its dataspace holds the margins that are published below the cut, for these records alone. Norms
+    and costs are those of the whole product: nothing is calibrated here.
 
     Parameters
     ----------
@@ -160,7 +170,9 @@ class BranchSpace(ProductSpace):
 
     @cached_property
     def measured(self) -> tuple[View, ...]:
-        """The residuals that need noise: those of the whole product that can differ from zero here."""
+        """The residuals that need noise: those of the whole product that can differ from zero
+        here.
+        """
         return tuple(view for view in self.needed if view in self.lower)
 
     @property
@@ -168,7 +180,9 @@ class BranchSpace(ProductSpace):
         return [view for view in super()._fixed if self.cut.reaches(view)]
 
     def shared_out(self, row: Floats, number: int, power: int = 1) -> Floats:
-        """Divide what a table has at the cut evenly among the cells below (variances: to the power 2)."""
+        """Divide what a table has at the cut evenly among the cells below (variances: to the power
+        2).
+        """
         view = self.views[number]
         above = self.cut.above(view)
         return self.residuals.spread(self.trim(row, above), above, view, power)
@@ -197,7 +211,9 @@ def branch_space(space: ProductSpace, cut: Cut, node: int) -> BranchSpace | None
 
 
 def families_above(space: ProductSpace, cut: Cut, node: int) -> tuple[int, ...]:
-    """Return how many siblings a node at a cut and its ancestors have that can hold a record, the coarsest first."""
+    """Return how many siblings a node at a cut and its ancestors have that can hold a record, the
+    coarsest first.
+    """
     held = kept_nodes(cut.chain(space.schema), space._kept[cut.axis], cut.depth)
     siblings = space.residuals.families(cut.axis, cut.depth)
     # Nodes that can hold no record were trimmed away: count those before the node that can.

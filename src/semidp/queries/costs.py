@@ -1,8 +1,8 @@
 """What residuals cost: how far adjacent datasets can move one residual, and all of them together.
 
-``k_d = sup |H_d M_d m|²`` over the moves m of an adjacency. Small dataspaces are listed; otherwise a move is a pattern
-of agreement (`agreement`, `families`); beyond patterns there are certified closed forms. `BallCosts` is the adjacency
-A_a, `ExchangeCosts` the exchanges of one person.
+``k_d = sup |H_d M_d m|²`` over the moves m of an adjacency. Small dataspaces are listed; otherwise
+a move is a pattern of agreement (`agreement`, `families`); beyond patterns there are certified
+closed forms. `BallCosts` is the adjacency A_a, `ExchangeCosts` the exchanges of one person.
 """
 
 import itertools
@@ -21,7 +21,15 @@ from semidp.core.spaces.exchange_blocks import servings
 from semidp.errors import Refused
 from semidp.queries.agreement import BallMove, ExchangeMove, Tree
 from semidp.queries.families import MOST_WORK, Family, fits
-from semidp.queries.joint import GroupCost, JointBound, ListedMoves, PatternMoves, ResidualGroup, SumOfCosts, precisions
+from semidp.queries.joint import (
+    GroupCost,
+    JointBound,
+    ListedMoves,
+    PatternMoves,
+    ResidualGroup,
+    SumOfCosts,
+    precisions,
+)
 from semidp.queries.patterns import certified_norms
 from semidp.queries.residuals import Residuals
 
@@ -29,12 +37,14 @@ _MOST_CARRIERS = 3  # blocks of a residual whose exchanges are enumerated
 _MOST_SINGLE = 2**22  # values of single moves
 _MOST_OPTIONS = 20_000
 _MOST_FEATURES = 24  # of residuals whose moves are looked at together
-_EXACT_DENOMINATOR = 10**8  # kernels are multiples of one over this, if not more: then floats are rounded to them
+# kernels are multiples of one over this, if not more: then floats are rounded to them
+_EXACT_DENOMINATOR = 10**8
 
 
 @cache
 def single_move(slots: tuple[Tree, ...]) -> Fraction:
-    """Return the largest |H_d M_d (e_y - e_x)|² of one record that keeps what is published of each slot.
+    """Return the largest |H_d M_d (e_y - e_x)|² of one record that keeps what is published of each
+    slot.
 
     >>> seven, nine = Tree(((1,), (7,)), 0), Tree(((1,), (9,)), 0)
     >>> single_move((seven,)), single_move((seven, nine))
@@ -45,7 +55,8 @@ def single_move(slots: tuple[Tree, ...]) -> Fraction:
         return Fraction(2)  # H_d is a projection
     best = Fraction(0)
     for chosen in itertools.product(*options):
-        # The kernel of a residual is a product over its features: |H M (e_y - e_x)|² = K(x,x) + K(y,y) - 2 K(x,y).
+        # The kernel of a residual is a product over its features: |H M (e_y - e_x)|² = K(x,x) +
+        # K(y,y) - 2 K(x,y).
         kernels_x, kernels_y, kernels_between = zip(*chosen, strict=True)
         at_x, at_y = math.prod(kernels_x), math.prod(kernels_y)
         best = max(best, Fraction(at_x + at_y - 2 * math.prod(kernels_between)))
@@ -53,7 +64,9 @@ def single_move(slots: tuple[Tree, ...]) -> Fraction:
 
 
 def _single_options(slot: Tree) -> list[tuple[Fraction, Fraction, Fraction]]:
-    """Along one feature: the kernel at x, at y and between them; the same node, siblings, or neither."""
+    """Along one feature: the kernel at x, at y and between them; the same node, siblings, or
+    neither.
+    """
     (parents,), counts = slot.counts
     ends = sorted({counts[0], counts[-1]})
     # A node that has siblings: the fewest children above one, and the most, bound all between.
@@ -83,17 +96,23 @@ class BallCosts:
     a
         How many records may differ.
     moves
-        All moves, as tables at `released` with one axis for the moves, where the dataspace is small enough to list.
+        All moves, as tables at `released` with one axis for the moves, where the dataspace is small
+        enough to list.
     released
         The view of the listed moves.
     times
-        How many moves of a records a person makes one after the other; listed moves are so many at once.
+        How many moves of a records a person makes one after the other; listed moves are so many at
+        once.
 
     Examples
     --------
     >>> from semidp.core.margins import Grid
     >>> costs = BallCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2)
-    >>> costs.cost((0, 1, 0)), costs.cost((1, 1, 0)), costs.cost((0, 1, 1))  # 2a², 2a²(1 - 1/2), 2a²(1 - 1/7)
+    >>> (
+    ...     costs.cost((0, 1, 0)),
+    ...     costs.cost((1, 1, 0)),
+    ...     costs.cost((0, 1, 1)),
+    ... )  # 2a², 2a²(1 - 1/2), 2a²(1 - 1/7)
     (Fraction(8, 1), Fraction(4, 1), Fraction(48, 7))
     """
 
@@ -105,10 +124,14 @@ class BallCosts:
     times: int = 1
     _costs: dict[object, Fraction] = field(default_factory=dict, init=False, repr=False)
     _seen: dict[View, Floats] = field(default_factory=dict, init=False, repr=False)
-    _bounds: dict[tuple[View, ...], tuple[JointBound, ...]] = field(default_factory=dict, init=False, repr=False)
+    _bounds: dict[tuple[View, ...], tuple[JointBound, ...]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def cost(self, view: View) -> Fraction:
-        """Return k_d, or a certified upper bound; refuse a residual that no adjacent datasets differ in."""
+        """Return k_d, or a certified upper bound; refuse a residual that no adjacent datasets
+        differ in.
+        """
         if self.moves is not None:
             listed = float(self._squares(view).max(initial=0.0))
             if listed > 0:
@@ -120,9 +143,11 @@ class BallCosts:
         return self._costs[alike]
 
     def _class(self, view: View) -> object:
-        """Return what the cost of a residual depends on: its features' trees, and what of them margins hold together.
+        """Return what the cost of a residual depends on: its features' trees, and what of them
+        margins hold together.
 
-        All pairs of a hundred features with as many levels are one class, or three where some are published.
+        All pairs of a hundred features with as many levels are one class, or three where some are
+        published.
         """
         kinds = []
         for axis in named(view):
@@ -156,7 +181,8 @@ class BallCosts:
         """Least of the closed forms, and the cost by patterns where these are few enough."""
         axes = named(view)
         slots = tuple(self.slot(view, axis) for axis in axes)
-        # Each of these is an upper bound by an argument of its own, so that their least holds as well.
+        # Each of these is an upper bound by an argument of its own, so that their least holds as
+        # well.
         least = min(self._closed(slots, self._held(view)), self._certified(view))
         margins = []
         for margin in self.margins:
@@ -168,13 +194,15 @@ class BallCosts:
             least = min(least, self._upwards(largest, view))
         if least == 0:
             raise Refused(
-                f"with a = {self.a} the adjacent datasets agree on something that the published statistics do not fix, "
-                "so that it would be released exactly: give a larger a"
+                f"with a = {self.a} the adjacent datasets agree on something that the published"
+                " statistics do not fix, so that it would be released exactly: give a larger a"
             )
         return least
 
     def slot(self, view: View, axis: int, margin: View | None = None) -> Tree:
-        """Return the slot of one feature of a residual under all published margins, or under one of them."""
+        """Return the slot of one feature of a residual under all published margins, or under one of
+        them.
+        """
         depth = view[axis]
         margins = self.margins if margin is None else (margin,)
         published = max((other[axis] for other in margins), default=0)
@@ -195,7 +223,9 @@ class BallCosts:
         return min(bound.upper(tau) for bound in self.bounds(views))
 
     def bounds(self, views: tuple[View, ...]) -> tuple[JointBound, ...]:
-        """Return bounds of what residuals cost together: each holds, and none is always the least."""
+        """Return bounds of what residuals cost together: each holds, and none is always the
+        least.
+        """
         if views not in self._bounds:
             self._bounds[views] = tuple(self._joint_bounds(views))
         return self._bounds[views]
@@ -218,7 +248,9 @@ class BallCosts:
         return bounds
 
     def _divisions(self, views: tuple[View, ...]) -> list[tuple[tuple[int, ...], ...]]:
-        """Ways to put residuals, by their numbers, into groups: by margin, and by the margins that they touch."""
+        """Ways to put residuals, by their numbers, into groups: by margin, and by the margins that
+        they touch.
+        """
         by_margin = [self._best_margin(view) for view in views]
         by_blocks = [self._touched(view) for view in views]
         divisions: dict[tuple[tuple[int, ...], ...], None] = {}
@@ -234,7 +266,9 @@ class BallCosts:
         return tuple(any(meet(margin, view)) for margin in self.margins)
 
     def _best_margin(self, view: View) -> View | None:
-        """The margin by which the records of a move are best paired off for one residual; None for no margin."""
+        """The margin by which the records of a move are best paired off for one residual; None for
+        no margin.
+        """
         free = tuple(self.slot(view, axis).free for axis in named(view))
         best, least = None, single_move(free)
         for margin in self._touching([view]):
@@ -245,12 +279,16 @@ class BallCosts:
         return best
 
     def _touching(self, views: Iterable[View]) -> list[View]:
-        """The published margins, without those inside another, that share a feature with some residuals."""
+        """The published margins, without those inside another, that share a feature with some
+        residuals.
+        """
         finest = join(*views)
         return [margin for margin in maximal(self.margins) if any(meet(margin, finest))]
 
     def _group(self, views: tuple[View, ...], numbers: tuple[int, ...], work: int) -> ResidualGroup:
-        """A group of residuals with every bound of what they cost together that is found with so much work."""
+        """A group of residuals with every bound of what they cost together that is found with so
+        much work.
+        """
         mine = [views[number] for number in numbers]
         singles = np.array([up(self.cost(view)) for view in mine])
         parts: list[GroupCost] = []
@@ -264,7 +302,9 @@ class BallCosts:
         return ResidualGroup(numbers, (*parts, SumOfCosts(singles)))
 
     def families(self, axes: Sequence[int], deepest: View) -> list[Family] | None:
-        """Return all moves as patterns of some features down to a depth; None where a feature has too many."""
+        """Return all moves as patterns of some features down to a depth; None where a feature has
+        too many.
+        """
         trees = [self._tree(deepest, axis) for axis in axes]
         margins = []
         for margin in self.margins:
@@ -272,19 +312,24 @@ class BallCosts:
             margins.append(tuple(seen[axis] for axis in axes))
         return self._families(axes, trees, margins, 0)
 
-    def _patterned(self, axes: Sequence[int], deepest: View, local: tuple[View, ...], work: int) -> list[GroupCost]:
+    def _patterned(
+        self, axes: Sequence[int], deepest: View, local: tuple[View, ...], work: int
+    ) -> list[GroupCost]:
         """All moves as patterns of the features named, if these are few enough."""
         families = self.families(axes, deepest)
         if not families or not all(fits(family, local, work) for family in families):
             return []
-        # Patterns are exact where every node has as many children as its peers, and no margin was relaxed.
+        # Patterns are exact where every node has as many children as its peers, and no margin was
+        # relaxed.
         exact = self._even_trees(axes, deepest) and all(family.kept_margins for family in families)
         repeated = tuple(family.times(self.times**2) for family in families)
         part = PatternMoves(repeated, local, exact)
         return [part] if part.work <= work else []
 
     def _even_trees(self, axes: Sequence[int], deepest: View) -> bool:
-        """Whether all nodes of a depth have equally many children, for each feature and depth in use."""
+        """Whether all nodes of a depth have equally many children, for each feature and depth in
+        use.
+        """
         for axis in axes:
             for depth in range(1, deepest[axis] + 1):
                 if len(self._children(axis, depth)) > 1:
@@ -294,10 +339,12 @@ class BallCosts:
     def _paired(
         self, views: Sequence[View], axes: Sequence[int], deepest: View, local: tuple[View, ...]
     ) -> list[GroupCost]:
-        """Moves of single records that keep one margin, or none, times the number of records squared.
+        """Moves of single records that keep one margin, or none, times the number of records
+        squared.
 
-        The records that appear and those that vanish are paired off by a margin B: a move is a sum of a moves of
-        single records that keep B, so that ``N(m) <= a max N(e_y - e_x)`` for the norm N² = Σ τ_d |H_d M_d m|².
+        The records that appear and those that vanish are paired off by a margin B: a move is a sum
+        of a moves of single records that keep B, so that ``N(m) <= a max N(e_y - e_x)`` for the
+        norm N² = Σ τ_d |H_d M_d m|².
         """
         scale = (self.times * self._visible(views)) ** 2
         parts: list[GroupCost] = []
@@ -320,14 +367,17 @@ class BallCosts:
             assert self.released is not None
             cells = math.prod(self.residuals.shape(self.released))
             if cells <= len(self.moves):
-                # Fewer cells than moves: take the residual of each cell alone, and moves as sums of them.
+                # Fewer cells than moves: take the residual of each cell alone, and moves as sums of
+                # them.
                 self._seen[view] = self._squares_by_cells(view, cells)
             else:
                 self._seen[view] = (self._residuals_of(self.moves, view) ** 2).sum(axis=1)
         return self._seen[view]
 
     def _squares_by_cells(self, view: View, cells: int) -> Floats:
-        """|H_d M_d m|² of every listed move from the residuals of single cells, some moves at a time."""
+        """|H_d M_d m|² of every listed move from the residuals of single cells, some moves at a
+        time.
+        """
         assert self.moves is not None
         units = self._residuals_of(np.eye(cells, dtype=np.int64), view)
         ones = np.ones(units.shape[1])
@@ -349,7 +399,9 @@ class BallCosts:
         return np.stack(rows)
 
     def _held(self, view: View) -> tuple[tuple[Tree, ...], ...]:
-        """For each margin that constrains the residual, its slots where that margin alone is kept."""
+        """For each margin that constrains the residual, its slots where that margin alone is
+        kept.
+        """
         held = []
         for margin in self.margins:
             if any(meet(margin, view)):
@@ -359,15 +411,18 @@ class BallCosts:
     def _families(
         self, axes: Sequence[int], trees: Sequence[Tree], margins: Sequence[View], first: int
     ) -> list[Family] | None:
-        """All moves as patterns of trees at all their depths, or of slots from the first on; None where too many."""
+        """All moves as patterns of trees at all their depths, or of slots from the first on; None
+        where too many.
+        """
         family = Family.of(trees, BallMove(self.a), margins, first)
         return None if family is None else [family]
 
     def _closed(self, slots: tuple[Tree, ...], held: tuple[tuple[Tree, ...], ...]) -> Fraction:
         """Return a² times what one record can do.
 
-        The records that appear have the published levels of those that vanish, margin by margin: paired off by one
-        margin, a move is a sum of a moves of single records that keep that margin.
+        The records that appear have the published levels of those that vanish, margin by margin:
+        paired off by one margin, a move is a sum of a moves of single records that keep that
+        margin.
         """
         free = tuple(slot.free for slot in slots)
         return self.a**2 * min(single_move(kept) for kept in (free, *held))
@@ -386,23 +441,27 @@ class BallCosts:
         multiples = [math.lcm(*self._children(axis, view[axis])) for axis in named(view)]
         denominator = math.prod(multiples)
         if denominator <= _EXACT_DENOMINATOR:
-            # Kernels are multiples of 1 / denominator: the float is one of them, up to its rounding.
+            # Kernels are multiples of 1 / denominator: the float is one of them, up to its
+            # rounding.
             return Fraction(round(value * denominator), denominator)
         scaled = value * 2**30 * (1 + 1e-9)
         return Fraction(math.ceil(scaled) + 1, 2**30)
 
     def _tree(self, deepest: View, axis: int) -> Tree:
-        """One feature at all its depths down to the deepest in use, and how deep it is published."""
+        """One feature at all its depths down to the deepest in use, and how deep it is
+        published.
+        """
         counts = (self._children(axis, depth) for depth in range(1, deepest[axis] + 1))
         return Tree(tuple(counts), max(self._depths[axis], default=0))
 
 
 class ExchangeCosts(BallCosts):
-    """Costs under exchanges of one person: carriers hand over published values, and nobody else changes.
+    """Costs under exchanges of one person: carriers hand over published values, and nobody else
+    changes.
 
-    One carrier serves a whole joint margin; where margins overlap, each feature is taken as a margin of its own, which
-    only adds exchanges. Every exchange lies in A_a with a one more than the number of blocks, so that what bounds the
-    ball bounds exchanges too.
+    One carrier serves a whole joint margin; where margins overlap, each feature is taken as a
+    margin of its own, which only adds exchanges. Every exchange lies in A_a with a one more than
+    the number of blocks, so that what bounds the ball bounds exchanges too.
 
     >>> from semidp.core.margins import Grid
     >>> costs = ExchangeCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2)
@@ -414,18 +473,23 @@ class ExchangeCosts(BallCosts):
 
     @cached_property
     def _blocks(self) -> dict[int, int]:
-        """For each published feature the number of its block: its margin, or itself where margins overlap."""
+        """For each published feature the number of its block: its margin, or itself where margins
+        overlap.
+        """
         numbers: dict[int, int] = {}
         overlap = False
         for number, margin in enumerate(maximal(self.margins)):
             for axis in named(margin):
                 overlap = overlap or axis in numbers
                 numbers[axis] = number
-        # Overlapping margins: each feature a block of its own, which only adds exchanges (docs: exchange.md).
+        # Overlapping margins: each feature a block of its own, which only adds exchanges (docs:
+        # exchange.md).
         return {axis: axis for axis in numbers} if overlap else numbers
 
     def _visible(self, views: Sequence[View]) -> int:
-        """How many records of an exchange some residuals can see change: one, and a carrier for each block in sight."""
+        """How many records of an exchange some residuals can see change: one, and a carrier for
+        each block in sight.
+        """
         seen = join(*views)
         in_sight = {block for axis, block in self._blocks.items() if seen[axis]}
         return min(self.a, len(in_sight) + 1)
@@ -433,7 +497,9 @@ class ExchangeCosts(BallCosts):
     def _families(
         self, axes: Sequence[int], trees: Sequence[Tree], margins: Sequence[View], first: int
     ) -> list[Family] | None:
-        """One family for each way in which carriers serve the blocks; None where these are too many."""
+        """One family for each way in which carriers serve the blocks; None where these are too
+        many.
+        """
         members: dict[int, list[int]] = {}
         for axis in axes:
             if axis in self._blocks:
@@ -471,7 +537,9 @@ def _depths_of(view: View, axes: Sequence[int]) -> View:
 
 
 def _depth_in_slot(published: int, depth: int) -> int:
-    """Return how deep a margin at a depth holds the slot of another: its nodes (2), their parents (1), or neither."""
+    """Return how deep a margin at a depth holds the slot of another: its nodes (2), their parents
+    (1), or neither.
+    """
     if published >= depth:
         return 2
     return 1 if published == depth - 1 > 0 else 0

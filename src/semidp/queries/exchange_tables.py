@@ -1,8 +1,10 @@
-"""Norms of a released table under exchange adjacency: closed forms, and exact values by agreement patterns.
+"""Norms of a released table under exchange adjacency: closed forms, and exact values by agreement
+patterns.
 
-An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``: the person, and a carrier for the blocks in which x and y
-differ. Each block, and all unpublished features together, say which of these records agree there; two records are one
-cell of the table where all of them say so. So the search runs over agreements, never over cells.
+An exchange is ``e_y - e_x + Σ_j (e_{r_j'} - e_{r_j})``: the person, and a carrier for the blocks in
+which x and y differ. Each block, and all unpublished features together, say which of these records
+agree there; two records are one cell of the table where all of them say so. So the search runs over
+agreements, never over cells.
 """
 
 import math
@@ -34,7 +36,8 @@ Values = tuple[Value, ...]  # of x, y and then each carrier before and after
 
 @dataclass(frozen=True, eq=False)
 class SeenBlock:
-    """One published block as a released table sees it; all that lies in no block is one with a single cell.
+    """One published block as a released table sees it; all that lies in no block is one with a
+    single cell.
 
     Parameters
     ----------
@@ -45,9 +48,11 @@ class SeenBlock:
     nodes
         For each cell the published node of each feature.
     seen
-        For each cell and feature the nodes of the table below it that can occur: one unless the table is finer.
+        For each cell and feature the nodes of the table below it that can occur: one unless the
+        table is finer.
     alike
-        Whether the cells may be permuted: a block with one feature, or one that the table sees no finer.
+        Whether the cells may be permuted: a block with one feature, or one that the table sees no
+        finer.
     """
 
     axes: tuple[int, ...]
@@ -57,10 +62,11 @@ class SeenBlock:
     alike: bool
 
     def assignments(self, carriers: int, server: int | None, *, every: bool) -> Iterator[Values]:
-        """Values of x, y and the carriers in this block, up to renaming unless `every` is asked for.
+        """Values of x, y and the carriers in this block, up to renaming unless `every` is asked
+        for.
 
-        t must hold x and all carriers together. The carrier that serves the block has y's cell and takes x's nodes on
-        the features that differ.
+        t must hold x and all carriers together. The carrier that serves the block has y's cell and
+        takes x's nodes on the features that differ.
         """
         for chosen in self._cells(carriers + 1, server, every):
             x, carrier_cells = chosen[0], chosen[1:]
@@ -76,7 +82,9 @@ class SeenBlock:
                 yield tuple(values)
 
     def handed_over(self, x: int, cell: int, x_value: Value, carrier_value: Value) -> Value:
-        """What the serving carrier in `cell` has afterwards: x's nodes on the features where the cells differ."""
+        """What the serving carrier in `cell` has afterwards: x's nodes on the features where the
+        cells differ.
+        """
         published = zip(self.nodes[x], self.nodes[cell], strict=True)
         pairs = zip(published, x_value, carrier_value, strict=True)
         return tuple(taken if ours != theirs else kept for (ours, theirs), taken, kept in pairs)
@@ -86,15 +94,19 @@ class SeenBlock:
         return tuple(options[0] for options in self.seen[cell])
 
     def _kind(self, cell: int, size: int) -> tuple[int, ...]:
-        """What tells cells apart that may be permuted: their count and numbers of nodes, as far as `size` records see.
+        """What tells cells apart that may be permuted: their count and numbers of nodes, as far as
+        `size` records see.
 
-        Records beyond `size`, and nodes beyond one for each record and one more, change no agreement.
+        Records beyond `size`, and nodes beyond one for each record and one more, change no
+        agreement.
         """
         nodes = [min(len(options), size + 1) for options in self.seen[cell]]
         return (min(self.counts[cell], size), *nodes)
 
     def _cells(self, size: int, server: int | None, every: bool) -> Iterator[tuple[int, ...]]:
-        """The cells of x and the carriers: within t, and x elsewhere than the carrier that serves."""
+        """The cells of x and the carriers: within t, and x elsewhere than the carrier that
+        serves.
+        """
         kinds = [self._kind(cell, size) for cell in range(len(self.counts))]
         served = None if server is None else server + 1  # its place after x
 
@@ -119,7 +131,9 @@ class SeenBlock:
         yield from grow(())
 
     def _children(self, cells: Sequence[int], every: bool) -> Iterator[tuple[Value, ...]]:
-        """What the table sees of records in these cells; children of a node up to renaming, unless `every`."""
+        """What the table sees of records in these cells; children of a node up to renaming, unless
+        `every`.
+        """
         width = len(self.seen[0])
         places = len(cells) * width
 
@@ -152,7 +166,9 @@ class ExchangeTable:
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
-    >>> public = Dataspace.of(Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")])
+    >>> public = Dataspace.of(
+    ...     Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")]
+    ... )
     >>> blocks = Blocks.of(public)
     >>> tables = [ReleasedTable.of(public, view) for view in ((1, 1, 1), (1, 1, 0))]
     >>> [ExchangeTable(blocks, table).result.norms.l2_squared for table in tables]
@@ -164,7 +180,9 @@ class ExchangeTable:
 
     @cached_property
     def _strides(self) -> dict[int, int]:
-        """For each feature of the table, how far apart two neighbouring nodes are in the flat table."""
+        """For each feature of the table, how far apart two neighbouring nodes are in the flat
+        table.
+        """
         shape = self.table.grid.shape
         axes = enumerate(named(self.table.released))
         return {axis: math.prod(shape[place + 1 :]) for place, axis in axes}
@@ -183,7 +201,8 @@ class ExchangeTable:
             return None
         view = margin.view
         if not self._splits(margin.view, axes):
-            # What the table does not see of a block is summed away: fewer cells with the same agreements.
+            # What the table does not see of a block is summed away: fewer cells with the same
+            # agreements.
             view = meet(margin.view, released)
         counts = self.blocks.structure.grid.sum(margin.counts, view, margin.view)
         nodes, seen = [], []
@@ -202,14 +221,18 @@ class ExchangeTable:
         structure, released = self.blocks.structure, self.table.released
         for axis in axes:
             depth = published[axis]
-            if released[axis] > depth and (structure.branches(axis, released[axis], depth) > 1).any():
+            if (
+                released[axis] > depth
+                and (structure.branches(axis, released[axis], depth) > 1).any()
+            ):
                 return True
         return False
 
     def _in_sight(self, axis: int, depth: int, node: int) -> tuple[int, ...]:
         """The nodes at the table's depth that a record at a published node can have.
 
-        Its only ancestor there if the table is coarser than what is published, else its descendants that can occur.
+        Its only ancestor there if the table is coarser than what is published, else its descendants
+        that can occur.
         """
         structure, released = self.blocks.structure, self.table.released[axis]
         chain = structure.grid.chains[axis]
@@ -220,7 +243,9 @@ class ExchangeTable:
         return tuple((below.start + np.flatnonzero(inhabited)).tolist())
 
     def _levels(self, most: int) -> tuple[int, ...]:
-        """The first `most` levels of what can occur outside the blocks: where each lies in the flat table."""
+        """The first `most` levels of what can occur outside the blocks: where each lies in the flat
+        table.
+        """
         released = self.table.released
         every_axis = range(len(released))
         outside = [axis for axis in every_axis if axis not in self.blocks.axes]
@@ -281,15 +306,18 @@ class ExchangeTable:
 
     @property
     def _plain(self) -> Norms:
-        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)``; with nothing unpublished in sight ``q²-q+6`` and ``q-1``.
+        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)``; with nothing unpublished in sight
+        ``q²-q+6`` and ``q-1``.
 
-        Δ2² is 2(q+1) and twice the pairs of records that coincide. Two carriers never coincide both before and after:
-        at most q(q-1)/2 pairs. y is none of the carriers afterwards, and x none of them before.
+        Δ2² is 2(q+1) and twice the pairs of records that coincide. Two carriers never coincide both
+        before and after: at most q(q-1)/2 pairs. y is none of the carriers afterwards, and x none
+        of them before.
 
-        Where the table sees nothing but blocks, q carriers that all coincide before are y, which appears: at most
-        ``q²-q+2``. Otherwise let b < q be the most that coincide (before, say). Each other one coincides afterwards
-        with at most one of them, so that (b-1)(q-b) pairs, at least q-2 of them for b > 1, do not coincide at all.
-        Fewer carriers than blocks give at most ``q²-q+2`` again, and two carriers 6.
+        Where the table sees nothing but blocks, q carriers that all coincide before are y, which
+        appears: at most ``q²-q+2``. Otherwise let b < q be the most that coincide (before, say).
+        Each other one coincides afterwards with at most one of them, so that (b-1)(q-b) pairs, at
+        least q-2 of them for b > 1, do not coincide at all. Fewer carriers than blocks give at most
+        ``q²-q+2`` again, and two carriers 6.
         """
         q = len(self.seen)
         if not self._blocks_alone:
@@ -302,17 +330,21 @@ class ExchangeTable:
     @cached_property
     def _blocks_alone(self) -> bool:
         """Whether the table sees nothing but blocks, none of them below what is published of it."""
-        no_finer = all(len(nodes) == 1 for block in self.seen for cell in block.seen for nodes in cell)
+        no_finer = all(
+            len(nodes) == 1 for block in self.seen for cell in block.seen for nodes in cell
+        )
         return no_finer and len(self._levels(2)) < 2
 
     @cached_property
     def result(self) -> TableNorms:
         """The norms, exact where `exact` says so, and a move that attains Δ2.
 
-        They are not used unless they lie between what drawn exchanges attain and what is proved for every exchange.
+        They are not used unless they lie between what drawn exchanges attain and what is proved for
+        every exchange.
         """
         norms = self._search()
-        # Two checks that share no step with the search: drawn exchanges from below, a proof from above.
+        # Two checks that share no step with the search: drawn exchanges from below, a proof from
+        # above.
         if norms.norms.most(self._probes.norms) != norms.norms:
             raise SelfCheckError("an exchange moves the table by more than its norms")
         if norms.norms.least(self._proved) != norms.norms:
@@ -326,7 +358,8 @@ class ExchangeTable:
 
     @property
     def _proved(self) -> Norms:
-        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)`` for a table with features of q published margins.
+        """``Δ1 <= 2(q+1), Δ2² <= q²+q+2, Δ∞ <= max(1, q)`` for a table with features of q published
+        margins.
 
         `_plain` refines it by what `seen` says of the blocks; this looks at the margins alone.
         """
@@ -346,9 +379,10 @@ class ExchangeTable:
     def _closed_form(self) -> TableNorms | None:
         """A move that attains the bound, where t holds its records.
 
-        With something unpublished in sight: q carriers of y's published values, alike in another unpublished one. With
-        blocks alone and q >= 3: q-1 carriers r that differ from y only in the last block, where they have x's value;
-        the carrier of the last block afterwards is what the first of them is.
+        With something unpublished in sight: q carriers of y's published values, alike in another
+        unpublished one. With blocks alone and q >= 3: q-1 carriers r that differ from y only in the
+        last block, where they have x's value; the carrier of the last block afterwards is what the
+        first of them is.
         """
         move = self._blocks_move() if self._blocks_alone else self._free_move()
         if move is None or Norms.of(move[None]) != self._plain:
@@ -398,7 +432,9 @@ class ExchangeTable:
         return self._table([*parts, outside])
 
     def _by_patterns(self) -> TableNorms | None:
-        """The largest norms over all agreements of the records of an exchange; None where there are too many."""
+        """The largest norms over all agreements of the records of an exchange; None where there are
+        too many.
+        """
         listed_cells = [len(block.counts) for block in self.seen if not block.alike]
         if len(self.seen) > 6 or max(listed_cells, default=0) > _MOST_CELLS:
             return None
@@ -410,7 +446,8 @@ class ExchangeTable:
             for part, server in zip(self._parts(carriers + 2), (*servers, None), strict=True):
                 some = islice(part.assignments(carriers, server, every=False), _MOST_PATTERNS)
                 options.append({_agreement(values): values for values in some})
-            # Records are one cell where they agree in every part: masks of agreeing pairs are intersected.
+            # Records are one cell where they agree in every part: masks of agreeing pairs are
+            # intersected.
             reached: dict[int, tuple[Values, ...]] = {-1: ()}
             for option in options:
                 work += len(reached) * len(option)
@@ -426,9 +463,11 @@ class ExchangeTable:
         return TableNorms(best, True, "agreement patterns of exchanges", move)
 
     def moves(self) -> Iterator[Counts]:
-        """Iterate over the elements of S without zero, each once; refuse where they are too many to list.
+        """Iterate over the elements of S without zero, each once; refuse where they are too many to
+        list.
 
-        Whoever takes all of them (a hull, the costs of residuals) knows that none of the drawn exchanges is missing.
+        Whoever takes all of them (a hull, the costs of residuals) knows that none of the drawn
+        exchanges is missing.
         """
         listed = set()
         shape = self.table.grid.shape
@@ -443,19 +482,24 @@ class ExchangeTable:
             raise SelfCheckError("an exchange is missing from the list of exchanges of a table")
 
     def _choices(self) -> list[list[list[Values]]]:
-        """For each choice of carriers, what the records can have in each block and outside; refused where too many."""
+        """For each choice of carriers, what the records can have in each block and outside; refused
+        where too many.
+        """
         parts = self._parts(_MOST_LEVELS + 1)
         cells = math.prod(self.table.grid.shape)
         work, choices = 0, []
         too_many = Refused(
-            "the exchanges of this table are too many to list: release fewer features, or use another mechanism"
+            "the exchanges of this table are too many to list: release fewer features, or use"
+            " another mechanism"
         )
         if len(parts[-1].seen[0][0]) > _MOST_LEVELS:
             raise too_many
 
         @cache
         def options(number: int, carriers: int, server: int | None) -> list[Values]:
-            return list(islice(parts[number].assignments(carriers, server, every=True), _MOST_PATTERNS))
+            return list(
+                islice(parts[number].assignments(carriers, server, every=True), _MOST_PATTERNS)
+            )
 
         for servers, carriers in servings(len(self.seen)):
             if carriers + 1 > self.blocks.structure.n:
@@ -470,7 +514,9 @@ class ExchangeTable:
         return choices
 
     def _positions(self, parts: Sequence[Sequence[Values]]) -> list[NDArray[np.intp]]:
-        """For each part, a row for each choice of values in it: how far each record lies from the first cell."""
+        """For each part, a row for each choice of values in it: how far each record lies from the
+        first cell.
+        """
         positions = []
         for number, part in enumerate(parts):
             # What lies in no block comes last; its values are places in the flat table already.
@@ -485,7 +531,9 @@ class ExchangeTable:
 
     @cached_property
     def _start(self) -> int:
-        """The first cell with the only node that can occur of each block of which the table sees one level."""
+        """The first cell with the only node that can occur of each block of which the table sees
+        one level.
+        """
         structure, released = self.blocks.structure, self.table.released
         in_sight = {axis for block in self.seen for axis in block.axes}
         published = {*named(released)} & self.blocks.axes
@@ -496,7 +544,9 @@ class ExchangeTable:
         return start
 
     def _tables(self, parts: Sequence[Sequence[Values]]) -> Iterator[NDArray[np.int8]]:
-        """The differences of tables that some choice of values in every part gives, flat, without zero."""
+        """The differences of tables that some choice of values in every part gives, flat, without
+        zero.
+        """
         if not all(parts):
             return
         size = math.prod(self.table.grid.shape)
@@ -544,7 +594,9 @@ def _norms_by_margins(q: int) -> Norms:
 def _intersections(
     reached: Mapping[int, tuple[Values, ...]], option: Mapping[int, Values]
 ) -> dict[int, tuple[Values, ...]]:
-    """Every agreement of the parts so far with every agreement of one more, and values that give it."""
+    """Every agreement of the parts so far with every agreement of one more, and values that give
+    it.
+    """
     agreements = {}
     for so_far, parts in reached.items():
         for mask, values in option.items():
@@ -563,7 +615,9 @@ def _agreement(values: Values) -> int:
 
 
 def _pattern_norms(agreement: int, records: int) -> Norms:
-    """The norms of a move from the pairs of its records that agree everywhere; even places vanish, odd ones appear."""
+    """The norms of a move from the pairs of its records that agree everywhere; even places vanish,
+    odd ones appear.
+    """
     cells = [0] * records
     for record in range(records):
         # Bits of the pairs (record, earlier) follow each other, record by record.

@@ -1,8 +1,9 @@
 """Families of moves: every combination of patterns of agreement, a choice for each feature.
 
-For records with signs s a residual has ``|H_d M_d m|² = s' (∘_i K_i) s``, the entrywise product of the kernels of the
-features that d names. So the cost ``Σ_d τ_d |H_d M_d m|²`` of all combinations at once is a product of small matrices
-with the table of the τ_d, one entry of the kernels after the other. Which patterns there are is in `agreement`.
+For records with signs s a residual has ``|H_d M_d m|² = s' (∘_i K_i) s``, the entrywise product of
+the kernels of the features that d names. So the cost ``Σ_d τ_d |H_d M_d m|²`` of all combinations
+at once is a product of small matrices with the table of the τ_d, one entry of the kernels after the
+other. Which patterns there are is in `agreement`.
 """
 
 import itertools
@@ -97,7 +98,8 @@ class Family:
         first: int = 0,
         scale: int = 1,
     ) -> "Family | None":
-        """Return the moves of the ball that keep margins; None where a feature has too many patterns.
+        """Return the moves of the ball that keep margins; None where a feature has too many
+        patterns.
 
         A margin over several features is kept as a whole where its combinations are few, else
         feature by feature, which only adds moves.
@@ -144,7 +146,9 @@ class Family:
         return None if family is None else replace(family, kept_margins=False)
 
     @classmethod
-    def exchanges(cls, trees: Sequence[Tree], moves: Sequence[ExchangeMove], first: int = 0) -> "Family | None":
+    def exchanges(
+        cls, trees: Sequence[Tree], moves: Sequence[ExchangeMove], first: int = 0
+    ) -> "Family | None":
         """Return exchanges in which each feature is served in its own way; None where too many."""
         factors = []
         for place, (tree, move) in enumerate(zip(trees, moves, strict=True)):
@@ -174,8 +178,11 @@ class Family:
         for factor in self.factors:
             for kernels in factor.kernels:
                 stacked.append(kernels[:, :, flat].reshape(-1, len(flat)))
-        # entries that are equal in every kernel are added up once: those of a record with itself, mostly
-        _, chosen, group = np.unique(np.vstack(stacked), axis=1, return_index=True, return_inverse=True)
+        # entries that are equal in every kernel are added up once: those of a record with itself,
+        # mostly
+        _, chosen, group = np.unique(
+            np.vstack(stacked), axis=1, return_index=True, return_inverse=True
+        )
         total = np.zeros(len(chosen))
         np.add.at(total, group.ravel(), weights)
         kept = total != 0
@@ -192,7 +199,9 @@ class Family:
         return self.combinations * len(self._entries[0]) if self.combinations else 0
 
     def slack(self, views: Sequence[View], tau: Floats) -> float:
-        """Return what floating point can be off by: terms are at most τ, and each is summed once."""
+        """Return what floating point can be off by: terms are at most τ, and each is summed
+        once.
+        """
         terms = len(self.signs) ** 2 * float(tau.sum())
         steps = len(views) + 4 * len(self.factors) + len(self.signs) ** 2 + 16
         return self.scale * terms * steps * _UNIT
@@ -217,7 +226,9 @@ class Family:
         return best * self.scale, self.squares(views, chosen)
 
     def squares(self, views: Sequence[View], chosen: Sequence[int]) -> Floats:
-        """Return ``|H_d M_d m|²`` of the move with chosen options, times the scale, for each view."""
+        """Return ``|H_d M_d m|²`` of the move with chosen options, times the scale, for each
+        view.
+        """
         entries, weights = self._entries
         result = []
         for view in views:
@@ -232,7 +243,8 @@ class Family:
     def climb(
         self, views: Sequence[View], tau: Floats, generator: np.random.Generator, starts: int
     ) -> tuple[float, Floats]:
-        """Return a costly move and its squares: one feature after the other at its best, many starts.
+        """Return a costly move and its squares: one feature after the other at its best, many
+        starts.
 
         What is found is a move of the family, so that its cost is a lower bound of `most`.
         """
@@ -321,7 +333,9 @@ class _Arranged:
                 return best, self.order((), chosen)
 
     def _beside(self, free: int, chosen: Sequence[int]) -> Floats:
-        """What stands beside the columns of one factor where the others are chosen: column, layer."""
+        """What stands beside the columns of one factor where the others are chosen: column,
+        layer.
+        """
         layers = len(self.weights)
         part = np.broadcast_to(self.values_of_tau[..., None], (*self.values_of_tau.shape, layers))
         axis = 0
@@ -409,7 +423,8 @@ def _balanced(
     margins: Sequence[View],
     signs: NDArray[np.int64],
 ) -> list[NDArray[np.intp]] | None:
-    """Combinations of patterns that keep every margin, a row of numbers a feature; None if too many.
+    """Combinations of patterns that keep every margin, a row of numbers a feature; None if too
+    many.
 
     The records at the joint node of a record are those that have its node on every feature of the
     margin; their signs sum to zero.
@@ -440,7 +455,9 @@ def _same_node(
     options: Sequence[tuple[Pattern, ...]],
     rows: Sequence[NDArray[np.intp]],
 ) -> NDArray[np.bool_]:
-    """Which records share the node of a margin, for each combination of patterns: combination, record, record."""
+    """Which records share the node of a margin, for each combination of patterns: combination,
+    record, record.
+    """
     records = len(options[part[0]][0].same[0])
     same = np.ones((len(rows[0]), records, records), dtype=bool)
     for row, place in zip(rows, part, strict=False):

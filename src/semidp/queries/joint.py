@@ -1,9 +1,10 @@
-"""Bounds of what all residuals of a product cost together, ``sup_m Σ_d τ_d |H_d M_d m|²`` with τ = 1/σ².
+"""Bounds of what all residuals of a product cost together, ``sup_m Σ_d τ_d |H_d M_d m|²`` with τ =
+1/σ².
 
-A bound divides the residuals into groups and adds up what the groups cost. A group costs what the worst of its listed
-moves, of its patterns, or of its single moves costs, or the sum of its residuals. Every such value is convex in τ; its
-slope is the vector of squares of the worst moves, which the allocation of noise uses as a cut. What the moves of an
-adjacency are is in `costs`.
+A bound divides the residuals into groups and adds up what the groups cost. A group costs what the
+worst of its listed moves, of its patterns, or of its single moves costs, or the sum of its
+residuals. Every such value is convex in τ; its slope is the vector of squares of the worst moves,
+which the allocation of noise uses as a cut. What the moves of an adjacency are is in `costs`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
 """What residuals of linked members and units cost under the promises about them (THEORY §15).
 
-Members move between units and units change their composition; a residual of either kind has a bound of its own, and
-costs of both kinds are added. Sharper bounds hold for particular tables; every one is taken at the residual's depths.
+Members move between units and units change their composition; a residual of either kind has a bound
+of its own, and costs of both kinds are added. Sharper bounds hold for particular tables; every one
+is taken at the residual's depths.
 """
 
 import itertools
@@ -38,7 +39,8 @@ class LinkedCosts:
     residuals
         The grid of the nodes that can hold a member or a unit.
     exchange
-        Whether one member (or unit) is exchanged, or any that change within the numbers of the promise.
+        Whether one member (or unit) is exchanged, or any that change within the numbers of the
+        promise.
     """
 
     public: LinkedDataspace
@@ -82,9 +84,9 @@ class MemberCosts(LinkedCosts):
     """Costs of residuals of member tables.
 
     Examples
-    --------
-    Persons by zone and sex, nothing exact but their number. One person moves, and somebody who lives there may take
-    the place: at most 4, as if the zone were an exact total; the ball is any two persons.
+    -------- Persons by zone and sex, nothing exact but their number. One person moves, and somebody
+    who lives there may take the place: at most 4, as if the zone were an exact total; the ball is
+    any two persons.
 
     >>> from semidp.core.spaces.linked import Link
     >>> from semidp.core.spaces.dataspace import Dataspace, Margin
@@ -95,7 +97,8 @@ class MemberCosts(LinkedCosts):
     >>> persons = Dataspace.of(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
     >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
     >>> public = LinkedDataspace.joining(
-    ...     persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3))
+    ...     persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3)
+    ... )
     >>> costs = MemberCosts(public, Residuals(persons.schema.grid), True)
     >>> costs.cost((0, 1)), costs.cost((1, 0)), costs.cost((1, 1))
     (Fraction(2, 1), Fraction(2, 1), Fraction(4, 1))
@@ -121,7 +124,9 @@ class MemberCosts(LinkedCosts):
         return min(ball, self._of_exchange(view))
 
     def _of_unit_exchange(self, view: View) -> Fraction:
-        """m exchanges of one member, and the members of the unit's carriers where the table sees their unit."""
+        """m exchanges of one member, and the members of the unit's carriers where the table sees
+        their unit.
+        """
         link = self.public.link
         blocks = len(self.public.units.published)
         one = _exchange_cost(self.residuals, self._margins, view)
@@ -142,7 +147,8 @@ class MemberCosts(LinkedCosts):
         q = int(any(axis.inherited for axis in axes)) + len(touched)
         certified = Fraction(q * q + q + 2)
         if place is not None and not self._places_differ(view, place):
-            # a carrier in other quarters than the new unit's: q + 1 records enter cells, and as many leave
+            # a carrier in other quarters than the new unit's: q + 1 records enter cells, and as
+            # many leave
             certified = Fraction(2 * (q + 1) ** 2)
         largest = patterns.largest()
         if largest is None:
@@ -150,9 +156,11 @@ class MemberCosts(LinkedCosts):
         return min(certified, _rounded_up(largest, math.prod(axis.levels for axis in axes)))
 
     def _places_differ(self, view: View, place: View) -> bool:
-        """Whether units of different published places lie in different cells, or no further feature of units is seen.
+        """Whether units of different published places lie in different cells, or no further feature
+        of units is seen.
 
-        Only then two of the three units of an exchange (left, entered, left by the carrier) never share a cell.
+        Only then two of the three units of an exchange (left, entered, left by the carrier) never
+        share a cell.
         """
         inherited = self.public.inherited_axes
         further = [axis for axis in named(view) if axis in inherited and not place[axis]]
@@ -178,8 +186,8 @@ class MemberCosts(LinkedCosts):
 class UnitCosts(LinkedCosts):
     """Costs of residuals of unit tables.
 
-    A member who moves changes what units are composed of, never their own features: residuals over own features alone
-    are published exactly, or refused.
+    A member who moves changes what units are composed of, never their own features: residuals over
+    own features alone are published exactly, or refused.
 
     Examples
     --------
@@ -192,13 +200,15 @@ class UnitCosts(LinkedCosts):
     >>> persons = Dataspace.of(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
     >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
     >>> public = LinkedDataspace.joining(
-    ...     persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3))
+    ...     persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3)
+    ... )
     >>> costs = UnitCosts(public, Residuals(homes.schema.grid), True)
     >>> costs.cost((0, 1)), costs.cost((1, 1))  # half of it lies in the mean of two zones
     (Fraction(6, 1), Fraction(4, 1))
     >>> costs.cost((1, 0))
     Traceback (most recent call last):
-    semidp.errors.Refused: units by zone are not protected where one member is: publish them exactly (units:zone)
+    semidp.errors.Refused: units by zone are not protected where one member is: publish them exactly
+    (units:zone)
     """
 
     @property
@@ -213,7 +223,8 @@ class UnitCosts(LinkedCosts):
         if not derived:
             names = ", ".join(self.public.units.schema.named(view))
             raise Refused(
-                f"units by {names} are not protected where one member is: publish them exactly (units:{names})"
+                f"units by {names} are not protected where one member is: publish them exactly"
+                f" (units:{names})"
             )
         if not self.exchange:
             return self.public.reach.derived_units**2 * self._recomposed(view, derived)
@@ -222,11 +233,19 @@ class UnitCosts(LinkedCosts):
         return min(many, self._sharper(view, derived))
 
     def _of_unit(self, view: View, derived: frozenset[int]) -> Fraction:
-        """A whole unit that is replaced: carriers of own features, and units that gain or lose members."""
+        """A whole unit that is replaced: carriers of own features, and units that gain or lose
+        members.
+        """
         reach, link = self.public.reach, self.public.link
         margins = tuple(margin.view for margin in self.public.units.published)
         only_size = derived == {self.public.size_axis}
-        units = reach.own_units if not derived else reach.size_units if only_size else reach.derived_units
+        units = (
+            reach.own_units
+            if not derived
+            else reach.size_units
+            if only_size
+            else reach.derived_units
+        )
         ball = _ball_cost(self.residuals, margins, units, view)
         if not self.exchange:
             return ball
@@ -263,7 +282,9 @@ class UnitCosts(LinkedCosts):
         return share * best
 
     def _sharper(self, view: View, derived: frozenset[int]) -> Fraction:
-        """Δ2² of the table at the depths of a residual, where no block or an inherited one alone is exact."""
+        """Δ2² of the table at the depths of a residual, where no block or an inherited one alone is
+        exact.
+        """
         blocks = [margin.view for margin in self.public.published]
         at_most = Fraction(2 * self.public.reach.exchanged_units**2)
         if any({*named(block)} - self.public.inherited_axes for block in blocks):
@@ -279,7 +300,9 @@ class UnitCosts(LinkedCosts):
         return Fraction(12 if has_size else 18)
 
     def _sees(self, view: View, block: View) -> bool:
-        """Whether a unit's cell tells its published value in the block: every feature as deep, or deeper."""
+        """Whether a unit's cell tells its published value in the block: every feature as deep, or
+        deeper.
+        """
         of_units = self.public.units.schema.names
         of_members = self.public.schema.features
         for axis in named(block):
@@ -309,7 +332,9 @@ def _sum_of_lengths(times: int, square: Fraction, others: int) -> Fraction:
 
 
 def _rounded_up(value: float, denominator: int) -> Fraction:
-    """Return the fraction that a float stands for where the denominator is small, else one that is no smaller."""
+    """Return the fraction that a float stands for where the denominator is small, else one that is
+    no smaller.
+    """
     if denominator <= _EXACT_DENOMINATOR:
         return Fraction(round(value * denominator), denominator)
     return Fraction(math.ceil(value * 2**30 * (1 + 1e-9)) + 1, 2**30)

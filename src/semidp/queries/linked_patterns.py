@@ -1,8 +1,9 @@
-"""Moves of one member as patterns of agreement: how far an exchange of linked members moves one residual.
+"""Moves of one member as patterns of agreement: how far an exchange of linked members moves one
+residual.
 
-An exchange is a few members, each with a value before and after. Along one feature only matters which of these values
-are equal, so that the values are variables and a pattern is a partition of them. Everything here is a superset of the
-exchanges that exist: what it finds is an upper bound.
+An exchange is a few members, each with a value before and after. Along one feature only matters
+which of these values are equal, so that the values are variables and a pattern is a partition of
+them. Everything here is a superset of the exchanges that exist: what it finds is an upper bound.
 """
 
 import itertools
@@ -27,7 +28,8 @@ CARRIER = "w"
 
 
 def partitions(count: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Iterate over the partitions of `count` things into at most `most` classes, as the class of each.
+    """Iterate over the partitions of `count` things into at most `most` classes, as the class of
+    each.
 
     >>> list(partitions(3, 2))
     [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1)]
@@ -66,8 +68,8 @@ class Axis:
     levels
         How many nodes there are at its depth.
     centred
-        Whether all of them are siblings, whose mean the residual subtracts. Elsewhere nothing is subtracted here,
-        which only makes squares larger: H_d is a projection.
+        Whether all of them are siblings, whose mean the residual subtracts. Elsewhere nothing is
+        subtracted here, which only makes squares larger: H_d is a projection.
     inherited
         Whether members have it from their units.
     block
@@ -125,7 +127,9 @@ class ExchangePatterns:
             for members in groupings(tasks):
                 if any(len({*mine} & _PLACING) > 1 for mine in members):
                     continue  # nobody moves twice
-                square = self._square([self._protected, *map(self._moved, members, itertools.count())])
+                square = self._square(
+                    [self._protected, *map(self._moved, members, itertools.count())]
+                )
                 if square is None:
                     return None
                 best = max(best, square)

@@ -1,7 +1,8 @@
-"""The query space of linked tables: residuals of member tables, then residuals of unit tables, as one vector.
+"""The query space of linked tables: residuals of member tables, then residuals of unit tables, as
+one vector.
 
-Each kind is a product of tables with costs of its own (`linked_costs`). Both are centred over the same nodes, so that
-a residual of members and one of units can be compared entry by entry.
+Each kind is a product of tables with costs of its own (`linked_costs`). Both are centred over the
+same nodes, so that a residual of members and one of units can be compared entry by entry.
 """
 
 import math
@@ -58,7 +59,9 @@ class KindSpace(ProductSpace):
 
     @cached_property
     def _kept(self) -> tuple[NDArray[np.bool_], ...]:
-        """For each feature the leaves that can hold a member or a unit: a level leaves if it has neither."""
+        """For each feature the leaves that can hold a member or a unit: a level leaves if it has
+        neither.
+        """
         kept = []
         for axis, feature in enumerate(self.schema.features):
             nodes = [_inhabited(self.dataspace, axis)]
@@ -92,7 +95,9 @@ def _inhabited(dataspace: Any, axis: int) -> NDArray[np.bool_]:
 
 @frozen(slots=False, eq=False)
 class LinkedSpace(QuerySpace):
-    """The residuals of member tables and of unit tables, one after the other; see `linked_space`."""
+    """The residuals of member tables and of unit tables, one after the other; see
+    `linked_space`.
+    """
 
     dataspace: LinkedDataspace
     adjacency: Adjacency
@@ -175,7 +180,9 @@ class LinkedSpace(QuerySpace):
 
     @property
     def cost(self) -> Fraction:
-        """The largest cost of a residual: asked before anything is read, so that what has none is refused."""
+        """The largest cost of a residual: asked before anything is read, so that what has none is
+        refused.
+        """
         costs = [cost for kind in self.kinds for cost in kind.cost.values()]
         return max(costs, default=Fraction(0))
 
@@ -186,7 +193,8 @@ def linked_space(
     members: Iterable[Sequence[str]],
     units: Iterable[Sequence[str]],
 ) -> LinkedSpace:
-    """Return the space of tables of both kinds, given by their features; refuse what has no proven cost.
+    """Return the space of tables of both kinds, given by their features; refuse what has no proven
+    cost.
 
     Examples
     --------
@@ -198,7 +206,10 @@ def linked_space(
     >>> persons = Table(Schema([zone, sex]), [[3, 2], [1, 4]])
     >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
     >>> public = LinkedDataspace.joining(
-    ...     Dataspace.of(persons, []), Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3))
+    ...     Dataspace.of(persons, []),
+    ...     Dataspace.of(homes, [Margin("zone")]),
+    ...     Link("member", 1, 3),
+    ... )
     >>> space = linked_space(public, Exchange(2), [["zone", "sex"]], [["zone", "size"]])
     >>> space.members.measured, space.units.measured
     (((0, 1), (1, 0), (1, 1)), ((0, 1), (1, 1)))
@@ -209,7 +220,9 @@ def linked_space(
         dataspace = public.about(counted)
         views = tuple(dataspace.schema.view(names) for names in tables)
         if not views or not all(map(any, views)):
-            raise InputError(f"linked tables need a table of {counted}s with at least one feature", needs="table")
+            raise InputError(
+                f"linked tables need a table of {counted}s with at least one feature", needs="table"
+            )
         if len(set(views)) < len(views):
             raise InputError(f"two tables of {counted}s have the same features: name each once")
         if not dataspace.n:
@@ -222,9 +235,13 @@ def linked_space(
 
 
 def _refuse_other_numbers(public: LinkedDataspace, adjacency: Adjacency) -> None:
-    """Refuse an adjacency of another number of members than the promise has: costs are those of the promise."""
+    """Refuse an adjacency of another number of members than the promise has: costs are those of the
+    promise.
+    """
     if adjacency.a != public.reach.members:
-        raise Refused("linked records are protected as their promise says, for no other number of members")
+        raise Refused(
+            "linked records are protected as their promise says, for no other number of members"
+        )
 
 
 def _added(one: Norms, other: Norms) -> Norms:
@@ -234,8 +251,8 @@ def _added(one: Norms, other: Norms) -> Norms:
 def precision_shares(roots: Sequence[float]) -> list[Fraction]:
     """Return the share of the precision that each kind gets for the least total variance.
 
-    With ``Σ k/σ² <= p`` over all residuals the best noise is ``σ² = sqrt(k/v) Σ sqrt(v k)/p`` (THEORY §13), so that a
-    kind spends in proportion to its own ``Σ sqrt(v k)``.
+    With ``Σ k/σ² <= p`` over all residuals the best noise is ``σ² = sqrt(k/v) Σ sqrt(v k)/p``
+    (THEORY §13), so that a kind spends in proportion to its own ``Σ sqrt(v k)``.
 
     >>> precision_shares([1.0, 3.0])
     [Fraction(1, 4), Fraction(3, 4)]

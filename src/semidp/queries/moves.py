@@ -1,4 +1,5 @@
-"""Elements of S_a: all of them for a small dataspace, one at a time for a large one, and the simplest ones of any.
+"""Elements of S_a: all of them for a small dataspace, one at a time for a large one, and the
+simplest ones of any.
 
 Closed forms are in `patterns`; what is listed here is what they are tested against.
 """
@@ -12,7 +13,19 @@ from itertools import combinations, combinations_with_replacement, permutations,
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Counts, Grid, Mask, Shape, Totals, View, common_part, join, junction_order, meet, named
+from semidp.core.margins import (
+    Counts,
+    Grid,
+    Mask,
+    Shape,
+    Totals,
+    View,
+    common_part,
+    join,
+    junction_order,
+    meet,
+    named,
+)
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.spaces.listing import cells, fiber
 from semidp.errors import Refused
@@ -58,7 +71,9 @@ class ListedTables:
         return self.released[0].reshape(self.shape) if same else None
 
     def moves(self, a: int) -> Iterator[Counts]:
-        """Iterate over the distinct differences, without zero, of tables at most a records apart."""
+        """Iterate over the distinct differences, without zero, of tables at most a records
+        apart.
+        """
         seen = set()
         for near, table in self._near(a):
             for move in np.unique(near - table, axis=0):
@@ -79,20 +94,29 @@ class ListedTables:
         return best, worst
 
     def _near(self, a: int) -> Iterator[tuple[Counts, Counts]]:
-        """For each table, the released tables of those at most a records away from it, and its own."""
+        """For each table, the released tables of those at most a records away from it, and its
+        own.
+        """
         for table, released in zip(self.tables, self.released, strict=True):
             distances = np.abs(self.tables - table).sum(axis=1)
             yield self.released[distances <= 2 * a], released
 
 
 def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) -> Iterator[Counts]:
-    """Iterate over the tables with zero margins and positive part at most a that t allows, smallest first.
+    """Iterate over the tables with zero margins and positive part at most a that t allows, smallest
+    first.
 
-    For decomposable margins t allows a move iff each margin of its negative part is at most t. Records vanish in every
-    combination of at most a cells; others with the same margins appear.
+    For decomposable margins t allows a move iff each margin of its negative part is at most t.
+    Records vanish in every combination of at most a cells; others with the same margins appear.
 
-    >>> both = [Totals((1, 0), np.array([[2], [2], [2]])), Totals((0, 1), np.array([[2, 2, 2]]))]
-    >>> len(list(moves(Grid.flat((3, 3)), both, None, 2))), len(list(moves(Grid.flat((3, 3)), both, None, 3)))
+    >>> both = [
+    ...     Totals((1, 0), np.array([[2], [2], [2]])),
+    ...     Totals((0, 1), np.array([[2, 2, 2]])),
+    ... ]
+    >>> (
+    ...     len(list(moves(Grid.flat((3, 3)), both, None, 2))),
+    ...     len(list(moves(Grid.flat((3, 3)), both, None, 3))),
+    ... )
     (18, 30)
     """
     if domain is None:
@@ -111,13 +135,16 @@ def moves(grid: Grid, margins: Sequence[Totals], domain: Mask | None, a: int) ->
 def _grouped(
     shape: Shape, labels: Sequence[Labels], counts: Sequence[Counts], where: Labels, size: int
 ) -> Iterator[Counts]:
-    """All multisets of so many cells by their margins: two of a group without a common cell are a move."""
+    """All multisets of so many cells by their margins: two of a group without a common cell are a
+    move.
+    """
     multisets = list(combinations_with_replacement(range(len(where)), size))
     chosen = np.array(multisets, dtype=np.intp).reshape(-1, size)
     keys = [np.sort(label[where][chosen], axis=1) for label in labels]
     allowed = np.ones(len(chosen), dtype=bool)
     for key, count in zip(keys, counts, strict=True):
-        # the records that t holds at a level suffice if the (count + 1)-th of a sorted row lies at another level
+        # the records that t holds at a level suffice if the (count + 1)-th of a sorted row lies at
+        # another level
         for first in range(size):
             level = key[:, first]
             last = np.minimum(first + count[level], size)
@@ -150,9 +177,16 @@ def _equal_rows(rows: Labels) -> list[Labels]:
 
 
 def _one_by_one(
-    grid: Grid, margins: Sequence[Totals], labels: Sequence[Labels], counts: Sequence[Counts], where: Labels, size: int
+    grid: Grid,
+    margins: Sequence[Totals],
+    labels: Sequence[Labels],
+    counts: Sequence[Counts],
+    where: Labels,
+    size: int,
 ) -> Iterator[Counts]:
-    """Where the multisets of cells are too many to hold; refused where finding the moves takes too long."""
+    """Where the multisets of cells are too many to hold; refused where finding the moves takes too
+    long.
+    """
     plain = [label.tolist() for label in labels]
     sizes = [count.tolist() for count in counts]
     appearing = _Appearing(grid, [margin.view for margin in margins], plain, where.tolist())
@@ -172,7 +206,9 @@ def _one_by_one(
             yield move
 
 
-def _within(vanish: Sequence[int], labels: Sequence[list[int]], counts: Sequence[list[int]]) -> bool:
+def _within(
+    vanish: Sequence[int], labels: Sequence[list[int]], counts: Sequence[list[int]]
+) -> bool:
     """Whether t holds enough records for these to vanish."""
     for label, count in zip(labels, counts, strict=True):
         used = Counter(label[cell] for cell in vanish)
@@ -185,7 +221,9 @@ def _within(vanish: Sequence[int], labels: Sequence[list[int]], counts: Sequence
 class _Appearing:
     """The multisets of cells that have the margins of a given one."""
 
-    def __init__(self, grid: Grid, views: list[View], labels: list[list[int]], where: list[int]) -> None:
+    def __init__(
+        self, grid: Grid, views: list[View], labels: list[list[int]], where: list[int]
+    ) -> None:
         self.shape, self.steps = grid.shape, 0
         self.views, self.labels, self.where = views, labels, where
         self.allowed = set(where)
@@ -201,11 +239,14 @@ class _Appearing:
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise Refused(
-                "the moves of this table are too many to list: release fewer features, or use another mechanism"
+                "the moves of this table are too many to list: release fewer features, or use"
+                " another mechanism"
             )
 
     def beside(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Iterate over the multisets of allowed cells that have the margins of `vanish`: whichever way is shorter."""
+        """Iterate over the multisets of allowed cells that have the margins of `vanish`: whichever
+        way is shorter.
+        """
         size = len(vanish)
         shuffled = False
         if self.shuffle:
@@ -214,7 +255,9 @@ class _Appearing:
         yield from self._shuffled(vanish) if shuffled else self._searched(vanish)
 
     def _shuffled(self, vanish: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Margins that are disjoint apart from a common part: permute the levels of each block but the first."""
+        """Margins that are disjoint apart from a common part: permute the levels of each block but
+        the first.
+        """
         seen = set()
         fixed = [self.home[cell] for cell in vanish]
         codes = [np.unravel_index(cell, self.shape) for cell in vanish]
@@ -275,11 +318,15 @@ def _deeper(view: View, common: View) -> list[int]:
 
 
 def four_cell_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
-    """Return two records that swap what lies beyond a separator of the margins, or None if none is found.
+    """Return two records that swap what lies beyond a separator of the margins, or None if none is
+    found.
 
     Such a move changes no published margin. Whether t holds the records for it, `norms` decides.
 
-    >>> chain = [Totals((1, 1, 0), np.full((2, 2, 1), 5)), Totals((0, 1, 1), np.full((1, 2, 2), 5))]
+    >>> chain = [
+    ...     Totals((1, 1, 0), np.full((2, 2, 1), 5)),
+    ...     Totals((0, 1, 1), np.full((1, 2, 2), 5)),
+    ... ]
     >>> move = four_cell_move(Grid.flat((2, 2, 2)), chain)
     >>> int(abs(move).sum()), int(abs(move.sum(axis=2)).max()), int(abs(move.sum(axis=0)).max())
     (4, 0, 0)
@@ -316,12 +363,16 @@ def _swap(shape: Shape, one: Levels, other: Levels, beyond: Set[int]) -> Counts:
 
 
 def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
-    """Return ±1 by parity on two common levels of some features that no margin holds together, as few as possible.
+    """Return ±1 by parity on two common levels of some features that no margin holds together, as
+    few as possible.
 
-    Every margin misses one of these features, and over it the signs cancel. AB, BC and AC: eight cells, four records.
+    Every margin misses one of these features, and over it the signs cancel. AB, BC and AC: eight
+    cells, four records.
 
     >>> views = ((1, 1, 0), (0, 1, 1), (1, 0, 1))
-    >>> pairs = [Totals(view, np.full([2 if depth else 1 for depth in view], 8)) for view in views]
+    >>> pairs = [
+    ...     Totals(view, np.full([2 if depth else 1 for depth in view], 8)) for view in views
+    ... ]
     >>> int(abs(cube_move(Grid.flat((2, 2, 2)), pairs)).sum())
     8
     """
@@ -349,7 +400,9 @@ def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
 
 
 def _starts(grid: Grid, parent: Totals, child: Totals) -> Iterator[tuple[Levels, Levels]]:
-    """At each level of the separator, the two commonest cells of either margin: one pair for each record."""
+    """At each level of the separator, the two commonest cells of either margin: one pair for each
+    record.
+    """
     shared = meet(parent.view, child.view)
     sizes = parent.down(grid, shared).counts
     for flat in np.argsort(-sizes, axis=None, kind="stable")[:_MOST_LEVELS]:
@@ -375,7 +428,9 @@ def _commonest(margin: Totals, fixed: Levels) -> list[Levels]:
 
 
 def _completed(shape: Shape, margins: Sequence[Totals], start: Levels) -> Levels:
-    """Complete a record along the junction tree, at the commonest cell of each margin (else at level 0)."""
+    """Complete a record along the junction tree, at the commonest cell of each margin (else at
+    level 0).
+    """
     record = dict(start)
     for margin in margins:
         fixed = {axis: record[axis] for axis in named(margin.view) if axis in record}
@@ -384,7 +439,9 @@ def _completed(shape: Shape, margins: Sequence[Totals], start: Levels) -> Levels
 
 
 def _beyond(tree: Sequence[View]) -> set[int]:
-    """The features on the second margin's side of the edge between the first two margins of a junction tree."""
+    """The features on the second margin's side of the edge between the first two margins of a
+    junction tree.
+    """
     side = {tree[0]: False, tree[1]: True}
     for view in tree[2:]:
         # A later margin hangs on the earlier one with which it shares most.

@@ -1,7 +1,9 @@
-"""Which method finds the norms of a released table's sensitivity space, and whether they are attained.
+"""Which method finds the norms of a released table's sensitivity space, and whether they are
+attained.
 
-Exact by record patterns where the margins allow it, else by listing a small dataspace, else a certified bound, which is
-exact after all if a known move attains it. The methods themselves are in `patterns` and `moves`.
+Exact by record patterns where the margins allow it, else by listing a small dataspace, else a
+certified bound, which is exact after all if a known move attains it. The methods themselves are in
+`patterns` and `moves`.
 """
 
 import math
@@ -61,10 +63,12 @@ class TableNorms:
     only: Counts | None = field(default=None, repr=False)
 
     def repeated(self, times: int) -> "TableNorms":
-        """Return the same for so many moves one after the other: upper bounds, since t may not hold all of them.
+        """Return the same for so many moves one after the other: upper bounds, since t may not hold
+        all of them.
 
         >>> TableNorms(Norms(4, 8, 2), True, "closed form").repeated(5)
-        TableNorms(norms=Norms(l1=20, l2_squared=200, linf=10), exact=False, method='5 times the closed form')
+        TableNorms(norms=Norms(l1=20, l2_squared=200, linf=10), exact=False, method='5 times the
+        closed form')
         """
         if times == 1:
             return self
@@ -75,9 +79,11 @@ class TableNorms:
 
 @dataclass(frozen=True, eq=False)
 class ReleasedTable:
-    """A table to be released: its view of the schema, and its margins that follow from what is published.
+    """A table to be released: its view of the schema, and its margins that follow from what is
+    published.
 
-    `visible` and `grid` are those of the released table: features that it does not have are left out.
+    `visible` and `grid` are those of the released table: features that it does not have are left
+    out.
     """
 
     dataspace: Dataspace
@@ -101,12 +107,16 @@ class ReleasedTable:
 
     @cached_property
     def blocks(self) -> BlockTable | None:
-        """The released table as blocks of counts, if its margins are disjoint apart from a common part."""
+        """The released table as blocks of counts, if its margins are disjoint apart from a common
+        part.
+        """
         return BlockTable.of(self.grid, self.visible, self.structure.n, self.possible)
 
     @cached_property
     def possible(self) -> Mask | None:
-        """Which cells of the released table its own structural zeros allow, or None where all are."""
+        """Which cells of the released table its own structural zeros allow, or None where all
+        are.
+        """
         schema = self.structure.schema
         return schema.restrict(schema.named(self.released)).possible
 
@@ -122,10 +132,12 @@ class ReleasedTable:
 
     @property
     def lifts(self) -> bool:
-        """Whether every move of the released table that its own margins allow comes from a move of the records.
+        """Whether every move of the released table that its own margins allow comes from a move of
+        the records.
 
-        True if no structural zero interferes, and the whole table is released or the margins are disjoint apart from a
-        common part that is released: the features left out then follow their blocks.
+        True if no structural zero interferes, and the whole table is released or the margins are
+        disjoint apart from a common part that is released: the features left out then follow their
+        blocks.
         """
         if self.structure.zeros_matter:
             return False
@@ -137,7 +149,8 @@ class ReleasedTable:
     def realisable(self, move: Counts) -> bool:
         """Whether t allows a move: whether some table of D_t holds the records that vanish.
 
-        For decomposable margins each margin of them must be at most t; else an integer program looks for the table.
+        For decomposable margins each margin of them must be at most t; else an integer program
+        looks for the table.
         """
         if self.possible is not None and move[~self.possible].any():
             return False
@@ -178,7 +191,9 @@ def find_norms(table: ReleasedTable, a: int) -> TableNorms:
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]]
+    ... )
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
     >>> found = find_norms(ReleasedTable.of(public, (1, 1)), 3)
     >>> found.norms, found.exact, found.method
@@ -188,7 +203,9 @@ def find_norms(table: ReleasedTable, a: int) -> TableNorms:
     result = _search(table, a)
     # A lower and an upper bound that share no step with the search hold it in between.
     if result.norms.most(_drawn(table, a)) != result.norms:
-        raise SelfCheckError("records that keep every exact total move the table by more than its norms")
+        raise SelfCheckError(
+            "records that keep every exact total move the table by more than its norms"
+        )
     upper = table.certified(a, table.structure.margins, _even(table))
     if result.exact and result.norms.least(upper) != result.norms:
         raise SelfCheckError("the norms of a table are above what is proved for so many records")
@@ -196,9 +213,11 @@ def find_norms(table: ReleasedTable, a: int) -> TableNorms:
 
 
 def _drawn(table: ReleasedTable, a: int) -> Norms:
-    """What drawn exchanges of at most a records attain: a lower bound that shares no step with the search.
+    """What drawn exchanges of at most a records attain: a lower bound that shares no step with the
+    search.
 
-    Exchanges of so many records are pairs of A_a. None are drawn where margins overlap or structural zeros exist.
+    Exchanges of so many records are pairs of A_a. None are drawn where margins overlap or
+    structural zeros exist.
     """
     if table.structure.schema.structural_zeros:
         return Norms(0, 0, 0)
@@ -233,7 +252,9 @@ def _search(table: ReleasedTable, a: int) -> TableNorms:
 
 
 def _even(table: ReleasedTable) -> bool:
-    """Whether the positive part is always even: two disjoint blocks that cover the table, one of them of two levels."""
+    """Whether the positive part is always even: two disjoint blocks that cover the table, one of
+    them of two levels.
+    """
     structure, varying = table.structure, table.varying
     sets = [variables(margin.view) & varying for margin in structure.margins]
     published = [variable for part in sets for variable in part]
@@ -249,10 +270,11 @@ def _even(table: ReleasedTable) -> bool:
 
 
 def _attained(table: ReleasedTable, a: int) -> tuple[Norms, Counts | None]:
-    """The norms that known moves attain, and the one with the largest Δ2: a small pattern, several times over.
+    """The norms that known moves attain, and the one with the largest Δ2: a small pattern, several
+    times over.
 
-    Where moves of the released table need not come from moves of the records, a larger table is tried: with the
-    common part of the margins, or with all features.
+    Where moves of the released table need not come from moves of the records, a larger table is
+    tried: with the common part of the margins, or with all features.
     """
     structure = table.structure
     more = structure.common

@@ -1,12 +1,14 @@
-"""Norms of S_a from patterns: of the records that move, exact, and of the published margins alone, certified.
+"""Norms of S_a from patterns: of the records that move, exact, and of the published margins alone,
+certified.
 
-Exact norms, for tables of any size, where the published margins are disjoint or share one common part. A table with
-zero margins is a multiset λ of records that appear and a multiset μ of records that vanish; each published block pairs
-their levels off. So the search runs over pairs of integer partitions of at most a, and over the ways in which a block
-can pair them, never over cells. The result depends on the a largest counts of each block only.
+Exact norms, for tables of any size, where the published margins are disjoint or share one common
+part. A table with zero margins is a multiset λ of records that appear and a multiset μ of records
+that vanish; each published block pairs their levels off. So the search runs over pairs of integer
+partitions of at most a, and over the ways in which a block can pair them, never over cells. The
+result depends on the a largest counts of each block only.
 
-Certified norms bound any table with zero published margins. They need only the pattern of the margins and a, never
-the counts; proofs in docs/errata.md.
+Certified norms bound any table with zero published margins. They need only the pattern of the
+margins and a, never the counts; proofs in docs/errata.md.
 """
 
 import math
@@ -45,7 +47,8 @@ class Norms:
 
     @classmethod
     def of(cls, vectors: NDArray[Any]) -> "Norms":
-        """Return the largest norms of some vectors of whole numbers, one after the other along the first axis.
+        """Return the largest norms of some vectors of whole numbers, one after the other along the
+        first axis.
 
         >>> Norms.of(np.array([[1, -1, 0], [0, 0, 0]]))
         Norms(l1=2, l2_squared=2, linf=1)
@@ -72,11 +75,14 @@ class Norms:
 
 @dataclass(frozen=True)
 class RecordPattern:
-    """One way to move records inside one slice: their multiplicities, and the level of each in each block."""
+    """One way to move records inside one slice: their multiplicities, and the level of each in each
+    block.
+    """
 
     appear: Partition
     vanish: Partition
-    levels: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # per block: level ranks of `appear` and of `vanish`
+    # per block: level ranks of `appear` and of `vanish`
+    levels: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     @property
     def squares(self) -> int:
@@ -86,7 +92,9 @@ class RecordPattern:
 
 @dataclass(frozen=True)
 class SliceCounts:
-    """The tables of one level of the common part: blocks of counts, and whether a feature is free to change."""
+    """The tables of one level of the common part: blocks of counts, and whether a feature is free
+    to change.
+    """
 
     blocks: tuple[Block, ...]
     size: int
@@ -95,7 +103,9 @@ class SliceCounts:
 
 @cache
 def _widest(part: SliceCounts, s: int) -> RecordPattern | None:
-    """Return the pattern of s records with the largest sum of squares, or None if s records cannot move."""
+    """Return the pattern of s records with the largest sum of squares, or None if s records cannot
+    move.
+    """
     for appear, vanish in _candidates(part, s):
         pattern = _realise(part, appear, vanish)
         if pattern:
@@ -113,13 +123,15 @@ def _tallest(part: SliceCounts, s: int) -> int:
 
 
 def _candidates(part: SliceCounts, s: int) -> list[tuple[Partition, Partition]]:
-    """Pairs of partitions of s, widest first, larger part first (a move and its negative count once)."""
+    """Pairs of partitions of s, widest first, larger part first (a move and its negative count
+    once).
+    """
     if s > part.size:
         return []
     pairs = []
     for appear, vanish in product(partitions(s), repeat=2):
-        # With more than s records in the two largest parts, both have some level in common in every block: without a
-        # free feature they would be the same cell.
+        # With more than s records in the two largest parts, both have some level in common in every
+        # block: without a free feature they would be the same cell.
         apart = part.free or appear[0] + vanish[0] <= s
         if appear >= vanish and apart:
             pairs.append((appear, vanish))
@@ -220,7 +232,9 @@ def _realise(part: SliceCounts, appear: Partition, vanish: Partition) -> RecordP
 
 @cache
 def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, Pairing]:
-    """The pairings that fit a block's counts, by the set of pairs (as bits) that they put on different levels."""
+    """The pairings that fit a block's counts, by the set of pairs (as bits) that they put on
+    different levels.
+    """
     everything = (1 << (len(appear) * len(vanish))) - 1
     by_mask: dict[int, Pairing] = {}
     for pairing in pairings(appear, vanish):
@@ -231,7 +245,8 @@ def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, Pa
             for i, j in product(group, partners):
                 together |= 1 << (i * len(vanish) + j)
         by_mask.setdefault(~together & everything, pairing)
-    # A mask inside another one tells fewer pairs apart at the same price: only the largest are kept.
+    # A mask inside another one tells fewer pairs apart at the same price: only the largest are
+    # kept.
     largest: dict[int, Pairing] = {}
     for mask in sorted(by_mask, key=lambda mask: -mask.bit_count()):
         if not any(mask & ~other == 0 for other in largest):
@@ -240,7 +255,9 @@ def _options(block: Block, appear: Partition, vanish: Partition) -> dict[int, Pa
 
 
 def _fits(block: Block, pairing: Pairing, appear: Partition) -> bool:
-    """Whether a block has a level with enough records for each group, the largest level for the largest group."""
+    """Whether a block has a level with enough records for each group, the largest level for the
+    largest group.
+    """
     sums = []
     for group, _ in pairing:
         sums.append(sum(appear[i] for i in group))
@@ -250,8 +267,12 @@ def _fits(block: Block, pairing: Pairing, appear: Partition) -> bool:
     return all(used <= count for used, count in zip(sums, block, strict=False))
 
 
-def _levels(pairing: Pairing, appear: Partition, vanish: Partition) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Give the groups of a pairing the ranks of levels: the largest group the level with the largest count."""
+def _levels(
+    pairing: Pairing, appear: Partition, vanish: Partition
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Give the groups of a pairing the ranks of levels: the largest group the level with the
+    largest count.
+    """
     ranked = sorted(pairing, key=lambda group: -sum(appear[i] for i in group[0]))
     up, down = [0] * len(appear), [0] * len(vanish)
     for rank, (group, partners) in enumerate(ranked):
@@ -273,7 +294,8 @@ class BlockTable:
     n
         The number of records.
     possible
-        The cells that can occur, or None where all can; looked at only to place records on unpublished features.
+        The cells that can occur, or None where all can; looked at only to place records on
+        unpublished features.
     """
 
     slices: Slices
@@ -281,7 +303,9 @@ class BlockTable:
     possible: Mask | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, grid: Grid, margins: Sequence[Totals], n: int, possible: Mask | None = None) -> "BlockTable | None":
+    def of(
+        cls, grid: Grid, margins: Sequence[Totals], n: int, possible: Mask | None = None
+    ) -> "BlockTable | None":
         """Return the table if its margins have this form, else None."""
         common = common_part([margin.view for margin in margins]) if margins else grid.nothing
         return None if common is None else cls(Slices(grid, common, tuple(margins)), n, possible)
@@ -303,12 +327,16 @@ class BlockTable:
 
     @cached_property
     def free_everywhere(self) -> bool:
-        """Whether some feature can change whatever the published levels are; otherwise norms may be upper bounds."""
+        """Whether some feature can change whatever the published levels are; otherwise norms may be
+        upper bounds.
+        """
         return any((children > 1).all() for children in self._children)
 
     @cached_property
     def _children(self) -> list[NDArray[np.intp]]:
-        """For each feature, how many levels lie below each inhabited node of what is published of it."""
+        """For each feature, how many levels lie below each inhabited node of what is published of
+        it.
+        """
         counts = []
         for axis, (chain, depth) in enumerate(zip(self.grid.chains, self.published, strict=True)):
             inhabited = np.ones(chain.size(depth), dtype=bool)
@@ -321,12 +349,15 @@ class BlockTable:
         return counts
 
     def kinds(self, a: int) -> list[tuple[SliceCounts, list[int]]]:
-        """Return the distinct slices with, for each, up to a levels of the common part where it occurs."""
+        """Return the distinct slices with, for each, up to a levels of the common part where it
+        occurs.
+        """
         free = bool(self.free)
         if not self.slices.margins:
             return [(SliceCounts((), min(self.n, a), free), [0])]
         parts = [self.slices.largest(number, a) for number in range(len(self.slices.margins))]
-        # No pattern of a records looks beyond a records of a slice, nor beyond its a largest counts.
+        # No pattern of a records looks beyond a records of a slice, nor beyond its a largest
+        # counts.
         sizes = np.minimum(self.slices.sizes[:, None], a)
         rows, inverse = np.unique(np.hstack([*parts, sizes]), axis=0, return_inverse=True)
         kinds = []
@@ -340,13 +371,18 @@ class BlockTable:
         return kinds
 
     def norms(self, a: int) -> tuple[Norms, NDArray[np.int64] | None]:
-        """Return the exact norms for positive parts of at most a records, and a table that attains Δ2.
+        """Return the exact norms for positive parts of at most a records, and a table that attains
+        Δ2.
 
-        >>> rows, columns = Totals((1, 0), np.array([[5], [5], [5]])), Totals((0, 1), np.array([[4, 6, 5]]))
+        >>> rows, columns = (
+        ...     Totals((1, 0), np.array([[5], [5], [5]])),
+        ...     Totals((0, 1), np.array([[4, 6, 5]])),
+        ... )
         >>> BlockTable.of(Grid.flat((3, 3)), [rows, columns], 15).norms(3)[0]
         Norms(l1=6, l2_squared=6, linf=1)
         """
-        # best[s]: the widest choice of s records over the slices seen so far, as (squares, [(pattern, level)])
+        # best[s]: the widest choice of s records over the slices seen so far, as (squares,
+        # [(pattern, level)])
         best: dict[int, tuple[int, list[tuple[RecordPattern, int]]]] = {0: (0, [])}
         tallest = 0
         for part, places in self.kinds(a):
@@ -387,7 +423,9 @@ class BlockTable:
         return result
 
     def _complete(self, box: list[slice], side: int) -> tuple[int, ...]:
-        """Choose a cell: records that appear and those that vanish on different levels of the unpublished features."""
+        """Choose a cell: records that appear and those that vanish on different levels of the
+        unpublished features.
+        """
         starts = [leaves.start for leaves in box]
         if self.possible is None:
             for axis in self.free:
@@ -412,7 +450,7 @@ def _capped(row: NDArray[np.int64], a: int) -> Block:
     return _positive(np.minimum(largest, a))
 
 
-# --- certified bounds ------------------------------------------------------------------------------------------------
+# --- certified bounds -----------------------------------------------------------------------------
 
 
 def certified_norms(
@@ -420,9 +458,10 @@ def certified_norms(
 ) -> Norms:
     """Bound the norms of tables with zero `margins` and positive part at most a.
 
-    With ρ* the fractional edge cover number of the features by the margins, Δ1 <= 2a and Δ∞ <= k = ⌊a (1 - 1/ρ*)⌋.
-    If every feature is published, the largest positive and negative entries sum to at most a, hence with
-    g(x) = ⌊a/x⌋ x² + (a mod x)²: Δ2² <= max {g(α) + g(β) : 1 <= β <= α <= k, α + β <= a}; else Δ2² <= 2a².
+    With ρ* the fractional edge cover number of the features by the margins, Δ1 <= 2a and Δ∞ <= k =
+    ⌊a (1 - 1/ρ*)⌋. If every feature is published, the largest positive and negative entries sum to
+    at most a, hence with g(x) = ⌊a/x⌋ x² + (a mod x)²: Δ2² <= max {g(α) + g(β) : 1 <= β <= α <= k,
+    α + β <= a}; else Δ2² <= 2a².
 
     Parameters
     ----------
@@ -433,7 +472,8 @@ def certified_norms(
     margins
         What is published, as sets of features.
     parity
-        Whether the positive part is always even, as for two disjoint blocks of which one has two levels.
+        Whether the positive part is always even, as for two disjoint blocks of which one has two
+        levels.
 
     Examples
     --------
@@ -460,7 +500,8 @@ def certified_norms(
         return Norms(2 * a, a * a, k)
     best = 0
     for alpha in range(1, k + 1):
-        # The largest positive entry α and the largest negative entry β share the a records of the positive part.
+        # The largest positive entry α and the largest negative entry β share the a records of the
+        # positive part.
         packed = [_packed(a, beta) for beta in range(1, min(alpha, a - alpha) + 1)]
         if packed:
             best = max(best, _packed(a, alpha) + max(packed))

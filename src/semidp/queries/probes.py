@@ -1,8 +1,10 @@
-"""Exchanges drawn by the definition, record by record: what norms and lists of exchanges are checked against.
+"""Exchanges drawn by the definition, record by record: what norms and lists of exchanges are
+checked against.
 
-`exchange` finds norms by the agreements of blocks. Nothing here shares a step with it: records are leaves of the whole
-chains, blocks are the published margins as they stand, and a table sees what lies above the leaves. So norms that are
-too small because exchanges were left out are seen before any noise is scaled to them.
+`exchange` finds norms by the agreements of blocks. Nothing here shares a step with it: records are
+leaves of the whole chains, blocks are the published margins as they stand, and a table sees what
+lies above the leaves. So norms that are too small because exchanges were left out are seen before
+any noise is scaled to them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +21,17 @@ from semidp.core.spaces.structure import Structure
 from semidp.queries.patterns import Norms
 
 _DRAWS = 512
-_MOST_BLOCKS = 8  # beyond, few draws are near the worst exchange, and all pairs of records are compared
+# beyond, few draws are near the worst exchange, and all pairs of records are compared
+_MOST_BLOCKS = 8
 
 Nodes = NDArray[np.intp]
 Truths = NDArray[np.bool_]
 
 
 class SelfCheckError(RuntimeError):
-    """Two computations that share no step contradict each other: a fault of the program, so nothing is claimed."""
+    """Two computations that share no step contradict each other: a fault of the program, so nothing
+    is claimed.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +41,11 @@ class Probes:
     Parameters
     ----------
     nodes
-        For each exchange, record and feature of the table, the node. The records are x, y, then each carrier before
-        and after.
+        For each exchange, record and feature of the table, the node. The records are x, y, then
+        each carrier before and after.
     signs
-        For each exchange and record -1 if it vanishes, 1 if it appears, 0 where a carrier is not needed.
+        For each exchange and record -1 if it vanishes, 1 if it appears, 0 where a carrier is not
+        needed.
 
     Examples
     --------
@@ -48,7 +54,9 @@ class Probes:
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw"), Feature("ill", "yn")])
-    >>> public = Dataspace.of(Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")])
+    >>> public = Dataspace.of(
+    ...     Table(schema, np.full((2, 3, 2), 5)), [Margin("sex"), Margin("region")]
+    ... )
     >>> drawn(Blocks.of(public), (1, 1, 1)).norms
     Norms(l1=6, l2_squared=8, linf=2)
     """
@@ -87,7 +95,8 @@ class Probes:
 def drawn(blocks: Blocks, released: View) -> Probes:
     """Draw exchanges that t allows; none where the blocks in sight are too many.
 
-    The generator has a fixed seed: only public values are looked at, and the same question has the same answer.
+    The generator has a fixed seed: only public values are looked at, and the same question has the
+    same answer.
     """
     structure = blocks.structure
     margins = _disjoint(structure.margins) or structure.essential
@@ -112,12 +121,13 @@ def drawn(blocks: Blocks, released: View) -> Probes:
 
 
 def largest_residual(blocks: Blocks, view: View, records: int, kept: Sequence[Mask]) -> float:
-    """Return the largest ``|H_d M_d m|²`` of some exchanges m of at most so many records: a lower bound of k_d.
+    """Return the largest ``|H_d M_d m|²`` of some exchanges m of at most so many records: a lower
+    bound of k_d.
 
     `kept` has for each feature the leaves that can hold a record.
 
-    ``s' (∘_i K_i) s`` with signs s and, for each feature of d, ``K = 1[same parent] (1[same node] - 1/c)`` for records
-    with c inhabited siblings (THEORY §13).
+    ``s' (∘_i K_i) s`` with signs s and, for each feature of d,
+    ``K = 1[same parent] (1[same node] - 1/c)`` for records with c inhabited siblings (THEORY §13).
     """
     probes = drawn(blocks, view).within(records)
     signs = probes.signs.astype(np.float64)
@@ -163,14 +173,20 @@ def _disjoint(margins: Sequence[Totals]) -> tuple[Totals, ...]:
 
 
 class _Draw:
-    """One round of draws: x, y and a carrier for each block in sight, as leaves of every feature."""
+    """One round of draws: x, y and a carrier for each block in sight, as leaves of every
+    feature.
+    """
 
-    def __init__(self, structure: Structure, margins: Sequence[Totals], in_sight: Sequence[Totals]) -> None:
+    def __init__(
+        self, structure: Structure, margins: Sequence[Totals], in_sight: Sequence[Totals]
+    ) -> None:
         self.structure, self.margins, self.in_sight = structure, margins, in_sight
         self.generator = np.random.default_rng(0)
 
     def exchanges(self) -> tuple[Nodes, Nodes, NDArray[np.int64], Truths]:
-        """Return the leaves of the person and the carriers before and after, who takes part, and what t allows."""
+        """Return the leaves of the person and the carriers before and after, who takes part, and
+        what t allows.
+        """
         cells, servers = self._cells(), self._servers()
         x, y = cells[:, 0], cells[:, 1]
         rows = np.arange(_DRAWS)
@@ -197,7 +213,9 @@ class _Draw:
         return before, after, carries, allowed
 
     def _cells(self) -> Nodes:
-        """Cells of x, y and the carriers in each block: common ones or any, and carriers often where x or y are."""
+        """Cells of x, y and the carriers in each block: common ones or any, and carriers often
+        where x or y are.
+        """
         carriers = len(self.in_sight)
         cells = np.zeros((_DRAWS, carriers + 2, carriers), dtype=np.intp)
         for block, margin in enumerate(self.in_sight):
@@ -227,7 +245,8 @@ class _Draw:
     def _leaves(self, cells: Nodes) -> Nodes:
         """Leaves of every record: the first or the last possible one below each published node.
 
-        These two differ at every depth at which anything below the node does. Carriers are alike in half of the draws.
+        These two differ at every depth at which anything below the node does. Carriers are alike in
+        half of the draws.
         """
         draws, records, _ = cells.shape
         axes = len(self.structure.grid.chains)
@@ -258,7 +277,9 @@ class _Draw:
         return nodes
 
     def _holds(self, cells: Nodes, takes_part: Truths) -> Truths:
-        """Whether t has the records of each draw that vanish: in every block as many as have the same cell."""
+        """Whether t has the records of each draw that vanish: in every block as many as have the
+        same cell.
+        """
         result = np.ones(len(cells), dtype=bool)
         for block, margin in enumerate(self.in_sight):
             codes = cells[:, :, block]

@@ -1,7 +1,8 @@
 """The query space of a product: several tables of the same records, measured together as residuals.
 
-Each residual is measured once, whatever the number of tables that it belongs to, and those that published margins fix
-are not measured. How much noise each gets is decided in `mechanisms.products`.
+Each residual is measured once, whatever the number of tables that it belongs to, and those that
+published margins fix are not measured. How much noise each gets is decided in
+`mechanisms.products`.
 """
 
 import hashlib
@@ -35,7 +36,8 @@ from semidp.queries.worst_pairs import Pair
 _LARGEST_LISTED = 4096  # cells of a dataspace whose moves are listed
 _MOST_LISTED = 20_000  # moves that are listed one by one
 _TRIES = 200
-_MOST_CONDITIONED = 20_000_000  # impossible cells times entries of the residuals: 160 MB and some seconds
+# impossible cells times entries of the residuals: 160 MB and some seconds
+_MOST_CONDITIONED = 20_000_000
 _MOST_CHECKED = 32  # residuals whose costs are compared with drawn exchanges: a tenth of a second
 
 
@@ -43,7 +45,9 @@ class NotTogether(Refused):
     """The residuals of these tables have no proven cost here, though each table alone has."""
 
 
-def product_space(dataspace: Datasets, adjacency: Adjacency, tables: Iterable[Sequence[str]]) -> "ProductSpace":
+def product_space(
+    dataspace: Datasets, adjacency: Adjacency, tables: Iterable[Sequence[str]]
+) -> "ProductSpace":
     """Return the space of the residuals that some tables, given by their features, consist of.
 
     Examples
@@ -57,8 +61,15 @@ def product_space(dataspace: Datasets, adjacency: Adjacency, tables: Iterable[Se
     >>> space = product_space(public, Ball(2), [["sex", "region"], ["region", "age"]])
     >>> space.measured
     ((0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 1, 0))
-    >>> vector = space.measure([table.margin(["sex", "region"]), table.margin(["region", "age"])])
-    >>> bool(np.allclose(space.estimates(space.project(vector))[0], table.margin(["sex", "region"]).counts))
+    >>> vector = space.measure(
+    ...     [table.margin(["sex", "region"]), table.margin(["region", "age"])]
+    ... )
+    >>> bool(
+    ...     np.allclose(
+    ...         space.estimates(space.project(vector))[0],
+    ...         table.margin(["sex", "region"]).counts,
+    ...     )
+    ... )
     True
     """
     if not isinstance(dataspace, Dataspace) or not dataspace.n:
@@ -71,18 +82,22 @@ def product_space(dataspace: Datasets, adjacency: Adjacency, tables: Iterable[Se
         raise InputError("two tables of the product have the same features: name each once")
     space = ProductSpace(dataspace, adjacency, views)
     if adjacency.a == 0 and space.measured:
-        raise NotTogether("what is published leaves a single dataset: give each table a budget of its own")
+        raise NotTogether(
+            "what is published leaves a single dataset: give each table a budget of its own"
+        )
     cells = sum(len(positions) for positions in space.impossible.values())
     if cells * space.scales.size > _MOST_CONDITIONED:
         raise NotTogether(
-            "the tables have too many impossible cells to set them to zero together: give each a budget of its own"
+            "the tables have too many impossible cells to set them to zero together: give each a"
+            " budget of its own"
         )
     return space
 
 
 @frozen(slots=False, eq=False)
 class ProductSpace(QuerySpace):
-    """The residuals of several tables, one after the other as one vector of whole numbers; see `product_space`.
+    """The residuals of several tables, one after the other as one vector of whole numbers; see
+    `product_space`.
 
     Parameters
     ----------
@@ -110,7 +125,9 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def needed(self) -> tuple[View, ...]:
-        """The residuals of which the tables consist, those that are zero by construction left out."""
+        """The residuals of which the tables consist, those that are zero by construction left
+        out.
+        """
         every = {view for table in self.views for view in below(table)}
         return tuple(sorted(view for view in every if self.residuals.varies(view)))
 
@@ -132,7 +149,9 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def holders(self) -> Mapping[View, tuple[int, ...]]:
-        """For each measured residual the tables, by their numbers, that consist of it and others."""
+        """For each measured residual the tables, by their numbers, that consist of it and
+        others.
+        """
         tables: dict[View, list[int]] = {}
         for view in self.measured:
             tables[view] = []
@@ -150,14 +169,17 @@ class ProductSpace(QuerySpace):
         listed = self._listed(a, released)
         if isinstance(self.adjacency, Exchange):
             once = min(self.adjacency.once, self.dataspace.n)
-            return ExchangeCosts(self.residuals, margins, once, listed, released, self.adjacency.times)
+            return ExchangeCosts(
+                self.residuals, margins, once, listed, released, self.adjacency.times
+            )
         return BallCosts(self.residuals, margins, a, listed, released)
 
     @cached_property
     def cost(self) -> Mapping[View, Fraction]:
         """k_d of every residual that is measured.
 
-        Where these are few, none is used that some exchange of so many records, drawn by the definition, exceeds.
+        Where these are few, none is used that some exchange of so many records, drawn by the
+        definition, exceeds.
         """
         costs = {view: self.costs.cost(view) for view in self.measured}
         for view, attained in self._attained.items():
@@ -209,10 +231,11 @@ class ProductSpace(QuerySpace):
         return self.scales.shape
 
     def query(self) -> dict[str, Any]:
-        """Return the features of each table, and a digest of those of their levels that can hold a record.
+        """Return the features of each table, and a digest of those of their levels that can hold a
+        record.
 
-        Residuals are centred over those levels, so that the query is another where they are others. Features that no
-        table uses do not matter.
+        Residuals are centred over those levels, so that the query is another where they are others.
+        Features that no table uses do not matter.
         """
         digest = hashlib.sha256()
         for axis in named(join(*self.views)):
@@ -223,7 +246,8 @@ class ProductSpace(QuerySpace):
         return {**self._tables, "levels": digest.hexdigest()}
 
     def answers(self, query: Mapping[str, Any]) -> bool:
-        """Whether a recorded query is this one: records of earlier versions have a digest of all features.
+        """Whether a recorded query is this one: records of earlier versions have a digest of all
+        features.
 
         >>> from semidp.core.spaces.adjacency import Ball
         >>> from semidp.core.tables.features import Feature
@@ -262,19 +286,25 @@ class ProductSpace(QuerySpace):
         return np.ix_(*nodes)
 
     def values(self, table: Table) -> NDArray[np.int64]:
-        """Return the vector of the one table that the product is of; refuse where it has several."""
+        """Return the vector of the one table that the product is of; refuse where it has
+        several.
+        """
         if len(self.views) > 1:
             return super().values(table)
         return self.measure([table])
 
     def measure(self, tables: Sequence[Table]) -> NDArray[np.int64]:
-        """Return the vector of the confidential tables; refuse those that contradict what is published."""
+        """Return the vector of the confidential tables; refuse those that contradict what is
+        published.
+        """
         cut: list[NDArray[np.int64]] = []
         for table, view in zip(tables, self.views, strict=True):
             if table.schema.names != self.schema.named(view):
                 raise InputError("the tables of a product must be those that it was prepared for")
             if not self.dataspace.over(table.schema.names).contains(table):
-                raise DataError("a table contradicts what is published: build the space from its totals")
+                raise DataError(
+                    "a table contradicts what is published: build the space from its totals"
+                )
             cut.append(self.trim(table.counts, view).astype(np.int64))
         vectors = [np.zeros(0, np.int64)]
         for view, holders in self.holders.items():
@@ -322,14 +352,18 @@ class ProductSpace(QuerySpace):
         return tables
 
     def alike(self, table: int) -> tuple[object, ...]:
-        """Return what tables share whose cells have the same variances, if the noise in their residuals has."""
+        """Return what tables share whose cells have the same variances, if the noise in their
+        residuals has.
+        """
         view = self.views[table]
         axes = named(view)
         return tuple((self._kinds[axis], view[axis]) for axis in axes)
 
     @cached_property
     def _kinds(self) -> list[int]:
-        """For each feature a number that those share with the same tree and the same nodes in use."""
+        """For each feature a number that those share with the same tree and the same nodes in
+        use.
+        """
         numbers: dict[object, int] = {}
         kinds = []
         for chain, kept in zip(self.schema.grid.chains, self._kept, strict=True):
@@ -337,7 +371,9 @@ class ProductSpace(QuerySpace):
         return kinds
 
     def cell_variances(self, variances: Floats, table: int) -> Floats:
-        """Return the variance of each cell of one table, for independent noise in the entries of the vector."""
+        """Return the variance of each cell of one table, for independent noise in the entries of
+        the vector.
+        """
         view = self.views[table]
         result = np.zeros(self.residuals.shape(view))
         for small in self.inside[table]:
@@ -351,7 +387,8 @@ class ProductSpace(QuerySpace):
 
     @cached_property
     def impossible(self) -> Mapping[int, NDArray[np.intp]]:
-        """For each table (by number) that has some, its cells that no record can lie in though its levels occur.
+        """For each table (by number) that has some, its cells that no record can lie in though its
+        levels occur.
 
         Structural zeros, and empty cells of joint margins. Only whole cells of the table count.
         """
@@ -379,7 +416,9 @@ class ProductSpace(QuerySpace):
         return np.flatnonzero(mask)
 
     def possible(self, table: int) -> NDArray[np.bool_] | None:
-        """Return which cells of one table can be filled, where not all of its levels' combinations can; else None."""
+        """Return which cells of one table can be filled, where not all of its levels' combinations
+        can; else None.
+        """
         if table not in self.impossible:
             return None
         shape = self.schema.grid.shape_of(self.views[table])
@@ -388,27 +427,36 @@ class ProductSpace(QuerySpace):
         return mask
 
     def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
-        """Return the weights on the entries of the vector that weights on cells of the tables (by number) put there."""
+        """Return the weights on the entries of the vector that weights on cells of the tables (by
+        number) put there.
+        """
         return self.pulled(self.gathered(weights))
 
     def gathered(self, weights: Mapping[int, ArrayLike]) -> dict[View, Floats]:
-        """Return the weights on measured residuals that weights on cells of the tables (by number) put there."""
+        """Return the weights on measured residuals that weights on cells of the tables (by number)
+        put there.
+        """
         gathered: dict[View, Floats] = {}
         for table, cell_weights in weights.items():
             view = self.views[table]
             shape = self.schema.grid.shape_of(view)
             array = np.asarray(cell_weights, dtype=np.float64)
             if array.shape != shape:
-                raise InputError(f"the weights have shape {array.shape}, but the table has shape {shape}")
+                raise InputError(
+                    f"the weights have shape {array.shape}, but the table has shape {shape}"
+                )
             cut = self.trim(array, view)
             for small in self.inside[table]:
-                # The transpose of putting the table together: weights of cells are summed onto its residuals.
+                # The transpose of putting the table together: weights of cells are summed onto its
+                # residuals.
                 share = self.residuals.gathered(cut, view, small)
                 gathered[small] = gathered.get(small, 0.0) + share
         return gathered
 
     def pulled(self, gathered: Mapping[View, Floats]) -> Floats:
-        """Return the weights on the entries of the vector, from those on residuals that are centred and divided."""
+        """Return the weights on the entries of the vector, from those on residuals that are centred
+        and divided.
+        """
         result = np.zeros(self.shape)
         for view, values in gathered.items():
             centred = self.residuals.centred(view, values)
@@ -454,7 +502,9 @@ class ProductSpace(QuerySpace):
         return np.zeros(self.shape)
 
     def variances(self) -> Floats:
-        """Return the variance of each entry of the vector for unit noise in every entry, centred."""
+        """Return the variance of each entry of the vector for unit noise in every entry,
+        centred.
+        """
         squared_scales = self.scales.astype(float) ** 2
         unit = 1 / squared_scales
         parts = [np.zeros(0)]
@@ -464,11 +514,13 @@ class ProductSpace(QuerySpace):
         return np.asarray(np.concatenate(parts) * squared_scales)
 
     def worst_move(self, sigma2: Mapping[View, Fraction] | None = None) -> Counts | None:
-        """Return the difference of two adjacent datasets, as a vector: the one that costs most of the noise given.
+        """Return the difference of two adjacent datasets, as a vector: the one that costs most of
+        the noise given.
 
         Without σ² each residual counts by its own cost.
 
-        The worst of all where moves are listed, else the worst of many drawn at random with the published totals kept.
+        The worst of all where moves are listed, else the worst of many drawn at random with the
+        published totals kept.
         """
         if self.is_zero:
             return None
@@ -551,14 +603,17 @@ class ProductSpace(QuerySpace):
         return () if tables is None else tables.moves(a)
 
     def _drawn(self) -> Iterable[NDArray[np.int64]]:
-        """Moves of a records that keep every published margin: all change alike, or swap what margins publish."""
+        """Moves of a records that keep every published margin: all change alike, or swap what
+        margins publish.
+        """
         generator = np.random.default_rng(0)  # public values only: an audit looks for a bad pair
         released, chains = join(*self.views), self.residuals.grid.chains
         shape, axes = self.residuals.shape(released), named(released)
         blocks = [named(margin.view) for margin in self.dataspace.published]
         published = {axis for block in blocks for axis in block}
         if len(published) < sum(map(len, blocks)):
-            # Overlapping margins: one block of all published features, whose swaps keep every margin.
+            # Overlapping margins: one block of all published features, whose swaps keep every
+            # margin.
             blocks = [tuple(published)]
         sizes = [chain.leaves for chain in chains]
         tries = _TRIES if math.prod(shape) <= 2**22 else 0
@@ -579,7 +634,9 @@ class ProductSpace(QuerySpace):
     def _ball(
         self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Any a records between two values, published levels handed around so that their counts stay."""
+        """Any a records between two values, published levels handed around so that their counts
+        stay.
+        """
         which = generator.integers(2, size=self.costs.a) * generator.integers(2)
         before, after = two[which], two[1 - which]
         for block in blocks:
@@ -591,7 +648,9 @@ class ProductSpace(QuerySpace):
     def _exchange(
         self, two: NDArray[np.int64], blocks: list[tuple[int, ...]], generator: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """One person from x to y, and a carrier for each block in which they differ; some carry for two."""
+        """One person from x to y, and a carrier for each block in which they differ; some carry for
+        two.
+        """
         x, y = two
         chains, before, after = self.residuals.grid.chains, [x], [y]
         for margin in self.dataspace.published:
@@ -602,7 +661,8 @@ class ProductSpace(QuerySpace):
                     differ.append(axis)
             if not differ:
                 continue
-            # A new carrier for the first block in which x and y differ; later blocks may take the last one again.
+            # A new carrier for the first block in which x and y differ; later blocks may take the
+            # last one again.
             if len(before) == 1 or generator.integers(2):
                 anybody = generator.integers([chain.leaves for chain in chains])
                 carrier = two[generator.integers(2)] if generator.integers(2) else anybody

@@ -1,7 +1,9 @@
-"""The orthogonal projection onto tables with zero published margins, and the part of a table that they fix.
+"""The orthogonal projection onto tables with zero published margins, and the part of a table that
+they fix.
 
-No matrix of cells by cells is ever formed: averages over margins where these commute, least squares on the margin
-operator elsewhere. What is published, and how far two tables may be apart, is in `table_spaces` and `norms`.
+No matrix of cells by cells is ever formed: averages over margins where these commute, least squares
+on the margin operator elsewhere. What is published, and how far two tables may be apart, is in
+`table_spaces` and `norms`.
 """
 
 import itertools
@@ -15,7 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Floats, Grid, Mask, View, inclusion_exclusion, join, junction_order, meet, within
+from semidp.core.margins import (
+    Floats,
+    Grid,
+    Mask,
+    View,
+    inclusion_exclusion,
+    join,
+    junction_order,
+    meet,
+    within,
+)
 from semidp.errors import Refused
 
 DENSE_MARGIN_CELLS = 3000  # the Gram matrix of that many margin cells takes 72 MB and some seconds
@@ -25,13 +37,14 @@ _DIGITS = 2**40  # to which weights that are no simple fractions are rounded
 
 
 def projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -> "Projector":
-    """Return P, the orthogonal projection onto tables on `grid` that vanish outside `domain` and have zero `margins`.
+    """Return P, the orthogonal projection onto tables on `grid` that vanish outside `domain` and
+    have zero `margins`.
 
     On a product domain the averages E_M over margins commute, E_M E_M' = E_{M∧M'}, hence
-    ``I - P = I - Π_M (I - E_M)``: inclusion and exclusion over what margins share, which for decomposable margins is
-    ``Σ_C E_C - Σ_S E_S`` over cliques and separators. The same holds for averages over the cells of any domain under
-    whose uniform law the margins are conditionally independent given their separators; every other domain is solved
-    by least squares.
+    ``I - P = I - Π_M (I - E_M)``: inclusion and exclusion over what margins share, which for
+    decomposable margins is ``Σ_C E_C - Σ_S E_S`` over cliques and separators. The same holds for
+    averages over the cells of any domain under whose uniform law the margins are conditionally
+    independent given their separators; every other domain is solved by least squares.
 
     Examples
     --------
@@ -54,13 +67,17 @@ def projector(grid: Grid, margins: Sequence[View], domain: Mask | None = None) -
 def averages_commute(grid: Grid, domain: Mask, margins: Sequence[View]) -> bool:
     """Whether inclusion and exclusion is exact for averages over the cells of `domain`.
 
-    True if the margins can be ordered so that each meets the join U of the earlier ones inside one of them (a
-    junction tree) and, under the uniform law on the domain, M and U are independent given M∧U; or if the domain is
-    a product.
+    True if the margins can be ordered so that each meets the join U of the earlier ones inside one
+    of them (a junction tree) and, under the uniform law on the domain, M and U are independent
+    given M∧U; or if the domain is a product.
 
-    >>> averages_commute(Grid.flat((2, 2)), np.array([[True, True], [True, False]]), [(1, 0), (0, 1)])
+    >>> averages_commute(
+    ...     Grid.flat((2, 2)), np.array([[True, True], [True, False]]), [(1, 0), (0, 1)]
+    ... )
     False
-    >>> averages_commute(Grid.flat((2, 2)), np.array([[True, True], [False, False]]), [(1, 0), (0, 1)])
+    >>> averages_commute(
+    ...     Grid.flat((2, 2)), np.array([[True, True], [False, False]]), [(1, 0), (0, 1)]
+    ... )
     True
     """
     ordered = junction_order(margins)
@@ -75,7 +92,9 @@ def averages_commute(grid: Grid, domain: Mask, margins: Sequence[View]) -> bool:
 
 
 def _independent(grid: Grid, domain: Mask, one: View, other: View) -> bool:
-    """Whether two views are independent given what they share, under the uniform law on the domain."""
+    """Whether two views are independent given what they share, under the uniform law on the
+    domain.
+    """
     both, shared = join(one, other), meet(one, other)
     cells = grid.sum(domain.astype(np.int64), both)
 
@@ -96,7 +115,8 @@ def _is_product(domain: Mask) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """Which cells of a projected table have errors of the same law, and the weights that make up each law.
+    """Which cells of a projected table have errors of the same law, and the weights that make up
+    each law.
 
     Parameters
     ----------
@@ -120,7 +140,9 @@ class AveragingProjection:
 
     @cached_property
     def terms(self) -> list[tuple[View, int, Any]]:
-        """The averages that make up I - P: view, coefficient, and the number of domain cells that each one averages."""
+        """The averages that make up I - P: view, coefficient, and the number of domain cells that
+        each one averages.
+        """
         terms = []
         domain = None if self.domain is None else self.domain.astype(np.int64)
         for view, coefficient in inclusion_exclusion(self.margins).items():
@@ -134,7 +156,9 @@ class AveragingProjection:
         # The trace of an average is the number of its cells.
         trace = 0
         for view, coefficient, cells in self.terms:
-            margin_cells = self.grid.size_of(view) if self.domain is None else int((cells > 0).sum())
+            margin_cells = (
+                self.grid.size_of(view) if self.domain is None else int((cells > 0).sum())
+            )
             trace += coefficient * margin_cells
         if self.domain is None:
             return math.prod(self.grid.shape) - trace
@@ -194,8 +218,8 @@ class AveragingProjection:
     def patterns(self) -> Patterns | None:
         """Return the different rows of P by their weights; None where they are too many.
 
-        A row has the weight ``[same cell] - Σ coefficient / (cells averaged)`` at a cell, over the views in which the
-        two cells agree.
+        A row has the weight ``[same cell] - Σ coefficient / (cells averaged)`` at a cell, over the
+        views in which the two cells agree.
 
         >>> projector(Grid.flat((2, 2)), [(1, 0), (0, 1)]).patterns().weights
         ({Fraction(1, 4): 2, Fraction(-1, 4): 2},)
@@ -203,7 +227,9 @@ class AveragingProjection:
         return self._by_axes() if self.domain is None else self._by_cells(self.domain)
 
     def _by_axes(self) -> Patterns | None:
-        """Patterns on all cells: two cells agree along a feature down to some depth, feature by feature."""
+        """Patterns on all cells: two cells agree along a feature down to some depth, feature by
+        feature.
+        """
         used, sizes, kinds = [], [], []
         for axis, chain in enumerate(self.grid.chains):
             in_terms = [view[axis] for view, _, _ in self.terms]
@@ -223,7 +249,9 @@ class AveragingProjection:
         return Patterns(np.broadcast_to(which, self.grid.shape), tuple(weights))
 
     def _weights(self, used: list[list[int]], sizes: Sequence[list[int]]) -> dict[Fraction, int]:
-        """The weights of one pattern: `sizes` has the leaves below a cell's node at each of the depths in use."""
+        """The weights of one pattern: `sizes` has the leaves below a cell's node at each of the
+        depths in use.
+        """
         weights: dict[Fraction, int] = {}
         leaves_at = []
         for depths, below in zip(used, sizes, strict=True):
@@ -238,7 +266,9 @@ class AveragingProjection:
             weight = Fraction(int(deepest == self.grid.full))
             for view, coefficient, _ in self.terms:
                 if within(view, deepest):
-                    averaged = [leaves[depth] for leaves, depth in zip(leaves_at, view, strict=True)]
+                    averaged = [
+                        leaves[depth] for leaves, depth in zip(leaves_at, view, strict=True)
+                    ]
                     weight -= Fraction(coefficient, math.prod(averaged))
             if weight and cells:
                 weights[weight] = weights.get(weight, 0) + cells
@@ -296,7 +326,9 @@ class AveragingProjection:
 
 @dataclass(frozen=True, eq=False)
 class LeastSquaresProjection:
-    """P by least squares on the margin operator A: ``P v = v - A⁺ A v`` on the cells of the domain."""
+    """P by least squares on the margin operator A: ``P v = v - A⁺ A v`` on the cells of the
+    domain.
+    """
 
     grid: Grid
     margins: tuple[View, ...]
@@ -304,7 +336,9 @@ class LeastSquaresProjection:
 
     @cached_property
     def operator(self) -> Any:
-        """The margins of the domain's cells as a sparse matrix of ones, a row for each margin cell that occurs."""
+        """The margins of the domain's cells as a sparse matrix of ones, a row for each margin cell
+        that occurs.
+        """
         return self.grid.operator(self.margins, self.domain)
 
     @cached_property
@@ -313,8 +347,9 @@ class LeastSquaresProjection:
         rows = self.operator.shape[0]
         if rows > DENSE_MARGIN_CELLS:
             raise Refused(
-                f"the published margins have {rows:,} cells on an irregular domain, but dimension and variances need "
-                f"at most {DENSE_MARGIN_CELLS:,}: declare fewer structural zeros, or publish coarser margins"
+                f"the published margins have {rows:,} cells on an irregular domain, but dimension"
+                f" and variances need at most {DENSE_MARGIN_CELLS:,}: declare fewer structural"
+                " zeros, or publish coarser margins"
             )
         values, vectors = np.linalg.eigh((self.operator @ self.operator.T).toarray())
         kept = values > values[-1] * 1e-11
@@ -400,7 +435,8 @@ Projector = AveragingProjection | LeastSquaresProjection | FixedTable
 
 
 def row_patterns(shape: tuple[int, ...], project: Callable[[Floats], Floats]) -> Patterns | None:
-    """Return every row of a projection by its weights, to twelve digits; None for tables of many cells.
+    """Return every row of a projection by its weights, to twelve digits; None for tables of many
+    cells.
 
     >>> row_patterns((2,), lambda values: values - values.mean()).weights
     ({Fraction(1, 2): 1, Fraction(-1, 2): 1},)
@@ -423,7 +459,9 @@ def row_patterns(shape: tuple[int, ...], project: Callable[[Floats], Floats]) ->
 
 
 def _gathered(parts: Sequence[Floats], limit: int) -> list[Floats]:
-    """Add arrays of few axes together while their sum stays small: each pass over the whole table is what costs."""
+    """Add arrays of few axes together while their sum stays small: each pass over the whole table
+    is what costs.
+    """
     gathered: list[Floats] = []
     for part in sorted(parts, key=np.size):
         if gathered:

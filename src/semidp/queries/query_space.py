@@ -1,8 +1,9 @@
-"""What every query space answers: how far two values of a query can be apart while everything published stays.
+"""What every query space answers: how far two values of a query can be apart while everything
+published stays.
 
-A `QuerySpace` belongs to a query, a dataspace and an adjacency; every mechanism is calibrated from one and from nothing
-else. Count tables are in `table_spaces`, sums and moments of an outcome in `outcomes`; `ExplicitSpace` is any list of
-vectors.
+A `QuerySpace` belongs to a query, a dataspace and an adjacency; every mechanism is calibrated from
+one and from nothing else. Count tables are in `table_spaces`, sums and moments of an outcome in
+`outcomes`; `ExplicitSpace` is any list of vectors.
 """
 
 import math
@@ -30,9 +31,11 @@ from semidp.queries.worst_pairs import Pair, counted
 
 @dataclass(frozen=True, eq=False)
 class MatrixForm:
-    """A table as a matrix of the cells that can occur: published rows, and columns that are published or free.
+    """A table as a matrix of the cells that can occur: published rows, and columns that are
+    published or free.
 
-    ``table.ravel()[form.cells]`` is the matrix; assigning to ``table.ravel()[form.cells]`` puts it back.
+    ``table.ravel()[form.cells]`` is the matrix; assigning to ``table.ravel()[form.cells]`` puts it
+    back.
     """
 
     cells: NDArray[np.intp] = field(repr=False)
@@ -41,7 +44,8 @@ class MatrixForm:
 
 @dataclass(frozen=True, eq=False)
 class RowsForm:
-    """The cells that can occur, row after row, where only the totals of rows are published and lengths differ.
+    """The cells that can occur, row after row, where only the totals of rows are published and
+    lengths differ.
 
     Rows of one cell are left out: their total fixes them.
     """
@@ -52,7 +56,8 @@ class RowsForm:
 
 
 class QuerySpace(ABC):
-    """S = {φ(X) - φ(X') : X, X' adjacent in D_t} of a whole-number query φ (Cho and Awan, Section 4.1).
+    """S = {φ(X) - φ(X') : X, X' adjacent in D_t} of a whole-number query φ (Cho and Awan, Section
+    4.1).
 
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.queries.table_spaces import sensitivity_space
@@ -93,7 +98,9 @@ class QuerySpace(ABC):
     @property
     @abstractmethod
     def naive(self) -> Norms:
-        """The norms for one record where nothing but n is public: what ordinary differential privacy uses."""
+        """The norms for one record where nothing but n is public: what ordinary differential
+        privacy uses.
+        """
 
     @property
     @abstractmethod
@@ -124,30 +131,40 @@ class QuerySpace(ABC):
 
     @abstractmethod
     def worst_move(self) -> NDArray[Any] | None:
-        """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
+        """Return an element of S that attains Δ2 where `exact`, one that approaches it where known,
+        else None.
+        """
 
     def worst_pair(self) -> Pair:
-        """Return two values of adjacent datasets that are as far apart as is known, from public values alone.
+        """Return two values of adjacent datasets that are as far apart as is known, from public
+        values alone.
 
         Here no total constrains the values: the worst move starts from zeros.
         """
         self._refuse_fixed()
         move = self.worst_move()
         if move is None:
-            raise Refused("no worst pair of this query is known: audit the mechanism with a pair of your own")
+            raise Refused(
+                "no worst pair of this query is known: audit the mechanism with a pair of your own"
+            )
         return Pair(np.zeros_like(move), move)
 
     def _refuse_fixed(self) -> None:
         """Refuse to look for a pair where there is none."""
         if self.is_zero:
-            raise Refused("the published totals fix this table, so that there is no second table to compare it with")
+            raise Refused(
+                "the published totals fix this table, so that there is no second table to compare"
+                " it with"
+            )
 
     def difference(self, pair: Pair) -> str:
         """Say in how much two datasets differ that have the two values of a pair."""
         return f"{pair.records} units ({counted(pair.entries, 'value')})"
 
     def query(self) -> dict[str, Any] | None:
-        """Return the query alone as plain values, which `query_space` reads; None where it has no such form."""
+        """Return the query alone as plain values, which `query_space` reads; None where it has no
+        such form.
+        """
         return None
 
     @property
@@ -184,15 +201,21 @@ class QuerySpace(ABC):
         return self.variances()
 
     def patterns(self) -> Patterns | None:
-        """Return which published entries have errors of the same law for independent noise; None where unknown."""
+        """Return which published entries have errors of the same law for independent noise; None
+        where unknown.
+        """
         return row_patterns(tuple(self.shape), self.project)
 
     def matrix(self) -> MatrixForm | None:
-        """Return the query as a matrix of counts between published margins, where it is one; else None."""
+        """Return the query as a matrix of counts between published margins, where it is one; else
+        None.
+        """
         return None
 
     def rows(self) -> RowsForm | None:
-        """Return the query as rows of counts with published totals, where it is that and no matrix; else None."""
+        """Return the query as rows of counts with published totals, where it is that and no matrix;
+        else None.
+        """
         return None
 
     def moves(self) -> Iterator[NDArray[Any]]:
@@ -205,19 +228,31 @@ class QuerySpace(ABC):
 
     def released_space(self) -> Dataspace:
         """Return what is published about a table of counts alone; refuse other queries."""
-        raise InputError("this query is not a table of counts: nothing is published about its values")
+        raise InputError(
+            "this query is not a table of counts: nothing is published about its values"
+        )
 
     def values(self, table: Table) -> NDArray[np.int64]:
-        """Return the query's values from a confidential table; refuse where the query is not a table of counts."""
+        """Return the query's values from a confidential table; refuse where the query is not a
+        table of counts.
+        """
         raise InputError("this query is not a table of counts: measure its values")
 
     def variance_of(self, weights: ArrayLike) -> float:
-        """Return w'Pw = |P w|²: the variance of the weighted sum of the entries of projected unit noise."""
+        """Return w'Pw = |P w|²: the variance of the weighted sum of the entries of projected unit
+        noise.
+        """
         return float((self.project(weights) ** 2).sum())
 
     def side_by_side(self) -> dict[str, Norms]:
-        """Return the norms of S_DP (one record), S_Group (any a records) and S_Semi (what is published kept)."""
-        return {"S_DP": self.naive, "S_Group": self.naive.scaled(self.adjacency.a), "S_Semi": self.norms}
+        """Return the norms of S_DP (one record), S_Group (any a records) and S_Semi (what is
+        published kept).
+        """
+        return {
+            "S_DP": self.naive,
+            "S_Group": self.naive.scaled(self.adjacency.a),
+            "S_Semi": self.norms,
+        }
 
     @property
     def reach(self) -> int:
@@ -226,37 +261,48 @@ class QuerySpace(ABC):
         return a if n is None else min(a, n)
 
     def under(self, adjacency: Adjacency) -> "QuerySpace":
-        """Return the space of the same query and dataspace under another adjacency; refuse a list of vectors."""
+        """Return the space of the same query and dataspace under another adjacency; refuse a list
+        of vectors.
+        """
         if not has(type(self)):
-            raise Refused("the vectors that were given are those of one adjacency: list them again for the other")
+            raise Refused(
+                "the vectors that were given are those of one adjacency: list them again for the"
+                " other"
+            )
         return evolve(self, adjacency=adjacency)  # type: ignore[misc]
 
     def checked(self, values: ArrayLike) -> NDArray[Any]:
         """Return values as an array; refuse another shape than the query's."""
         array = np.asarray(values)
         if array.shape != tuple(self.shape):
-            raise InputError(f"the values have shape {array.shape}, but the query has shape {tuple(self.shape)}")
+            raise InputError(
+                f"the values have shape {array.shape}, but the query has shape {tuple(self.shape)}"
+            )
         return array
 
 
 class ExplicitSpace(QuerySpace):
-    """The space of any whole-number query, given as a list of its vectors (Cho and Awan, Section 4).
+    """The space of any whole-number query, given as a list of its vectors (Cho and Awan, Section
+    4).
 
     Parameters
     ----------
     vectors
-        The differences φ(X) - φ(X') of adjacent datasets, whole numbers of one shape. Their negatives are included
-        without being listed. That the list is complete is the caller's claim.
+        The differences φ(X) - φ(X') of adjacent datasets, whole numbers of one shape. Their
+        negatives are included without being listed. That the list is complete is the caller's
+        claim.
     dataspace, adjacency
         The datasets that the list is about, and which of them are adjacent.
     fixed
-        The part of the query that no vector moves, (I - P) φ, where that is public. Without it measurements are
-        published as they are drawn, not projected.
+        The part of the query that no vector moves, (I - P) φ, where that is public. Without it
+        measurements are published as they are drawn, not projected.
 
     Examples
     --------
     >>> from semidp.core.spaces.adjacency import Ball
-    >>> space = ExplicitSpace([[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Ball(1))
+    >>> space = ExplicitSpace(
+    ...     [[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Ball(1)
+    ... )
     >>> space.l1, space.l2_squared, space.linf, space.dimension
     (2, 2, 1, 2)
     >>> space.project([3, 0, 0]).round(9).tolist()
@@ -278,9 +324,16 @@ class ExplicitSpace(QuerySpace):
             raise InputError("a query space needs at least one vector, all of the same shape")
         stacked = np.stack(arrays)
         if stacked.dtype.kind not in "iu":
-            whole = stacked.dtype.kind == "f" and np.isfinite(stacked).all() and (stacked == np.rint(stacked)).all()
+            whole = (
+                stacked.dtype.kind == "f"
+                and np.isfinite(stacked).all()
+                and (stacked == np.rint(stacked)).all()
+            )
             if not whole or np.abs(stacked).max(initial=0) >= 2.0**53:
-                raise InputError("the vectors of a query space must be whole numbers: scale the query, or round it")
+                raise InputError(
+                    "the vectors of a query space must be whole numbers: scale the query, or"
+                    " round it"
+                )
         if stacked.dtype.kind == "u" and stacked.max(initial=0) >= 2**63:
             raise InputError("the whole numbers of a query space must fit in 64 bits")
         self.vectors: NDArray[np.int64] = stacked.astype(np.int64)
@@ -296,7 +349,8 @@ class ExplicitSpace(QuerySpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ of the listed vectors, in whole numbers without a limit."""
-        return Norms.of(self.vectors.astype(object))  # squares of 64-bit integers would wrap and look small
+        # squares of 64-bit integers would wrap and look small
+        return Norms.of(self.vectors.astype(object))
 
     @property
     def naive(self) -> Norms:
@@ -310,9 +364,15 @@ class ExplicitSpace(QuerySpace):
 
     @cached_property
     def basis(self) -> Floats:
-        """An orthonormal basis of the span, a row for each vector, from the singular value decomposition."""
+        """An orthonormal basis of the span, a row for each vector, from the singular value
+        decomposition.
+        """
         _, values, rows = np.linalg.svd(self._flat.astype(np.float64), full_matrices=False)
-        return rows[values > values[0] * max(self._flat.shape) * np.finfo(float).eps] if values[0] else rows[:0]
+        return (
+            rows[values > values[0] * max(self._flat.shape) * np.finfo(float).eps]
+            if values[0]
+            else rows[:0]
+        )
 
     def project(self, values: ArrayLike) -> Floats:
         """Project onto the span."""
@@ -322,7 +382,9 @@ class ExplicitSpace(QuerySpace):
     def fixed_part(self) -> Floats:
         """Return the part that no vector moves; refuse where it was not given."""
         if self.fixed is None:
-            raise InputError("the part of the query that does not move was not given: give it as fixed")
+            raise InputError(
+                "the part of the query that does not move was not given: give it as fixed"
+            )
         return self.fixed
 
     def published(self, noisy: NDArray[Any]) -> Floats:
@@ -330,7 +392,9 @@ class ExplicitSpace(QuerySpace):
         return noisy.astype(np.float64) if self.fixed is None else super().published(noisy)
 
     def published_variances(self) -> Floats:
-        """Return the variance of each published entry for unit noise: one where nothing is projected."""
+        """Return the variance of each published entry for unit noise: one where nothing is
+        projected.
+        """
         return np.ones(self.shape) if self.fixed is None else self.variances()
 
     def patterns(self) -> Patterns | None:
@@ -352,7 +416,11 @@ class ExplicitSpace(QuerySpace):
 
     def worst_move(self) -> NDArray[np.int64] | None:
         """Return a vector that attains Δ2, or None where S = {0}."""
-        return None if self.is_zero else self.vectors[int((self._flat.astype(object) ** 2).sum(axis=1).argmax())]
+        return (
+            None
+            if self.is_zero
+            else self.vectors[int((self._flat.astype(object) ** 2).sum(axis=1).argmax())]
+        )
 
     @property
     def _flat(self) -> NDArray[np.int64]:

@@ -1,7 +1,9 @@
-"""Residuals of tables: what a table at some depths says beyond all coarser ones, so that tables built from them agree.
+"""Residuals of tables: what a table at some depths says beyond all coarser ones, so that tables
+built from them agree.
 
-Pure geometry on a `Grid`. What a residual costs under an adjacency is in `costs`, which ones a product of tables needs
-in `products`. Arrays here have an axis for each feature that the view names, and none for the others.
+Pure geometry on a `Grid`. What a residual costs under an adjacency is in `costs`, which ones a
+product of tables needs in `products`. Arrays here have an axis for each feature that the view
+names, and none for the others.
 """
 
 import itertools
@@ -31,19 +33,25 @@ def below(view: View) -> Iterator[View]:
 
 @dataclass(frozen=True)
 class Residuals:
-    """The residuals ``r_d = H_d M_d x`` of the tables of a grid, and the tables put together from them.
+    """The residuals ``r_d = H_d M_d x`` of the tables of a grid, and the tables put together from
+    them.
 
-    M_d sums the records to the table at the view d; H_d subtracts, along every feature that d names, the mean of the
-    siblings. Then ``M_w x = Σ_{d <= w} spread(r_d)``, where a node's share is divided evenly among its children, depth
-    after depth.
+    M_d sums the records to the table at the view d; H_d subtracts, along every feature that d
+    names, the mean of the siblings. Then ``M_w x = Σ_{d <= w} spread(r_d)``, where a node's share
+    is divided evenly among its children, depth after depth.
 
     Examples
     --------
     >>> grid = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
     >>> residuals, table = Residuals(grid), np.array([[1, 2], [3, 4], [5, 9]])
-    >>> residuals.scaled((1, 1), grid.sum(table, (1, 1))).tolist()  # four times [[0.5, -0.5], [-0.5, 0.5]]
+    >>> residuals.scaled(
+    ...     (1, 1), grid.sum(table, (1, 1))
+    ... ).tolist()  # four times [[0.5, -0.5], [-0.5, 0.5]]
     [[2, -2], [-2, 2]]
-    >>> parts = {d: residuals.centred(d, residuals.table(table, grid.full, d)) for d in below(grid.full)}
+    >>> parts = {
+    ...     d: residuals.centred(d, residuals.table(table, grid.full, d))
+    ...     for d in below(grid.full)
+    ... }
     >>> bool(np.allclose(residuals.together(parts, grid.full), table))
     True
     """
@@ -63,7 +71,8 @@ class Residuals:
         return _siblings(self.grid.chains[axis], depth)
 
     def families(self, axis: int, depth: int) -> NDArray[np.int64]:
-        """Return for each node of a depth how many siblings its ancestors and itself have, a row a depth.
+        """Return for each node of a depth how many siblings its ancestors and itself have, a row a
+        depth.
 
         >>> Residuals(Grid((Chain(3, ((0, 2), (0, 1, 2))),))).families(0, 2).tolist()
         [[2, 2, 2], [2, 2, 1]]
@@ -77,7 +86,9 @@ class Residuals:
         return np.stack(rows).astype(np.int64)
 
     def scale(self, view: View) -> NDArray[np.int64]:
-        """Return the whole number by which each entry of a residual is multiplied to be whole itself."""
+        """Return the whole number by which each entry of a residual is multiplied to be whole
+        itself.
+        """
         self.largest_scale(view)
         result = np.ones(self.shape(view), dtype=np.int64)
         for place, axis in enumerate(named(view)):
@@ -94,18 +105,24 @@ class Residuals:
         largest_families = [int(self.siblings(axis, view[axis]).max()) for axis in named(view)]
         largest = math.prod(largest_families)
         if largest >= _LARGEST:
-            raise Refused("the numbers of levels multiply to more than 62 bits hold: release smaller tables")
+            raise Refused(
+                "the numbers of levels multiply to more than 62 bits hold: release smaller tables"
+            )
         return largest
 
     def scaled(self, view: View, table: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the residual of a table at a view times `scale`, in whole numbers.
 
-        Along each feature ``c x - Σ x`` over the c siblings; every number on the way is at most n times the scale.
+        Along each feature ``c x - Σ x`` over the c siblings; every number on the way is at most n
+        times the scale.
         """
         values = np.asarray(table, dtype=np.int64).reshape(self.shape(view))
         total = int(np.abs(values).sum())
         if total * self.largest_scale(view) >= _LARGEST:
-            raise Refused("the counts times the numbers of levels do not fit in 62 bits: release smaller tables")
+            raise Refused(
+                "the counts times the numbers of levels do not fit in 62 bits: release smaller"
+                " tables"
+            )
         for place, axis in enumerate(named(view)):
             counts = self.siblings(axis, view[axis]).astype(np.int64)
             family_sums = self._family(values, place, axis, view[axis])
@@ -122,7 +139,9 @@ class Residuals:
         return result
 
     def centred_variance(self, view: View, variance: NDArray[Any]) -> Floats:
-        """Return the variance of each entry of ``H_d z`` for independent z: ``(1 - 2/c) v + Σ v / c²`` a feature."""
+        """Return the variance of each entry of ``H_d z`` for independent z:
+        ``(1 - 2/c) v + Σ v / c²`` a feature.
+        """
         values = np.asarray(variance, dtype=np.float64)
         result = np.broadcast_to(values, self.shape(view))
         for place, axis in enumerate(named(view)):
@@ -132,7 +151,9 @@ class Residuals:
         return result
 
     def spread(self, values: NDArray[Any], view: View, target: View, power: int = 1) -> Floats:
-        """Divide each entry at a view evenly among its children down to a finer one (variances: to the power 2)."""
+        """Divide each entry at a view evenly among its children down to a finer one (variances: to
+        the power 2).
+        """
         axes = named(target)
         result = self.grid.spread(np.asarray(values, dtype=np.float64), view, target)
         for place, axis in enumerate(axes):
@@ -142,7 +163,9 @@ class Residuals:
         return np.broadcast_to(result, self.shape(target))
 
     def gathered(self, weights: NDArray[Any], source: View, view: View) -> Floats:
-        """Return the transpose of `spread`: what weights on the cells at `source` put on the entries of a residual."""
+        """Return the transpose of `spread`: what weights on the cells at `source` put on the
+        entries of a residual.
+        """
         values = np.asarray(weights, dtype=np.float64).reshape(self.shape(source))
         for place, axis in enumerate(named(source)):
             if view[axis] < source[axis]:
@@ -159,14 +182,18 @@ class Residuals:
         return result
 
     def gain(self, view: View, target: View) -> float:
-        """Return the sum over the cells of a table of their variance for unit noise in one residual below it."""
+        """Return the sum over the cells of a table of their variance for unit noise in one residual
+        below it.
+        """
         product = 1.0
         for axis in named(target):
             product *= _gain(self.grid.chains[axis], view[axis], target[axis])
         return product
 
     def varies(self, view: View) -> bool:
-        """Whether the residual can be non-zero: each named feature has a parent with several children at that depth."""
+        """Whether the residual can be non-zero: each named feature has a parent with several
+        children at that depth.
+        """
         largest_families = [int(self.siblings(axis, view[axis]).max()) for axis in named(view)]
         return all(size > 1 for size in largest_families)
 
@@ -240,7 +267,9 @@ def _share(chain: Chain, coarse: int, fine: int) -> Floats:
 
 @cache
 def _gain(chain: Chain, view: int, target: int) -> float:
-    """Along one feature: Σ over the nodes at `target` of the variance of unit noise at `view`, centred and spread."""
+    """Along one feature: Σ over the nodes at `target` of the variance of unit noise at `view`,
+    centred and spread.
+    """
     centred = np.ones(1)
     if view:
         centred = 1 - 1 / _siblings(chain, view)

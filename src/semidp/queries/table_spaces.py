@@ -1,7 +1,9 @@
-"""The query space of a table of counts: how far two tables can be apart while everything published stays.
+"""The query space of a table of counts: how far two tables can be apart while everything published
+stays.
 
-`sensitivity_space` derives it from what is published (`Dataspace`) and which datasets are compared (`Adjacency`). Which
-method finds the norms is in `norms`, the subspace of the noise in `projection`, the K-norm of the hull in `knorm`.
+`sensitivity_space` derives it from what is published (`Dataspace`) and which datasets are compared
+(`Adjacency`). Which method finds the norms is in `norms`, the subspace of the noise in
+`projection`, the K-norm of the hull in `knorm`.
 """
 
 import math
@@ -29,15 +31,18 @@ from semidp.queries.projection import FixedTable, Patterns, Projector, projector
 from semidp.queries.query_space import MatrixForm, QuerySpace, RowsForm
 from semidp.queries.worst_pairs import Pair, table_pair
 
-_MOST_MOVES = 500  # how many other moves an audit looks at where the worst is not known, or does not fit the totals
+# how many other moves an audit looks at where the worst is not known, or does not fit the totals
+_MOST_MOVES = 500
 
 
-def sensitivity_space(dataspace: Datasets, adjacency: Adjacency, released: Iterable[str] | None = None) -> "TableSpace":
+def sensitivity_space(
+    dataspace: Datasets, adjacency: Adjacency, released: Iterable[str] | None = None
+) -> "TableSpace":
     """Return S_a of the table over the `released` features.
 
-    ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1), or over the exchanges of one
-    person. The parameter a is the one of all that is published; the shape of S comes from the margins that constrain
-    the released table.
+    ``S = {φ(X) - φ(X') : X, X' in D_t, d(X, X') <= a}`` (Cho and Awan, Section 4.1), or over the
+    exchanges of one person. The parameter a is the one of all that is published; the shape of S
+    comes from the margins that constrain the released table.
 
     Parameters
     ----------
@@ -62,15 +67,18 @@ def sensitivity_space(dataspace: Datasets, adjacency: Adjacency, released: Itera
     (4, 4, 1, 2, True)
     """
     if not isinstance(dataspace, Dataspace):
-        raise InputError("a dataspace that is only described has no sensitivity space: give its schema and margins")
+        raise InputError(
+            "a dataspace that is only described has no sensitivity space: give its schema and"
+            " margins"
+        )
     names = dataspace.schema.names if released is None else tuple(released)
     if not names:
         raise InputError("a released table needs at least one feature")
     space = TableSpace(dataspace, adjacency, dataspace.schema.restrict(names))
     if space.is_zero and space.dimension > 0:
         raise Refused(
-            f"with a = {adjacency.a} no table can change although the published statistics do not fix it, so it would "
-            f"be released exactly: give a larger a"
+            f"with a = {adjacency.a} no table can change although the published statistics do not"
+            " fix it, so it would be released exactly: give a larger a"
         )
     return space
 
@@ -85,8 +93,12 @@ class TableSpace(QuerySpace):
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]])
-    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3))
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]]
+    ... )
+    >>> space = sensitivity_space(
+    ...     Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3)
+    ... )
     >>> space.side_by_side()["S_Semi"], space.side_by_side()["S_Group"]
     (Norms(l1=4, l2_squared=4, linf=1), Norms(l1=6, l2_squared=18, linf=3))
     >>> len(list(space.moves())), space.matrix().cells.shape
@@ -135,12 +147,15 @@ class TableSpace(QuerySpace):
     def one_residual(self) -> bool:
         """Whether the exact totals publish every table that is one depth coarser in one feature.
 
-        All that noise has to hide is then orthogonal to every coarser table: the residual of the whole table.
+        All that noise has to hide is then orthogonal to every coarser table: the residual of the
+        whole table.
         """
         finest = self._released_table.grid.full
         for axis, depth in enumerate(finest):
             coarser = (*finest[:axis], depth - 1, *finest[axis + 1 :])
-            if any(coarser) and not any(within(coarser, margin.view) for margin in self._released_table.visible):
+            if any(coarser) and not any(
+                within(coarser, margin.view) for margin in self._released_table.visible
+            ):
                 return False
         return True
 
@@ -149,7 +164,9 @@ class TableSpace(QuerySpace):
         return self._projector.project(self.checked(values))
 
     def fixed_part(self) -> Floats:
-        """Return (I - P) φ, the part of the table that the published statistics fix, from those alone."""
+        """Return (I - P) φ, the part of the table that the published statistics fix, from those
+        alone.
+        """
         margins = [margin.counts for margin in self._released_table.visible]
         if not margins:
             margins = [np.array(self.dataspace.n, dtype=np.int64)]
@@ -164,15 +181,22 @@ class TableSpace(QuerySpace):
         return self._projector.patterns()
 
     def worst_move(self) -> Counts | None:
-        """Return an element of S that attains Δ2 where `exact`, one that approaches it where known, else None."""
+        """Return an element of S that attains Δ2 where `exact`, one that approaches it where known,
+        else None.
+        """
         return self._table_norms.move
 
     def worst_pair(self) -> Pair:
-        """Return two tables with the published totals: the worst move that they hold, and what is around it."""
+        """Return two tables with the published totals: the worst move that they hold, and what is
+        around it.
+        """
         self._refuse_fixed()
         pair = table_pair(self._worst_first(), self.released_space(), self.fixed_part())
         if pair is None:
-            raise Refused("no pair of tables with these totals was found: audit the mechanism with a pair of your own")
+            raise Refused(
+                "no pair of tables with these totals was found: audit the mechanism with a pair of"
+                " your own"
+            )
         return pair
 
     def _worst_first(self) -> Iterator[Counts]:
@@ -199,35 +223,45 @@ class TableSpace(QuerySpace):
         return self.dataspace.over(self.schema.names)
 
     def values(self, table: Table) -> Counts:
-        """Return the counts of the released table; refuse another table, and one that contradicts what is published."""
+        """Return the counts of the released table; refuse another table, and one that contradicts
+        what is published.
+        """
         if table.schema != self.schema:
             ours = ", ".join(self.schema.names)
             theirs = ", ".join(table.schema.names)
             raise InputError(
-                f"the mechanism is calibrated for a table of {ours}, not of {theirs}: give it that table, or calibrate "
-                "again"
+                f"the mechanism is calibrated for a table of {ours}, not of {theirs}: give it that"
+                " table, or calibrate again"
             )
         if table.n != self.dataspace.n:
-            raise DataError("the table does not have the published number of records: build the space from its totals")
+            raise DataError(
+                "the table does not have the published number of records: build the space from its"
+                " totals"
+            )
         for margin in self.dataspace.margins:
             shared = [name for name in margin.names if name in table.schema.names]
             if not shared:
                 continue
             published = self.dataspace.value(margin).margin(shared)
             if table.margin(shared) != published:
-                raise DataError(f"the table contradicts the published {margin}: build the space from its totals")
+                raise DataError(
+                    f"the table contradicts the published {margin}: build the space from its totals"
+                )
         return table.counts
 
     def moves(self) -> Iterator[Counts]:
-        """Iterate over the elements of S without zero, lazily: four-cell moves first, then three-cycles, and so on.
+        """Iterate over the elements of S without zero, lazily: four-cell moves first, then
+        three-cycles, and so on.
 
-        Exchanges of a person with several records: each single exchange so many times, whose hull contains all.
+        Exchanges of a person with several records: each single exchange so many times, whose hull
+        contains all.
         """
         if self._exchange is not None:
             return (move * self.adjacency.times for move in self._exchange.moves())
         table = self._released_table
         structure = table.structure
-        # under structural zeros what is left out ties the cells of the table: then only a listing knows the moves
+        # under structural zeros what is left out ties the cells of the table: then only a listing
+        # knows the moves
         whole = table.released == structure.grid.full or not structure.schema.structural_zeros
         if table.lifts and structure.decomposable and whole:
             a = min(self.adjacency.a, structure.n)
@@ -235,15 +269,17 @@ class TableSpace(QuerySpace):
         listing = self.listing()
         if listing is None:
             raise Refused(
-                "the moves of this table are too many to list: release fewer features, or publish other margins"
+                "the moves of this table are too many to list: release fewer features, or publish"
+                " other margins"
             )
         return listing.moves(self.adjacency.a)
 
     def matrix(self) -> MatrixForm | None:
         """Return the table as a matrix where at most two disjoint margins are published, else None.
 
-        A joint margin counts as one side; levels that do not occur are left out. Two margins must cover the table. With
-        one margin the columns are all that it leaves open; with none the matrix has one row.
+        A joint margin counts as one side; levels that do not occur are left out. Two margins must
+        cover the table. With one margin the columns are all that it leaves open; with none the
+        matrix has one row.
         """
         visible, grid = self._released_table.visible, self._released_table.grid
         if grid.nested:
@@ -271,7 +307,9 @@ class TableSpace(QuerySpace):
         return MatrixForm(cells, len(axes) == 2)
 
     def rows(self) -> RowsForm | None:
-        """Return the cells of each row where a nested feature leaves rows of different lengths under one margin."""
+        """Return the cells of each row where a nested feature leaves rows of different lengths
+        under one margin.
+        """
         visible, grid = self._released_table.visible, self._released_table.grid
         if len(visible) > 1 or self.is_zero:
             return None
@@ -335,8 +373,9 @@ class TableSpace(QuerySpace):
 def domain_of(dataspace: Dataspace, released: View) -> Mask | None:
     """Return the cells of a table, given by its view, that can be positive; None where all can.
 
-    Not those that structural zeros leave empty whatever the other features are, and not those in an empty cell of a
-    published margin. Of schemas too large to list only what the table's own features say.
+    Not those that structural zeros leave empty whatever the other features are, and not those in an
+    empty cell of a published margin. Of schemas too large to list only what the table's own
+    features say.
 
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.spaces.dataspace import Margin
@@ -353,7 +392,8 @@ def _domain(table: ReleasedTable) -> Mask | None:
     hidden = table.released != structure.grid.full
     mask: Mask | None = None
     if hidden and structure.grid.holds(LARGEST_MASK):
-        # Features that are not released may rule out cells of the table: look at all cells, then sum.
+        # Features that are not released may rule out cells of the table: look at all cells, then
+        # sum.
         whole = structure.grid.inhabited(structure.schema.possible, structure.margins)
         if whole is not None:
             mask = structure.grid.sum(whole.astype(np.int64), table.released) > 0

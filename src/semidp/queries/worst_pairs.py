@@ -1,7 +1,8 @@
-"""Pairs of query values that an audit compares: as far apart as the adjacency allows, built from public totals alone.
+"""Pairs of query values that an audit compares: as far apart as the adjacency allows, built from
+public totals alone.
 
-The confidential table is never seen here. How far tables can be apart is known to their spaces; filling a table up to
-given totals is done by `fitting`.
+The confidential table is never seen here. How far tables can be apart is known to their spaces;
+filling a table up to given totals is done by `fitting`.
 """
 
 from collections.abc import Iterable
@@ -31,7 +32,8 @@ class Pair:
     unit
         What a step of outputs is worth in the numbers as they were given: a power of two.
     inputs
-        What the mechanism is run on, where that is something else than outputs lie around: histograms for choices.
+        What the mechanism is run on, where that is something else than outputs lie around:
+        histograms for choices.
 
     Examples
     --------
@@ -55,10 +57,19 @@ class Pair:
         inputs: tuple[Counts, Counts] | None = None,
     ) -> None:
         one, other = np.array(first), np.array(second)
-        if one.shape != other.shape or one.dtype.kind not in "iu" or other.dtype.kind not in "iu" or one.ndim == 0:
-            raise InputError("a pair is two arrays of whole numbers of one shape, with at least one axis")
+        if (
+            one.shape != other.shape
+            or one.dtype.kind not in "iu"
+            or other.dtype.kind not in "iu"
+            or one.ndim == 0
+        ):
+            raise InputError(
+                "a pair is two arrays of whole numbers of one shape, with at least one axis"
+            )
         if np.array_equal(one, other):
-            raise InputError("the two tables of a pair are the same: there is nothing to tell apart")
+            raise InputError(
+                "the two tables of a pair are the same: there is nothing to tell apart"
+            )
         for name, value in (("first", one), ("second", other)):
             value = value.astype(np.int64)
             value.setflags(write=False)
@@ -79,7 +90,9 @@ class Pair:
 
     @property
     def direction(self) -> NDArray[np.float64]:
-        """The direction in which Gaussian noise tells the two apart best: the move, entries by their precision."""
+        """The direction in which Gaussian noise tells the two apart best: the move, entries by
+        their precision.
+        """
         pulled = self.move.ravel() * (1.0 if self.precision is None else self.precision.ravel())
         return np.asarray(pulled / np.linalg.norm(pulled))
 
@@ -90,7 +103,8 @@ class Pair:
 
 
 def table_pair(moves: Iterable[Counts], public: Dataspace, fixed: Floats) -> Pair | None:
-    """Return two tables with the published totals that differ by the first of some moves that the totals can hold.
+    """Return two tables with the published totals that differ by the first of some moves that the
+    totals can hold.
 
     Parameters
     ----------
@@ -109,7 +123,9 @@ def table_pair(moves: Iterable[Counts], public: Dataspace, fixed: Floats) -> Pai
 
 
 def _table_below(move: Counts, public: Dataspace, fixed: Floats) -> Counts | None:
-    """Return a table of the public totals that `move` leaves nonnegative: what it takes away, and a fit of the rest."""
+    """Return a table of the public totals that `move` leaves nonnegative: what it takes away, and a
+    fit of the rest.
+    """
     # A solver stands behind it, which only an audit needs.
     from semidp.fitting.tables import fit_table
 

@@ -1,15 +1,27 @@
 """Questions to a release, at no cost in privacy: tests, intervals, models, synthetic records.
 
-`Release.test`, `Release.interval`, `Release.intervals` and `Release.records` ask them; the values that they return are
-named here.
+`Release.test`, `Release.interval`, `Release.intervals` and `Release.records` ask them; the values
+that they return are named here.
 """
 
 from semidp.questions.answers import Covers, IntervalEstimate, TableIntervals, sampled_rate
 from semidp.questions.areas import AreaRow, area_intervals, read_area_rows, sum_intervals
 from semidp.questions.association import Association, ScoreTest, score_test
-from semidp.questions.independence import Independence, independence_test, random_tables, simulated_bound
+from semidp.questions.independence import (
+    Independence,
+    independence_test,
+    random_tables,
+    simulated_bound,
+)
 from semidp.questions.markov import Mixing, Posterior, posterior
-from semidp.questions.models import Formula, TableModel, TermTest, logistic_fit, loglinear_fit, model
+from semidp.questions.models import (
+    Formula,
+    TableModel,
+    TermTest,
+    logistic_fit,
+    loglinear_fit,
+    model,
+)
 from semidp.questions.paired_tests import PairTests, adjusted_p_values, every_pair
 from semidp.questions.ratios import NoisyRates, RateMeasure, sampled_comparison
 from semidp.questions.records.record_cells import TableDistance

@@ -1,8 +1,10 @@
-"""Intervals for counts, differences and rates from a noisy table: from the noise alone, or with sampling as well.
+"""Intervals for counts, differences and rates from a noisy table: from the noise alone, or with
+sampling as well.
 
-The two are different statements. *Noise*: what the table of these records would show without noise; exact, because the
-law of the noise is known and simulated. *Noise and sampling*: what holds for the population that the records are a
-sample of; a normal approximation. Which cells were measured how is the business of `release`.
+The two are different statements. *Noise*: what the table of these records would show without noise;
+exact, because the law of the noise is known and simulated. *Noise and sampling*: what holds for the
+population that the records are a sample of; a normal approximation. Which cells were measured how
+is the business of `release`.
 """
 
 import itertools
@@ -43,15 +45,18 @@ class IntervalEstimate:
     Parameters
     ----------
     value
-        The unbiased estimate (of a ratio: the ratio of unbiased estimates); it may lie outside of what is possible.
+        The unbiased estimate (of a ratio: the ratio of unbiased estimates); it may lie outside of
+        what is possible.
     standard_error
         Of all that the interval covers.
     low, high, level
-        The interval. For the noise alone it is cut to what the exact totals allow, and counts to whole numbers.
+        The interval. For the noise alone it is cut to what the exact totals allow, and counts to
+        whole numbers.
     covers
         ``noise``, or ``noise and sampling``.
     exact
-        Whether the level is that of a simulation of the known law of the noise, and not of an approximation.
+        Whether the level is that of a simulation of the known law of the noise, and not of an
+        approximation.
     p_value
         Of the hypothesis that a difference is 0; None for what is no difference.
 
@@ -91,8 +96,8 @@ class TableIntervals:
     table, schema
         Which table, its features and levels.
     estimate, low, high
-        The unbiased estimate of each cell and its interval. For the noise alone it is cut to what the exact totals
-        allow, and to whole numbers.
+        The unbiased estimate of each cell and its interval. For the noise alone it is cut to what
+        the exact totals allow, and to whole numbers.
     level
         With at least this probability no interval misses.
     covers, exact
@@ -111,8 +116,13 @@ class TableIntervals:
     @cached_property
     def rows(self) -> list[tuple[Any, ...]]:
         """The levels of each cell, its estimate and the ends of its interval."""
-        paths = [[feature.path(leaf) for leaf in range(len(feature.levels))] for feature in self.schema.features]
-        numbers = zip(*(part.ravel().tolist() for part in (self.estimate, self.low, self.high)), strict=True)
+        paths = [
+            [feature.path(leaf) for leaf in range(len(feature.levels))]
+            for feature in self.schema.features
+        ]
+        numbers = zip(
+            *(part.ravel().tolist() for part in (self.estimate, self.low, self.high)), strict=True
+        )
         cells = ((label for part in cell for label in part) for cell in itertools.product(*paths))
         return [(*cell, *values) for cell, values in zip(cells, numbers, strict=True)]
 
@@ -136,15 +146,19 @@ def linear_interval(
 ) -> IntervalEstimate:
     """Return the interval of a weighted sum of cells for the noise alone, from draws of its error.
 
-    Counts of records are whole numbers within `span`, so that the interval is cut to those; a share has that span and
-    those whole numbers divided by the `among` records that it is a share of.
+    Counts of records are whole numbers within `span`, so that the interval is cut to those; a share
+    has that span and those whole numbers divided by the `among` records that it is a share of.
     """
     sizes = np.abs(errors)
     half = simulated_bound(sizes, level)
     p = (1 + int(np.count_nonzero(sizes >= abs(value) * (1 - 1e-12)))) / (1 + len(sizes))
-    low, high = whole_interval((value - half) * among, (value + half) * among, (span[0] * among, span[1] * among))
+    low, high = whole_interval(
+        (value - half) * among, (value + half) * among, (span[0] * among, span[1] * among)
+    )
     ends = low / among, high / among
-    return IntervalEstimate(value, error, *ends, level, Covers.noise, True, p if difference else None)
+    return IntervalEstimate(
+        value, error, *ends, level, Covers.noise, True, p if difference else None
+    )
 
 
 def ratio_interval(
@@ -154,10 +168,11 @@ def ratio_interval(
     level: float,
     span: tuple[float, float] = (0.0, 1.0),
 ) -> IntervalEstimate:
-    """Return the interval of a ratio of two noisy counts for the noise alone, by Fieller's inversion.
+    """Return the interval of a ratio of two noisy counts for the noise alone, by Fieller's
+    inversion.
 
-    A ratio R is kept where ``|y1 - R y2|`` is within what the noise of ``x1 - R x2`` explains, which is exact for each
-    R. Where y2 could be 0, every ratio within the span is possible.
+    A ratio R is kept where ``|y1 - R y2|`` is within what the noise of ``x1 - R x2`` explains,
+    which is exact for each R. Where y2 could be 0, every ratio within the span is possible.
     """
     (top, bottom), (first, second) = parts, errors
 
@@ -165,16 +180,22 @@ def ratio_interval(
         return abs(top - ratio * bottom) <= simulated_bound(np.abs(first - ratio * second), level)
 
     if abs(bottom) <= simulated_bound(np.abs(second), level) or bottom <= 0:
-        return IntervalEstimate(top / bottom if bottom else math.nan, math.inf, *span, level, Covers.noise, True)
+        return IntervalEstimate(
+            top / bottom if bottom else math.nan, math.inf, *span, level, Covers.noise, True
+        )
     value = top / bottom
     low, high = (_last(kept, min(max(value, 0.0), 1.0), end) for end in (0.0, 1.0))
     return IntervalEstimate(value, error, *cut(low, high, span), level, Covers.noise, True)
 
 
-def sampled_rate(parts: tuple[float, float], noise: tuple[float, float, float], level: float) -> IntervalEstimate:
-    """Return the interval of a population rate from noisy counts of cases and of records, by the score of the rate.
+def sampled_rate(
+    parts: tuple[float, float], noise: tuple[float, float, float], level: float
+) -> IntervalEstimate:
+    """Return the interval of a population rate from noisy counts of cases and of records, by the
+    score of the rate.
 
-    R is kept where ``(y1 - R y2)² <= z² (Var(noise of x1 - R x2) + y2 R (1 - R))``: Wilson's interval with noise.
+    R is kept where ``(y1 - R y2)² <= z² (Var(noise of x1 - R x2) + y2 R (1 - R))``: Wilson's
+    interval with noise.
 
     Parameters
     ----------
@@ -192,7 +213,9 @@ def sampled_rate(parts: tuple[float, float], noise: tuple[float, float, float], 
     (top, bottom), (v1, v12, v2) = parts, noise
     roots = _score_roots(parts, noise, level)
     if roots is None:
-        return IntervalEstimate(top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.both, False)
+        return IntervalEstimate(
+            top / bottom if bottom else math.nan, math.inf, 0.0, 1.0, level, Covers.both, False
+        )
     value = top / bottom
     rate = min(max(value, 0.0), 1.0)
     error = math.sqrt(v1 - 2 * rate * v12 + rate**2 * v2 + bottom * rate * (1 - rate)) / bottom
@@ -202,7 +225,9 @@ def sampled_rate(parts: tuple[float, float], noise: tuple[float, float, float], 
 def _score_roots(
     parts: tuple[float, float], noise: tuple[float, float, float], level: float
 ) -> tuple[float, float] | None:
-    """Return the ends of `sampled_rate` before they are cut; None where the records could be none."""
+    """Return the ends of `sampled_rate` before they are cut; None where the records could be
+    none.
+    """
     (top, bottom), (v1, v12, v2) = parts, noise
     z2 = _normal(level) ** 2
     if bottom <= 0 or bottom**2 <= z2 * v2:
@@ -222,12 +247,14 @@ def sampled_difference(
     errors: tuple[float, float],
     level: float,
 ) -> IntervalEstimate:
-    """Return the interval of the difference of two population rates in groups without a common record.
+    """Return the interval of the difference of two population rates in groups without a common
+    record.
 
-    Each rate R_i has the distances to the ends l_i, u_i of its score interval. Their squares add up like variances
-    (MOVER; Newcombe, 1998), less what the noise of the two has in common: the lower end is
-    ``d - sqrt((R1 - l1)² + (u2 - R2)² - 2 z² c)``. The ends of the rates are cut only in the result: a normal interval
-    with the rates' own variances covers 0.88 where one group has 8 to 40 records.
+    Each rate R_i has the distances to the ends l_i, u_i of its score interval. Their squares add up
+    like variances (MOVER; Newcombe, 1998), less what the noise of the two has in common: the lower
+    end is ``d - sqrt((R1 - l1)² + (u2 - R2)² - 2 z² c)``. The ends of the rates are cut only in the
+    result: a normal interval with the rates' own variances covers 0.88 where one group has 8 to 40
+    records.
 
     Parameters
     ----------
@@ -268,10 +295,12 @@ def overlapping_difference(
     errors: tuple[float, float],
     level: float,
 ) -> IntervalEstimate:
-    """Return an interval of the difference of two population rates in groups that share some records.
+    """Return an interval of the difference of two population rates in groups that share some
+    records.
 
-    The two rates may be correlated in any way, so that the distances to the ends of their score intervals add up, and
-    not their squares: it holds at least as often as stated. The parameters are those of `sampled_difference`.
+    The two rates may be correlated in any way, so that the distances to the ends of their score
+    intervals add up, and not their squares: it holds at least as often as stated. The parameters
+    are those of `sampled_difference`.
 
     >>> groups, quiet = [(9.0, 10.0), (300.0, 1000.0)], [(0.0, 0.0, 0.0)] * 2
     >>> answer = overlapping_difference(groups, quiet, (0.0954, 0.1456), 0.95)
@@ -290,12 +319,25 @@ def overlapping_difference(
 
 
 def normal_interval(
-    value: float, error: float, null_error: float, span: tuple[float, float], level: float, covers: Covers
+    value: float,
+    error: float,
+    null_error: float,
+    span: tuple[float, float],
+    level: float,
+    covers: Covers,
 ) -> IntervalEstimate:
-    """Return the normal interval of a difference, and its p-value with the error that it has where there is none."""
+    """Return the normal interval of a difference, and its p-value with the error that it has where
+    there is none.
+    """
     half = _normal(level) * error
-    p = 2 * float(scipy.special.ndtr(-abs(value) / null_error)) if null_error > 0 else float(value == 0)
-    return IntervalEstimate(value, error, *cut(value - half, value + half, span), level, covers, False, p)
+    p = (
+        2 * float(scipy.special.ndtr(-abs(value) / null_error))
+        if null_error > 0
+        else float(value == 0)
+    )
+    return IntervalEstimate(
+        value, error, *cut(value - half, value + half, span), level, covers, False, p
+    )
 
 
 def cut(low: float, high: float, span: tuple[float, float]) -> tuple[float, float]:

@@ -1,7 +1,8 @@
-"""Areas that somebody names, from a file: each is a weighted sum of cells of published tables, at any depth.
+"""Areas that somebody names, from a file: each is a weighted sum of cells of published tables, at
+any depth.
 
-A district is these blocks, or these wards and a part of another; the noise of the release has a known law, so that
-every such sum has an interval, at no cost in privacy.
+A district is these blocks, or these wards and a part of another; the noise of the release has a
+known law, so that every such sum has an interval, at no cost in privacy.
 """
 
 import csv
@@ -32,7 +33,8 @@ NAME, WEIGHT, TABLE = "name", "weight", "table"
 
 @frozen
 class AreaRow:
-    """One line of a file of areas: cells, by the levels of some features, that count with a weight in an area.
+    """One line of a file of areas: cells, by the levels of some features, that count with a weight
+    in an area.
 
     Parameters
     ----------
@@ -58,9 +60,11 @@ class AreaRow:
 
 
 def read_area_rows(path: str | Path, needed: Sequence[str] = ()) -> list[AreaRow]:
-    """Read a CSV file with the columns name, features at any depth and, if wanted, weight and table.
+    """Read a CSV file with the columns name, features at any depth and, if wanted, weight and
+    table.
 
-    A feature that a line leaves empty is summed over; a line without a table is counted in one that has its features.
+    A feature that a line leaves empty is summed over; a line without a table is counted in one that
+    has its features.
 
     Parameters
     ----------
@@ -92,7 +96,10 @@ def read_area_rows(path: str | Path, needed: Sequence[str] = ()) -> list[AreaRow
         if column not in header:
             raise InputError(f"{path} has no column {column}: it has {', '.join(header) or 'none'}")
     if len(header) < 2 or len(set(header)) < len(header):
-        raise InputError(f"{path} must have a column {NAME}, columns of features and, if wanted, {WEIGHT}, each once")
+        raise InputError(
+            f"{path} must have a column {NAME}, columns of features and, if wanted, {WEIGHT}, each"
+            " once"
+        )
     # Every other column is a feature; whether the release has it is seen later.
     features = [column for column in header if column not in (NAME, WEIGHT, TABLE)]
     rows = []
@@ -133,11 +140,13 @@ def area_intervals(
     draws: int | None = None,
     randomness: Randomness | None = None,
 ) -> dict[str, IntervalEstimate]:
-    """Return the estimate of every area with its interval, by simulation of the noise of the release.
+    """Return the estimate of every area with its interval, by simulation of the noise of the
+    release.
 
-    Rows that name no table are counted in the smallest one that has the features of all of them, or else each in the
-    smallest that has its own. Intervals of areas that count whole cells are cut to what exact totals allow; each holds
-    at the level by itself. An area that counts a cell twice without weights is refused; see `sum_intervals`.
+    Rows that name no table are counted in the smallest one that has the features of all of them, or
+    else each in the smallest that has its own. Intervals of areas that count whole cells are cut to
+    what exact totals allow; each holds at the level by itself. An area that counts a cell twice
+    without weights is refused; see `sum_intervals`.
 
     Parameters
     ----------
@@ -153,9 +162,13 @@ def area_intervals(
     Examples
     --------
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ... )
     >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9})
-    >>> answers = area_intervals(release, [AreaRow("women", {"sex": "f"}), AreaRow("half", {"vote": "y"}, 0.5)])
+    >>> answers = area_intervals(
+    ...     release, [AreaRow("women", {"sex": "f"}), AreaRow("half", {"vote": "y"}, 0.5)]
+    ... )
     >>> {name: (answer.low, answer.high) for name, answer in answers.items()}  # exact here
     {'women': (9.0, 9.0), 'half': (4.5, 4.5)}
     """
@@ -174,10 +187,11 @@ def sum_intervals(
     draws: int | None = None,
     randomness: Randomness | None = None,
 ) -> dict[str, IntervalEstimate]:
-    """Return the estimate of every weighted sum of cells with its interval, over any tables and depths.
+    """Return the estimate of every weighted sum of cells with its interval, over any tables and
+    depths.
 
-    Tables that share a budget have noise in common, and so have those of a combination: what a sum adds up and
-    subtracts of the same noise cancels. Cells may count several times.
+    Tables that share a budget have noise in common, and so have those of a combination: what a sum
+    adds up and subtracts of the same noise cancels. Cells may count several times.
 
     Parameters
     ----------
@@ -192,7 +206,9 @@ def sum_intervals(
     --------
     >>> import semidp
     >>> from semidp.questions.written_sums import sum_rows
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ... )
     >>> release = semidp.run(plan, {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9})
     >>> sum_intervals(release, sum_rows("more: sex=f - 0.5 * vote=y"))["more"].value
     4.5
@@ -237,11 +253,17 @@ def _intervals(
     return answers
 
 
-def _by_table(release: "Release", rows: Sequence[AreaRow], table: str | None) -> list[tuple[Measured, list[AreaRow]]]:
-    """Rows by the table that they are counted in: the one that a row names, one for all others, or one for each."""
+def _by_table(
+    release: "Release", rows: Sequence[AreaRow], table: str | None
+) -> list[tuple[Measured, list[AreaRow]]]:
+    """Rows by the table that they are counted in: the one that a row names, one for all others, or
+    one for each.
+    """
     if table is not None:
         rows = [row if row.table is not None else evolve(row, table=table) for row in rows]
-    rows = [row if row.table is None else evolve(row, table=_called(release, row.table)) for row in rows]
+    rows = [
+        row if row.table is None else evolve(row, table=_called(release, row.table)) for row in rows
+    ]
     free: set[str] = set()
     for row in rows:
         free |= set(row.cells) if row.table is None else set()
@@ -277,12 +299,21 @@ def _refuse_both_kinds(by_table: Sequence[tuple[Measured, list[AreaRow]]]) -> No
     for measured, rows in by_table:
         for row in rows:
             if kinds.setdefault(row.name, measured.counted) != measured.counted:
-                raise InputError(f"the area {row.name!r} counts members in one line and units in another: name a table")
+                raise InputError(
+                    f"the area {row.name!r} counts members in one line and units in another: name a"
+                    " table"
+                )
 
 
-def _whole_span(release: "Release", weights: dict[Measured, Floats], number: int) -> tuple[float, float] | None:
+def _whole_span(
+    release: "Release", weights: dict[Measured, Floats], number: int
+) -> tuple[float, float] | None:
     """What exact totals allow for an area that counts whole cells of one table; None for others."""
-    counted = [(measured, stacked[number]) for measured, stacked in weights.items() if stacked[number].any()]
+    counted = [
+        (measured, stacked[number])
+        for measured, stacked in weights.items()
+        if stacked[number].any()
+    ]
     if len(counted) != 1:
         return None
     measured, cells = counted[0]

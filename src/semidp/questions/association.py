@@ -1,7 +1,8 @@
 """Tests with few degrees of freedom from a release: pooled over strata, and for ordered features.
 
-The reference law is that of `independence`: hypergeometric tables and the known noise. Only the statistic differs: it
-looks for one association common to all strata, or for a trend in scores, and so has more power for these.
+The reference law is that of `independence`: hypergeometric tables and the known noise. Only the
+statistic differs: it looks for one association common to all strata, or for a trend in scores, and
+so has more power for these.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,9 +16,21 @@ from semidp.errors import InputError, Refused
 from semidp.noise.randomness import Randomness, SystemRandomness, generator
 from semidp.questions.convex_bounds import NoiseTerms
 from semidp.questions.crossed import CrossedTable, crossed_table
-from semidp.questions.independence import Independence, blocks, check_draws, independence_test, random_tables
+from semidp.questions.independence import (
+    Independence,
+    blocks,
+    check_draws,
+    independence_test,
+    random_tables,
+)
 from semidp.questions.noisy_totals import TriedTotals, exact_sides, tried_totals
-from semidp.questions.unknown_totals import MISS, UnknownTotals, asked_questions, cut_scores, noise_terms
+from semidp.questions.unknown_totals import (
+    MISS,
+    UnknownTotals,
+    asked_questions,
+    cut_scores,
+    noise_terms,
+)
 from semidp.statistics.odds_ratio.umpu import Alternative
 
 if TYPE_CHECKING:
@@ -52,8 +65,9 @@ class Association:
     degrees
         Degrees of freedom: the mean of the statistic under independence.
     z
-        With one degree of freedom the signed statistic: positive where later levels of rows (higher scores) go with
-        later levels of columns, that is for an odds ratio ``x11 x22 / (x12 x21)`` above 1. None otherwise.
+        With one degree of freedom the signed statistic: positive where later levels of rows (higher
+        scores) go with later levels of columns, that is for an odds ratio ``x11 x22 / (x12 x21)``
+        above 1. None otherwise.
     sense
         That direction in words.
     alternative
@@ -98,13 +112,15 @@ class Association:
 class ScoreTest:
     """Scores of rows and columns, and what they make of a table with given margins.
 
-    For stratum k let ``T_k = U' Y_k V`` with the columns of U and V the scores (or, for a feature without an order, the
-    indicators of all levels but one), flat. Given the margins R, C of n records its covariance under independence is
-    ``H_k = U'(diag R - RR'/n)U ⊗ V'(diag C - CC'/n)V / (n - 1)``, and ``N_k`` is that of its noise. Pooled:
-    ``S = Σ H_k (H_k + N_k)⁻¹ (T_k - E T_k)``, whose variance is ``C = Σ H_k (H_k + N_k)⁻¹ H_k``; the statistic is
-    ``S' C⁻¹ S``. Without noise it is that of Mantel and Haenszel (1959), of Landis, Heyman and Koch (1978) for scores.
-    The weights are those of the most powerful linear statistic for a small association under normal noise: a stratum
-    counts by what its noise has left of it. Not pooled, the statistics of the strata are added.
+    For stratum k let ``T_k = U' Y_k V`` with the columns of U and V the scores (or, for a feature
+    without an order, the indicators of all levels but one), flat. Given the margins R, C of n
+    records its covariance under independence is ``H_k = U'(diag R - RR'/n)U ⊗ V'(diag C - CC'/n)V /
+    (n - 1)``, and ``N_k`` is that of its noise. Pooled: ``S = Σ H_k (H_k + N_k)⁻¹ (T_k - E T_k)``,
+    whose variance is ``C = Σ H_k (H_k + N_k)⁻¹ H_k``; the statistic is ``S' C⁻¹ S``. Without noise
+    it is that of Mantel and Haenszel (1959), of Landis, Heyman and Koch (1978) for scores. The
+    weights are those of the most powerful linear statistic for a small association under normal
+    noise: a stratum counts by what its noise has left of it. Not pooled, the statistics of the
+    strata are added.
 
     Parameters
     ----------
@@ -148,13 +164,17 @@ class ScoreTest:
         return np.asarray(flat / divisor[:, None, None])
 
     def transforms(self, hypergeometric: Floats, noise: Floats) -> tuple[Floats, int]:
-        """Maps from the centred sums of the strata to independent numbers of variance 1, and how many these are.
+        """Maps from the centred sums of the strata to independent numbers of variance 1, and how
+        many these are.
 
-        Returns one map of shape (places, strata, size): the sum of squares of the places is the statistic.
+        Returns one map of shape (places, strata, size): the sum of squares of the places is the
+        statistic.
         """
         total = np.linalg.pinv(hypergeometric + noise, hermitian=True)
         if not self.pooled:
-            whitened = [_root(part) @ _support(law) for part, law in zip(total, hypergeometric, strict=True)]
+            whitened = [
+                _root(part) @ _support(law) for part, law in zip(total, hypergeometric, strict=True)
+            ]
             strata = len(whitened)
             places = np.zeros((strata, self.size, strata, self.size))
             for number, part in enumerate(whitened):
@@ -172,7 +192,8 @@ def _centred(scores: Floats, totals: Counts) -> Floats:
     """``U'(diag R - RR'/n)U`` of every stratum, of shape (strata, a, a)."""
     n = np.maximum(totals.sum(axis=0), 1)
     means = np.einsum("ia,ik->ka", scores, totals / n)
-    away = scores[None] - means[:, None]  # (strata, levels, a): centred first, so that nothing cancels
+    # (strata, levels, a): centred first, so that nothing cancels
+    away = scores[None] - means[:, None]
     return np.asarray(np.einsum("ik,kia,kib->kab", totals, away, away))
 
 
@@ -197,15 +218,17 @@ def score_test(
     draws: int,
     randomness: Randomness,
 ) -> tuple[float, int, float | None, float]:
-    """Return the statistic, its degrees of freedom, the signed root where there is one, and the p-value.
+    """Return the statistic, its degrees of freedom, the signed root where there is one, and the
+    p-value.
 
-    The published and the simulated statistics are exchangeable under independence, so that the p-value is valid for
-    every number of draws (Davison and Hinkley, section 4.2).
+    The published and the simulated statistics are exchangeable under independence, so that the
+    p-value is valid for every number of draws (Davison and Hinkley, section 4.2).
 
     Parameters
     ----------
     estimate, margins
-        The noisy table of shape (r, c, k) and its exact row and column totals, of shapes (r, k) and (c, k).
+        The noisy table of shape (r, c, k) and its exact row and column totals, of shapes (r, k) and
+        (c, k).
     noise
         The covariances of the noise of the sums of every stratum, of shape (k, size, size).
     law_of
@@ -217,15 +240,18 @@ def score_test(
     mean = rows[:, None] * (columns[None] / n)
     spread = test.covariances(rows, columns)
     if not (np.trace(spread, axis1=1, axis2=2) > 0).any():
-        raise Refused("the margins (and scores) leave only one value of the statistic: there is nothing to test")
+        raise Refused(
+            "the margins (and scores) leave only one value of the statistic: there is nothing to"
+            " test"
+        )
     transforms, degrees = test.transforms(spread, noise)
     cells = np.einsum("pkd,dij->pijk", transforms, test.weights)
     seen = np.einsum("pijl,ijl->p", cells, estimate - mean)
     single = transforms.shape[0] == 1
     if alternative is not Alternative.TWO_SIDED and not single:
         raise InputError(
-            f"this test has {degrees} degrees of freedom and no direction: --alternative is for one degree, "
-            "such as --ordered features or two levels, pooled over strata"
+            f"this test has {degrees} degrees of freedom and no direction: --alternative is for one"
+            " degree, such as --ordered features or two levels, pooled over strata"
         )
 
     def sizes(parts: Floats) -> Floats:
@@ -250,7 +276,7 @@ def score_test(
     return float((seen**2).sum()), degrees, z, (1 + larger) / (1 + draws)
 
 
-# --- questions to a release -----------------------------------------------------------------------------------------
+# --- questions to a release -----------------------------------------------------------------------
 
 
 def association_of(
@@ -266,7 +292,9 @@ def association_of(
     draws: int | None = None,
     randomness: Randomness | None = None,
 ) -> Independence | Association:
-    """Test whether two features are independent, given strata, from the counts of a release; see `Release.test`."""
+    """Test whether two features are independent, given strata, from the counts of a release; see
+    `Release.test`.
+    """
     scores: dict[str, Sequence[float] | None] = _scores(ordered)
     alternative = Alternative(alternative)
     strata = tuple(strata)
@@ -274,7 +302,9 @@ def association_of(
     sides = exact_sides(release, asked)
     for name in scores:
         if name not in (rows, columns):
-            raise InputError(f"only rows and columns can be ordered, that is {rows} and {columns}, not {name!r}")
+            raise InputError(
+                f"only rows and columns can be ordered, that is {rows} and {columns}, not {name!r}"
+            )
     if pooled and not asked.strata:
         raise InputError("a test is pooled over strata: name them, or do not pool")
     source = SystemRandomness() if randomness is None else randomness
@@ -286,7 +316,8 @@ def association_of(
         return _association(asked, scores, pooled, alternative, count, source)
     if alternative is not Alternative.TWO_SIDED:
         raise InputError(
-            "a test of independence has no direction: say which features are ordered, or pool tables of two levels"
+            "a test of independence has no direction: say which features are ordered, or pool"
+            " tables of two levels"
         )
     return _independence(asked, count, source)
 
@@ -301,7 +332,9 @@ def _unsure(
     draws: int,
     randomness: Randomness,
 ) -> Independence | Association:
-    """Test with noisy totals: every plausible total is tried where there are few, else all are bounded at once."""
+    """Test with noisy totals: every plausible total is tried where there are few, else all are
+    bounded at once.
+    """
     used = {}
     for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):
         chosen = _score_columns(name, levels, scores)[:, 0].tolist() if name in scores else None
@@ -310,12 +343,15 @@ def _unsure(
     directed = alternative is not Alternative.TWO_SIDED
     if directed and (len(sums) > 1 or (asked.strata and not pooled)):
         raise InputError(
-            "a test of independence has no direction: say which features are ordered, or pool tables of two levels"
+            "a test of independence has no direction: say which features are ordered, or pool"
+            " tables of two levels"
         )
     if not asked.strata:
         plain = not scores and not directed
         listed = (np.stack([one for one, _ in sums]), np.stack([other for _, other in sums]))
-        answer = tried_totals(release, asked, sides, None if plain else listed, alternative, draws, randomness)
+        answer = tried_totals(
+            release, asked, sides, None if plain else listed, alternative, draws, randomness
+        )
         if answer is not None and plain:
             return _tried_independence(asked, sides, answer)
         if answer is not None:
@@ -326,7 +362,9 @@ def _unsure(
     return _bounded(asked, sides, scores, used, pooled, alternative)
 
 
-def _tried_independence(asked: CrossedTable, sides: tuple[bool, bool], answer: TriedTotals) -> Independence:
+def _tried_independence(
+    asked: CrossedTable, sides: tuple[bool, bool], answer: TriedTotals
+) -> Independence:
     r, c, _ = asked.shape
     return Independence(
         asked.rows,
@@ -356,8 +394,8 @@ def _bounded(
     if len(noisy) == 2:
         named = [" by ".join((name, *asked.strata)) for name in noisy]
         raise Refused(
-            f"the totals of {' and of '.join(named)} are both noisy, and too many are plausible to try them all: "
-            "publish those of one feature exactly"
+            f"the totals of {' and of '.join(named)} are both noisy, and too many are plausible to"
+            " try them all: publish those of one feature exactly"
         )
     # The exact feature stands first.
     rows_exact = sides[0]
@@ -373,13 +411,19 @@ def _bounded(
     p_value, answers = test.p_value(alternative)
     best = min(answers, key=lambda answer: answer.p_value(alternative))
     z = best.z if len(answers) == 1 else None
-    many = f" The least of {len(answers):,} p-values counts so many times (Bonferroni)." if len(answers) > 1 else ""
+    many = (
+        f" The least of {len(answers):,} p-values counts so many times (Bonferroni)."
+        if len(answers) > 1
+        else ""
+    )
     note = (
-        f"The totals of {noisy[0]} are noisy: p bounds the tail for all plausible totals, plus {MISS:g} for the chance "
-        f"that these miss.{many}"
+        f"The totals of {noisy[0]} are noisy: p bounds the tail for all plausible totals, plus"
+        f" {MISS:g} for the chance that these miss.{many}"
     )
     ending = (best.z**2, len(answers), z, p_value, 0)
-    return _unsure_association(asked, sides, scores, pooled, alternative, ending, (note, *asked.notes))
+    return _unsure_association(
+        asked, sides, scores, pooled, alternative, ending, (note, *asked.notes)
+    )
 
 
 def _noisy_names(asked: CrossedTable, sides: tuple[bool, bool]) -> tuple[str, ...]:
@@ -530,7 +574,8 @@ def _level_names(asked: CrossedTable, name: str) -> list[str]:
 
 
 def _score_columns(name: str, levels: int, scores: Mapping[str, Sequence[float] | None]) -> Floats:
-    """The scores of an ordered feature; two levels have an order; else the indicators of all levels but the first.
+    """The scores of an ordered feature; two levels have an order; else the indicators of all levels
+    but the first.
 
     >>> _score_columns("dose", 3, {"dose": [0, 1, 10]}).T.tolist()
     [[0.0, 1.0, 10.0]]
@@ -543,7 +588,10 @@ def _score_columns(name: str, levels: int, scores: Mapping[str, Sequence[float] 
     if chosen is None:
         return np.arange(1.0, levels + 1)[:, None]
     if len(chosen) != levels:
-        raise InputError(f"{name} has {levels} levels and {len(chosen)} scores: give one for each level, in order")
+        raise InputError(
+            f"{name} has {levels} levels and {len(chosen)} scores: give one for each level, in"
+            " order"
+        )
     column = np.asarray(chosen, dtype=np.float64)[:, None]
     if not np.isfinite(column).all() or (column == column[0]).all():
         raise InputError(f"the scores of {name} must be finite numbers that are not all equal")

@@ -1,8 +1,9 @@
 """Tail bounds in the convex order, for sums whose law depends on totals that nobody knows.
 
-X is below Y in the convex order if ``E φ(X) <= E φ(Y)`` for every convex φ: equal means, and Y spreads more. The order
-is kept by sums of independent numbers, and for each unknown total a law can be found that is above those of all
-plausible totals. Laws live on the multiples of a step; what lies between two of them is split, which spreads it.
+X is below Y in the convex order if ``E φ(X) <= E φ(Y)`` for every convex φ: equal means, and Y
+spreads more. The order is kept by sums of independent numbers, and for each unknown total a law can
+be found that is above those of all plausible totals. Laws live on the multiples of a step; what
+lies between two of them is split, which spreads it.
 """
 
 import math
@@ -18,8 +19,10 @@ from semidp.noise.distributions import CountNoise
 Floats = NDArray[np.float64]
 
 _POINTS = 1 << 15
-_REACH = 24.0  # standard deviations to each side: Laplace noise lies further out once in 10^14 draws
-_SMOOTHING = 3.0  # steps of normal noise that are added: the Fourier series then ends before its last frequency
+# standard deviations to each side: Laplace noise lies further out once in 10^14 draws
+_REACH = 24.0
+# steps of normal noise that are added: the Fourier series then ends before its last frequency
+_SMOOTHING = 3.0
 _NUMERICAL = 1e-9  # rounding and what lies outside of the circle
 _NEAR = 0.05  # standard deviations: no line starts closer to the bound than this
 _WINDOW = 14.0  # standard deviations of a hypergeometric law that are looked at, and 40 more
@@ -47,7 +50,8 @@ class GridLaw:
 
     @classmethod
     def split(cls, values: Floats, masses: Floats, step: float) -> "GridLaw":
-        """Put each value on its two neighbours in the grid, so that the mean stays: a law above in the convex order.
+        """Put each value on its two neighbours in the grid, so that the mean stays: a law above in
+        the convex order.
 
         >>> GridLaw.split(np.array([-0.25, 0.75]), np.array([0.75, 0.25]), 1.0).masses.tolist()
         [0.1875, 0.625, 0.1875]
@@ -58,7 +62,9 @@ class GridLaw:
         start = int(below.min())
         index = below.astype(np.int64) - start
         size = int(index.max()) + 2
-        grid = np.bincount(index, masses * (1 - share), size) + np.bincount(index + 1, masses * share, size)
+        grid = np.bincount(index, masses * (1 - share), size) + np.bincount(
+            index + 1, masses * share, size
+        )
         return cls(step, start, np.asarray(grid))
 
     @property
@@ -72,7 +78,9 @@ class GridLaw:
         return float(self.masses @ self.values**2)
 
     def excesses(self, start: int, size: int) -> Floats:
-        """``E (X - a)_+`` in steps, for a at so many points of the grid, which must reach beyond the end of the law."""
+        """``E (X - a)_+`` in steps, for a at so many points of the grid, which must reach beyond
+        the end of the law.
+        """
         masses = np.zeros(size)
         first = self.start - start
         masses[first : first + len(self.masses)] = self.masses
@@ -82,10 +90,11 @@ class GridLaw:
 
 
 def above_all(laws: Sequence[GridLaw]) -> GridLaw:
-    """The least law above all of some, in the convex order: the largest of their mean excesses belongs to a law.
+    """The least law above all of some, in the convex order: the largest of their mean excesses
+    belongs to a law.
 
-    The mean excess ``a ↦ E (X - a)_+`` is convex, and so is the largest of several; its second differences are the
-    masses.
+    The mean excess ``a ↦ E (X - a)_+`` is convex, and so is the largest of several; its second
+    differences are the masses.
 
     >>> one = GridLaw(1.0, -1, np.array([0.5, 0.0, 0.5]))
     >>> other = GridLaw(1.0, -2, np.array([0.1, 0.0, 0.8, 0.0, 0.1]))
@@ -104,7 +113,8 @@ def above_all(laws: Sequence[GridLaw]) -> GridLaw:
 
 
 def together(laws: Sequence[GridLaw], weights: Sequence[float]) -> GridLaw:
-    """The law of a weighted sum whose terms rise and fall together: above that of every other dependence.
+    """The law of a weighted sum whose terms rise and fall together: above that of every other
+    dependence.
 
     Quantiles add up (Dhaene and others, 2002). Weights are positive.
 
@@ -159,11 +169,12 @@ def hypergeometric_variance(n: int, marked: int, drawn: int) -> float:
 
 
 def above_totals(n: int, marked: int, least: int, most: int, step: float) -> GridLaw:
-    """A law above that of the centred number of marked records, for every number of drawn ones from least to most.
+    """A law above that of the centred number of marked records, for every number of drawn ones from
+    least to most.
 
-    Drawn one by one, the centred number divided by ``n - t`` is a martingale, so that t records lie below
-    ``(n - t) / (n - t')`` times those of a larger t'; in the same way from the other end. Where there are many totals,
-    one for each block is enough, times that factor.
+    Drawn one by one, the centred number divided by ``n - t`` is a martingale, so that t records lie
+    below ``(n - t) / (n - t')`` times those of a larger t'; in the same way from the other end.
+    Where there are many totals, one for each block is enough, times that factor.
     """
     totals = _blocks(n, least, most)
     return above_all([hypergeometric(n, marked, drawn, factor, step) for drawn, factor in totals])
@@ -205,8 +216,12 @@ class NoiseTerms:
     terms: tuple[tuple[CountNoise, float, int], ...]
 
     @classmethod
-    def of(cls, laws: Sequence[CountNoise], which: NDArray[np.intp], weights: Floats) -> "NoiseTerms":
-        """Collect equal weights of one law; their signs do not matter, since every law here is symmetric."""
+    def of(
+        cls, laws: Sequence[CountNoise], which: NDArray[np.intp], weights: Floats
+    ) -> "NoiseTerms":
+        """Collect equal weights of one law; their signs do not matter, since every law here is
+        symmetric.
+        """
         sizes = np.abs(weights).round(13)
         terms = []
         for number, law in enumerate(laws):
@@ -222,13 +237,17 @@ class NoiseTerms:
         return sum(count * weight**2 * law.variance for law, weight, count in self.terms)
 
     def within(self, miss: float) -> float:
-        """A number that the sum exceeds in size with probability at most `miss`: Chernoff's bound at some rates."""
+        """A number that the sum exceeds in size with probability at most `miss`: Chernoff's bound
+        at some rates.
+        """
         if not self.terms:
             return 0.0
         spread = math.sqrt(self.variance)
         best = math.inf
         for rate in np.geomspace(0.05 / spread, 50 / spread, 60).tolist():
-            exponent = sum(count * law.log_moment(rate * weight) for law, weight, count in self.terms)
+            exponent = sum(
+                count * law.log_moment(rate * weight) for law, weight, count in self.terms
+            )
             best = min(best, (exponent + math.log(2 / miss)) / rate)
         return best
 
@@ -249,7 +268,8 @@ def step_for(variance: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class SumLaw:
-    """The law of a sum of independent numbers on a grid, the mean of which is 0 and lies in the middle.
+    """The law of a sum of independent numbers on a grid, the mean of which is 0 and lies in the
+    middle.
 
     Parameters
     ----------
@@ -266,8 +286,8 @@ class SumLaw:
     def of(cls, laws: Iterable[GridLaw], noise: NoiseTerms, step: float) -> "SumLaw":
         """Add independent numbers and noise.
 
-        Normal noise of a few steps is added, and the grid spreads what lies between its points: both only raise the
-        law in the convex order.
+        Normal noise of a few steps is added, and the grid spreads what lies between its points:
+        both only raise the law in the convex order.
         """
         angles = np.linspace(0.0, math.pi, _POINTS // 2 + 1)
         # The mean-preserving split of the noise to the grid is a hat around each point.
@@ -294,11 +314,13 @@ class SumLaw:
     def beyond(self, bound: float) -> float:
         """A bound of ``P(X >= s)`` for every X below this law W in the convex order.
 
-        The line through (a, 0) and (s, 1) lies above the step at s, and its positive part is convex:
-        ``P(X >= s) <= E (W - a)_+ / (s - a)`` for every a < s. The least of these counts: the mean of the largest
-        W, a share p of them, is s (Shaked and Shanthikumar, 2007).
+        The line through (a, 0) and (s, 1) lies above the step at s, and its positive part is
+        convex: ``P(X >= s) <= E (W - a)_+ / (s - a)`` for every a < s. The least of these counts:
+        the mean of the largest W, a share p of them, is s (Shaked and Shanthikumar, 2007).
 
-        >>> law = SumLaw.of([hypergeometric(40, 20, 20, 1.0, step_for(3.0))], NoiseTerms(()), step_for(3.0))
+        >>> law = SumLaw.of(
+        ...     [hypergeometric(40, 20, 20, 1.0, step_for(3.0))], NoiseTerms(()), step_for(3.0)
+        ... )
         >>> law.beyond(0.0), 0.00018 < law.beyond(6.0) < 0.0002  # P(X >= 6) is 0.00018
         (1.0, True)
         """
@@ -322,6 +344,7 @@ class SumLaw:
 
     @cached_property
     def _mirrored(self) -> "SumLaw":
-        # The middle of an even number of points is mirrored onto itself: the first point has no partner.
+        # The middle of an even number of points is mirrored onto itself: the first point has no
+        # partner.
         masses = np.concatenate([[0.0], self.masses[:0:-1]])
         return SumLaw(self.step, masses)

@@ -1,6 +1,8 @@
-"""The table that a test is asked of: noisy counts by rows, columns and strata, with its exact margins.
+"""The table that a test is asked of: noisy counts by rows, columns and strata, with its exact
+margins.
 
-Every test of a release starts here. Which statistic it computes is the business of the modules that use this one.
+Every test of a release starts here. Which statistic it computes is the business of the modules that
+use this one.
 """
 
 import math
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-_CLUSTERED = "The test takes members of one unit for independent of each other, as members of different units are."
-_LARGEST = 50_000_000  # entries of the matrix from the cells of a table to the sums that are asked for
+_CLUSTERED = (
+    "The test takes members of one unit for independent of each other, as members of different"
+    " units are."
+)
+# entries of the matrix from the cells of a table to the sums that are asked for
+_LARGEST = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,9 @@ def crossed_table(
     strata: Iterable[str],
     table: str | None,
 ) -> CrossedTable:
-    """Find the table that has the features of a test; totals that are not exact are 0 in what is returned."""
+    """Find the table that has the features of a test; totals that are not exact are 0 in what is
+    returned.
+    """
     strata = tuple(strata)
     names = (rows, columns, *strata)
     measured = measured_table(release, names, table)
@@ -109,7 +117,10 @@ def crossed_table(
         raise InputError("rows, columns and strata must be different features, each named once")
     exact = {side: public.publishes(Margin(side, *strata)) for side in (rows, columns)}
     if measured.schema.possible is not None:
-        raise Refused("with impossible cells (structural zeros) independence has no meaning here: test a part without")
+        raise Refused(
+            "with impossible cells (structural zeros) independence has no meaning here: test a part"
+            " without"
+        )
     # All combinations of strata are one axis.
     _, sizes = level_codes(measured.schema, names)
     shape = (sizes[0], sizes[1], math.prod(sizes[2:]))
@@ -134,7 +145,9 @@ def exact_totals(public: Dataspace, names: Sequence[str]) -> Counts:
     return flat
 
 
-def _unused_totals(public: Dataspace, rows: str, columns: str, strata: tuple[str, ...]) -> tuple[str, ...]:
+def _unused_totals(
+    public: Dataspace, rows: str, columns: str, strata: tuple[str, ...]
+) -> tuple[str, ...]:
     """A note that names exact totals of rows or columns that the test does not condition on."""
     used = ({rows, *strata}, {columns, *strata})
     unused = []

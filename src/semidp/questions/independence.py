@@ -1,7 +1,8 @@
 """Independence in a noisy table with public margins: exact by Monte Carlo, at no cost in privacy.
 
-Given the margins a table of independent features is multivariate hypergeometric, stratum by stratum, and the noise of a
-published table has a known law: so has their sum. What was published, and by which noise, is the business of `release`.
+Given the margins a table of independent features is multivariate hypergeometric, stratum by
+stratum, and the noise of a published table has a known law: so has their sum. What was published,
+and by which noise, is the business of `release`.
 """
 
 import math
@@ -32,8 +33,8 @@ class Independence:
     table, noise
         Which published table was tested, and the law of its noise.
     statistic
-        The sum of squared distances from the expected counts, each in units of its variance under independence,
-        noise included.
+        The sum of squared distances from the expected counts, each in units of its variance under
+        independence, noise included.
     expected
         The mean of the statistic under independence: the number of cells that can vary.
     p_value
@@ -65,7 +66,8 @@ class Independence:
 
 
 def random_tables(rows: Counts, columns: Counts, count: int, source: np.random.Generator) -> Counts:
-    """Draw tables of independent rows and columns given their margins, cell by cell from hypergeometric laws.
+    """Draw tables of independent rows and columns given their margins, cell by cell from
+    hypergeometric laws.
 
     Parameters
     ----------
@@ -78,12 +80,17 @@ def random_tables(rows: Counts, columns: Counts, count: int, source: np.random.G
 
     Examples
     --------
-    >>> tables = random_tables(np.array([[3], [2]]), np.array([[4], [1]]), 2, np.random.default_rng(0))
+    >>> tables = random_tables(
+    ...     np.array([[3], [2]]), np.array([[4], [1]]), 2, np.random.default_rng(0)
+    ... )
     >>> tables.sum(axis=1)[..., 0].tolist(), tables.sum(axis=2)[..., 0].tolist()
     ([[4, 1], [4, 1]], [[3, 2], [3, 2]])
     """
     if int(rows.sum(axis=0).max(initial=0)) >= _MOST_RECORDS:
-        raise Refused("tables with a stratum of 10^9 records or more are not simulated: test a coarser question")
+        raise Refused(
+            "tables with a stratum of 10^9 records or more are not simulated: test a coarser"
+            " question"
+        )
     left = np.broadcast_to(columns, (count, *columns.shape)).copy()
     tables = np.zeros((count, len(rows), *columns.shape), dtype=np.int64)
     for i, total in enumerate(rows[:-1]):
@@ -109,12 +116,13 @@ def independence_test(
     draws: int,
     randomness: Randomness,
 ) -> tuple[float, int, float]:
-    """Return the statistic, its mean under independence and the p-value of a noisy table with public margins.
+    """Return the statistic, its mean under independence and the p-value of a noisy table with
+    public margins.
 
-    ``Σ (y - e)² / (v + τ²)`` with e the means given the margins, v the hypergeometric variance
-    and τ² that of the noise. The published and the simulated statistics are exchangeable under independence, whatever
-    the law of the noise, so that ``(1 + #{S* >= S}) / (1 + draws)`` is a valid p-value for every number of draws
-    (Davison and Hinkley, section 4.2).
+    ``Σ (y - e)² / (v + τ²)`` with e the means given the margins, v the hypergeometric variance and
+    τ² that of the noise. The published and the simulated statistics are exchangeable under
+    independence, whatever the law of the noise, so that ``(1 + #{S* >= S}) / (1 + draws)`` is a
+    valid p-value for every number of draws (Davison and Hinkley, section 4.2).
 
     Parameters
     ----------
@@ -132,7 +140,9 @@ def independence_test(
     spread = mean * (n - rows)[:, None] / size * (n - columns)[None] / np.maximum(n - 1, 1)
     free = spread > 0
     if not free.any():
-        raise Refused("the margins leave only one table (in every stratum), so that there is nothing to test")
+        raise Refused(
+            "the margins leave only one table (in every stratum), so that there is nothing to test"
+        )
     scale = np.where(free, 1 / np.where(free, spread + variances, 1.0), 0.0)
     statistic = float(((estimate - mean) ** 2 * scale).sum())
     source, larger = generator(randomness), 0
@@ -160,9 +170,11 @@ def blocks(draws: int, size: int) -> list[int]:
 
 
 def simulated_bound(sizes: Floats, level: float) -> float:
-    """Return a bound that a further number of the same law stays within with probability `level`, counting the draws.
+    """Return a bound that a further number of the same law stays within with probability `level`,
+    counting the draws.
 
-    It is the ``ceil((1 + draws) level)``-th smallest of the simulated sizes: all orders are equally likely.
+    It is the ``ceil((1 + draws) level)``-th smallest of the simulated sizes: all orders are equally
+    likely.
 
     >>> simulated_bound(np.arange(99.0), 0.95)
     94.0

@@ -1,7 +1,9 @@
-"""Chains on the tables with exact totals of any shape: circles, structural zeros, nested features, noise on residuals.
+"""Chains on the tables with exact totals of any shape: circles, structural zeros, nested features,
+noise on residuals.
 
-Moves that keep totals in a circle do not connect the tables without negative counts. Here chains may pass through
-tables with negative counts, or counts in impossible cells, at a price; only tables without any are kept.
+Moves that keep totals in a circle do not connect the tables without negative counts. Here chains
+may pass through tables with negative counts, or counts in impossible cells, at a price; only tables
+without any are kept.
 """
 
 import itertools
@@ -26,12 +28,14 @@ _MOST_WAIT = 6  # times the steps asked for, until chains have held enough table
 def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
     """The least depths at which differences of a table are not seen by any margin.
 
-    A difference at depths d compares, along every feature with ``d > 0``, two values that agree one depth above; a
-    margin sees it where it names all these depths.
+    A difference at depths d compares, along every feature with ``d > 0``, two values that agree one
+    depth above; a margin sees it where it names all these depths.
 
     >>> open_differences((1, 1, 1), [(1, 1, 0), (0, 1, 1)])
     [(1, 0, 1)]
-    >>> open_differences((1, 1, 1), [(1, 1, 0), (0, 1, 1), (1, 0, 1)])  # a circle: cubes of eight cells
+    >>> open_differences(
+    ...     (1, 1, 1), [(1, 1, 0), (0, 1, 1), (1, 0, 1)]
+    ... )  # a circle: cubes of eight cells
     [(1, 1, 1)]
     >>> open_differences((2, 1), [(1, 1), (2, 0)])  # counties within states
     [(2, 1)]
@@ -41,7 +45,11 @@ def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
     for view in every:
         if any(view) and not any(within(view, margin) for margin in margins):
             unseen.append(view)
-    return [view for view in unseen if not any(other != view and within(other, view) for other in unseen)]
+    return [
+        view
+        for view in unseen
+        if not any(other != view and within(other, view) for other in unseen)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +109,15 @@ class EntryLikelihood:
 
 @dataclass(frozen=True, eq=False)
 class LatticeChains:
-    """Metropolis chains on all tables of whole numbers with given totals, negative counts at a price.
+    """Metropolis chains on all tables of whole numbers with given totals, negative counts at a
+    price.
 
-    The law is ``likelihood · exp(-price · v)``, v the sum of what is negative or impossible. It is positive on every
-    table of whole numbers with the totals. Differences at the least open depths generate all of them: products of
-    ``e_l - e_first`` along trees are a basis of all tables, a margin is one-to-one on those that it sees, and every
-    other one is a sum of differences at least depths. So the chains reach every table, whatever the totals are, and
-    the tables with v = 0 among theirs have the posterior under a uniform prior.
+    The law is ``likelihood · exp(-price · v)``, v the sum of what is negative or impossible. It is
+    positive on every table of whole numbers with the totals. Differences at the least open depths
+    generate all of them: products of ``e_l - e_first`` along trees are a basis of all tables, a
+    margin is one-to-one on those that it sees, and every other one is a sum of differences at least
+    depths. So the chains reach every table, whatever the totals are, and the tables with v = 0
+    among theirs have the posterior under a uniform prior.
 
     Parameters
     ----------
@@ -141,21 +151,33 @@ class LatticeChains:
 
     @cached_property
     def price(self) -> float:
-        """What a negative count costs: more where there are many cells that may be negative at the same time."""
+        """What a negative count costs: more where there are many cells that may be negative at the
+        same time.
+        """
         return 0.5 + math.log(len(self.possible)) / 2
 
     def run(
-        self, tables: Counts, steps: int, source: np.random.Generator, *, flat: bool = False, keep: int = 0
+        self,
+        tables: Counts,
+        steps: int,
+        source: np.random.Generator,
+        *,
+        flat: bool = False,
+        keep: int = 0,
     ) -> tuple[Counts, Counts | None]:
-        """Move every table; return where they end, and `keep` possible tables of each chain on the way.
+        """Move every table; return where they end, and `keep` possible tables of each chain on the
+        way.
 
-        None in place of those where some chain has held too few. With `flat` there is no likelihood.
+        None in place of those where some chain has held too few. With `flat` there is no
+        likelihood.
         """
         current = tables.copy()
         count = len(current)
         errors = self.likelihood.errors(current)
         logs = np.zeros(count) if flat else self.likelihood.of(errors)
-        excess = self._excess(current, np.broadcast_to(np.arange(current.shape[1]), current.shape)).sum(axis=1)
+        excess = self._excess(
+            current, np.broadcast_to(np.arange(current.shape[1]), current.shape)
+        ).sum(axis=1)
         kept = np.zeros((keep, count, current.shape[1]), dtype=np.int64)
         held = np.zeros(count, dtype=np.int64)
         every = max(1, steps // keep) if keep else 0
@@ -169,12 +191,15 @@ class LatticeChains:
             moved = errors - np.einsum("nc,ncm->nm", change, self.likelihood.columns[cells])
             new = np.zeros(count) if flat else self.likelihood.of(moved)
             accepted = np.log(source.random(count)) < new - logs - self.price * paid
-            np.put_along_axis(current, cells, np.where(accepted[:, None], before + change, before), axis=1)
+            np.put_along_axis(
+                current, cells, np.where(accepted[:, None], before + change, before), axis=1
+            )
             errors[accepted] = moved[accepted]
             logs = np.where(accepted, new, logs)
             excess = np.where(accepted, excess + paid, excess)
             if keep:
-                # Only steps at possible tables count: watched there, the chains are Markov chains too.
+                # Only steps at possible tables count: watched there, the chains are Markov chains
+                # too.
                 at = excess == 0
                 held += at
                 due = np.flatnonzero(at & (held % every == 0) & (held <= keep * every))
@@ -190,7 +215,9 @@ class LatticeChains:
         return np.where(self.possible[cells], np.maximum(-counts, 0), np.abs(counts))
 
     def _cells(self, view: View, count: int, source: np.random.Generator) -> tuple[Counts, Counts]:
-        """Flat cells of a difference and their signs, one row a chain; signs of 0 where it vanishes."""
+        """Flat cells of a difference and their signs, one row a chain; signs of 0 where it
+        vanishes.
+        """
         firsts = [source.integers(0, size, count) for size in self.shape]
         seconds = {}
         real = np.ones(count, dtype=np.int64)
@@ -211,7 +238,9 @@ class LatticeChains:
 
     @cached_property
     def _families(self) -> dict[tuple[int, int], tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """For each feature and depth, where the leaves below the ancestor of each leaf begin, and how many they are."""
+        """For each feature and depth, where the leaves below the ancestor of each leaf begin, and
+        how many they are.
+        """
         families = {}
         for axis, chain in enumerate(self.chains):
             for depth in range(chain.depth):

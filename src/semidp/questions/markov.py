@@ -1,8 +1,10 @@
-"""The posterior of the true counts: tables of whole numbers with the exact totals, weighed by the law of the noise.
+"""The posterior of the true counts: tables of whole numbers with the exact totals, weighed by the
+law of the noise.
 
-A Markov chain moves through the tables that have the exact totals of a released table: by swaps of records where these
-are decomposable, else as `lattice_chains` says. Its answers are given only if many chains from far apart agree. What
-was published, and by which noise, is the business of `measured`.
+A Markov chain moves through the tables that have the exact totals of a released table: by swaps of
+records where these are decomposable, else as `lattice_chains` says. Its answers are given only if
+many chains from far apart agree. What was published, and by which noise, is the business of
+`measured`.
 """
 
 import itertools
@@ -20,7 +22,11 @@ from semidp.core.spaces.cell_bounds import CellBounds
 from semidp.core.spaces.dataspace import RECORD, Dataspace
 from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
-from semidp.mechanisms.gaussian import DiscreteGaussianMechanism, LatticeGaussianMechanism, RoundedGaussianMechanism
+from semidp.mechanisms.gaussian import (
+    DiscreteGaussianMechanism,
+    LatticeGaussianMechanism,
+    RoundedGaussianMechanism,
+)
 from semidp.mechanisms.mechanism import CellByCell, NoNoise
 from semidp.mechanisms.pure import LaplaceMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
@@ -47,7 +53,8 @@ _LEAST_SIZE = 1000  # effective draws of every mean
 
 @dataclass(frozen=True)
 class RecordSwap:
-    """Two records that agree on some axes exchange their levels on others: it keeps every exact total.
+    """Two records that agree on some axes exchange their levels on others: it keeps every exact
+    total.
 
     Parameters
     ----------
@@ -62,14 +69,17 @@ class RecordSwap:
 
 
 def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[RecordSwap]:
-    """Swaps that keep margins, each given by its axes: a Markov basis where the margins are decomposable (Dobra, 2003).
+    """Swaps that keep margins, each given by its axes: a Markov basis where the margins are
+    decomposable (Dobra, 2003).
 
-    Two records exchange B and agree on G. A margin M is kept if it lies in B or outside of it, or if the records agree
-    on its part in B or on its part outside.
+    Two records exchange B and agree on G. A margin M is kept if it lies in B or outside of it, or
+    if the records agree on its part in B or on its part outside.
 
     >>> [(swap.exchanged, swap.shared) for swap in swaps(2, [[0], [1]])]
     [((0,), ())]
-    >>> [(swap.exchanged, swap.shared) for swap in swaps(3, [[0, 1], [1, 2]])]  # A and C given B
+    >>> [
+    ...     (swap.exchanged, swap.shared) for swap in swaps(3, [[0, 1], [1, 2]])
+    ... ]  # A and C given B
     [((0,), (1,))]
     """
     every = frozenset(range(axes))
@@ -103,9 +113,10 @@ def _by_axes(swap: RecordSwap) -> tuple[tuple[int, ...], tuple[int, ...]]:
 class Chains:
     """Metropolis chains on the tables with given totals.
 
-    A step exchanges the levels of k pairs of records (a swap), or moves k records along an axis of no total, where the
-    cells have so many; it is accepted with the ratio of the likelihoods. Proposals are symmetric, so that the chains
-    have the posterior under a uniform prior on the tables as their law.
+    A step exchanges the levels of k pairs of records (a swap), or moves k records along an axis of
+    no total, where the cells have so many; it is accepted with the ratio of the likelihoods.
+    Proposals are symmetric, so that the chains have the posterior under a uniform prior on the
+    tables as their law.
 
     Parameters
     ----------
@@ -133,7 +144,13 @@ class Chains:
         return not self.swaps and not self.free
 
     def run(
-        self, tables: Counts, steps: int, source: np.random.Generator, *, flat: bool = False, keep: int = 0
+        self,
+        tables: Counts,
+        steps: int,
+        source: np.random.Generator,
+        *,
+        flat: bool = False,
+        keep: int = 0,
     ) -> tuple[Counts, Counts]:
         """Move every table `steps` times; return where they end, and `keep` tables on the way.
 
@@ -154,7 +171,14 @@ class Chains:
                 kept.append(current.copy())
         return current, np.stack(kept) if kept else np.empty((0, *current.shape), dtype=np.int64)
 
-    def _move(self, current: Counts, cells: Counts, change: Counts, source: np.random.Generator, flat: bool) -> None:
+    def _move(
+        self,
+        current: Counts,
+        cells: Counts,
+        change: Counts,
+        source: np.random.Generator,
+        flat: bool,
+    ) -> None:
         """Change some cells of every table, where that is accepted."""
         before = np.take_along_axis(current, cells, axis=1)
         after = before + change
@@ -165,11 +189,15 @@ class Chains:
         accepted = possible & (np.log(source.random(len(current))) < gain)
         np.put_along_axis(current, cells, np.where(accepted[:, None], after, before), axis=1)
 
-    def _cells(self, kind: RecordSwap | int, chains: int, source: np.random.Generator) -> tuple[Counts, Counts]:
-        """Flat cells that change, one row a chain, and by which sign: records leave the first and enter the last.
+    def _cells(
+        self, kind: RecordSwap | int, chains: int, source: np.random.Generator
+    ) -> tuple[Counts, Counts]:
+        """Flat cells that change, one row a chain, and by which sign: records leave the first and
+        enter the last.
 
-        All cells of a row are different, or none changes: two records that agree on what they exchange, or on all
-        else, only trade places, and a record may move to where it is. Such rows have the sign 0.
+        All cells of a row are different, or none changes: two records that agree on what they
+        exchange, or on all else, only trade places, and a record may move to where it is. Such rows
+        have the sign 0.
         """
         one = np.stack([source.integers(0, size, chains) for size in self.shape])
         other = np.stack([source.integers(0, size, chains) for size in self.shape])
@@ -185,7 +213,9 @@ class Chains:
             first[exchanged], second[exchanged] = other[exchanged], one[exchanged]
             places = [one, other, first, second]
             signs = np.array([-1, -1, 1, 1])
-        cells = np.stack([np.ravel_multi_index(tuple(place), self.shape) for place in places], axis=1)
+        cells = np.stack(
+            [np.ravel_multi_index(tuple(place), self.shape) for place in places], axis=1
+        )
         ordered = np.sort(cells, axis=1)
         different = (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
         return cells, signs * different[:, None]
@@ -198,10 +228,11 @@ class Mixing:
     Parameters
     ----------
     reduction
-        The largest potential scale reduction R of all cells, from halves of the chains (Gelman and Rubin, 1992): near 1
-        where the chains have forgotten where they started.
+        The largest potential scale reduction R of all cells, from halves of the chains (Gelman and
+        Rubin, 1992): near 1 where the chains have forgotten where they started.
     size
-        The least number of independent draws that would give means as exact, from the spread of the chains' means.
+        The least number of independent draws that would give means as exact, from the spread of the
+        chains' means.
     steps
         How often each chain moved.
     """
@@ -237,7 +268,9 @@ def mixing(draws: NDArray[Any], steps: int) -> Mixing:
     # A cell that never moves within chains and differs between them has not mixed at all.
     ratio = np.divide(between, within, out=np.full(within.shape, np.inf), where=within > 0)
     reduction = float(np.sqrt((half - 1) / half + ratio[varied]).max())
-    size = float((parts.shape[1] * (within + between)[varied] / np.maximum(between[varied], 1e-300)).min())
+    size = float(
+        (parts.shape[1] * (within + between)[varied] / np.maximum(between[varied], 1e-300)).min()
+    )
     return Mixing(reduction, size, steps)
 
 
@@ -250,7 +283,8 @@ class Posterior:
     table, noise, schema
         Which table, the law of its noise, its features and levels.
     mean, error, low, high, level
-        For every cell the mean and standard deviation, and an interval with at least this probability.
+        For every cell the mean and standard deviation, and an interval with at least this
+        probability.
     mixing
         What the chains say about themselves.
     notes
@@ -284,14 +318,20 @@ class Posterior:
             "noise": self.noise,
             "level": self.level,
             "prior": "uniform on the tables with the exact totals",
-            "mixing": {"reduction": self.mixing.reduction, "size": self.mixing.size, "steps": self.mixing.steps},
+            "mixing": {
+                "reduction": self.mixing.reduction,
+                "size": self.mixing.size,
+                "steps": self.mixing.steps,
+            },
             "cells": [dict(zip(names, row, strict=True)) for row in self.rows],
             "notes": list(self.notes),
         }
 
 
 def log_law(measured: MeasuredTable) -> LogLaw:
-    """The log-likelihood of tables given a measurement in whole numbers, cell by cell: exact for each kind of noise."""
+    """The log-likelihood of tables given a measurement in whole numbers, cell by cell: exact for
+    each kind of noise.
+    """
     assert measured.noisy is not None
     noisy = np.asarray(measured.noisy, dtype=np.int64).ravel()
     mechanism = measured.mechanism
@@ -305,7 +345,8 @@ def log_law(measured: MeasuredTable) -> LogLaw:
         b = float(mechanism.b)
         return lambda counts, cells: -np.abs(noisy[cells] - counts) / b
     raise Refused(
-        f"the posterior is computed for Gaussian, lattice and Laplace noise in cells, not for {mechanism.name} noise"
+        "the posterior is computed for Gaussian, lattice and Laplace noise in cells, not for"
+        f" {mechanism.name} noise"
     )
 
 
@@ -326,8 +367,8 @@ def posterior(
 ) -> Posterior:
     """Return the posterior of the true counts of a released table, at no cost in privacy.
 
-    The prior is uniform on the tables of whole numbers, none negative, with the exact totals. 64 chains start far
-    apart; they move on until they agree, or the answer is refused.
+    The prior is uniform on the tables of whole numbers, none negative, with the exact totals. 64
+    chains start far apart; they move on until they agree, or the answer is refused.
 
     Parameters
     ----------
@@ -346,7 +387,9 @@ def posterior(
     --------
     >>> import semidp
     >>> people = {"sex": [*"ffm"] * 9, "vote": [*"yny"] * 9}
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ... )
     >>> answer = posterior(semidp.run(plan, people))
     >>> bool((answer.low >= 0).all()), answer.mean.sum(axis=1).round(6).tolist()
     (True, [18.0, 9.0])
@@ -363,8 +406,9 @@ def posterior(
     draws, state = sampled(chains, start.ravel(), source, steps)
     if not state.mixed:
         raise Refused(
-            f"the chains do not agree after {state.steps:,} steps (R = {state.reduction:.3f}, {state.size:.0f} "
-            "effective draws): no posterior is given; ask for more steps, or for a smaller table"
+            f"the chains do not agree after {state.steps:,} steps (R = {state.reduction:.3f},"
+            f" {state.size:.0f} effective draws): no posterior is given; ask for more steps, or for"
+            " a smaller table"
         )
     flat = draws.reshape(-1, draws.shape[2])
     ends = np.quantile(flat, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
@@ -383,14 +427,18 @@ def posterior(
     )
 
 
-def _chains(public: Dataspace, measured: MeasuredTable) -> "tuple[Chains | LatticeChains, tuple[str, ...]]":
+def _chains(
+    public: Dataspace, measured: MeasuredTable
+) -> "tuple[Chains | LatticeChains, tuple[str, ...]]":
     """Chains that reach every table with the exact totals, and what a reader must know of them."""
     schema = measured.schema
     mechanism = measured.mechanism
     if isinstance(mechanism, NoNoise):
         raise Refused(f"{measured.name!r} is published exactly, and has no posterior")
     if measured.estimate.size > _MOST_CELLS or len(schema.shape) > _MOST_FEATURES:
-        raise Refused(f"the posterior is computed for at most {_MOST_CELLS:,} cells: ask for a coarser table")
+        raise Refused(
+            f"the posterior is computed for at most {_MOST_CELLS:,} cells: ask for a coarser table"
+        )
     margins = table_margins(public, schema)
     flat = all(len(feature.names) == 1 for feature in schema.features)
     plain = flat and schema.possible is None and not isinstance(mechanism, ResidualMechanism)
@@ -398,11 +446,17 @@ def _chains(public: Dataspace, measured: MeasuredTable) -> "tuple[Chains | Latti
         axes = [list(named(margin)) for margin in margins]
         dimensions = len(schema.shape)
         moves = tuple(swaps(dimensions, axes))
-        return Chains(schema.shape, moves, _free(dimensions, axes), log_law(measured), mechanism.scale), ()
+        return (
+            Chains(
+                schema.shape, moves, _free(dimensions, axes), log_law(measured), mechanism.scale
+            ),
+            (),
+        )
     if measured.estimate.size > _MOST_LATTICE_CELLS:
         raise Refused(
-            f"with totals in a circle, structural zeros, nested features or noise on residuals the posterior is "
-            f"computed for at most {_MOST_LATTICE_CELLS} cells, and {measured.name!r} has {measured.estimate.size:,}"
+            "with totals in a circle, structural zeros, nested features or noise on residuals the"
+            f" posterior is computed for at most {_MOST_LATTICE_CELLS} cells, and {measured.name!r}"
+            f" has {measured.estimate.size:,}"
         )
     grid = schema.grid
     depths = tuple(chain.depth for chain in grid.chains)
@@ -416,14 +470,17 @@ def _chains(public: Dataspace, measured: MeasuredTable) -> "tuple[Chains | Latti
         reach = math.sqrt(float(np.median(mechanism.cell_variances(measured.number))))
     differences = tuple(open_differences(depths, margins))
     note = (
-        "Chains pass through tables with negative counts or counts in impossible cells, at a price, so that they reach "
-        "every table with the exact totals; only tables without any are counted."
+        "Chains pass through tables with negative counts or counts in impossible cells, at a price,"
+        " so that they reach every table with the exact totals; only tables without any are"
+        " counted."
     )
     return LatticeChains(grid.chains, differences, possible, likelihood, reach), (note,)
 
 
 def table_margins(public: Dataspace, schema: Schema) -> list[View]:
-    """The exact totals summed to the features of a table, at its depths, without those that others contain."""
+    """The exact totals summed to the features of a table, at its depths, without those that others
+    contain.
+    """
     view = public.schema.view(schema.names)
     shared = [meet(total.view, view) for total in public.published]
     return maximal(trimmed_view(each, view) for each in shared)
@@ -439,11 +496,14 @@ def entry_likelihood(measured: MeasuredTable, possible: NDArray[np.bool_]) -> En
         # Cells that hold nobody say nothing.
         cells = np.flatnonzero(possible)
         matrix = np.eye(size, dtype=np.int64)[cells]
-        return EntryLikelihood(matrix, noisy[cells], (mechanism.sampler,), np.zeros(len(cells), dtype=np.intp))
+        return EntryLikelihood(
+            matrix, noisy[cells], (mechanism.sampler,), np.zeros(len(cells), dtype=np.intp)
+        )
     if not isinstance(mechanism, ResidualMechanism):
         raise Refused(
-            f"with totals in a circle, structural zeros or nested features the posterior is computed for Gaussian and "
-            f"Laplace noise in cells and for products, not for {mechanism.name} noise"
+            "with totals in a circle, structural zeros or nested features the posterior is"
+            " computed for Gaussian and Laplace noise in cells and for products, not for"
+            f" {mechanism.name} noise"
         )
     space = mechanism.space
     view = space.views[measured.number]
@@ -457,15 +517,23 @@ def entry_likelihood(measured: MeasuredTable, possible: NDArray[np.bool_]) -> En
         cut = space.trim(unit.reshape(measured.schema.shape), view)
         if not cut.any():
             continue
-        residuals = [space.residuals.scaled(small, space.residuals.table(cut, view, small)) for small in inside]
+        residuals = [
+            space.residuals.scaled(small, space.residuals.table(cut, view, small))
+            for small in inside
+        ]
         matrix[:, cell] = np.concatenate([residual.ravel() for residual in residuals])
     return EntryLikelihood(matrix, noisy[entries], tuple(laws), which[entries])
 
 
 def sampled(
-    chains: "Chains | LatticeChains", start: Counts, source: np.random.Generator, steps: int | None = None
+    chains: "Chains | LatticeChains",
+    start: Counts,
+    source: np.random.Generator,
+    steps: int | None = None,
 ) -> tuple[Counts, Mixing]:
-    """Run chains from starts that are far apart until they agree; return their draws and how well they agree."""
+    """Run chains from starts that are far apart until they agree; return their draws and how well
+    they agree.
+    """
     cells = math.prod(chains.shape)
     if chains.fixed:
         return np.broadcast_to(start, (2, _CHAINS, cells)).copy(), Mixing(1.0, math.inf, 0)
@@ -494,7 +562,8 @@ def sampled(
 
 
 def _decomposable(margins: list[frozenset[int]]) -> bool:
-    """Whether margins can be taken off one by one, what each shares with the others lying in one of them.
+    """Whether margins can be taken off one by one, what each shares with the others lying in one of
+    them.
 
     >>> _decomposable([frozenset({0, 1}), frozenset({1, 2})])
     True

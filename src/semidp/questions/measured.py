@@ -1,7 +1,8 @@
-"""Questions to a release that cost no privacy: tests and intervals from unbiased estimates and the law of the noise.
+"""Questions to a release that cost no privacy: tests and intervals from unbiased estimates and the
+law of the noise.
 
-Everything here is a function of what was published. Fitted whole numbers are not used: what their fit did to the noise
-has no simple law.
+Everything here is a function of what was published. Fitted whole numbers are not used: what their
+fit did to the noise has no simple law.
 """
 
 import math
@@ -37,7 +38,13 @@ from semidp.questions.answers import (
     sampled_rate,
 )
 from semidp.questions.independence import blocks, simulated_bound
-from semidp.questions.ratios import NoisyRates, RateMeasure, fixed_risk_ratio, from_two_rates, sampled_comparison
+from semidp.questions.ratios import (
+    NoisyRates,
+    RateMeasure,
+    fixed_risk_ratio,
+    from_two_rates,
+    sampled_comparison,
+)
 from semidp.statistics.odds_ratio.umpu import check_level
 
 if TYPE_CHECKING:
@@ -45,7 +52,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Cells = Mapping[str, str | Iterable[str]]
-"""Cells of a table: for some of its features the levels that are meant; all levels of the others."""
+"""Cells of a table: for some of its features the levels that are meant; all levels of the
+others."""
 
 DRAWS = 9999
 """How many tables are simulated, unless said otherwise."""
@@ -99,18 +107,24 @@ class Measured(ABC):
     def law(self, weights: Floats) -> Callable[[int, Randomness], Floats]:
         """Return how the errors of weighted sums are drawn."""
 
-    def simulated(self, weights: Floats, draws: int | None, randomness: Randomness | None) -> Floats:
+    def simulated(
+        self, weights: Floats, draws: int | None, randomness: Randomness | None
+    ) -> Floats:
         """Return draws of the errors of weighted sums, one row a draw."""
         source = SystemRandomness() if randomness is None else randomness
         law, count = self.law(weights), self.draws if draws is None else draws
-        return np.concatenate([law(part, source) for part in blocks(count, max(self.estimate.size, len(weights)))])
+        return np.concatenate(
+            [law(part, source) for part in blocks(count, max(self.estimate.size, len(weights)))]
+        )
 
     def mask(self, cells: Cells) -> Floats:
         """Return 1 for the cells that are meant and 0 for the others.
 
         >>> from semidp.mechanisms.examples import two_way
         >>> space, table = two_way()
-        >>> MeasuredTable("table", table.schema, table.counts, NoNoise(space)).mask({"sex": "f"}).tolist()
+        >>> MeasuredTable("table", table.schema, table.counts, NoNoise(space)).mask(
+        ...     {"sex": "f"}
+        ... ).tolist()
         [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
         """
         inside = np.ones(self.schema.shape)
@@ -123,7 +137,9 @@ class Measured(ABC):
                 if level not in below:
                     raise InputError(f"{name} has no level {level!r}; it has {', '.join(below)}")
                 kept[below[level]] = 1
-            inside = inside * kept.reshape([-1 if place == axis else 1 for place in range(inside.ndim)])
+            inside = inside * kept.reshape(
+                [-1 if place == axis else 1 for place in range(inside.ndim)]
+            )
         return inside
 
 
@@ -138,7 +154,8 @@ class MeasuredTable(Measured):
     number
         Which table of a product it is.
     noisy
-        The measurement as it was drawn: of the cells, or of the residuals of all tables of a product.
+        The measurement as it was drawn: of the cells, or of the residuals of all tables of a
+        product.
     """
 
     mechanism: Mechanism = field(repr=False)
@@ -153,13 +170,17 @@ class MeasuredTable(Measured):
     @property
     def draws(self) -> int:
         """How many tables are simulated by default."""
-        slow = isinstance(self.mechanism, KNormMechanism) and self.mechanism.placed.ball.dimension > 3
+        slow = (
+            isinstance(self.mechanism, KNormMechanism) and self.mechanism.placed.ball.dimension > 3
+        )
         return _FEWER if slow else super().draws
 
     def errors(self, weights: Floats) -> Floats:
         """Return the standard errors of weighted sums, from the noise alone."""
         if isinstance(self.mechanism, SharedNoise):
-            return np.array([self.mechanism.combination_error({self.number: each}) for each in weights])
+            return np.array(
+                [self.mechanism.combination_error({self.number: each}) for each in weights]
+            )
         return np.array([self.mechanism.standard_error(each) for each in weights])
 
     def covariance(self, weights: Floats) -> Floats:
@@ -183,7 +204,9 @@ class MeasuredTable(Measured):
         return matrix
 
     def _pulled(self, mechanism: SharedNoise, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
-        """The entries of the noise that sums of this table can see, and their weights on them, a row a sum."""
+        """The entries of the noise that sums of this table can see, and their weights on them, a
+        row a sum.
+        """
         # other tables of the same noise may have many more entries
         reached = mechanism.reached([self.number])
         rows = [mechanism.combination({self.number: each})[reached] for each in weights]
@@ -198,11 +221,14 @@ class MeasuredTable(Measured):
             reached, pulled = self._pulled(mechanism, weights)
             seen = np.abs(pulled).max(axis=0) > 1e-15
             used = reached[seen]
-            return lambda count, randomness: mechanism.drawn(used, count, randomness) @ pulled[:, seen].T
+            return lambda count, randomness: (
+                mechanism.drawn(used, count, randomness) @ pulled[:, seen].T
+            )
         pulled = np.stack([mechanism.space.project(each).ravel() for each in weights])
         zeros = np.zeros(mechanism.space.shape, dtype=np.int64)
         return lambda count, randomness: (
-            mechanism.measure_many(zeros, count, randomness).reshape(count, -1).astype(np.float64) @ pulled.T
+            mechanism.measure_many(zeros, count, randomness).reshape(count, -1).astype(np.float64)
+            @ pulled.T
         )
 
 
@@ -243,10 +269,13 @@ class CombinedMeasured(Measured):
 
 
 def level_codes(schema: Schema, names: Sequence[str]) -> tuple[NDArray[np.intp], tuple[int, ...]]:
-    """Return for each cell of a schema the number of its levels of some features, and how many levels those have.
+    """Return for each cell of a schema the number of its levels of some features, and how many
+    levels those have.
 
     >>> from semidp.core.tables.features import Feature
-    >>> level_codes(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), ["region"])[0].tolist()
+    >>> level_codes(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), ["region"])[
+    ...     0
+    ... ].tolist()
     [0, 1, 2, 0, 1, 2]
     """
     codes, sizes = np.zeros(schema.shape, dtype=np.intp), []
@@ -269,9 +298,11 @@ def table_features(release: "Release") -> list[tuple[str, ...]]:
 
 
 def measured_table(release: "Release", names: Iterable[str], table: str | None = None) -> Measured:
-    """Return the smallest table of a release that has some features, or the one of a given name, as it was measured.
+    """Return the smallest table of a release that has some features, or the one of a given name, as
+    it was measured.
 
-    Where the data hold units and their members, members are meant unless only units have the features.
+    Where the data hold units and their members, members are meant unless only units have the
+    features.
     """
     release.refuse_large_parts("intervals and tests")
     table = None if table is None else release.table_name(table)
@@ -284,42 +315,59 @@ def measured_table(release: "Release", names: Iterable[str], table: str | None =
         for number, part in enumerate(result.every_table())
     ]
     fitting = [
-        entry for entry in every if (table is None or entry[2].name == table) and features <= set(entry[2].schema.names)
+        entry
+        for entry in every
+        if (table is None or entry[2].name == table) and features <= set(entry[2].schema.names)
     ]
     if not fitting:
-        listed = "; ".join(f"{entry[2].name}: {', '.join(entry[2].schema.names)}" for entry in every) or "none"
+        listed = (
+            "; ".join(f"{entry[2].name}: {', '.join(entry[2].schema.names)}" for entry in every)
+            or "none"
+        )
         called = f"no table {table!r} with" if table else "no table with"
         raise InputError(
-            f"this release has {called} {', '.join(sorted(features)) or 'any feature'}; its tables: {listed}"
+            f"this release has {called} {', '.join(sorted(features)) or 'any feature'}; its tables:"
+            f" {listed}"
         )
     request, result, part, number = min(
         fitting, key=lambda entry: (entry[2].counted == UNIT, math.prod(entry[2].schema.shape))
     )
     noise = result.residual_noise()
     if noise is not None:
-        return MeasuredTable(part.name, part.schema, part.estimate, noise, number, result.noisy, counted=part.counted)
+        return MeasuredTable(
+            part.name, part.schema, part.estimate, noise, number, result.noisy, counted=part.counted
+        )
     mechanism = result.recalibrated(request, release.scope)
     if not math.isclose(mechanism.scale, result.noise.scale, rel_tol=1e-6):
         raise Refused(
-            f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "
-            "semidp that wrote the release"
+            f"the noise of {result.name!r} is not what this version would draw from its plan: use"
+            " the version of semidp that wrote the release"
         )
     return MeasuredTable(part.name, part.schema, part.estimate, mechanism, noisy=result.noisy)
 
 
 def combined_table(release: "Release", names: set[str], called: str | None) -> "CombinedMeasured":
-    """Return the smallest table of a combination that has some features, or the one of a given name."""
+    """Return the smallest table of a combination that has some features, or the one of a given
+    name.
+    """
     assert release.combination is not None
     fitting = []
     for table in release.tables:
         if called in (None, table.name) and names <= {*table.schema.names}:
             fitting.append(table)
     if not fitting:
-        listed = "; ".join(f"{table.name}: {', '.join(table.schema.names)}" for table in release.tables)
+        listed = "; ".join(
+            f"{table.name}: {', '.join(table.schema.names)}" for table in release.tables
+        )
         which = f"no table {called!r} with" if called else "no table with"
-        raise InputError(f"this release has {which} {', '.join(sorted(names)) or 'any feature'}; its tables: {listed}")
+        raise InputError(
+            f"this release has {which} {', '.join(sorted(names)) or 'any feature'}; its tables:"
+            f" {listed}"
+        )
     smallest = min(fitting, key=lambda table: table.schema.size)
-    return CombinedMeasured(smallest.name, smallest.schema, smallest.estimate, combination=release.combination)
+    return CombinedMeasured(
+        smallest.name, smallest.schema, smallest.estimate, combination=release.combination
+    )
 
 
 def public_about(release: "Release", measured: Measured) -> Dataspace:
@@ -332,13 +380,20 @@ def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:
     for table in release.tables:
         if table.name == name:
             counts: NDArray[np.int64] = np.rint(table.counts).astype(np.int64)
-            if (counts < 0).any() or (counts != table.counts).any() or not table.keeps(release.scope.dataspace):
+            if (
+                (counts < 0).any()
+                or (counts != table.counts).any()
+                or not table.keeps(release.scope.dataspace)
+            ):
                 break
             return counts
-    raise Refused(f"the published counts of {name!r} are not whole numbers with the exact totals: publish them fitted")
+    raise Refused(
+        f"the published counts of {name!r} are not whole numbers with the exact totals: publish"
+        " them fitted"
+    )
 
 
-# --- intervals ------------------------------------------------------------------------------------------------------
+# --- intervals ------------------------------------------------------------------------------------
 
 
 def interval_of(
@@ -357,20 +412,26 @@ def interval_of(
     check_level(level, "the confidence level")
     measure = RateMeasure(measure)
     if measure is not RateMeasure.DIFFERENCE and (minus is None or among is None):
-        raise InputError(f"a {measure} compares the rates in two groups: say among which, and minus which")
+        raise InputError(
+            f"a {measure} compares the rates in two groups: say among which, and minus which"
+        )
     names = {name for cells in (of, minus, among) if cells is not None for name in cells}
     measured = measured_table(release, names, table)
     public = public_about(release, measured)
     bounds = CellBounds.of(public, measured.schema.names)
-    question = TableQuestion(measured, public.n or 0, bounds, level, sampling, draws, randomness, measure)
+    question = TableQuestion(
+        measured, public.n or 0, bounds, level, sampling, draws, randomness, measure
+    )
     return question.answer(of, minus, among)
 
 
 @dataclass(frozen=True)
 class TableQuestion:
-    """What is asked of a measured table of n records: at which level, of whom, and how its noise is simulated.
+    """What is asked of a measured table of n records: at which level, of whom, and how its noise is
+    simulated.
 
-    `bounds` are what the exact totals allow; they cut intervals for these records, never those for a population.
+    `bounds` are what the exact totals allow; they cut intervals for these records, never those for
+    a population.
     """
 
     measured: Measured
@@ -420,7 +481,11 @@ class TableQuestion:
             drawn = self._simulated(*lines)
             values = rates.cases / rates.records
             value = float(rates.estimate(self.measure))
-            error = self._error(lines[0] - value * lines[1]) / abs(values[1]) if math.isfinite(value) else math.inf
+            error = (
+                self._error(lines[0] - value * lines[1]) / abs(values[1])
+                if math.isfinite(value)
+                else math.inf
+            )
             return fixed_risk_ratio((values[0], values[1]), (drawn[0], drawn[1]), error, self.level)
         if fixed and usable and self._error(first + second) ** 2 <= 1e-12 * scale:
             # All cases of both groups are exact too: one count fixes the table.
@@ -442,9 +507,17 @@ class TableQuestion:
     def _count(self, chosen: Floats) -> IntervalEstimate:
         n, value, error = self.n, float(self.measured.of(chosen[None])[0]), self._error(chosen)
         if not self.sampling:
-            return linear_interval(value, error, self._simulated(chosen)[0], self.bounds.span(chosen), self.level)
+            return linear_interval(
+                value, error, self._simulated(chosen)[0], self.bounds.span(chosen), self.level
+            )
         rate = sampled_rate((value, n), (error**2, 0.0, 0.0), self.level)
-        return replace(rate, value=value, standard_error=n * rate.standard_error, low=n * rate.low, high=n * rate.high)
+        return replace(
+            rate,
+            value=value,
+            standard_error=n * rate.standard_error,
+            low=n * rate.low,
+            high=n * rate.high,
+        )
 
     def _difference(self, one: Floats, other: Floats) -> IntervalEstimate:
         n, weights = self.n, one - other
@@ -452,7 +525,12 @@ class TableQuestion:
         error = self._error(weights)
         if not self.sampling:
             return linear_interval(
-                value, error, self._simulated(weights)[0], self._difference_span(weights), self.level, difference=True
+                value,
+                error,
+                self._simulated(weights)[0],
+                self._difference_span(weights),
+                self.level,
+                difference=True,
             )
         spread = max(total, 0.0)
         null = math.sqrt(error**2 + spread)
@@ -471,11 +549,17 @@ class TableQuestion:
         rate = cases / records if records else math.nan
         error = self._error(top - rate * bottom) / abs(records) if records else math.inf
         first, second = self._simulated(top, bottom)
-        return ratio_interval((cases, records), (first, second), error, self.level, self._rate_span(top, bottom))
+        return ratio_interval(
+            (cases, records), (first, second), error, self.level, self._rate_span(top, bottom)
+        )
 
     def _noise_of_rate(self, top: Floats, bottom: Floats) -> tuple[float, float, float]:
-        """Return the variance of the noise of the cases, its covariance with that of the records, and theirs."""
-        cases, records, remaining = (self.measured.errors(np.stack([top, bottom, top - bottom])) ** 2).tolist()
+        """Return the variance of the noise of the cases, its covariance with that of the records,
+        and theirs.
+        """
+        cases, records, remaining = (
+            self.measured.errors(np.stack([top, bottom, top - bottom])) ** 2
+        ).tolist()
         return cases, (cases + records - remaining) / 2, records
 
     def _difference_span(self, weights: Floats) -> tuple[float, float]:
@@ -484,9 +568,13 @@ class TableQuestion:
         return low - most, high - less
 
     def _rate_span(self, top: Floats, bottom: Floats) -> tuple[float, float]:
-        """What the exact totals allow a share to be: most cases beside fewest others, and the other way round."""
+        """What the exact totals allow a share to be: most cases beside fewest others, and the other
+        way round.
+        """
         (low, high), (less, most) = self.bounds.span(top), self.bounds.span(bottom - top)
-        return (low / (low + most) if low + most else 0.0), (high / (high + less) if high + less else 1.0)
+        return (low / (low + most) if low + most else 0.0), (
+            high / (high + less) if high + less else 1.0
+        )
 
     def _difference_of_rates(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate:
         sums = [self.measured.of(np.stack(part)).tolist() for part in parts]
@@ -509,7 +597,9 @@ class TableQuestion:
                 return normal_interval(value, noise, noise, span, self.level, covers)
             drawn = self._simulated(weights)[0]
             every = math.lcm(*(round(records) for _, records in sums))
-            return linear_interval(value, noise, drawn, span, self.level, difference=True, among=every)
+            return linear_interval(
+                value, noise, drawn, span, self.level, difference=True, among=every
+            )
         beside = self._inner_and_rest(parts)
         if beside is not None:
             return beside
@@ -525,10 +615,11 @@ class TableQuestion:
         return sampled_difference(counted, noises, covariance, errors, self.level)
 
     def _inner_and_rest(self, parts: list[tuple[Floats, Floats]]) -> IntervalEstimate | None:
-        """Return the difference of the rates of a group and of one that holds it; None where neither holds the other.
+        """Return the difference of the rates of a group and of one that holds it; None where
+        neither holds the other.
 
-        The outer group is the inner one and the rest, in shares w and 1 - w, so that the difference is 1 - w times that
-        of the inner rate and the rest's, which share no record.
+        The outer group is the inner one and the rest, in shares w and 1 - w, so that the difference
+        is 1 - w times that of the inner rate and the rest's, which share no record.
         """
         shared = parts[0][1] * parts[1][1]
         nested = [bool((shared == bottom).all()) for _, bottom in parts]
@@ -550,11 +641,13 @@ class TableQuestion:
             high=share * answer.high,
         )
 
-    def _sampling_variances(self, groups: list[Floats], sums: list[list[float]]) -> tuple[float, float]:
+    def _sampling_variances(
+        self, groups: list[Floats], sums: list[list[float]]
+    ) -> tuple[float, float]:
         """Return the variance of the difference of two rates by sampling, and that of equal rates.
 
-        Groups without a common record are independent. Others may be correlated in any way: their standard errors are
-        added. Where one holds the other, see `_inner_and_rest`.
+        Groups without a common record are independent. Others may be correlated in any way: their
+        standard errors are added. Where one holds the other, see `_inner_and_rest`.
         """
         if not (groups[0] * groups[1]).any():
             return _variance(sums), _variance(sums, _pooled(sums))
@@ -578,8 +671,12 @@ def _pooled(sums: list[list[float]]) -> float:
 
 
 def _variance(sums: list[list[float]], rate: float | None = None) -> float:
-    """Return the sampling variance of a difference of independent rates: each group's own rate, or a common one."""
-    rates = [min(max(cases / records, 0.0), 1.0) if rate is None else rate for cases, records in sums]
+    """Return the sampling variance of a difference of independent rates: each group's own rate, or
+    a common one.
+    """
+    rates = [
+        min(max(cases / records, 0.0), 1.0) if rate is None else rate for cases, records in sums
+    ]
     return sum(each * (1 - each) / records for each, (_, records) in zip(rates, sums, strict=True))
 
 
@@ -598,8 +695,8 @@ def intervals_of(
     shape, n = measured.schema.shape, float(public.n or 0)
     if measured.estimate.size > _MANY_CELLS:
         raise Refused(
-            f"simultaneous intervals are simulated for at most {_MANY_CELLS:,} cells, and {measured.name!r} has "
-            f"{measured.estimate.size:,}: ask for a coarser table"
+            f"simultaneous intervals are simulated for at most {_MANY_CELLS:,} cells, and"
+            f" {measured.name!r} has {measured.estimate.size:,}: ask for a coarser table"
         )
     estimate = measured.estimate.ravel()
     if sampling:
@@ -609,7 +706,9 @@ def intervals_of(
             sampled_rate((float(y), max(n, 1.0)), (float(e) ** 2, 0.0, 0.0), each)
             for y, e in zip(estimate, errors, strict=True)
         ]
-        low, high = (n * np.array([getattr(answer, end) for answer in intervals]) for end in ("low", "high"))
+        low, high = (
+            n * np.array([getattr(answer, end) for answer in intervals]) for end in ("low", "high")
+        )
     else:
         half = half_widths_together(measured, level, draws, randomness)
         bounds = CellBounds.of(public, measured.schema.names)
@@ -618,13 +717,19 @@ def intervals_of(
         low, high = np.array([whole_interval(*cell) for cell in cells]).T
     low, high = low.reshape(shape), high.reshape(shape)
     covers = Covers.both if sampling else Covers.noise
-    return TableIntervals(measured.name, measured.schema, measured.estimate, low, high, level, covers, not sampling)
+    return TableIntervals(
+        measured.name, measured.schema, measured.estimate, low, high, level, covers, not sampling
+    )
 
 
-def half_widths_together(measured: Measured, level: float, draws: int | None, randomness: Randomness | None) -> Floats:
-    """Return for each cell how far it is off at most: all at once with probability `level`, by simulation.
+def half_widths_together(
+    measured: Measured, level: float, draws: int | None, randomness: Randomness | None
+) -> Floats:
+    """Return for each cell how far it is off at most: all at once with probability `level`, by
+    simulation.
 
-    The largest error of all cells, in units of its standard error, has the same bound for each of them.
+    The largest error of all cells, in units of its standard error, has the same bound for each of
+    them.
     """
     weights = np.eye(measured.estimate.size).reshape(-1, *measured.schema.shape)
     errors = measured.errors(weights)

@@ -1,8 +1,9 @@
 """Logistic and log-linear models of a released table, at no cost in privacy.
 
-The noise is part of the variance: estimates solve a quasi-score equation with the sampling variance and the known
-covariance of the noise, and so do their standard errors. They are about the population that the records are a sample
-of. What was published, and by which noise, is the business of `measured`.
+The noise is part of the variance: estimates solve a quasi-score equation with the sampling variance
+and the known covariance of the noise, and so do their standard errors. They are about the
+population that the records are a sample of. What was published, and by which noise, is the business
+of `measured`.
 """
 
 import itertools
@@ -28,7 +29,8 @@ Floats = NDArray[np.float64]
 _MOST_CELLS = 600  # of a table whose noise covariance is written out
 _ITERATIONS = 400
 _LARGEST_STEP = 1.0  # of a linear predictor in one iteration
-_PRIOR = 5.0  # standard deviation of a weak normal prior of each coefficient, in units of log-odds or log-counts
+# standard deviation of a weak normal prior of each coefficient, in units of log-odds or log-counts
+_PRIOR = 5.0
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,14 @@ class Formula:
 
     @classmethod
     def parse(cls, text: str) -> "Formula":
-        """Read ``response ~ a * b + c:d``; ``a * b`` is ``a + b + a:b``, and ``~ …`` models the counts."""
+        """Read ``response ~ a * b + c:d``; ``a * b`` is ``a + b + a:b``, and ``~ …`` models the
+        counts.
+        """
         if text.count("~") != 1:
-            raise InputError(f"{text!r} is no model such as 'survived ~ class * sex', or '~ class * sex' for counts")
+            raise InputError(
+                f"{text!r} is no model such as 'survived ~ class * sex', or '~ class * sex' for"
+                " counts"
+            )
         left, right = (part.strip() for part in text.split("~"))
         terms: dict[tuple[str, ...], None] = {}
         for part in right.split("+"):
@@ -91,7 +98,9 @@ def _expanded(part: str, text: str) -> list[tuple[str, ...]]:
     names = [tuple(map(str.strip, factor.split(":"))) for factor in factors]
     for name in itertools.chain.from_iterable(names):
         if not name or re.search(r"[()~\-]", name):
-            raise InputError(f"{text!r} has a term {part!r}: terms are features joined by + and * and :")
+            raise InputError(
+                f"{text!r} has a term {part!r}: terms are features joined by + and * and :"
+            )
     terms = []
     for size in range(1, len(names) + 1):
         for chosen in itertools.combinations(names, size):
@@ -115,7 +124,9 @@ class DesignMatrix:
 
     @classmethod
     def of(cls, formula: Formula, levels: dict[str, list[str]]) -> "DesignMatrix":
-        """Build the matrix; its rows are the combinations of the levels of the formula's features, in their order."""
+        """Build the matrix; its rows are the combinations of the levels of the formula's features,
+        in their order.
+        """
         names = formula.features
         shape = tuple(len(levels[name]) for name in names)
         places = dict(zip(names, np.indices(shape).reshape(len(names), -1), strict=True))
@@ -144,11 +155,14 @@ class QuasiFit:
     distance: float
 
 
-def quasi_fit(start: Floats, design: Floats, parts: Callable[[Floats], tuple[Floats, Floats, Floats]]) -> QuasiFit:
+def quasi_fit(
+    start: Floats, design: Floats, parts: Callable[[Floats], tuple[Floats, Floats, Floats]]
+) -> QuasiFit:
     """Solve the quasi-score equation by Fisher scoring (McCullagh and Nelder, 1989, chapter 9).
 
-    A weak normal prior around the first coefficients, of standard deviation 5 (a factor of 150 in odds), keeps them
-    finite where noise makes a count smaller than 0 or larger than its group; elsewhere it hardly matters.
+    A weak normal prior around the first coefficients, of standard deviation 5 (a factor of 150 in
+    odds), keeps them finite where noise makes a count smaller than 0 or larger than its group;
+    elsewhere it hardly matters.
 
     Parameters
     ----------
@@ -157,7 +171,8 @@ def quasi_fit(start: Floats, design: Floats, parts: Callable[[Floats], tuple[Flo
     design
         The design matrix.
     parts
-        Gives for a linear predictor the residuals r, their slopes in the predictor, and their covariance V.
+        Gives for a linear predictor the residuals r, their slopes in the predictor, and their
+        covariance V.
     """
     coefficients = start.copy()
     penalty = np.full(len(start), _PRIOR**-2)
@@ -178,8 +193,8 @@ def quasi_fit(start: Floats, design: Floats, parts: Callable[[Floats], tuple[Flo
             covariance = np.linalg.inv(information)
             return QuasiFit(coefficients, covariance, float(residuals @ solved[:, -1]))
     raise Refused(
-        "the coefficients do not settle, because too many noisy counts are below 0: leave out a term, or ask a table "
-        "with more records in each cell"
+        "the coefficients do not settle, because too many noisy counts are below 0: leave out a"
+        " term, or ask a table with more records in each cell"
     )
 
 
@@ -196,13 +211,19 @@ def logistic_fit(design: Floats, cases: Floats, records: Floats, noise: Floats) 
 
     Examples
     --------
-    >>> fit = logistic_fit(np.ones((1, 1)), np.array([20.0]), np.array([80.0]), np.zeros((2, 2)))
-    >>> round(float(fit.coefficients[0]), 4), round(float(fit.covariance[0, 0]), 4)  # log(1/3) and 1/20 + 1/60
+    >>> fit = logistic_fit(
+    ...     np.ones((1, 1)), np.array([20.0]), np.array([80.0]), np.zeros((2, 2))
+    ... )
+    >>> (
+    ...     round(float(fit.coefficients[0]), 4),
+    ...     round(float(fit.covariance[0, 0]), 4),
+    ... )  # log(1/3) and 1/20 + 1/60
     (-1.0986, 0.0667)
     """
     groups = len(cases)
     one, cross, other = noise[:groups, :groups], noise[:groups, groups:], noise[groups:, groups:]
-    # A group that noise made smaller than one record has hardly any information, and no negative one.
+    # A group that noise made smaller than one record has hardly any information, and no negative
+    # one.
     sizes = np.maximum(records, 1.0)
 
     def parts(predictor: Floats) -> tuple[Floats, Floats, Floats]:
@@ -221,7 +242,9 @@ def logistic_fit(design: Floats, cases: Floats, records: Floats, noise: Floats) 
 def loglinear_fit(design: Floats, counts: Floats, noise: Floats) -> QuasiFit:
     """Fit log-means ``Xβ`` to noisy counts: ``V = diag(μ) + Cov(noise)``.
 
-    >>> fit = loglinear_fit(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([20.0, 60.0]), np.zeros((2, 2)))
+    >>> fit = loglinear_fit(
+    ...     np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([20.0, 60.0]), np.zeros((2, 2))
+    ... )
     >>> fit.coefficients.round(2).tolist()  # log 20 and log 3, but for the weak prior
     [3.0, 1.1]
     """
@@ -252,7 +275,8 @@ class TableModel:
     Parameters
     ----------
     formula, kind
-        The model; ``logistic`` (log-odds of the second level of the response) or ``log-linear`` (log-counts).
+        The model; ``logistic`` (log-odds of the second level of the response) or ``log-linear``
+        (log-counts).
     table, noise
         Which published table was fitted, and the law of its noise.
     names, coefficients, errors, low, high, level
@@ -260,7 +284,8 @@ class TableModel:
     terms
         Wald tests of the terms that are part of no larger term.
     fit
-        ``r'V⁻¹r`` against χ²: whether the model fits; None where it has as many coefficients as cells.
+        ``r'V⁻¹r`` against χ²: whether the model fits; None where it has as many coefficients as
+        cells.
     against
         The test against a smaller model that was named.
     fitted
@@ -318,7 +343,12 @@ class TableModel:
 
 
 def model(
-    release: "Release", formula: str, *, against: str | None = None, level: float = 0.95, table: str | None = None
+    release: "Release",
+    formula: str,
+    *,
+    against: str | None = None,
+    level: float = 0.95,
+    table: str | None = None,
 ) -> TableModel:
     """Fit a logistic or log-linear model to a released table, at no cost in privacy.
 
@@ -327,8 +357,8 @@ def model(
     release
         A release with a table that has the features.
     formula
-        ``survived ~ class * sex`` for the log-odds of the second level of a feature with two levels, or
-        ``~ class * sex`` for the log of the counts.
+        ``survived ~ class * sex`` for the log-odds of the second level of a feature with two
+        levels, or ``~ class * sex`` for the log of the counts.
     against
         A smaller model that this one is tested against.
     level
@@ -341,7 +371,9 @@ def model(
     >>> import semidp
     >>> from semidp.noise import SeededRandomness
     >>> people = {"sex": [*"ffffmmmm"] * 40, "vote": [*"nyyynnny"] * 40}
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ... )
     >>> release = semidp.run(plan, people, SeededRandomness(1))
     >>> answer = model(release, "vote ~ sex")  # log(1/9): 40 of 160 men, 120 of 160 women
     >>> answer.names, bool(answer.low[1] < -2.197 < answer.high[1])
@@ -354,7 +386,9 @@ def model(
         raise InputError(f"{formula!r} names no feature beside the response: give at least one")
     measured = measured_table(release, names, table)
     if measured.schema.possible is not None:
-        raise Refused("a model of a table with impossible cells (structural zeros) is not fitted here")
+        raise Refused(
+            "a model of a table with impossible cells (structural zeros) is not fitted here"
+        )
     if len({measured.schema.axis(name) for name in names}) < len(names):
         raise InputError("the features of a model must be different, and each from another chain")
     levels = {name: list(_feature_levels(measured, name)) for name in names}
@@ -363,7 +397,8 @@ def model(
     if asked.response:
         if len(levels[asked.response]) != 2:
             raise InputError(
-                f"the response of a logistic model has two levels, and {asked.response} has another number"
+                f"the response of a logistic model has two levels, and {asked.response} has another"
+                " number"
             )
         result, kind = _logistic(design, counts, noise), "logistic"
         response = f"{asked.response} = {levels[asked.response][1]}"
@@ -399,12 +434,15 @@ def _feature_levels(measured: Measured, name: str) -> list[str]:
 
 
 def _cells(measured: Measured, names: Sequence[str]) -> tuple[Floats, Floats]:
-    """The noisy counts of the combinations of some features, flat, and the covariance of their noise."""
+    """The noisy counts of the combinations of some features, flat, and the covariance of their
+    noise.
+    """
     codes, sizes = level_codes(measured.schema, names)
     cells = math.prod(sizes)
     if cells > _MOST_CELLS:
         raise Refused(
-            f"a model is fitted to at most {_MOST_CELLS} cells, and this one has {cells:,}: use fewer features"
+            f"a model is fitted to at most {_MOST_CELLS} cells, and this one has {cells:,}: use"
+            " fewer features"
         )
     weights = (codes == np.arange(cells)[:, None]).astype(np.float64)
     weights = weights.reshape(cells, *measured.schema.shape)
@@ -426,7 +464,9 @@ def _wald(term: str, columns: Sequence[int], result: QuasiFit) -> TermTest:
     chosen = np.array(columns)
     part = result.coefficients[chosen]
     statistic = float(part @ np.linalg.solve(result.covariance[np.ix_(chosen, chosen)], part))
-    return TermTest(term, statistic, len(columns), float(scipy.special.chdtrc(len(columns), statistic)))
+    return TermTest(
+        term, statistic, len(columns), float(scipy.special.chdtrc(len(columns), statistic))
+    )
 
 
 def _term_tests(formula: Formula, design: DesignMatrix, result: QuasiFit) -> tuple[TermTest, ...]:
@@ -445,25 +485,40 @@ def _goodness(design: DesignMatrix, result: QuasiFit) -> TermTest | None:
     if rows <= columns:
         return None
     degrees = rows - columns
-    return TermTest("fit", result.distance, degrees, float(scipy.special.chdtrc(degrees, result.distance)))
+    return TermTest(
+        "fit", result.distance, degrees, float(scipy.special.chdtrc(degrees, result.distance))
+    )
 
 
 def _against(larger: Formula, smaller: Formula, design: DesignMatrix, result: QuasiFit) -> TermTest:
     kept = [{*term} for term in smaller.terms]
     whole = [{*term} for term in larger.terms]
-    if larger.response != smaller.response or any(term not in whole for term in kept) or len(kept) >= len(whole):
+    if (
+        larger.response != smaller.response
+        or any(term not in whole for term in kept)
+        or len(kept) >= len(whole)
+    ):
         raise InputError(f"{smaller} is not a smaller model within {larger}: leave out terms of it")
-    columns = [place for place, owner in enumerate(design.terms) if owner >= 0 and whole[owner] not in kept]
+    columns = [
+        place for place, owner in enumerate(design.terms) if owner >= 0 and whole[owner] not in kept
+    ]
     return _wald(str(smaller), columns, result)
 
 
 def _fitted(
-    formula: Formula, levels: dict[str, list[str]], design: DesignMatrix, result: QuasiFit, level: float, kind: str
+    formula: Formula,
+    levels: dict[str, list[str]],
+    design: DesignMatrix,
+    result: QuasiFit,
+    level: float,
+    kind: str,
 ) -> tuple[tuple[Any, ...], ...]:
     predictor = design.matrix @ result.coefficients
     variances = np.einsum("gi,ij,gj->g", design.matrix, result.covariance, design.matrix)
     half = float(scipy.special.ndtri((1 + level) / 2)) * np.sqrt(np.maximum(variances, 0.0))
     inverse = scipy.special.expit if kind == "logistic" else np.exp
-    ends = np.stack([inverse(predictor), inverse(predictor - half), inverse(predictor + half)], axis=1)
+    ends = np.stack(
+        [inverse(predictor), inverse(predictor - half), inverse(predictor + half)], axis=1
+    )
     cells = itertools.product(*(levels[name] for name in formula.features))
     return tuple((*cell, *numbers) for cell, numbers in zip(cells, ends.tolist(), strict=True))

@@ -1,9 +1,10 @@
-"""Independence where the totals of a feature are noisy too, and few: valid, by the least favourable totals.
+"""Independence where the totals of a feature are noisy too, and few: valid, by the least favourable
+totals.
 
-Given the true totals the law of a table of independent features is known; an interval says which totals are
-plausible. The largest p-value over those, plus the chance that the interval misses, is a p-value (Berger and Boos,
-1994). Awan and Wang (2024) treat general models in the same spirit, by repro samples. Where there are too many totals
-to try them all, see `unknown_totals`.
+Given the true totals the law of a table of independent features is known; an interval says which
+totals are plausible. The largest p-value over those, plus the chance that the interval misses, is a
+p-value (Berger and Boos, 1994). Awan and Wang (2024) treat general models in the same spirit, by
+repro samples. Where there are too many totals to try them all, see `unknown_totals`.
 """
 
 import itertools
@@ -39,9 +40,10 @@ _MOST_DRAWS = 999  # tables for each combination, where there are many
 class TotalsTest:
     """The statistic of independence for hypothetical totals, and its simulated law.
 
-    The noisy table is first brought to the totals: with row totals R and column totals C of n records, the noise of its
-    own totals is taken out in proportion, ``z = y - R(y_+ - C)/n - (y_ᐧ - R)C/n``. The statistic is
-    ``Σ (z - RC/n)² / (v + τ²)``, with the hypergeometric variance v and the variance τ² of the noise.
+    The noisy table is first brought to the totals: with row totals R and column totals C of n
+    records, the noise of its own totals is taken out in proportion,
+    ``z = y - R(y_+ - C)/n - (y_ᐧ - R)C/n``. The statistic is ``Σ (z - RC/n)² / (v + τ²)``, with the
+    hypergeometric variance v and the variance τ² of the noise.
 
     Parameters
     ----------
@@ -50,7 +52,8 @@ class TotalsTest:
     errors
         Simulated noise of tables, of shape (draws, r, c).
     seed
-        Of the simulated tables: the same for all totals, so that their p-values differ by the totals alone.
+        Of the simulated tables: the same for all totals, so that their p-values differ by the
+        totals alone.
     """
 
     noise: Floats
@@ -97,7 +100,9 @@ class ScoredTotalsTest(TotalsTest):
     alternative: Alternative
 
     def sums(self, tables: Floats, rows: Counts, columns: Counts) -> Floats:
-        """The sums of scores of each table less their means, in standard deviations, one row a table."""
+        """The sums of scores of each table less their means, in standard deviations, one row a
+        table.
+        """
         n = float(rows.sum())
         off = levelled(tables, rows, columns) - np.outer(rows, columns) / n
         totals = np.einsum("qi,nij,qj->nq", self.row_scores, off, self.column_scores)
@@ -184,7 +189,9 @@ def tried_totals(
     draws: int,
     randomness: Randomness,
 ) -> TriedTotals | None:
-    """Test independence, or sums of scores, for every plausible total; None where these are too many to try."""
+    """Test independence, or sums of scores, for every plausible total; None where these are too
+    many to try.
+    """
     check_draws(draws)
     r, c, _ = asked.shape
     cells = np.eye(r * c).reshape(-1, r, c, 1)
@@ -208,21 +215,28 @@ def tried_totals(
         of_sums = asked.noise_variances(weights)
         test = ScoredTotalsTest(variances, reference, seed, *scores, of_sums, alternative)
     estimate = asked.estimate[..., 0]
-    p, (rows, columns) = least_favourable(totals, lambda one, other: test.p_value(estimate, one, other))
+    p, (rows, columns) = least_favourable(
+        totals, lambda one, other: test.p_value(estimate, one, other)
+    )
     statistic = float(test.statistics(estimate[None], rows, columns)[0])
     z = None
     if isinstance(test, ScoredTotalsTest) and len(test.row_scores) == 1:
         z = float(test.sums(estimate[None], rows, columns)[0, 0])
-    noisy = [name for name, exact in zip((asked.rows, asked.columns), sides, strict=True) if not exact]
+    noisy = [
+        name for name, exact in zip((asked.rows, asked.columns), sides, strict=True) if not exact
+    ]
     note = (
-        f"The totals of {' and '.join(noisy)} are noisy: p is the largest over {len(totals):,} plausible totals, "
-        f"plus {MISS:g} for the chance that these miss (Berger and Boos)."
+        f"The totals of {' and '.join(noisy)} are noisy: p is the largest over {len(totals):,}"
+        f" plausible totals, plus {MISS:g} for the chance that these miss (Berger and Boos)."
     )
     return TriedTotals(statistic, z, p, count, note)
 
 
-def _plausible(release: "Release", asked: CrossedTable, side: int, errors: Floats, exact: bool) -> list[Counts] | None:
-    """Totals of rows (side 0) or columns (1) that the noise does not rule out; the exact ones where published.
+def _plausible(
+    release: "Release", asked: CrossedTable, side: int, errors: Floats, exact: bool
+) -> list[Counts] | None:
+    """Totals of rows (side 0) or columns (1) that the noise does not rule out; the exact ones where
+    published.
 
     None where there are too many.
     """
@@ -234,7 +248,8 @@ def _plausible(release: "Release", asked: CrossedTable, side: int, errors: Float
     n = int(public.n or 0)
     sums = asked.estimate.sum(axis=(1 - side, 2))
     bounds = CellBounds.of(public, (name,))
-    # Both sides may be noisy: each side misses half as often; the last level is what the others leave.
+    # Both sides may be noisy: each side misses half as often; the last level is what the others
+    # leave.
     miss = MISS / (2 * (len(sums) - 1))
     ranges = []
     for level in range(len(sums) - 1):

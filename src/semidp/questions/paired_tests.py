@@ -1,4 +1,5 @@
-"""Every pair of features of a release tested at once, with a bound on the share of false discoveries.
+"""Every pair of features of a release tested at once, with a bound on the share of false
+discoveries.
 
 The tests are those of `association`; here they are collected, and their p-values adjusted together.
 """
@@ -39,7 +40,8 @@ class PairTests:
     tests
         One for each pair that can be tested.
     adjusted
-        Their p-values after Benjamini and Yekutieli (2001), which hold under every dependence between the tests.
+        Their p-values after Benjamini and Yekutieli (2001), which hold under every dependence
+        between the tests.
     fdr
         The bound on the expected share of false discoveries.
     untested
@@ -73,11 +75,20 @@ class PairTests:
         for test, adjusted in zip(self.tests, self.adjusted, strict=True):
             numbers = {"adjusted_p_value": adjusted, "discovery": adjusted <= self.fdr}
             tests.append(test.to_json() | numbers)
-        untested = [{"rows": one, "columns": other, "why": why} for one, other, why in self.untested]
-        return {"fdr": self.fdr, "method": "Benjamini-Yekutieli", "tests": tests, "untested": untested}
+        untested = [
+            {"rows": one, "columns": other, "why": why} for one, other, why in self.untested
+        ]
+        return {
+            "fdr": self.fdr,
+            "method": "Benjamini-Yekutieli",
+            "tests": tests,
+            "untested": untested,
+        }
 
     def plot(self) -> Figure:
-        """Draw a matrix of the features: dark where a pair is strongly associated, with a dot for each discovery."""
+        """Draw a matrix of the features: dark where a pair is strongly associated, with a dot for
+        each discovery.
+        """
         names = self.features
         place = {name: number for number, name in enumerate(names)}
         shade = np.full((len(names), len(names)), np.nan)
@@ -96,7 +107,8 @@ class PairTests:
             axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
             axes.set_yticks(range(len(names)), names)
             axes.set_title(
-                f"Which features depend on each other?\ndot: found at a false discovery rate of {self.fdr:g}"
+                "Which features depend on each other?\ndot: found at a false discovery rate of"
+                f" {self.fdr:g}"
             )
             figure.colorbar(image, ax=axes, label="−log₁₀ of the adjusted p-value", shrink=0.8)
         return figure
@@ -104,16 +116,20 @@ class PairTests:
 
 def pairs_section(answer: PairTests) -> Section:
     """The tests of every pair as a section of the report: the matrix, and all p-values."""
-    lines = sorted(zip(answer.adjusted, answer.tests, strict=True), key=lambda line: (line[0], line[1].p_value))
+    lines = sorted(
+        zip(answer.adjusted, answer.tests, strict=True), key=lambda line: (line[0], line[1].p_value)
+    )
     rows = []
     for adjusted, test in lines:
         verdict = "associated" if adjusted <= answer.fdr else ""
-        rows.append((f"{test.rows} × {test.columns}", f"{test.p_value:.4g}", f"{adjusted:.4g}", verdict))
+        rows.append(
+            (f"{test.rows} × {test.columns}", f"{test.p_value:.4g}", f"{adjusted:.4g}", verdict)
+        )
     tested = len(answer.tests)
     paragraphs = [
-        f"{len(answer.discoveries):,} of {tested:,} pairs are associated, at a false discovery rate of at most "
-        f"{answer.fdr:g}, whatever the dependence of the tests (Benjamini and Yekutieli). The tests know the "
-        "noise; they use what is published, and spend no budget."
+        f"{len(answer.discoveries):,} of {tested:,} pairs are associated, at a false discovery rate"
+        f" of at most {answer.fdr:g}, whatever the dependence of the tests (Benjamini and"
+        " Yekutieli). The tests know the noise; they use what is published, and spend no budget."
     ]
     for one, other, why in answer.untested:
         paragraphs.append(f"Not tested: {one} × {other}: {why}.")
@@ -129,11 +145,12 @@ def pairs_section(answer: PairTests) -> Section:
 
 
 def adjusted_p_values(p_values: Sequence[float]) -> Floats:
-    """Adjust p-values so that rejecting those below q has a false discovery rate of at most q, however dependent.
+    """Adjust p-values so that rejecting those below q has a false discovery rate of at most q,
+    however dependent.
 
-    ``min over j with p_j >= p_i of m c p_j / rank(p_j)``, ``c = 1 + 1/2 + … + 1/m`` (Benjamini and Yekutieli, 2001).
-    All tests use one noisy table or its margins; that their p-values are positively dependent, which would allow
-    c = 1, is not proved.
+    ``min over j with p_j >= p_i of m c p_j / rank(p_j)``, ``c = 1 + 1/2 + … + 1/m`` (Benjamini and
+    Yekutieli, 2001). All tests use one noisy table or its margins; that their p-values are
+    positively dependent, which would allow c = 1, is not proved.
 
     >>> adjusted_p_values([0.001, 0.04, 0.5]).round(4).tolist()
     [0.0055, 0.11, 0.9167]
@@ -152,7 +169,8 @@ def adjusted_p_values(p_values: Sequence[float]) -> Floats:
 
 
 def draws_for(pairs: int, fdr: float) -> int:
-    """How many tables to simulate, so that a single discovery among so many pairs is possible with room to spare.
+    """How many tables to simulate, so that a single discovery among so many pairs is possible with
+    room to spare.
 
     >>> draws_for(6, 0.05), draws_for(200, 0.05)
     (9999, 94049)
@@ -177,7 +195,8 @@ def every_pair(
     release
         A release; pairs that cannot be tested are named and left out.
     fdr
-        The expected share of pairs that are independent among those reported to be associated is at most this.
+        The expected share of pairs that are independent among those reported to be associated is at
+        most this.
     ordered
         Features with ordered levels, as in `Release.test`.
     draws, randomness
@@ -207,13 +226,18 @@ def every_pair(
         # Scores of other features mean nothing to this pair.
         chosen = {name: scores[name] for name in (one, other) if name in scores}
         try:
-            test = association_of(release, one, other, ordered=chosen, draws=count, randomness=randomness)
+            test = association_of(
+                release, one, other, ordered=chosen, draws=count, randomness=randomness
+            )
         except Refused as refusal:
             untested.append((one, other, str(refusal)))
             continue
         tests.append(test)
     if not tests:
-        raise Refused("no pair of features can be tested: a table must hold both, with exact totals of one at least")
+        raise Refused(
+            "no pair of features can be tested: a table must hold both, with exact totals of one at"
+            " least"
+        )
     adjusted = adjusted_p_values([test.p_value for test in tests])
     return PairTests(tuple(tests), tuple(adjusted.tolist()), fdr, tuple(untested))
 

@@ -1,8 +1,9 @@
 """Two rates compared: their difference, their ratio or their odds ratio, with intervals.
 
-For the population that the records are a sample of, a value is kept where the score of the two noisy binomial counts
-does not reject it (Miettinen and Nurminen, 1985, with the noise in the variance). For these records the law of the
-noise alone decides. Which cells make the groups is the business of `measured`.
+For the population that the records are a sample of, a value is kept where the score of the two
+noisy binomial counts does not reject it (Miettinen and Nurminen, 1985, with the noise in the
+variance). For these records the law of the noise alone decides. Which cells make the groups is the
+business of `measured`.
 """
 
 import math
@@ -59,7 +60,9 @@ class RateMeasure(StrEnum):
             return np.divide(one * (1 - other), other * (1 - one))
 
     def first_rate(self, value: Any, second: Any) -> tuple[Any, Any]:
-        """The first rate that has this value with the second one, and its derivative in the second."""
+        """The first rate that has this value with the second one, and its derivative in the
+        second.
+        """
         if self is RateMeasure.DIFFERENCE:
             return second + value, np.ones_like(second)
         if self is RateMeasure.RISK_RATIO:
@@ -79,7 +82,8 @@ class RateMeasure(StrEnum):
 
 @dataclass(frozen=True)
 class NoisyRates:
-    """Noisy counts of cases and of records in two groups without a common record, and what the noise does to them.
+    """Noisy counts of cases and of records in two groups without a common record, and what the
+    noise does to them.
 
     Parameters
     ----------
@@ -91,7 +95,9 @@ class NoisyRates:
     Examples
     --------
     >>> rates = NoisyRates(np.array([10.0, 6.0]), np.array([40.0, 60.0]), np.zeros((4, 4)))
-    >>> round(float(rates.score(RateMeasure.DIFFERENCE, np.array(0.0))), 4)  # Pearson's statistic
+    >>> round(
+    ...     float(rates.score(RateMeasure.DIFFERENCE, np.array(0.0))), 4
+    ... )  # Pearson's statistic
     4.0179
     """
 
@@ -100,12 +106,14 @@ class NoisyRates:
     covariance: Floats
 
     def score(self, measure: RateMeasure, value: Floats) -> Floats:
-        """The score statistic of a value: about χ² with one degree of freedom where it is the true one.
+        """The score statistic of a value: about χ² with one degree of freedom where it is the true
+        one.
 
-        With rates p1, p2 that have this value, residuals ``r_i = y_i - p_i m_i`` and their covariance
-        ``V = diag(m_i p_i (1 - p_i)) + Cov(noise of r)``, p2 solves ``d'V⁻¹r = 0`` for ``d_i = m_i dp_i/dp2``, and the
-        statistic is ``(c'r)² / c'Vc`` with ``c = (d2, -d1)``, which then is ``r'V⁻¹r``. Without noise p2 is the maximum
-        of the likelihood and the statistic Pearson's.
+        With rates p1, p2 that have this value, residuals ``r_i = y_i - p_i m_i`` and their
+        covariance ``V = diag(m_i p_i (1 - p_i)) + Cov(noise of r)``, p2 solves ``d'V⁻¹r = 0`` for
+        ``d_i = m_i dp_i/dp2``, and the statistic is ``(c'r)² / c'Vc`` with ``c = (d2, -d1)``, which
+        then is ``r'V⁻¹r``. Without noise p2 is the maximum of the likelihood and the statistic
+        Pearson's.
         """
         low, high = measure.second_rates(np.asarray(value, dtype=np.float64))
         low, high = low + _EDGE, high - _EDGE
@@ -127,14 +135,16 @@ class NoisyRates:
         m1, m2 = self.records[..., 0], self.records[..., 1]
         r1 = y1 - first * m1
         r2 = y2 - second * m2
-        # The covariance of the residuals: sampling on the diagonal, and the noise of cases and records.
+        # The covariance of the residuals: sampling on the diagonal, and the noise of cases and
+        # records.
         noise = self._noise(first, second)
         v1 = m1 * first * (1 - first) + noise[0]
         v2 = m2 * second * (1 - second) + noise[1]
         both = noise[2]
         determinant = np.maximum(v1 * v2 - both**2, 1e-300)
         d1, d2 = m1 * slope, m2
-        # The contrast (d2, -d1) is what the second rate leaves free: one degree, also where that rate ends at 0 or 1.
+        # The contrast (d2, -d1) is what the second rate leaves free: one degree, also where that
+        # rate ends at 0 or 1.
         contrast = d2 * r1 - d1 * r2
         spread = d2**2 * v1 - 2 * d1 * d2 * both + d1**2 * v2
         size = contrast**2 / np.maximum(spread, 1e-300)
@@ -163,7 +173,9 @@ class NoisyRates:
         return np.asarray(measure.of(rates[..., 0], rates[..., 1]))
 
     def interval(self, measure: RateMeasure, level: float) -> tuple[float, float]:
-        """The values whose score is within the quantile of χ², from the lowest to the largest; of a single question."""
+        """The values whose score is within the quantile of χ², from the lowest to the largest; of a
+        single question.
+        """
         bound = float(scipy.special.ndtri((1 + level) / 2)) ** 2
         centre = float(_to_unit(measure, self.inside(measure)))
 
@@ -186,7 +198,11 @@ class NoisyRates:
         gradient = np.array([1.0, -1.0])
         if measure is not RateMeasure.DIFFERENCE:
             value = float(measure.of(one, other))
-            steps = [one, -other] if measure is RateMeasure.RISK_RATIO else [one * (1 - one), -other * (1 - other)]
+            steps = (
+                [one, -other]
+                if measure is RateMeasure.RISK_RATIO
+                else [one * (1 - one), -other * (1 - other)]
+            )
             if not math.isfinite(value) or 0.0 in steps:
                 return math.inf
             gradient = value / np.array(steps)
@@ -214,7 +230,8 @@ def _from_unit(measure: RateMeasure, place: Any) -> Floats:
 def _last_kept(kept: Callable[[Floats], Any], inside: float, end: float, points: int) -> float:
     """The last place that is kept on the way from one inside to an end; the end itself if all are.
 
-    A grid of so many points is refined around the first that is not kept, until it is as fine as floating point asks.
+    A grid of so many points is refined around the first that is not kept, until it is as fine as
+    floating point asks.
     """
     near, far = inside, abs(end - 1e-9)  # the end itself is no value of a ratio
     whole = True
@@ -251,9 +268,11 @@ def sampled_comparison(rates: NoisyRates, measure: RateMeasure, level: float) ->
 def fixed_risk_ratio(
     rates: tuple[float, float], errors: tuple[Floats, Floats], error: float, level: float
 ) -> IntervalEstimate:
-    """Compare two rates of these records among exact numbers of records by their ratio: exact for the noise.
+    """Compare two rates of these records among exact numbers of records by their ratio: exact for
+    the noise.
 
-    R is kept where ``|y1/n1 - R y2/n2|`` is within what the noise of ``x1/n1 - R x2/n2`` explains (Fieller).
+    R is kept where ``|y1/n1 - R y2/n2|`` is within what the noise of ``x1/n1 - R x2/n2`` explains
+    (Fieller).
     """
     top, bottom = rates
     first, second = errors
@@ -280,7 +299,8 @@ def fixed_risk_ratio(
 def from_two_rates(
     one: IntervalEstimate, other: IntervalEstimate, measure: RateMeasure, level: float
 ) -> IntervalEstimate:
-    """Compare two rates of these records by their intervals at ``(1 + level) / 2``: at least `level` (Bonferroni).
+    """Compare two rates of these records by their intervals at ``(1 + level) / 2``: at least
+    `level` (Bonferroni).
 
     >>> rate = IntervalEstimate(0.5, 0.1, 0.4, 0.6, 0.975, Covers.noise, True)
     >>> half = IntervalEstimate(0.25, 0.1, 0.2, 0.3, 0.975, Covers.noise, True)
@@ -293,4 +313,6 @@ def from_two_rates(
     high = float(measure.of(one.high, other.low))
     # 0/0 says nothing about a ratio.
     low, high = (0.0 if math.isnan(low) else low), (math.inf if math.isnan(high) else high)
-    return IntervalEstimate(value, math.nan, low, high, level, Covers.noise, one.exact and other.exact)
+    return IntervalEstimate(
+        value, math.nan, low, high, level, Covers.noise, one.exact and other.exact
+    )

@@ -1,6 +1,7 @@
 """Weighted sums over several tables of one release: their errors, and draws of them.
 
-Tables that share a budget, and those of a combination, have noise in common; others are independent.
+Tables that share a budget, and those of a combination, have noise in common; others are
+independent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,9 @@ def errors_together(weights: TableWeights) -> Floats:
     return np.asarray(np.sqrt(squares))
 
 
-def simulated_together(weights: TableWeights, draws: int | None, randomness: Randomness | None) -> Floats:
+def simulated_together(
+    weights: TableWeights, draws: int | None, randomness: Randomness | None
+) -> Floats:
     """Draws of the errors of weighted sums over several tables, one row a draw."""
     source = SystemRandomness() if randomness is None else randomness
     count = min(measured.draws for measured in weights) if draws is None else draws
@@ -82,7 +85,9 @@ def _drawn(group: dict[Measured, Floats], count: int, source: Randomness) -> Flo
     matrix = np.stack(pulled)
     # Only residuals that some sum sees are drawn.
     used = np.flatnonzero(np.abs(matrix).max(axis=0) > 1e-15)
-    return np.concatenate([mechanism.drawn(used, part, source) @ matrix[:, used].T for part in parts])
+    return np.concatenate(
+        [mechanism.drawn(used, part, source) @ matrix[:, used].T for part in parts]
+    )
 
 
 def _by_view(weights: Mapping[Measured, Floats]) -> dict[tuple[int, ...], Floats]:

@@ -1,8 +1,9 @@
-"""Association where one of the two features has noisy totals: any number of levels, strata and scores.
+"""Association where one of the two features has noisy totals: any number of levels, strata and
+scores.
 
-The exact feature centres the statistic, so that its mean is 0 whatever the unknown totals are. How far it spreads is
-bounded over all plausible totals in the convex order (`convex_bounds`), stratum by stratum: they need not be tried
-together, and nothing is simulated.
+The exact feature centres the statistic, so that its mean is 0 whatever the unknown totals are. How
+far it spreads is bounded over all plausible totals in the convex order (`convex_bounds`), stratum
+by stratum: they need not be tried together, and nothing is simulated.
 """
 
 import math
@@ -77,7 +78,8 @@ class ScoreCuts:
 
 @dataclass(frozen=True, eq=False)
 class BoundedTest:
-    """What a question says: its signed statistic, and bounds of the probabilities beyond it on either side.
+    """What a question says: its signed statistic, and bounds of the probabilities beyond it on
+    either side.
 
     Parameters
     ----------
@@ -104,10 +106,11 @@ class BoundedTest:
 class UnknownTotals:
     """A noisy table by groups of exact size, by levels with noisy totals and by strata.
 
-    With R the exact sizes of the groups of stratum k and n their sum, a question with scores u, v has the sum
-    ``S_k = Σ (u_i - Σ R u / n) v_j y_ij``. Under independence its mean is 0 for all totals of the levels, and it is
-    the sum over cuts of u and v of centred hypergeometric numbers, plus noise. Each of these is bounded over the
-    plausible totals of its cut; cuts of one stratum are added as if they rose and fell together, strata independently.
+    With R the exact sizes of the groups of stratum k and n their sum, a question with scores u, v
+    has the sum ``S_k = Σ (u_i - Σ R u / n) v_j y_ij``. Under independence its mean is 0 for all
+    totals of the levels, and it is the sum over cuts of u and v of centred hypergeometric numbers,
+    plus noise. Each of these is bounded over the plausible totals of its cut; cuts of one stratum
+    are added as if they rose and fell together, strata independently.
 
     Parameters
     ----------
@@ -128,7 +131,9 @@ class UnknownTotals:
 
     @cached_property
     def ranges(self) -> dict[tuple[tuple[bool, ...], int], tuple[int, int]]:
-        """For each cut of the levels and each stratum the totals that are plausible, all at once but for `MISS`."""
+        """For each cut of the levels and each stratum the totals that are plausible, all at once
+        but for `MISS`.
+        """
         cuts: dict[tuple[tuple[bool, ...], int], None] = {}
         for question in self.questions:
             for upper in ScoreCuts.of(question.noisy).uppers:
@@ -155,19 +160,28 @@ class UnknownTotals:
         return BoundedTest(z, law.beyond(statistic), law.below(statistic))
 
     def law(self, question: ScoreQuestion, weights: Floats) -> SumLaw:
-        """A law above that of the weighted sum with its noise, in the convex order, for all plausible totals."""
+        """A law above that of the weighted sum with its noise, in the convex order, for all
+        plausible totals.
+        """
         noise = self.noise_of(weights)
         scales = {stratum: self._scale(weights, question, stratum) for stratum in question.strata}
         varied = [stratum for stratum in question.strata if scales[stratum] > 0]
         if not varied:
-            raise Refused("the exact totals (and scores) leave only one value of the statistic: nothing is tested")
-        spread = sum(self._largest_spread(question, stratum, scales[stratum]) ** 2 for stratum in varied)
+            raise Refused(
+                "the exact totals (and scores) leave only one value of the statistic: nothing is"
+                " tested"
+            )
+        spread = sum(
+            self._largest_spread(question, stratum, scales[stratum]) ** 2 for stratum in varied
+        )
         step = step_for(spread + noise.variance)
         laws = [self._law(question, stratum, scales[stratum], step) for stratum in varied]
         return SumLaw.of(laws, noise, step)
 
     def p_value(self, alternative: Alternative) -> tuple[float, list[BoundedTest]]:
-        """The least p-value times the number of questions, plus the chance that a total was missed; all answers."""
+        """The least p-value times the number of questions, plus the chance that a total was missed;
+        all answers.
+        """
         work = 0
         for question in self.questions:
             cuts = len(ScoreCuts.of(question.exact).heights)
@@ -177,8 +191,8 @@ class UnknownTotals:
                     work += cuts * min(high - low + 1, 130)
         if work > _MOST_LAWS:
             raise Refused(
-                f"{len(self.questions):,} questions with so many plausible totals take too long: publish the totals "
-                "exactly, or ask of fewer levels or strata"
+                f"{len(self.questions):,} questions with so many plausible totals take too long:"
+                " publish the totals exactly, or ask of fewer levels or strata"
             )
         answers = [self.answer(question) for question in self.questions]
         least = min(answer.p_value(alternative) for answer in answers)
@@ -187,8 +201,9 @@ class UnknownTotals:
     def weights(self, question: ScoreQuestion) -> Floats:
         """Weights of the cells in the statistic.
 
-        A stratum has the weight ``H / (H + N)``, with N the variance of its noise and H the hypergeometric one for
-        equal totals of the levels: the true ones are not known, and estimates would depend on the noise.
+        A stratum has the weight ``H / (H + N)``, with N the variance of its noise and H the
+        hypergeometric one for equal totals of the levels: the true ones are not known, and
+        estimates would depend on the noise.
         """
         weights = np.zeros(self.estimate.shape)
         for stratum in question.strata:
@@ -211,13 +226,16 @@ class UnknownTotals:
         """What a stratum is multiplied by in the statistic."""
         span = float(np.ptp(question.exact) * np.ptp(question.noisy))
         used = weights[:, :, stratum]
-        # The corner of the largest scores less that of the smallest: both differences are scores times the scale.
+        # The corner of the largest scores less that of the smallest: both differences are scores
+        # times the scale.
         top, bottom = int(question.exact.argmax()), int(question.exact.argmin())
         last, first = int(question.noisy.argmax()), int(question.noisy.argmin())
         corners = used[top, last] - used[top, first] - used[bottom, last] + used[bottom, first]
         return float(corners / span)
 
-    def _parts(self, question: ScoreQuestion, stratum: int) -> list[tuple[float, int, tuple[int, int]]]:
+    def _parts(
+        self, question: ScoreQuestion, stratum: int
+    ) -> list[tuple[float, int, tuple[int, int]]]:
         """Height, exact size and plausible totals of every pair of cuts."""
         parts = []
         exact, noisy = ScoreCuts.of(question.exact), ScoreCuts.of(question.noisy)
@@ -246,7 +264,9 @@ class UnknownTotals:
 
 
 def noise_terms(asked: CrossedTable, weights: Floats) -> NoiseTerms:
-    """The noise of one weighted sum of the cells of a released table, where it is a sum of independent numbers."""
+    """The noise of one weighted sum of the cells of a released table, where it is a sum of
+    independent numbers.
+    """
     measured = asked.measured
     pulled = asked.pulled(weights[None])[0]
     if isinstance(measured, MeasuredTable):
@@ -261,13 +281,15 @@ def noise_terms(asked: CrossedTable, weights: Floats) -> NoiseTerms:
             cells = mechanism.space.project(pulled).ravel()
             return NoiseTerms.of([mechanism.sampler], np.zeros(len(cells), dtype=np.intp), cells)
     raise Refused(
-        f"with noisy totals of many levels or strata the noise must be drawn number by number (Gaussian or Laplace "
-        f"noise in cells, or a product), not {measured.noise_name} noise: publish the totals exactly"
+        "with noisy totals of many levels or strata the noise must be drawn number by number"
+        f" (Gaussian or Laplace noise in cells, or a product), not {measured.noise_name} noise:"
+        " publish the totals exactly"
     )
 
 
 def cut_scores(levels: int, scores: Sequence[float] | None) -> list[Floats]:
-    """The scores that a feature is asked about: its own, those of two levels, or each level against the others.
+    """The scores that a feature is asked about: its own, those of two levels, or each level against
+    the others.
 
     >>> [each.tolist() for each in cut_scores(2, None)], len(cut_scores(3, None))
     ([[0.0, 1.0]], 3)

@@ -1,6 +1,8 @@
-"""Weighted sums of cells as somebody writes them: ``gap: sex=f & region=n - 0.5 * region-age[age=d]``.
+"""Weighted sums of cells as somebody writes them:
+``gap: sex=f & region=n - 0.5 * region-age[age=d]``.
 
-A written sum becomes rows like those of a file of areas; their estimates and intervals are in `areas`.
+A written sum becomes rows like those of a file of areas; their estimates and intervals are in
+`areas`.
 """
 
 import math
@@ -16,10 +18,12 @@ _FORM = 'write it like "gap: sex=f & region=n,s - 0.5 * region-age[age=d]"'
 
 
 def sum_rows(text: str) -> list[AreaRow]:
-    """Read a weighted sum of cells: terms with signs, each an optional weight, an optional table, and levels.
+    """Read a weighted sum of cells: terms with signs, each an optional weight, an optional table,
+    and levels.
 
-    Terms are joined by `` + `` and `` - ``, features by `` & ``, levels of one feature by commas; levels with such
-    signs in them stand in double quotes. ``table[...]`` says which table is meant, and ``table[]`` is all of it.
+    Terms are joined by `` + `` and `` - ``, features by `` & ``, levels of one feature by commas;
+    levels with such signs in them stand in double quotes. ``table[...]`` says which table is meant,
+    and ``table[]`` is all of it.
 
     Parameters
     ----------

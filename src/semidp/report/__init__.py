@@ -1,7 +1,9 @@
-"""A release, explained: as a page for people who publish, as text for a terminal, as values for machines.
+"""A release, explained: as a page for people who publish, as text for a terminal, as values for
+machines.
 
-Everything said here is computed from a `Release`, which holds nothing confidential. What a statistic says of itself is
-in its folder of `statistics`; here is what is said of the release as a whole.
+Everything said here is computed from a `Release`, which holds nothing confidential. What a
+statistic says of itself is in its folder of `statistics`; here is what is said of the release as a
+whole.
 """
 
 from semidp.report.outlook import comparison, forecast

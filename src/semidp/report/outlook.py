@@ -1,7 +1,8 @@
-"""What a plan would publish, before anything is drawn: errors beside expected counts, the guarantee, what is announced.
+"""What a plan would publish, before anything is drawn: errors beside expected counts, the
+guarantee, what is announced.
 
-Everything is computed from public values: the plan, the published totals and the calibrated mechanisms. Rehearsals,
-comparisons of plans and the page of `semidp explore` show the same numbers.
+Everything is computed from public values: the plan, the published totals and the calibrated
+mechanisms. Rehearsals, comparisons of plans and the page of `semidp explore` show the same numbers.
 """
 
 import math
@@ -45,7 +46,11 @@ class Outlook:
 
     def beside_tables(self) -> list[tuple[str, str]]:
         """Return the name of everything that is no table, and how far off it would be."""
-        return [(forecast.name, forecast.line()) for forecast in self.forecasts if forecast.listed != "tables"]
+        return [
+            (forecast.name, forecast.line())
+            for forecast in self.forecasts
+            if forecast.listed != "tables"
+        ]
 
 
 def forecast(prepared: Prepared) -> Outlook:
@@ -54,10 +59,16 @@ def forecast(prepared: Prepared) -> Outlook:
     Examples
     --------
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"])
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "region"], semidp.Budget.gdp(1))], ["sex", "region"]
+    ... )
     >>> people = {"sex": [*"ffmmm"], "region": [*"nsnss"]}
     >>> seen = forecast(semidp.prepare(plan, people)).document
-    >>> round(seen["tables"][0]["expected"]["median"], 6), seen["guarantee"]["name"], seen["announced"]["name"]
+    >>> (
+    ...     round(seen["tables"][0]["expected"]["median"], 6),
+    ...     seen["guarantee"]["name"],
+    ...     seen["announced"]["name"],
+    ... )
     (1.2, 'μ = 1 (Gaussian DP)', 'μ = 0.707107 (Gaussian DP)')
     """
     scope, delta = prepared.scope, prepared.plan.report_delta
@@ -86,7 +97,8 @@ def forecast(prepared: Prepared) -> Outlook:
 
 
 def comparison(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
-    """Return what the forecasts of several plans have side by side, line by line: its name and what each plan has.
+    """Return what the forecasts of several plans have side by side, line by line: its name and what
+    each plan has.
 
     >>> import semidp
     >>> plan = semidp.Plan([semidp.TableRequest(["sex"], semidp.Budget.gdp(1))], ["sex"])
@@ -119,7 +131,9 @@ def _forecast_rows(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
         columns.append({(each.listed, each.label): each.line() for each in plan.forecasts})
     rows = []
     for listed in _LISTS:
-        labels = dict.fromkeys(label for column in columns for place, label in column if place == listed)
+        labels = dict.fromkeys(
+            label for column in columns for place, label in column if place == listed
+        )
         for label in labels:
             lines = [column.get((listed, label), "not published") for column in columns]
             rows.append((label, lines))
@@ -127,12 +141,16 @@ def _forecast_rows(plans: Sequence[Outlook]) -> list[tuple[str, list[str]]]:
 
 
 def stated_text(plan: Mapping[str, Any], key: str) -> str:
-    """Write a forecast's ``guarantee``, or what its noise is ``announced`` to give where the totals are forgotten."""
+    """Write a forecast's ``guarantee``, or what its noise is ``announced`` to give where the totals
+    are forgotten.
+    """
     stated = plan[key]
     if stated is None:
         return "the same" if not plan["exact"] else "not known"
     epsilon = stated["epsilon"]
-    restated = "none" if epsilon is None else f"({rounded_up(epsilon)}, {plain(plan['report_delta'])})-DP"
+    restated = (
+        "none" if epsilon is None else f"({rounded_up(epsilon)}, {plain(plan['report_delta'])})-DP"
+    )
     adjacency = Adjacency.from_json({**plan["adjacency"], "a": plan["adjacency"]["used"]})
     exchange = key == "guarantee" and not adjacency.protects_groups
     name = f"{stated['name']}, " if stated["name"] else ""

@@ -1,4 +1,6 @@
-"""The sections of a report that show results by place: as maps where outlines were given, else as sorted bars."""
+"""The sections of a report that show results by place: as maps where outlines were given, else as
+sorted bars.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -46,8 +48,15 @@ def unmatched(release: Release) -> list[str]:
             mapped = True
             _, missing = places.named(_distinct(columns, heading))
             if missing:
-                left = f" and {len(missing) - _SHOWN_UNMATCHED:,} more" if len(missing) > _SHOWN_UNMATCHED else ""
-                said.append(f"The map has no place for {', '.join(missing[:_SHOWN_UNMATCHED])}{left} of {name}.")
+                left = (
+                    f" and {len(missing) - _SHOWN_UNMATCHED:,} more"
+                    if len(missing) > _SHOWN_UNMATCHED
+                    else ""
+                )
+                said.append(
+                    f"The map has no place for {', '.join(missing[:_SHOWN_UNMATCHED])}{left} of"
+                    f" {name}."
+                )
     return said if mapped else ["The map names no place of this release: say which property does."]
 
 
@@ -60,20 +69,28 @@ def _map_section(name: str, columns: Columns, places: PlaceMap) -> Section | Non
     shown = panels[:_MOST_PANELS]
     more = " More are in the file." if len(panels) > len(shown) else ""
     missing = places.named(_distinct(columns, heading))[1]
-    lacking = f" The map has no place for {', '.join(missing[:_SHOWN_UNMATCHED])}." if missing else ""
+    lacking = (
+        f" The map has no place for {', '.join(missing[:_SHOWN_UNMATCHED])}." if missing else ""
+    )
     what = "published estimate" if value == "estimate" else value
     return Section(
         heading=f"{name} by {heading}, as a map",
         figure=place_map(places, shown, what),
         figure_label=f"Maps of {name}: estimates and their standard errors",
-        caption=f"On the left the {what}, on the right its standard error from the noise. Hatched places are dominated "
-        f"by noise: do not read them by themselves.{more}{lacking}",
+        caption=(
+            f"On the left the {what}, on the right its standard error from the noise. Hatched"
+            f" places are dominated by noise: do not read them by themselves.{more}{lacking}"
+        ),
     )
 
 
 def _bars_section(name: str, columns: Columns) -> Section | None:
     """Return bars of what has one feature, the largest first."""
-    if len(columns.labels) != 1 or columns.rows < _LEAST_BARS or "standard_error" not in columns.numbers:
+    if (
+        len(columns.labels) != 1
+        or columns.rows < _LEAST_BARS
+        or "standard_error" not in columns.numbers
+    ):
         return None
     (heading,) = columns.labels
     if "estimate" not in columns.numbers:
@@ -83,12 +100,17 @@ def _bars_section(name: str, columns: Columns) -> Section | None:
     return Section(
         heading=f"{name}, the largest first",
         figure=sorted_bars(panel, "published estimate"),
-        caption="Estimates with two standard errors of the noise to each side; hatched where noise dominates.",
+        caption=(
+            "Estimates with two standard errors of the noise to each side; hatched where noise"
+            " dominates."
+        ),
     )
 
 
 def _place_column(columns: Columns, places: PlaceMap) -> str | None:
-    """Return the column whose labels the map names best; None where it names fewer than half of any."""
+    """Return the column whose labels the map names best; None where it names fewer than half of
+    any.
+    """
     best, share = None, 0.5
     if "standard_error" not in columns.numbers or _value_column(columns) is None:
         return None
@@ -116,7 +138,11 @@ def _panels(columns: Columns, heading: str, value: str) -> Iterator[PlaceValues]
     keys = [" · ".join(row) for row in zip(*beside, strict=True)] if beside else [""] * columns.rows
     numbers, errors = columns.numbers[value], columns.numbers["standard_error"]
     seen = columns.numbers["count"] if value == "estimate" else np.abs(numbers)
-    half = columns.numbers["estimate_high"] - numbers if "estimate_high" in columns.numbers else 2 * errors
+    half = (
+        columns.numbers["estimate_high"] - numbers
+        if "estimate_high" in columns.numbers
+        else 2 * errors
+    )
     for key in dict.fromkeys(keys):
         rows = [number for number, each in enumerate(keys) if each == key]
         names = [str(labels[row]) for row in rows]

@@ -1,4 +1,6 @@
-"""The workbook of a release: a first sheet that says what is exact and what is protected, then a sheet a table."""
+"""The workbook of a release: a first sheet that says what is exact and what is protected, then a
+sheet a table.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -17,7 +19,10 @@ from semidp.report import sentences
 
 _LEGEND = (
     ("bold and blue", "a number that is published exactly, or follows from such numbers"),
-    ("italic and brown", "a count that noise dominates: smaller than the half-width of its 95% interval"),
+    (
+        "italic and brown",
+        "a count that noise dominates: smaller than the half-width of its 95% interval",
+    ),
 )
 _SMALLEST = 1e-6  # of standard errors that decide how many decimals are shown
 
@@ -37,7 +42,9 @@ def save_workbook(release: Release, path: Path) -> None:
     >>> import semidp, tempfile
     >>> from semidp.output.workbooks import read_values
     >>> people = {"sex": [*"ffm"], "region": [*"nsn"]}
-    >>> release = semidp.release(people, semidp.table("sex", "region"), exact=["sex", "region"], mu=1)
+    >>> release = semidp.release(
+    ...     people, semidp.table("sex", "region"), exact=["sex", "region"], mu=1
+    ... )
     >>> with tempfile.TemporaryDirectory() as root:
     ...     save_workbook(release, Path(root) / "tables.xlsx")
     ...     list(read_values(Path(root) / "tables.xlsx"))
@@ -51,7 +58,12 @@ def front_lines(release: Release) -> list[tuple[str, str]]:
     shown = release.presentation
     lines = [("Title", shown.title or sentences.listed(release))]
     if not release.private:
-        lines.append(("NOT PRIVATE", "Drawn with a seed or by a mechanism meant for studies: do not publish this."))
+        lines.append(
+            (
+                "NOT PRIVATE",
+                "Drawn with a seed or by a mechanism meant for studies: do not publish this.",
+            )
+        )
     lines += _under("Contact", [shown.contact] if shown.contact else [])
     lines += _under("Notes", shown.notes)
     lines += _under("Published exactly", sentences.exact_part(release.scope.dataspace))
@@ -65,7 +77,12 @@ def front_lines(release: Release) -> list[tuple[str, str]]:
     if shown.mark_below is not None:
         lines.append(("A star", f"a count below {shown.mark_below:,}"))
     lines.append(("Made", f"{release.created} by semidp {release.versions['semidp']}"))
-    lines.append(("Other files", "report.html says all of this at length; the CSV files hold the same numbers"))
+    lines.append(
+        (
+            "Other files",
+            "report.html says all of this at length; the CSV files hold the same numbers",
+        )
+    )
     return lines
 
 
@@ -87,7 +104,9 @@ def sheets(release: Release) -> Iterator[WorkbookSheet]:
 
 
 def _of_columns(name: str, columns: Columns, shown: Presentation) -> WorkbookSheet:
-    """Return the sheet of a file: its labels, its numbers with the digits that their errors leave."""
+    """Return the sheet of a file: its labels, its numbers with the digits that their errors
+    leave.
+    """
     texts = {}
     for heading, labels in columns.labels.items():
         texts[heading] = labels.column(columns.rows).tolist()
@@ -101,7 +120,8 @@ def _of_columns(name: str, columns: Columns, shown: Presentation) -> WorkbookShe
         # An error of 0.04 is not to be shown as 0.
         formats["standard_error"] = decimals_format(max(decimals, 1))
     for heading in columns.numbers:
-        # A number with an error of its own, such as answered beside answered_error, has the digits of that.
+        # A number with an error of its own, such as answered beside answered_error, has the digits
+        # of that.
         beside = numbers.get(f"{heading}_error")
         if beside is not None:
             digits = _decimals(beside)
@@ -117,11 +137,15 @@ def _of_total(total: Table, shown: Presentation) -> WorkbookSheet:
     """Return the sheet of an exact total."""
     columns = Columns.of_cells(total.schema, {"count": total.counts})
     sheet = _of_columns(f"exact {' × '.join(total.schema.names)}", columns, Presentation())
-    return WorkbookSheet(sheet.name, sheet.texts, sheet.numbers, sheet.formats, {"count": ["exact"] * sheet.rows})
+    return WorkbookSheet(
+        sheet.name, sheet.texts, sheet.numbers, sheet.formats, {"count": ["exact"] * sheet.rows}
+    )
 
 
 def _decimals(errors: NDArray[np.float64] | None) -> int:
-    """Return how many decimals a column deserves: those that leave two digits of its median standard error."""
+    """Return how many decimals a column deserves: those that leave two digits of its median
+    standard error.
+    """
     if errors is None:
         return 3
     noisy = errors[np.isfinite(errors) & (errors > _SMALLEST)]
@@ -131,13 +155,17 @@ def _decimals(errors: NDArray[np.float64] | None) -> int:
 
 
 def _count_styles(numbers: Mapping[str, NDArray[Any]]) -> list[str]:
-    """Return the style of every count: exact where there is no error, faint where noise dominates."""
+    """Return the style of every count: exact where there is no error, faint where noise
+    dominates.
+    """
     counts = numbers["count"]
     if "estimate" not in numbers:
         # The sizes of groups are exact, whatever is published of the groups.
         return ["exact"] * len(counts)
     errors = numbers["standard_error"]
-    half = numbers["estimate_high"] - numbers["estimate"] if "estimate_high" in numbers else 2 * errors
+    half = (
+        numbers["estimate_high"] - numbers["estimate"] if "estimate_high" in numbers else 2 * errors
+    )
     styles = np.where(counts < half - 3e-6, "faint", "")
     styles[errors == 0] = "exact"
     return [str(style) for style in styles]
@@ -146,7 +174,9 @@ def _count_styles(numbers: Mapping[str, NDArray[Any]]) -> list[str]:
 def _presented(
     numbers: dict[str, NDArray[Any]], formats: dict[str, str], shown: Presentation
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """Return numbers with a column of rounded counts, and formats that mark small counts, where asked for."""
+    """Return numbers with a column of rounded counts, and formats that mark small counts, where
+    asked for.
+    """
     if shown.mark_below is not None:
         # A format with a condition: small counts have a star, and stay numbers.
         plain = formats["count"]
@@ -167,7 +197,9 @@ def workbook_differs(release: Release, path: Path) -> bool:
     stored = list(read_values(path).values())
     if not stored:
         return True
-    expected: list[list[tuple[Any, ...]]] = [[(heading or "", text) for heading, text in front_lines(release)]]
+    expected: list[list[tuple[Any, ...]]] = [
+        [(heading or "", text) for heading, text in front_lines(release)]
+    ]
     for sheet in sheets(release):
         header = (*sheet.texts, *sheet.numbers)
         columns = [*sheet.texts.values(), *(values.tolist() for values in sheet.numbers.values())]
@@ -176,7 +208,9 @@ def workbook_differs(release: Release, path: Path) -> bool:
 
 
 def _values(pages: list[list[tuple[Any, ...]]]) -> list[list[tuple[str, ...]]]:
-    """Write every cell as text: an empty one and a number that is none are the same, and empty ends are left out."""
+    """Write every cell as text: an empty one and a number that is none are the same, and empty ends
+    are left out.
+    """
     written = []
     for page in pages:
         rows = []

@@ -1,4 +1,6 @@
-"""The report as one self-contained HTML page: pictures inline, no request, a script only to search long tables."""
+"""The report as one self-contained HTML page: pictures inline, no request, a script only to search
+long tables.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -43,11 +45,15 @@ def html(release: Release, title: str | None = None, further: Sequence[Section] 
     moved = [] if stated is None else moves(scope)
     shown = release.presentation
     advertised = release.announced
-    curves = {} if stated is None else {f"this release ({scope.adjacency.words.used})": stated.tradeoff}
+    curves = (
+        {} if stated is None else {f"this release ({scope.adjacency.words.used})": stated.tradeoff}
+    )
     if advertised is not None:
         curves["if the totals were forgotten"] = advertised
     rendered: str = _template().render(
-        title=title or shown.title or f"{sentences.listed(release)}: what is exact, what is protected",
+        title=title
+        or shown.title
+        or f"{sentences.listed(release)}: what is exact, what is protected",
         shown=shown,
         created=release.created.replace("T", " ").removesuffix("+00:00") + " UTC",
         versions=release.versions,
@@ -67,7 +73,9 @@ def html(release: Release, title: str | None = None, further: Sequence[Section] 
         advertised=advertised is not None,
         advertised_name=name_of(advertised) if advertised else None,
         adjacency_heading=None if stated is None else sentences.why_heading(scope),
-        adjacency=[] if stated is None else [*sentences.why_together(scope), *sentences.implied(release)],
+        adjacency=(
+            [] if stated is None else [*sentences.why_together(scope), *sentences.implied(release)]
+        ),
         also_known=sentences.also_known(release),
         moves=moved[:_SHOWN_MOVES],
         more_moves=max(len(moved) - _SHOWN_MOVES, 0),
@@ -89,13 +97,19 @@ def _template() -> Any:
     """The page without its content, compiled once a process."""
     from jinja2 import Environment, select_autoescape
 
-    environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters["drawn"] = _drawn
-    return environment.from_string(files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8"))
+    return environment.from_string(
+        files("semidp.report").joinpath("report.html.j2").read_text(encoding="utf-8")
+    )
 
 
 def search_script() -> str:
-    """Return what searches long tables: the only script of a report, and only where there is something to search."""
+    """Return what searches long tables: the only script of a report, and only where there is
+    something to search.
+    """
     return files("semidp.report").joinpath("search.js").read_text(encoding="utf-8")
 
 
@@ -117,7 +131,12 @@ def _sections(release: Release) -> list[Section]:
 def moves(scope: Scope) -> list[dict[str, Any]]:
     """Return the witness of a(t), one entry a record."""
     semi = scope.semi_adjacency
-    if not scope.adjacency.protects_groups or semi is None or semi.witness is None or not semi.witness.others:
+    if (
+        not scope.adjacency.protects_groups
+        or semi is None
+        or semi.witness is None
+        or not semi.witness.others
+    ):
         return []
     witness = semi.witness
     records = [(witness.record, witness.wants), *witness.others]
@@ -158,14 +177,18 @@ def _details(release: Release) -> list[tuple[str, str]]:
 
 
 def _mechanism(release: Release, result: Published) -> list[tuple[str, str]]:
-    """Return how one of the results was measured; the guarantee of the only one stands at the top of the page."""
+    """Return how one of the results was measured; the guarantee of the only one stands at the top
+    of the page.
+    """
     details = result.details()
     rows = [
         (f"Mechanism of {details.what}", f"{result.noise.mechanism}, {details.how}"),
         ("Kind of claim", result.claim_text()),
     ]
     if len(release.results) > 1:
-        rows.append(("Guarantee", sentences.strength(result.guarantee, release.plan.report_delta)[-1]))
+        rows.append(
+            ("Guarantee", sentences.strength(result.guarantee, release.plan.report_delta)[-1])
+        )
     return [*rows, *details.further]
 
 
@@ -174,10 +197,19 @@ def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:
     for total in dataspace.totals:
         paths = [feature.paths() for feature in total.schema.features]
         cells = (
-            (*(label for part, leaf in zip(paths, index, strict=True) for label in part[leaf]), f"{int(count):,}")
+            (
+                *(label for part, leaf in zip(paths, index, strict=True) for label in part[leaf]),
+                f"{int(count):,}",
+            )
             for index, count in np.ndenumerate(total.counts)
         )
         rows = list(islice(cells, LISTED_ROWS))
         more = total.counts.size - len(rows)
-        tables.append({"columns": (*total.schema.names, "count"), "rows": rows, "more": f"{more:,}" if more else ""})
+        tables.append(
+            {
+                "columns": (*total.schema.names, "count"),
+                "rows": rows,
+                "more": f"{more:,}" if more else "",
+            }
+        )
     return tables

@@ -1,4 +1,5 @@
-"""What a release says about itself as a whole, in plain words; what a statistic says is in its own folder.
+"""What a release says about itself as a whole, in plain words; what a statistic says is in its own
+folder.
 
 The page and the terminal share every sentence.
 """
@@ -26,9 +27,11 @@ from semidp.publishing.plan import Plan
 from semidp.publishing.release import SOURCES, Release
 from semidp.statistics.protocol import Published
 
-_SAME = 1e-4  # guarantees whose numbers differ by less, relatively, are called as strong: they are printed alike
+# guarantees whose numbers differ by less, relatively, are called as strong: they are printed alike
+_SAME = 1e-4
 
-_LEAST_MISSED = 0.0005  # of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
+# of attempts that the best attacker misses: less is hardly any protection (mu 4.9, epsilon 7.6)
+_LEAST_MISSED = 0.0005
 
 
 def exact_part(dataspace: Datasets, scope: Scope | None = None) -> list[str]:
@@ -44,7 +47,11 @@ def exact_part(dataspace: Datasets, scope: Scope | None = None) -> list[str]:
     margins = [f"counts of {margin}" for margin in dataspace.margins]
     if scope is None or scope.protection is None:
         return [*margins, f"the number of records, {dataspace.n:,}"]
-    return [*margins, f"the number of {scope.protection.records}, {dataspace.n:,}", *persons_part(scope)]
+    return [
+        *margins,
+        f"the number of {scope.protection.records}, {dataspace.n:,}",
+        *persons_part(scope),
+    ]
 
 
 def counted_text(scope: Scope) -> str:
@@ -57,12 +64,18 @@ def counted_text(scope: Scope) -> str:
 
 
 def persons_part(scope: Scope) -> list[str]:
-    """Name what is public about persons with several records: how many there are, and how many records they have."""
+    """Name what is public about persons with several records: how many there are, and how many
+    records they have.
+    """
     protection = scope.protection
     if protection is None:
         return []
-    limit = f"the most {protection.records} of one {protection.noun}, {protection.most:,} (declared)"
-    counted = [] if scope.persons is None else [f"the number of {protection.units}, {scope.persons:,}"]
+    limit = (
+        f"the most {protection.records} of one {protection.noun}, {protection.most:,} (declared)"
+    )
+    counted = (
+        [] if scope.persons is None else [f"the number of {protection.units}, {scope.persons:,}"]
+    )
     return [*counted, limit]
 
 
@@ -79,20 +92,31 @@ def noisy_part(release: Release) -> list[str]:
 
 
 def strength(guarantee: Guarantee, report_delta: Fraction) -> list[str]:
-    """Say how strong a guarantee is: what the best attacker achieves, then the numbers for specialists.
+    """Say how strong a guarantee is: what the best attacker achieves, then the numbers for
+    specialists.
 
     >>> from semidp.core.spaces.adjacency import Ball, Exchange
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> for adjacency in (Ball(2), Exchange(2)):
-    ...     print(*strength(Guarantee(Dataspace.described("states"), adjacency, gaussian(1)), Fraction(1, 10**9)))
-    The best attacker ... 26% of cases, where guessing would give 5%. μ = 1 (Gaussian DP), which is (6.17394, 1e-9)-DP
-    The best ... 26% of cases, ... μ = 1 (Gaussian DP), which is (6.17394, 1e-9)-DP, for exchanges of one person
+    ...     print(
+    ...         *strength(
+    ...             Guarantee(Dataspace.described("states"), adjacency, gaussian(1)),
+    ...             Fraction(1, 10**9),
+    ...         )
+    ...     )
+    The best attacker ... 26% of cases, where guessing would give 5%. μ = 1 (Gaussian DP), which is
+    (6.17394, 1e-9)-DP
+    The best ... 26% of cases, ... μ = 1 (Gaussian DP), which is (6.17394, 1e-9)-DP, for exchanges
+    of one person
     """
     if guarantee.tradeoff.is_trivial:
         return ["The release says nothing beyond the exact totals."]
     adjacency = guarantee.adjacency
     pairs = "" if adjacency.protects_groups else f", for {adjacency.words.pairs}"
-    return [detection(guarantee.tradeoff, adjacency.protection), f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}"]
+    return [
+        detection(guarantee.tradeoff, adjacency.protection),
+        f"{_numbers(guarantee.tradeoff, report_delta)}{pairs}",
+    ]
 
 
 def release_strength(release: Release) -> list[str]:
@@ -106,7 +130,8 @@ def protected(release: Release) -> list[str]:
     """Say what a release protects and from whom; of one that states no guarantee, where to look."""
     if release.stated is None:
         return [
-            "Each of the releases states a guarantee of its own, for what it publishes exactly. They do not add up."
+            "Each of the releases states a guarantee of its own, for what it publishes exactly."
+            " They do not add up."
         ]
     explanation = release.guarantee.explain()
     return [explanation.protected, explanation.attacker]
@@ -123,10 +148,16 @@ def weakness(guarantee: Guarantee | None) -> tuple[str, ...]:
     """
     if guarantee is None:
         return ()
-    missed = float(guarantee.tradeoff(0.95))  # by an attacker who accepts 5% false alarms, as in `detection`
+    # by an attacker who accepts 5% false alarms, as in `detection`
+    missed = float(guarantee.tradeoff(0.95))
     if missed > _LEAST_MISSED:
         return ()
-    return ("This budget is so large that hardly anybody is protected: an attacker who wants to find out does.",)
+    return (
+        (
+            "This budget is so large that hardly anybody is protected: an attacker who wants to"
+            " find out does."
+        ),
+    )
 
 
 def _numbers(tradeoff: Tradeoff, report_delta: Fraction) -> str:
@@ -160,17 +191,25 @@ def why_together(scope: Scope) -> list[str]:
     if not scope.dataspace.margins:
         return ["Only the number of records is published exactly, so one record can change alone."]
     first = (
-        "Had one person's record been different and nothing else, the published totals would not be what they are. "
-        "For that person to have been somebody else, other records must have been different too."
+        "Had one person's record been different and nothing else, the published totals would not be"
+        " what they are. For that person to have been somebody else, other records must have been"
+        " different too."
     )
     if protection is not None:
         first = (
-            f"Had the {protection.records} of one {protection.noun} been different and nothing else, the published "
-            f"totals would not be what they are. For that {protection.noun} to have had others, {protection.records} "
-            f"of other {protection.units} must have been different too."
+            f"Had the {protection.records} of one {protection.noun} been different and nothing"
+            f" else, the published totals would not be what they are. For that {protection.noun} to"
+            f" have had others, {protection.records} of other {protection.units} must have been"
+            " different too."
         )
     if semi is None:
-        return [first, f"How many is not known for these totals; a = {a} was given by whoever made the release."]
+        return [
+            first,
+            (
+                f"How many is not known for these totals; a = {a} was given by whoever made the"
+                " release."
+            ),
+        ]
     if semi.bound == 0:
         return ["The published totals leave no other dataset: there is nothing left to protect."]
     most = f"a(t) = {semi.worst_case}" if semi.worst_case is not None else f"at most {semi.bound}"
@@ -187,11 +226,15 @@ def implied(release: Release | Prepared) -> list[str]:
 
 
 def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
-    """Say what the noise guarantees if an attacker also knew a one-way margin, one row each, and how many are left.
+    """Say what the noise guarantees if an attacker also knew a one-way margin, one row each, and
+    how many are left.
 
     >>> import semidp
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))], ["sex"],
-    ...     features=[semidp.Feature("ill", ["n", "y"])])
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "ill"], semidp.Budget.zcdp("1/2"))],
+    ...     ["sex"],
+    ...     features=[semidp.Feature("ill", ["n", "y"])],
+    ... )
     >>> also_known(semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]}))
     ([('ill', 'any 3 records', '0.25-zCDP, which is (4.43669, 1e-9)-DP', 'stronger')], 0)
     """
@@ -206,10 +249,12 @@ def also_known(release: Release) -> tuple[list[tuple[str, str, str, str]], int]:
 
 
 def change(now: Tradeoff, before: Tradeoff, delta: Fraction) -> Order:
-    """Return how a guarantee changed as a sentence may say it: numbers that are printed alike count as equal.
+    """Return how a guarantee changed as a sentence may say it: numbers that are printed alike count
+    as equal.
 
-    The noise of a product is rounded up (σ² to 24 bits, a joint cost within 1e-5 of the budget is left at the budget),
-    so that its cost, computed anew, is a little less than what was charged. That is no stronger guarantee.
+    The noise of a product is rounded up (σ² to 24 bits, a joint cost within 1e-5 of the budget is
+    left at the budget), so that its cost, computed anew, is a little less than what was charged.
+    That is no stronger guarantee.
 
     >>> one, a_little_less = Gaussian(Fraction(1)), Gaussian(Fraction(99999997, 100000000))
     >>> a_little_less.compare(one).name, change(a_little_less, one, Fraction(1, 10**9)).name
@@ -238,11 +283,26 @@ def files(release: Release) -> list[tuple[str, str]]:
         words += result.file_words(release.form)
     words += release.parts_file_words()
     if release.combination is not None:
-        words.append((SOURCES, f"the {len(release.combination.releases)} releases that are combined, a folder each"))
+        words.append(
+            (
+                SOURCES,
+                (
+                    f"the {len(release.combination.releases)} releases that are combined, a folder"
+                    " each"
+                ),
+            )
+        )
     if any(name.endswith(".csv") for name, _ in words):
-        words.append((METADATA, "what the columns of these files mean, for machines (CSV on the Web)"))
+        words.append(
+            (METADATA, "what the columns of these files mean, for machines (CSV on the Web)")
+        )
     if release.presentation.workbook:
-        words.append((WORKBOOK, "all tables and exact totals as a workbook, with a first sheet on what they are"))
+        words.append(
+            (
+                WORKBOOK,
+                "all tables and exact totals as a workbook, with a first sheet on what they are",
+            )
+        )
     if release.presentation.places is not None:
         words.append((MAP, "the outlines of the places on the maps"))
     words.append(("release.json", "the plan, the exact totals and the guarantee, for machines"))
@@ -253,7 +313,10 @@ def budget_parts(plan: Plan) -> list[str]:
     """Say how a budget is divided; nothing where there is one part.
 
     >>> from semidp import Budget, TableRequest
-    >>> wanted = [TableRequest(["sex"], Budget.zcdp(1), name="a"), TableRequest(["age"], Budget.zcdp(3), name="b")]
+    >>> wanted = [
+    ...     TableRequest(["sex"], Budget.zcdp(1), name="a"),
+    ...     TableRequest(["age"], Budget.zcdp(3), name="b"),
+    ... ]
     >>> budget_parts(Plan(wanted))
     ['1-zCDP for a', '3-zCDP for b']
     """
@@ -270,7 +333,11 @@ def budget_parts(plan: Plan) -> list[str]:
 
 
 def _stated(budget: Budget) -> str:
-    return str(budget).partition(" (")[0] if budget.kind == "approximate" else name_of(budget.tradeoff()) or str(budget)
+    return (
+        str(budget).partition(" (")[0]
+        if budget.kind == "approximate"
+        else name_of(budget.tradeoff()) or str(budget)
+    )
 
 
 def said_of_several(release: Release) -> list[str]:
@@ -278,7 +345,9 @@ def said_of_several(release: Release) -> list[str]:
     kinds: dict[type[Published], list[Published]] = {}
     for result in release.results:
         kinds.setdefault(type(result), []).append(result)
-    return [sentence for kind, results in kinds.items() for sentence in kind.said_of_several(results)]
+    return [
+        sentence for kind, results in kinds.items() for sentence in kind.said_of_several(results)
+    ]
 
 
 def cautions(release: Release) -> list[str]:
@@ -286,23 +355,32 @@ def cautions(release: Release) -> list[str]:
     return [sentence for result in release.results for sentence in result.cautions()]
 
 
-_LEVELS_READ = re.compile(r"The list of levels of (.*) was read from the data and is published without protection\.")
+_LEVELS_READ = re.compile(
+    r"The list of levels of (.*) was read from the data and is published without protection\."
+)
 
 
 def together_disclosed(disclosures: Sequence[str]) -> list[str]:
     """Return disclosures with one sentence for all features whose levels were read from the data.
 
-    >>> said = "The list of levels of {} was read from the data and is published without protection."
+    >>> said = "The list of levels of {} was read from the data and is published without "
+    >>> said += "protection."
     >>> together_disclosed([said.format("sex"), said.format("age")])
-    ['The lists of levels of sex and age were read from the data and are published without protection.']
+    ['The lists of levels of sex and age were read from the data and are published without
+    protection.']
     """
     matches = [_LEVELS_READ.fullmatch(sentence) for sentence in disclosures]
     names = [match[1] for match in matches if match]
     if len(names) < 2:
         return list(disclosures)
-    unmatched = [sentence for sentence, match in zip(disclosures, matches, strict=True) if match is None]
+    unmatched = [
+        sentence for sentence, match in zip(disclosures, matches, strict=True) if match is None
+    ]
     every = f"{', '.join(names[:-1])} and {names[-1]}"
-    together = f"The lists of levels of {every} were read from the data and are published without protection."
+    together = (
+        f"The lists of levels of {every} were read from the data and are published without"
+        " protection."
+    )
     return [together, *unmatched]
 
 
@@ -313,17 +391,25 @@ def limits(release: Release) -> list[str]:
     elif release.plan.id:
         unit = f"One record is one person: this was checked with the column {release.plan.id!r}."
     else:
-        unit = "One record is taken to be one person, which was not checked: who has several is protected less."
+        unit = (
+            "One record is taken to be one person, which was not checked: who has several is"
+            " protected less."
+        )
     if release.combination is not None:
         repeated = (
-            "Releases of the same data that are not combined here are not accounted for: together they protect less."
+            "Releases of the same data that are not combined here are not accounted for: together"
+            " they protect less."
         )
         unprotected = [] if release.stated is None else [release.guarantee.explain().unprotected]
         return [*unprotected, unit, repeated, *together_disclosed(release.scope.disclosures)]
     repeated = (
-        "The privacy loss of this release was charged to a ledger, together with the others that it holds."
+        "The privacy loss of this release was charged to a ledger, together with the others that it"
+        " holds."
         if release.ledger
-        else "No ledger was given: other releases of the same data are not accounted for, and together protect less."
+        else (
+            "No ledger was given: other releases of the same data are not accounted for, and"
+            " together protect less."
+        )
     )
     explanation = release.guarantee.explain()
     return [
@@ -338,9 +424,10 @@ def limits(release: Release) -> list[str]:
 def _unit(protection: Protection) -> str:
     """Say whom the promise is about, and what is not taken into account."""
     return (
-        f"The promise is about {protection.who}: that nobody has more was checked with the column {protection.id!r}. "
-        f"What all {protection.records} of one {protection.noun} have in common is not taken into account: who knows "
-        "that a value is always the same for one of them knows something besides."
+        f"The promise is about {protection.who}: that nobody has more was checked with the column"
+        f" {protection.id!r}. What all {protection.records} of one {protection.noun} have in common"
+        " is not taken into account: who knows that a value is always the same for one of them"
+        " knows something besides."
     )
 
 

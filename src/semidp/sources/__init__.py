@@ -1,5 +1,6 @@
 """Where records come from: files, data frames and databases, counted where they are.
 
-`opening` is the page to read first: `open_source` and `Source`. `contract` says what a kind of source must do; `duck`
-reads files and data frames, `ibis` databases and Spark, `memory` tables of counts.
+`opening` is the page to read first: `open_source` and `Source`. `contract` says what a kind of
+source must do; `duck` reads files and data frames, `ibis` databases and Spark, `memory` tables of
+counts.
 """

@@ -1,7 +1,8 @@
 """Aggregates of a plan over the members of a unit: SQL that is checked before DuckDB evaluates it.
 
-A derived feature is a function of the multiset of a unit's members. So an aggregate may use columns of members,
-constants, functions of the record alone, and aggregates that depend on no order; the link is no column of it.
+A derived feature is a function of the multiset of a unit's members. So an aggregate may use columns
+of members, constants, functions of the record alone, and aggregates that depend on no order; the
+link is no column of it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +12,15 @@ from typing import Any
 from semidp.errors import InputError, did_you_mean
 from semidp.sources.comparisons import Node, columns_in, nodes
 from semidp.sources.contract import MAX_WHERE, quietly
-from semidp.sources.duck import EXPRESSIONS, connect, consistent_functions, is_plain, parsed, quoted_name, typed
+from semidp.sources.duck import (
+    EXPRESSIONS,
+    connect,
+    consistent_functions,
+    is_plain,
+    parsed,
+    quoted_name,
+    typed,
+)
 
 AGGREGATES = (
     *("count", "count_star", "count_if", "countif", "sum", "min", "max", "avg", "mean", "median"),
@@ -21,7 +30,8 @@ AGGREGATES = (
 
 
 def aggregated_columns(aggregates: Mapping[str, str], columns: Collection[str]) -> list[str]:
-    """Return the columns of members that some aggregates use; refuse a text that is no aggregate of members.
+    """Return the columns of members that some aggregates use; refuse a text that is no aggregate of
+    members.
 
     Parameters
     ----------
@@ -52,8 +62,11 @@ def aggregated_columns(aggregates: Mapping[str, str], columns: Collection[str]) 
     return list(used)
 
 
-def typed_aggregates(connection: Any, aggregates: Mapping[str, str], relation: str, link: str) -> list[str]:
-    """Return the SQL of checked aggregates over a relation, one row a link, with text read as numbers where it is.
+def typed_aggregates(
+    connection: Any, aggregates: Mapping[str, str], relation: str, link: str
+) -> list[str]:
+    """Return the SQL of checked aggregates over a relation, one row a link, with text read as
+    numbers where it is.
 
     Parameters
     ----------
@@ -87,13 +100,15 @@ def _rows(connection: Any, sql: str) -> list[Any]:
 
 def _no_aggregate(name: str) -> InputError:
     return InputError(
-        f"the aggregate of {name!r} must be one expression with a value a unit, such as count(*) FILTER (WHERE age < "
-        "18): check its names and quotes"
+        f"the aggregate of {name!r} must be one expression with a value a unit, such as count(*)"
+        " FILTER (WHERE age < 18): check its names and quotes"
     )
 
 
 def _checked(connection: Any, name: str, text: str, columns: Mapping[str, str]) -> Node:
-    """Return the parser's account of an aggregate; refuse what is none of the members of one unit."""
+    """Return the parser's account of an aggregate; refuse what is none of the members of one
+    unit.
+    """
     if len(text) > MAX_WHERE:
         raise InputError(f"the aggregate of {name!r} has more than {MAX_WHERE:,} characters")
     expression: Node = quietly(lambda: _one_expression(connection, text), _no_aggregate(name))
@@ -102,19 +117,22 @@ def _checked(connection: Any, name: str, text: str, columns: Mapping[str, str]) 
     strange = sorted({*columns_in(expression)} - {*columns})
     if strange:
         raise InputError(
-            f"the aggregate of {name!r} names {strange[0]!r}, which is no column of members beside the link"
-            f"{did_you_mean(strange[0], columns.values())}"
+            f"the aggregate of {name!r} names {strange[0]!r}, which is no column of members beside"
+            f" the link{did_you_mean(strange[0], columns.values())}"
         )
     calls = [node for node in parts if node["class"] == "FUNCTION"]
     names = [node["function_name"].lower() for node in calls]
     strangers = sorted({*names} - {*AGGREGATES} - consistent_functions(connection))
     if strangers:
         raise InputError(
-            f"the aggregate of {name!r} must depend on the members of a unit alone and on no order of them, and "
-            f"{strangers[0]}() is not declared to: use {', '.join(AGGREGATES[:1] + AGGREGATES[4:])}"
+            f"the aggregate of {name!r} must depend on the members of a unit alone and on no order"
+            f" of them, and {strangers[0]}() is not declared to: use"
+            f" {', '.join(AGGREGATES[:1] + AGGREGATES[4:])}"
         )
     if not {*names} & {*AGGREGATES}:
-        raise InputError(f"the aggregate of {name!r} aggregates nothing: write one such as max(age)")
+        raise InputError(
+            f"the aggregate of {name!r} aggregates nothing: write one such as max(age)"
+        )
     return expression
 
 
@@ -123,7 +141,11 @@ def _one_expression(connection: Any, text: str) -> Node:
     # a bracket that is closed early, or a further clause, shows in what stands around
     _, bare = parsed(connection, "true")
     parts: Sequence[Node] = list(nodes(expressions))
-    if len(expressions) != 1 or around != bare or not {node["class"] for node in parts} <= EXPRESSIONS:
+    if (
+        len(expressions) != 1
+        or around != bare
+        or not {node["class"] for node in parts} <= EXPRESSIONS
+    ):
         raise ValueError("not one expression")
     for node in parts:
         # a function of a schema of its own, or a name with more than a column in it

@@ -1,8 +1,10 @@
-"""How a WHERE compares columns that have no type: those of CSV files, and those that the names of folders give.
+"""How a WHERE compares columns that have no type: those of CSV files, and those that the names of
+folders give.
 
-A column holds numbers where every value is one, and truth values where every value is true or false; leading zeros keep
-a column text, because such values are codes. A comparison of values of which some are numbers and others are not is
-refused: else one record would decide how all others compare. Works on the account that DuckDB's parser gives of a text.
+A column holds numbers where every value is one, and truth values where every value is true or
+false; leading zeros keep a column text, because such values are codes. A comparison of values of
+which some are numbers and others are not is refused: else one record would decide how all others
+compare. Works on the account that DuckDB's parser gives of a text.
 """
 
 import re
@@ -15,10 +17,12 @@ from semidp.errors import DataError
 
 Node = dict[str, Any]
 
-# A number has no leading zero, no separator and no unit; what is too large for a floating-point number is text.
+# A number has no leading zero, no separator and no unit; what is too large for a floating-point
+# number is text.
 _NUMBER = r" *[+-]?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)? *"
 _WHOLE = r" *[+-]?(0|[1-9][0-9]*) *"
-_CANONICAL = r"0|-?[1-9][0-9]*"  # the one way to write a whole number, so that equal numbers are equal texts
+# the one way to write a whole number, so that equal numbers are equal texts
+_CANONICAL = r"0|-?[1-9][0-9]*"
 _COMPARISONS = ("COMPARISON", "BETWEEN")
 _LISTED = ("COMPARE_IN", "COMPARE_NOT_IN")
 _ORDERING = ("greatest", "least")
@@ -60,8 +64,13 @@ class Values:
 
 
 def survey(column: str) -> str:
-    """Return SQL for the fields of `Values` of a quoted column of text; missing values do not count."""
-    number = f"(regexp_full_match({column}, '{_NUMBER}') AND coalesce(isfinite(TRY_CAST({column} AS DOUBLE)), false))"
+    """Return SQL for the fields of `Values` of a quoted column of text; missing values do not
+    count.
+    """
+    number = (
+        f"(regexp_full_match({column}, '{_NUMBER}') AND coalesce(isfinite(TRY_CAST({column} AS"
+        " DOUBLE)), false))"
+    )
     whole = f"regexp_full_match({column}, '{_WHOLE}')"
     canonical = f"regexp_full_match({column}, '{_CANONICAL}')"
     if_present = f"FILTER (WHERE {column} IS NOT NULL)"
@@ -69,8 +78,14 @@ def survey(column: str) -> str:
         (
             f"coalesce(bool_and({number}) {if_present}, true)",
             f"coalesce(bool_or({number}) {if_present}, false)",
-            f"coalesce(bool_and({whole} AND TRY_CAST({column} AS BIGINT) IS NOT NULL) {if_present}, true)",
-            f"coalesce(bool_and({whole} AND TRY_CAST({column} AS HUGEINT) IS NOT NULL) {if_present}, true)",
+            (
+                f"coalesce(bool_and({whole} AND TRY_CAST({column} AS BIGINT) IS NOT NULL)"
+                f" {if_present}, true)"
+            ),
+            (
+                f"coalesce(bool_and({whole} AND TRY_CAST({column} AS HUGEINT) IS NOT NULL)"
+                f" {if_present}, true)"
+            ),
             f"coalesce(bool_and(lower({column}) IN {TRUTH}) {if_present}, false)",
             f"coalesce(bool_and({canonical} OR NOT {number}) {if_present}, true)",
             f"coalesce(min(length({column})), 0)",
@@ -101,8 +116,8 @@ class Typing:
     values
         What is known of these columns, by their names in small letters.
     takes_text, makes_text
-        The functions that take text and that make it, by their names in small letters: a column in one of the first
-        stays as it is written.
+        The functions that take text and that make it, by their names in small letters: a column in
+        one of the first stays as it is written.
     cast
         Returns the parser's account of a column that is cast to a type.
     place
@@ -116,17 +131,25 @@ class Typing:
     place: str = "the WHERE"
 
     def typed(self, condition: Any) -> tuple[Any, list[str]]:
-        """Return the condition with these casts, and the names of the columns that it reads as numbers."""
+        """Return the condition with these casts, and the names of the columns that it reads as
+        numbers.
+        """
         written: set[int] = set()
         for node in nodes(condition):
             operands = list(_operands(node))
-            columns = [part for part in operands if part["class"] == "COLUMN_REF" and _name(part) in self.values]
+            columns = [
+                part
+                for part in operands
+                if part["class"] == "COLUMN_REF" and _name(part) in self.values
+            ]
             if columns and self._as_written(node, operands, columns):
                 written |= {id(column) for column in columns}
         numbers = [
             _name(node)
             for node in nodes(condition)
-            if node["class"] == "COLUMN_REF" and id(node) not in written and self._type(node) not in (None, "BOOLEAN")
+            if node["class"] == "COLUMN_REF"
+            and id(node) not in written
+            and self._type(node) not in (None, "BOOLEAN")
         ]
         return self._with_casts(condition, written), list(dict.fromkeys(numbers))
 
@@ -145,7 +168,9 @@ class Typing:
         return None if values is None else values.type
 
     def _as_written(self, node: Node, operands: Sequence[Node], columns: Sequence[Node]) -> bool:
-        """Whether the columns directly below an expression are text there, whatever their values are."""
+        """Whether the columns directly below an expression are text there, whatever their values
+        are.
+        """
         if node["class"] in ("CAST", "COLLATE") or node["type"] in _AS_WRITTEN:
             return True
         name = node["function_name"].lower() if node["class"] == "FUNCTION" else ""
@@ -154,13 +179,17 @@ class Typing:
         return name in self.takes_text
 
     def _compares_text(self, node: Node, operands: Sequence[Node], columns: Sequence[Node]) -> bool:
-        """Whether a comparison is one of texts; refuse one that is of numbers for some records only."""
+        """Whether a comparison is one of texts; refuse one that is of numbers for some records
+        only.
+        """
         constants = [text for text in map(_quoted, operands) if text is not None]
         kinds = {self._type(column) for column in columns}
         if kinds == {"BOOLEAN"}:
             return not {text.lower() for text in constants} <= set(TRUTH)
         # What the condition itself says is text is so for every record, and in whatever file.
-        if any(self._is_text(part) for part in operands) or not all(_is_number(text) for text in constants):
+        if any(self._is_text(part) for part in operands) or not all(
+            _is_number(text) for text in constants
+        ):
             return True
         if not kinds & {None, "BOOLEAN"}:
             return False
@@ -168,21 +197,30 @@ class Typing:
         bare = any(part["class"] == "CONSTANT" and _quoted(part) is None for part in operands)
         if not bare and not any(each.some_number for each in values):
             return True
-        # Whole numbers in their shortest form are equal where their texts are, and of one length they are in one order.
-        lengths = {length for each in values for length in (each.shortest, each.longest)} | {*map(len, constants)}
+        # Whole numbers in their shortest form are equal where their texts are, and of one length
+        # they are in one order.
+        lengths = {length for each in values for length in (each.shortest, each.longest)} | {
+            *map(len, constants)
+        }
         alike = node["type"] in _EQUALITIES or len(lengths) == 1
         if not bare and alike and all(each.canonical for each in values):
             return True
         name = next(_name(column) for column in columns if self._type(column) in (None, "BOOLEAN"))
         raise DataError(
-            f"{self.place} compares {name!r}, whose values are not all numbers (one with a leading zero is text): "
-            f"write CAST({name} AS DOUBLE) to compare numbers, or CAST({name} AS VARCHAR) to compare text"
+            f"{self.place} compares {name!r}, whose values are not all numbers (one with a leading"
+            f" zero is text): write CAST({name} AS DOUBLE) to compare numbers, or CAST({name} AS"
+            " VARCHAR) to compare text"
         )
 
     def _is_text(self, part: Node) -> bool:
-        """Whether an operand is a text by what the condition says: made by a function of text, or a cast."""
+        """Whether an operand is a text by what the condition says: made by a function of text, or a
+        cast.
+        """
         if part["class"] == "CAST":
-            kind = part["type_expr"]["type_name"] if "type_expr" in part else part["cast_type"]["id"]  # before 2.0
+            # before 2.0
+            kind = (
+                part["type_expr"]["type_name"] if "type_expr" in part else part["cast_type"]["id"]
+            )
             return str(kind).upper() in _TEXT_TYPES
         return part["class"] == "FUNCTION" and part["function_name"].lower() in self.makes_text
 

@@ -1,7 +1,8 @@
 """What every engine must answer, and the words in which it may fail.
 
 `Records` is the contract that DuckDB and Ibis fulfil; `Key` and `Measure` say what to group by and
-what to add up. Turning the answer into a `Table` is done once, in the package itself, for all engines alike.
+what to add up. Turning the answer into a `Table` is done once, in the package itself, for all
+engines alike.
 """
 
 import contextlib
@@ -27,7 +28,8 @@ KEYS_AT_ONCE = 30  # PostgreSQL tells no more of them apart
 
 MAX_WHERE = 10_000  # characters
 NO_FOLDERS = "only files lie in folders, so only they can have partitions: leave the partitions out"
-QUERY_THREAD = "semidp query"  # the name of a thread that runs a user's condition, which may never end
+# the name of a thread that runs a user's condition, which may never end
+QUERY_THREAD = "semidp query"
 
 # What a bin's key may say instead of the bin's number.
 BELOW = -1
@@ -55,9 +57,10 @@ def _bound(value: Number) -> Fraction:
 class Outcome:
     """A numeric column, clipped to declared bounds and rounded to a declared grid record by record.
 
-    A record with the value y adds the integer ``floor((min(max(y, lower), upper) - lower) / (upper - lower) * steps
-    + 1/2)``, which lies between 0 and `steps` whatever y is, so sums are integers of known sensitivity. The bounds
-    are declared, never read from the data; the grid has 1000 steps unless declared.
+    A record with the value y adds the integer ``floor((min(max(y, lower), upper) - lower) / (upper
+    - lower) * steps + 1/2)``, which lies between 0 and `steps` whatever y is, so sums are integers
+    of known sensitivity. The bounds are declared, never read from the data; the grid has 1000 steps
+    unless declared.
 
     Examples
     --------
@@ -81,14 +84,21 @@ class Outcome:
             raise InputError(f"the bounds of {self.column!r} must lie between -1e300 and 1e300")
         if not float(self.lower) < float(self.upper):
             raise InputError(
-                f"the bounds of {self.column!r} must be increasing: got {plain(self.lower)} and {plain(self.upper)}"
+                f"the bounds of {self.column!r} must be increasing: got {plain(self.lower)} and"
+                f" {plain(self.upper)}"
             )
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or not 1 <= self.steps <= 2**32:
+        if (
+            isinstance(self.steps, bool)
+            or not isinstance(self.steps, int)
+            or not 1 <= self.steps <= 2**32
+        ):
             raise InputError(f"the grid of {self.column!r} must have from 1 to 2^32 steps")
 
     @property
     def width(self) -> Fraction:
-        """The width of one step of the grid: a sum of steps times this, plus `lower` a record, is the sum."""
+        """The width of one step of the grid: a sum of steps times this, plus `lower` a record, is
+        the sum.
+        """
         return (self.upper - self.lower) / self.steps
 
     @property
@@ -115,7 +125,8 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class CodedColumn:
-    """A column of few distinct values: those, and for each group the position of its own among them.
+    """A column of few distinct values: those, and for each group the position of its own among
+    them.
 
     >>> CodedColumn.of(["f", None, "f"]).codes
     array([0, 1, 0])
@@ -134,7 +145,9 @@ class CodedColumn:
 
 @dataclass(frozen=True, eq=False)
 class CodedGroups:
-    """What an engine found: each key's column, what the records of each group add up to, and the worst fault."""
+    """What an engine found: each key's column, what the records of each group add up to, and the
+    worst fault.
+    """
 
     keys: tuple[CodedColumn, ...]
     totals: NDArray[np.int64] = field_of(repr=False)
@@ -144,15 +157,19 @@ class CodedGroups:
     def of(cls, columns: Sequence[Sequence[Any]]) -> "CodedGroups":
         """Return groups that are given value by value: the keys, the totals, the fault of each."""
         *keys, totals, faults = columns
-        return cls(tuple(map(CodedColumn.of, keys)), whole_totals(totals), max(faults, default=FINE))
+        return cls(
+            tuple(map(CodedColumn.of, keys)), whole_totals(totals), max(faults, default=FINE)
+        )
 
 
 def whole_totals(totals: Sequence[Any]) -> NDArray[np.int64]:
-    """Return totals as whole numbers of 64 bits; refuse larger ones, which an engine may give as missing.
+    """Return totals as whole numbers of 64 bits; refuse larger ones, which an engine may give as
+    missing.
 
     >>> whole_totals([3, 2**70])
     Traceback (most recent call last):
-    semidp.errors.DataError: the totals sum to more than 2^62, which exact arithmetic here does not cover
+    semidp.errors.DataError: the totals sum to more than 2^62, which exact arithmetic here does not
+    cover
     """
     missing = np.ma.getmaskarray(totals).any() if isinstance(totals, np.ndarray) else None in totals
     with contextlib.suppress(OverflowError):
@@ -191,7 +208,9 @@ class Records(ABC):
 
     @abstractmethod
     def occurrences(self, column: str) -> tuple[int, int, int]:
-        """Return the numbers of records, of values of `column` that are present, and of distinct ones."""
+        """Return the numbers of records, of values of `column` that are present, and of distinct
+        ones.
+        """
 
     @abstractmethod
     def most_alike(self, column: str) -> int:
@@ -199,17 +218,21 @@ class Records(ABC):
 
     @abstractmethod
     def only(self, values: Mapping[str, Sequence[Any]]) -> "Records":
-        """Return the records of which each of these columns holds one of its values, as `grouped` returns them.
+        """Return the records of which each of these columns holds one of its values, as `grouped`
+        returns them.
 
-        They are to be read before `only` is called again, and while these are open; to close them is not needed.
+        They are to be read before `only` is called again, and while these are open; to close them
+        is not needed.
         """
 
     def grouped_sets(
         self, sets: Sequence[Sequence[Key]], measure: Measure, limits: Sequence[int]
     ) -> Iterator[CodedGroups]:
-        """Yield what `grouped` returns for each of several sets of keys, from as few readings as the engine can.
+        """Yield what `grouped` returns for each of several sets of keys, from as few readings as
+        the engine can.
 
-        Where there are more groups than the limits allow together, at least one set has more than its own.
+        Where there are more groups than the limits allow together, at least one set has more than
+        its own.
         """
         for batch in batches(sets):
             known = list(dict.fromkeys(key for number in batch for key in sets[number]))
@@ -222,31 +245,38 @@ class Records(ABC):
             for row in rows:
                 groups.setdefault(int(row[0]), []).append(row)
             for wanted in places:
-                mine = groups.get(sum(1 << place for place in range(len(known)) if place not in wanted), [])
+                mine = groups.get(
+                    sum(1 << place for place in range(len(known)) if place not in wanted), []
+                )
                 columns = (*(1 + place for place in wanted), -2, -1)
                 yield CodedGroups.of([[row[column] for row in mine] for column in columns])
 
     def together(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
     ) -> Sequence[Sequence[Any]] | None:
-        """Return the groups of several sets of the keys from one reading, or None where the engine cannot.
+        """Return the groups of several sets of the keys from one reading, or None where the engine
+        cannot.
 
-        A row says first which keys are not grouped by, as a number in binary; then come keys, total and fault.
+        A row says first which keys are not grouped by, as a number in binary; then come keys, total
+        and fault.
         """
         return None
 
     def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
-        """Return the keys' values as small numbers, or None where the engine does not bring records here.
+        """Return the keys' values as small numbers, or None where the engine does not bring records
+        here.
 
-        Nothing is coded where the keys have more values than `limits` allow together, or the codes take more than
-        `most` bytes.
+        Nothing is coded where the keys have more values than `limits` allow together, or the codes
+        take more than `most` bytes.
         """
         return None
 
     def held(self, columns: Sequence[str] | None) -> "Records":
-        """Return records of these columns (all by default) that stay as they are now: one snapshot for every answer.
+        """Return records of these columns (all by default) that stay as they are now: one snapshot
+        for every answer.
 
-        They are to be closed instead of the ones that they were made from; these, where they cannot change.
+        They are to be closed instead of the ones that they were made from; these, where they cannot
+        change.
         """
         return self
 
@@ -281,29 +311,42 @@ def batches(sets: Sequence[Sequence[Key]]) -> Iterator[list[int]]:
 
 
 def grouping_sets(names: Sequence[str], sets: Sequence[Sequence[int]]) -> tuple[str, str]:
-    """Return in SQL which columns a group lacks, as a number in binary, and the different sets to group by.
+    """Return in SQL which columns a group lacks, as a number in binary, and the different sets to
+    group by.
 
     >>> grouping_sets(["a", "b"], [[0], [1, 0], [0, 1]])
-    ('CAST(GROUPING(a) AS BIGINT) * 1 + CAST(GROUPING(b) AS BIGINT) * 2', 'GROUPING SETS ((a), (a, b))')
+    ('CAST(GROUPING(a) AS BIGINT) * 1 + CAST(GROUPING(b) AS BIGINT) * 2', 'GROUPING SETS ((a), (a,
+    b))')
     """
-    absent = " + ".join(f"CAST(GROUPING({name}) AS BIGINT) * {1 << place}" for place, name in enumerate(names))
+    absent = " + ".join(
+        f"CAST(GROUPING({name}) AS BIGINT) * {1 << place}" for place, name in enumerate(names)
+    )
     different = dict.fromkeys(tuple(sorted(places)) for places in sets)
     parts = ", ".join(f"({', '.join(names[place] for place in places)})" for places in different)
     return absent, f"GROUPING SETS ({parts})"
 
 
 def require(columns: Mapping[str, bool], name: str, *, number_for: str | None = None) -> None:
-    """Refuse a column that is not there, or that must hold numbers (for what is said) and cannot."""
+    """Refuse a column that is not there, or that must hold numbers (for what is said) and
+    cannot.
+    """
     if name not in columns:
         raise no_column(name, columns)
     if number_for is not None and not columns[name]:
-        raise SchemaError(f"column {name!r} does not hold numbers, which {number_for}: convert it, in a view say")
+        raise SchemaError(
+            f"column {name!r} does not hold numbers, which {number_for}: convert it, in a view say"
+        )
 
 
 def short_enough(where: str) -> None:
-    """Refuse a condition that no person wrote: parsers take their time, or their stack, over such a text."""
+    """Refuse a condition that no person wrote: parsers take their time, or their stack, over such a
+    text.
+    """
     if len(where) > MAX_WHERE:
-        raise InputError(f"the WHERE has more than {MAX_WHERE:,} characters: keep the records in a view or a file")
+        raise InputError(
+            f"the WHERE has more than {MAX_WHERE:,} characters: keep the records in a view or a"
+            " file"
+        )
 
 
 def refuse_calls(names: Collection[str]) -> None:
@@ -311,32 +354,40 @@ def refuse_calls(names: Collection[str]) -> None:
 
     >>> refuse_calls({"random"})
     Traceback (most recent call last):
-    semidp.errors.InputError: the WHERE must depend on the record alone, and random() is not declared to: leave it out
+    semidp.errors.InputError: the WHERE must depend on the record alone, and random() is not
+    declared to: leave it out
     """
     turned = sorted(name for name in names if name in _TURNED)
     if turned:
-        raise InputError(f"the WHERE holds {turned[0]}, which is no comparison: write {_TURNED[turned[0]]}")
+        raise InputError(
+            f"the WHERE holds {turned[0]}, which is no comparison: write {_TURNED[turned[0]]}"
+        )
     if names:
         called = ", ".join(f"{name}()" for name in sorted(names))
         verb = "is" if len(names) == 1 else "are"
         it = "it" if len(names) == 1 else "them"
         raise InputError(
-            f"the WHERE must depend on the record alone, and {called} {verb} not declared to: leave {it} out"
+            f"the WHERE must depend on the record alone, and {called} {verb} not declared to: leave"
+            f" {it} out"
         )
 
 
-def quietly(action: Callable[[], Result], failure: SemidpError | Callable[[], SemidpError]) -> Result:
-    """Return what `action` returns, or raise `failure` (built when needed) with no trace of what went wrong inside.
+def quietly(
+    action: Callable[[], Result], failure: SemidpError | Callable[[], SemidpError]
+) -> Result:
+    """Return what `action` returns, or raise `failure` (built when needed) with no trace of what
+    went wrong inside.
 
-    The messages of engines and drivers quote data. They are dropped here, not chained: not even the exception's
-    context keeps one.
+    The messages of engines and drivers quote data. They are dropped here, not chained: not even the
+    exception's context keeps one.
 
     >>> from semidp.errors import DataError
     >>> quietly(lambda: int("a secret"), DataError("the data could not be read"))
     Traceback (most recent call last):
     semidp.errors.DataError: the data could not be read
     """
-    # Not `raise ... from None`: that hides the cause from a printed traceback, but keeps it as the error's context.
+    # Not `raise ... from None`: that hides the cause from a printed traceback, but keeps it as the
+    # error's context.
     try:
         return action()
     except (SemidpError, MemoryError):

@@ -1,7 +1,8 @@
 """CSV files, Parquet files and data frames, grouped by DuckDB in this process.
 
-Nothing is written: the database is in memory and may not spill to disk. Once its files are named it can open no
-other, load no extension and change no setting. What the groups mean is decided in the package, not here.
+Nothing is written: the database is in memory and may not spill to disk. Once its files are named it
+can open no other, load no extension and change no setting. What the groups mean is decided in the
+package, not here.
 """
 
 import codecs
@@ -66,21 +67,27 @@ SETTINGS = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",  # a WHERE must not reach the caller's variables
 }
-# Levels are text as it stands ("01" is not "1"). Nothing is guessed, skipped, padded or taken for a comment.
+# Levels are text as it stands ("01" is not "1"). Nothing is guessed, skipped, padded or taken for a
+# comment.
 _CSV = (
-    """header = true, quote = '"', escape = '"', nullstr = '', skip = 0, comment = '', strict_mode = true, """
+    """header = true, quote = '"', escape = '"', nullstr = '', skip = 0, comment = '', """
+    "strict_mode = true, "
     "null_padding = false, ignore_errors = false, max_line_size = 16777216"
 )
 _DELIMITERS = ",;\t|"
 _SUFFIXES = {".csv": "CSV", ".tsv": "CSV", ".txt": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
 _FOREIGN = {
     **dict.fromkeys((".xls", ".xlsb", ".ods", ".numbers"), "a workbook of another kind than .xlsx"),
-    **dict.fromkeys((".dta", ".sav", ".por", ".sas7bdat", ".xpt", ".rds", ".rdata"), "a file of a statistics program"),
+    **dict.fromkeys(
+        (".dta", ".sav", ".por", ".sas7bdat", ".xpt", ".rds", ".rdata"),
+        "a file of a statistics program",
+    ),
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".xml"), "a file of nested records"),
     **dict.fromkeys((".zip", ".7z", ".bz2", ".xz", ".zst", ".tar"), "an archive"),
     **dict.fromkeys((".feather", ".arrow", ".orc", ".avro"), "a columnar file other than Parquet"),
 }
-_ARCHIVES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"7z\xbc\xaf\x27\x1c", b"PAR1")  # xlsx and zip, xls, 7z, Parquet
+# xlsx and zip, xls, 7z, Parquet
+_ARCHIVES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"7z\xbc\xaf\x27\x1c", b"PAR1")
 _MOST_LINES = 5_000_000  # that are looked at for a record that is longer or shorter than the header
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS = (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")
@@ -88,12 +95,25 @@ _TEXTS = ("VARCHAR", "ENUM")
 _DAYS = ("DATE", "TIME", "TIMESTAMP")
 _SEARCHED = 32  # texts that are found quickest one by one
 _UNSIGNED = {1: "UTINYINT", 2: "USMALLINT", 4: "UINTEGER"}
-# What a condition may be made of, in the words of DuckDB's parser: no query, window, lambda, parameter or star.
+# What a condition may be made of, in the words of DuckDB's parser: no query, window, lambda,
+# parameter or star.
 EXPRESSIONS = {
-    *("COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "FUNCTION", "CAST", "TYPE", "BETWEEN", "CASE"),
+    *(
+        "COLUMN_REF",
+        "CONSTANT",
+        "COMPARISON",
+        "CONJUNCTION",
+        "OPERATOR",
+        "FUNCTION",
+        "CAST",
+        "TYPE",
+        "BETWEEN",
+        "CASE",
+    ),
     "COLLATE",
 }
-# Declared consistent by DuckDB 2.0, but the first three read the clock (age of one argument) and the last the catalog.
+# Declared consistent by DuckDB 2.0, but the first three read the clock (age of one argument) and
+# the last the catalog.
 _MISDECLARED = {"age", "current_localtime", "current_localtimestamp", "json_serialize_plan"}
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _LONGEST_LINE = 16_777_216
@@ -101,16 +121,23 @@ MAX_COLUMNS = 10_000
 PATIENCE = 60.0  # seconds that a WHERE may take, and a second more for each of the next:
 _SLOWEST_BYTES, _SLOWEST_ROWS = 1e6, 1e4
 _GRACE = 1.0
-_SLOW_WHERE = "the WHERE takes too long and was given up: write a condition that is quicker to decide"
-_SLOW_AGGREGATE = "an aggregate takes too long and was given up: write one that is quicker to compute"
-_FAILED = "the data could not be tabulated: a record could not be read, a WHERE does not fit it, or memory ran out"
+_SLOW_WHERE = (
+    "the WHERE takes too long and was given up: write a condition that is quicker to decide"
+)
+_SLOW_AGGREGATE = (
+    "an aggregate takes too long and was given up: write one that is quicker to compute"
+)
+_FAILED = (
+    "the data could not be tabulated: a record could not be read, a WHERE does not fit it, or"
+    " memory ran out"
+)
 
 
 class DuckRecords(Records):
     """The records of files or of a data frame, seen through DuckDB.
 
-    Files are read once for every question; that they stayed the same is checked after each, so that all answers are
-    about the same records.
+    Files are read once for every question; that they stayed the same is checked after each, so that
+    all answers are about the same records.
     """
 
     def __init__(
@@ -123,11 +150,14 @@ class DuckRecords(Records):
         self._connection, self._patience, self._view = connection, patience, "records"
         self._database = connection
         self.read_as_numbers = tuple(read_as_numbers)
-        if patience is None:  # a view of its own: else DuckDB 2.0 reads CSV columns as what a TRY_CAST tries, and fails
+        # a view of its own: else DuckDB 2.0 reads CSV columns as what a TRY_CAST tries, and fails
+        if patience is None:
             connection.execute("CREATE TEMP VIEW records AS SELECT * FROM source")
         self._files = {file: _stamp(file) for file in files}
         self._types = dict(self._rows("SELECT column_name, column_type FROM (DESCRIBE records)"))
-        self.columns: Mapping[str, bool] = {name: _numeric(kind) or _text(kind) for name, kind in self._types.items()}
+        self.columns: Mapping[str, bool] = {
+            name: _numeric(kind) or _text(kind) for name, kind in self._types.items()
+        }
 
     @classmethod
     def of_files(
@@ -140,19 +170,31 @@ class DuckRecords(Records):
         readings: Sequence[ColumnReading] = (),
         encoding: str | None = None,
     ) -> "DuckRecords":
-        """Open a CSV or Parquet file, every file that a glob matches, or a folder of Parquet files."""
+        """Open a CSV or Parquet file, every file that a glob matches, or a folder of Parquet
+        files.
+        """
         files, kind = _files(pattern)
         if encoding is not None and kind != "CSV":
             raise InputError("an encoding is for CSV files: leave it out")
         connection = connect()
         with _closed_on_error(connection):
             confine(connection, files)
-            read = partial(_reading, files, f"{pattern} could not be read as {kind}: check that the file is whole")
+            read = partial(
+                _reading,
+                files,
+                f"{pattern} could not be read as {kind}: check that the file is whole",
+            )
             if kind == "CSV":
                 python, duck = _encoding(encoding)
                 delimiter = read(lambda: _delimiter(files[0], python))
-                names = _common_header([read(partial(_header, file, delimiter, python)) for file in files], pattern)
-                options: tuple[str, ...] = (f"delim = {quoted_text(delimiter)}", f"encoding = '{duck}'", _CSV)
+                names = _common_header(
+                    [read(partial(_header, file, delimiter, python)) for file in files], pattern
+                )
+                options: tuple[str, ...] = (
+                    f"delim = {quoted_text(delimiter)}",
+                    f"encoding = '{duck}'",
+                    _CSV,
+                )
             else:
                 names, options = read(lambda: _parquet_header(connection, files)), ()
             _bounded(names, pattern)
@@ -160,55 +202,77 @@ class DuckRecords(Records):
             text = (*options, "all_varchar = true") if kind == "CSV" else options
             every = [*names, *folders]
             selected = _read_columns(readings, every)
-            view = f"CREATE VIEW source AS SELECT {selected} FROM {_reader(kind, files, folders, text)}"
+            view = (
+                f"CREATE VIEW source AS SELECT {selected} FROM"
+                f" {_reader(kind, files, folders, text)}"
+            )
             read(lambda: connection.execute(view))
-            _same_names(connection, [*every, *(part.column for part in readings if part.adds)], pattern)
+            _same_names(
+                connection, [*every, *(part.column for part in readings if part.adds)], pattern
+            )
             raw = _reader(kind, files, folders, text)
             for reading in readings:
                 _refuse_misfits(connection, reading, raw, read)
-            for part in [] if allow_empty else [[file] for file in files] if kind == "CSV" else [files]:
+            for part in (
+                [] if allow_empty else [[file] for file in files] if kind == "CSV" else [files]
+            ):
                 first = f"SELECT 1 FROM {_reader(kind, part, [], text)} LIMIT 1"
                 if not read(partial(_run, connection, first)):
                     holder = part[0] if len(part) == 1 else pattern
                     raise DataError(
-                        f"{holder} holds no record: check that it is whole, or allow empty files", needs="empty"
+                        f"{holder} holds no record: check that it is whole, or allow empty files",
+                        needs="empty",
                     )
             if where is None:
                 return cls(connection, files)
             patience = PATIENCE + sum(os.path.getsize(file) for file in files) / _SLOWEST_BYTES
-            numbers = _filter(connection, where, patience, _names(connection) if kind == "CSV" else folders, files)
+            numbers = _filter(
+                connection, where, patience, _names(connection) if kind == "CSV" else folders, files
+            )
             return cls(connection, files, patience, numbers)
 
     @classmethod
     def of_frame(
-        cls, frame: Any, where: str | None, untyped: Sequence[str] = (), readings: Sequence[ColumnReading] = ()
+        cls,
+        frame: Any,
+        where: str | None,
+        untyped: Sequence[str] = (),
+        readings: Sequence[ColumnReading] = (),
     ) -> "DuckRecords":
         """Open a pandas, polars or Arrow table, or a mapping of names to numpy arrays.
 
-        A WHERE compares `untyped` columns as numbers where every value is one, as those of a CSV file.
+        A WHERE compares `untyped` columns as numbers where every value is one, as those of a CSV
+        file.
         """
         connection = connect()
         with _closed_on_error(connection):
             unreadable = partial(
                 InputError,
-                f"a {type(frame).__name__} cannot be read: give a path, a database address, a data frame (pandas, "
-                "polars, Arrow) or an Ibis table",
+                f"a {type(frame).__name__} cannot be read: give a path, a database address, a data"
+                " frame (pandas, polars, Arrow) or an Ibis table",
             )
             held = "source" if not readings else "unread"
             quietly(lambda: connection.register(held, frame), unreadable)
             names = quietly(lambda: _frame_header(frame), unreadable)
             _bounded(names, "the data frame")
             if readings:
-                view = f"CREATE TEMP VIEW source AS SELECT {_read_columns(readings, names)} FROM unread"
+                view = (
+                    f"CREATE TEMP VIEW source AS SELECT {_read_columns(readings, names)} FROM"
+                    " unread"
+                )
                 quietly(lambda: connection.execute(view), unreadable)
                 names = [*names, *(part.column for part in readings if part.adds)]
                 for part in readings:
-                    _refuse_misfits(connection, part, "unread", lambda action: quietly(action, unreadable))
+                    _refuse_misfits(
+                        connection, part, "unread", lambda action: quietly(action, unreadable)
+                    )
             _same_names(connection, names, "the data frame")
             confine(connection, ())
             if where is None:
                 return cls(connection)
-            ((rows,),) = quietly(lambda: _run(connection, "SELECT count(*) FROM source"), unreadable)
+            ((rows,),) = quietly(
+                lambda: _run(connection, "SELECT count(*) FROM source"), unreadable
+            )
             patience = PATIENCE + rows / _SLOWEST_ROWS
             numbers = _filter(connection, where, patience, untyped)
             return cls(connection, patience=patience, read_as_numbers=numbers)
@@ -221,7 +285,8 @@ class DuckRecords(Records):
         refused: Mapping[str, str],
         queries: Sequence[str],
     ) -> "list[DuckRecords]":
-        """Open the answers to queries over frames, by their names, as records that share one database.
+        """Open the answers to queries over frames, by their names, as records that share one
+        database.
 
         Parameters
         ----------
@@ -249,7 +314,9 @@ class DuckRecords(Records):
                 if quietly(partial(_run, connection, check), failed):
                     raise DataError(sentence)
             for number, query in enumerate(queries):
-                quietly(partial(_run, connection, f"CREATE TABLE answer_{number} AS {query}"), failed)
+                quietly(
+                    partial(_run, connection, f"CREATE TABLE answer_{number} AS {query}"), failed
+                )
             for number in range(len(queries)):
                 # a connection of its own: names of views are its own, too
                 own = connection.cursor()
@@ -272,7 +339,8 @@ class DuckRecords(Records):
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract.
 
-        The records are read once. What they give is kept in memory until every key's distinct values are numbered.
+        The records are read once. What they give is kept in memory until every key's distinct
+        values are numbered.
         """
         total, fault = self._measure(measure)
         names = [f"k{position}" for position in range(len(keys))]
@@ -280,7 +348,8 @@ class DuckRecords(Records):
         selected += [f"TRY_CAST({total} AS BIGINT) AS total", f"{fault} AS fault"]
         by = ", ".join(str(position) for position in range(1, len(keys) + 1))
         self._rows(
-            f"CREATE TEMP TABLE found AS SELECT {', '.join(selected)} FROM {self._view} GROUP BY {by} LIMIT {limit}"
+            f"CREATE TEMP TABLE found AS SELECT {', '.join(selected)} FROM {self._view} GROUP BY"
+            f" {by} LIMIT {limit}"
         )
         try:
             return quietly(lambda: _coded(self._connection, names), partial(DataError, _FAILED))
@@ -297,8 +366,8 @@ class DuckRecords(Records):
     def coded(self, keys: Sequence[Key], limits: Sequence[int], most: int) -> Coded | None:
         """Code the values of columns in memory, one after the other; see the contract.
 
-        A value is known by its text, so that values are coded alike that are written alike. What does not fit in
-        `most` bytes is not coded.
+        A value is known by its text, so that values are coded alike that are written alike. What
+        does not fit in `most` bytes is not coded.
         """
         if not all(key.edges is not None or is_plain(self._types[key.column]) for key in keys):
             return None
@@ -310,7 +379,10 @@ class DuckRecords(Records):
             selected = [part for key in raw for part in (key, f"CAST({key} AS VARCHAR)")]
             limit = sum(limits[number] for number in batch) + 1
             rows = self._grouping(
-                selected, [[2 * place, 2 * place + 1] for place in range(len(batch))], ("count(*)", "0"), limit
+                selected,
+                [[2 * place, 2 * place + 1] for place in range(len(batch))],
+                ("count(*)", "0"),
+                limit,
             )
             if len(rows) == limit:
                 return None
@@ -328,7 +400,10 @@ class DuckRecords(Records):
         widths = [1 if len(known) < 2**8 else 2 if len(known) < 2**16 else 4 for known in texts]
         if n * sum(widths) > most:
             return None
-        codes = [_code(self._key(key), known, width) for key, known, width in zip(keys, texts, widths, strict=True)]
+        codes = [
+            _code(self._key(key), known, width)
+            for key, known, width in zip(keys, texts, widths, strict=True)
+        ]
         return Coded(values, partial(self._chunks, codes, n))
 
     def _chunks(self, codes: Sequence[str], n: int, rows: int) -> Iterator[list[Codes]]:
@@ -344,16 +419,25 @@ class DuckRecords(Records):
             self._rows("DROP TABLE coded")
 
     def _grouping(
-        self, selected: Sequence[str], sets: Sequence[Sequence[int]], measure: tuple[str, str], limit: int
+        self,
+        selected: Sequence[str],
+        sets: Sequence[Sequence[int]],
+        measure: tuple[str, str],
+        limit: int,
     ) -> list[tuple[Any, ...]]:
-        """Return the groups of several sets of columns, before each which columns it lacks, as a number in binary."""
-        aside = "_" * (1 + max(map(len, self._types)))  # longer than any name, so that it hides none
+        """Return the groups of several sets of columns, before each which columns it lacks, as a
+        number in binary.
+        """
+        # longer than any name, so that it hides none
+        aside = "_" * (1 + max(map(len, self._types)))
         names = [f"{aside}{place}" for place in range(len(selected))]
         absent, parts = grouping_sets(names, sets)
-        columns = ", ".join(f"{column} AS {name}" for column, name in zip(selected, names, strict=True))
+        columns = ", ".join(
+            f"{column} AS {name}" for column, name in zip(selected, names, strict=True)
+        )
         return self._rows(
-            f"SELECT {absent}, {', '.join(names)}, {', '.join(measure)} FROM (SELECT {columns}, * FROM {self._view}) "
-            f"GROUP BY {parts} LIMIT {limit}"
+            f"SELECT {absent}, {', '.join(names)}, {', '.join(measure)} FROM (SELECT {columns}, *"
+            f" FROM {self._view}) GROUP BY {parts} LIMIT {limit}"
         )
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
@@ -368,7 +452,8 @@ class DuckRecords(Records):
         """Count the records of each value; see the contract."""
         name = quoted_name(column)
         ((most,),) = self._rows(
-            f"SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM {self._view} GROUP BY {name})"
+            f"SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM {self._view} GROUP BY"
+            f" {name})"
         )
         return int(most)
 
@@ -378,14 +463,22 @@ class DuckRecords(Records):
         part._view = f"{self._view}_"  # one at a time
         conditions = [self._among(name, known) for name, known in values.items()]
         self._rows(
-            f"CREATE OR REPLACE TEMP VIEW {part._view} AS SELECT * FROM {self._view} WHERE {' AND '.join(conditions)}"
+            f"CREATE OR REPLACE TEMP VIEW {part._view} AS SELECT * FROM {self._view} WHERE"
+            f" {' AND '.join(conditions)}"
         )
         return part
 
     def _among(self, name: str, known: Sequence[Any]) -> str:
         """Return the condition that a column holds one of some values."""
-        column, there = quoted_name(name), [value for value in known if value is not None and value == value]
-        parts = [f"{column} IN ({', '.join(self._literal(name, value) for value in there)})"] if there else []
+        column, there = (
+            quoted_name(name),
+            [value for value in known if value is not None and value == value],
+        )
+        parts = (
+            [f"{column} IN ({', '.join(self._literal(name, value) for value in there)})"]
+            if there
+            else []
+        )
         if None in known:
             parts.append(f"{column} IS NULL")
         if any(value != value for value in known):
@@ -407,21 +500,35 @@ class DuckRecords(Records):
         return list(self._asked(sql, _fetched))
 
     def _asked(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
-        found = _reading([*self._files], _FAILED, lambda: _run(self._connection, sql, self._patience, fetch))
+        found = _reading(
+            [*self._files], _FAILED, lambda: _run(self._connection, sql, self._patience, fetch)
+        )
         if any(_stamp(file) != stamp for file, stamp in self._files.items()):
-            raise DataError("a file changed while it was read: read it again when nothing writes to it")
+            raise DataError(
+                "a file changed while it was read: read it again when nothing writes to it"
+            )
         return found
 
     def _key(self, key: Key) -> str:
         if key.edges is None:
             return quoted_name(key.column)
-        raw, number, edges = quoted_name(key.column), self._number(key.column), [_double(edge) for edge in key.edges]
-        if self._types[key.column].removeprefix("U") in _WHOLE and all(abs(edge) < 2**53 for edge in key.edges):
-            # No casts, for speed: a whole number is below an edge if and only if it is below the edge's ceiling.
+        raw, number, edges = (
+            quoted_name(key.column),
+            self._number(key.column),
+            [_double(edge) for edge in key.edges],
+        )
+        if self._types[key.column].removeprefix("U") in _WHOLE and all(
+            abs(edge) < 2**53 for edge in key.edges
+        ):
+            # No casts, for speed: a whole number is below an edge if and only if it is below the
+            # edge's ceiling.
             number, edges = raw, [str(math.ceil(edge)) for edge in key.edges]
         # The likely cases come first, for speed too. NaN is above every edge.
         cases = [
-            *(f"WHEN {number} < {edge} THEN {position}" for position, edge in enumerate(edges, start=BELOW)),
+            *(
+                f"WHEN {number} < {edge} THEN {position}"
+                for position, edge in enumerate(edges, start=BELOW)
+            ),
             f"WHEN isnan({number}) THEN NULL",
             f"WHEN {number} IS NOT NULL THEN {len(edges) - 1}",
             f"WHEN {raw} IS NULL THEN NULL",
@@ -446,14 +553,18 @@ class DuckRecords(Records):
 
     def _steps(self, outcome: Outcome) -> str:
         number, low, high = self._outcome(outcome), float(outcome.lower), float(outcome.upper)
-        clipped = f"least(greatest({number}, {_double(low)}), {_double(high)})"  # a null counts as low, and is a fault
+        # a null counts as low, and is a fault
+        clipped = f"least(greatest({number}, {_double(low)}), {_double(high)})"
         scaled = f"({clipped} - {_double(low)}) / {_double(high - low)} * {_double(outcome.steps)}"
         return f"CAST(floor({scaled} + {_double(0.5)}) AS BIGINT)"
 
     def _outcome(self, outcome: Outcome) -> str:
         number, words = self._number(outcome.column), f"lower({quoted_name(outcome.column)})"
         if outcome.proportion and _text(self._types[outcome.column]):
-            return f"CASE {words} WHEN 'true' THEN {_double(1)} WHEN 'false' THEN {_double(0)} ELSE {number} END"
+            return (
+                f"CASE {words} WHEN 'true' THEN {_double(1)} WHEN 'false' THEN {_double(0)} ELSE"
+                f" {number} END"
+            )
         return number
 
     def _number(self, column: str) -> str:
@@ -475,7 +586,11 @@ def _plain_arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
     arrays = {}
     for name, column in columns.items():
         hidden = np.ma.getmaskarray(column)
-        plain = np.asarray(np.ma.getdata(column), dtype=object) if hidden.any() else np.ma.getdata(column)
+        plain = (
+            np.asarray(np.ma.getdata(column), dtype=object)
+            if hidden.any()
+            else np.ma.getdata(column)
+        )
         if hidden.any():
             plain[hidden] = None
         arrays[name] = plain
@@ -487,15 +602,25 @@ def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:
     values = []
     for name in names:
         connection.execute(
-            f"CREATE TEMP TABLE values_{name} AS SELECT value, CAST(row_number() OVER () - 1 AS BIGINT) AS code "
-            f"FROM (SELECT DISTINCT {name} AS value FROM found)"
+            f"CREATE TEMP TABLE values_{name} AS SELECT value, CAST(row_number() OVER () - 1 AS"
+            f" BIGINT) AS code FROM (SELECT DISTINCT {name} AS value FROM found)"
         )
-        values.append([value for (value,) in _run(connection, f"SELECT value FROM values_{name} ORDER BY code")])
+        values.append(
+            [
+                value
+                for (value,) in _run(connection, f"SELECT value FROM values_{name} ORDER BY code")
+            ]
+        )
     codes = ", ".join(f"values_{name}.code AS {name}" for name in names)
-    joined = " ".join(f"JOIN values_{name} ON found.{name} IS NOT DISTINCT FROM values_{name}.value" for name in names)
+    joined = " ".join(
+        f"JOIN values_{name} ON found.{name} IS NOT DISTINCT FROM values_{name}.value"
+        for name in names
+    )
     columns = connection.execute(f"SELECT {codes}, total FROM found {joined}").fetchnumpy()
     ((fault,),) = _run(connection, "SELECT max(fault) FROM found")
-    keys = tuple(CodedColumn(known, columns[name]) for known, name in zip(values, names, strict=True))
+    keys = tuple(
+        CodedColumn(known, columns[name]) for known, name in zip(values, names, strict=True)
+    )
     return CodedGroups(keys, whole_totals(columns["total"]), FINE if fault is None else fault)
 
 
@@ -512,7 +637,9 @@ def _code(key: str, texts: Sequence[str], width: int) -> str:
 
 
 def connect() -> Any:
-    """Open a database in memory that may not spill to disk, load an extension or reach the caller's variables."""
+    """Open a database in memory that may not spill to disk, load an extension or reach the caller's
+    variables.
+    """
     import duckdb
 
     return duckdb.connect(":memory:", config=SETTINGS)
@@ -534,7 +661,9 @@ def _close(connection: Any) -> None:
 
 def confine(connection: Any, files: Sequence[str]) -> None:
     """Leave the connection these files and nothing else."""
-    allowed = ", ".join(quoted_text(name) for file in files for name in dict.fromkeys((file, literal(file))))
+    allowed = ", ".join(
+        quoted_text(name) for file in files for name in dict.fromkeys((file, literal(file)))
+    )
     connection.execute(f"SET allowed_paths = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -551,10 +680,11 @@ def _run(
     fetch: Callable[[Any], Any] = _fetched,
     too_slow: str = _SLOW_WHERE,
 ) -> Any:
-    """Return the rows of a query; where a user's expression is in it, wait `patience` seconds at most.
+    """Return the rows of a query; where a user's expression is in it, wait `patience` seconds at
+    most.
 
-    DuckDB looks for an interruption only between batches of records, and one expression can keep a batch for hours.
-    So the query runs in a thread, which is left alone if it does not end.
+    DuckDB looks for an interruption only between batches of records, and one expression can keep a
+    batch for hours. So the query runs in a thread, which is left alone if it does not end.
     """
     if patience is None:
         try:
@@ -594,32 +724,51 @@ def _files(pattern: str) -> tuple[list[str], str]:
         raise InputError(f"there is no file {pattern}")
     folders = [file for file in found if Path(file).is_dir()]
     if folders:
-        raise InputError(f"{pattern} matches the folder {folders[0]}: name files, or one folder of Parquet files")
+        raise InputError(
+            f"{pattern} matches the folder {folders[0]}: name files, or one folder of Parquet files"
+        )
     kinds = {_kind(file) for file in found}
     if len(kinds) > 1:
         raise InputError(f"{pattern} matches both CSV and Parquet files: name one kind")
     for file in found:
         if not Path(file).is_file():
-            raise InputError(f"{file} is no regular file, and data are read more than once: copy them to a file")
+            raise InputError(
+                f"{file} is no regular file, and data are read more than once: copy them to a file"
+            )
         if not os.access(file, os.R_OK):
             raise InputError(f"the file {file} may not be read: check its permissions")
     return [os.path.abspath(file) for file in found], kinds.pop()
 
 
 def _folder(folder: Path) -> list[str]:
-    """Return the data files of a folder of Parquet files; those with _ or . before their names are no data."""
+    """Return the data files of a folder of Parquet files; those with _ or . before their names are
+    no data.
+    """
     if (folder / "release.json").exists():
         raise InputError(f"{folder} is a release, not data: name the records that it was made from")
-    below = [path for path in folder.rglob("*") if path.suffix.lower() in (*_SUFFIXES, ".gz") and path.is_file()]
-    seen = [path for path in below if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)]
+    below = [
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in (*_SUFFIXES, ".gz") and path.is_file()
+    ]
+    seen = [
+        path
+        for path in below
+        if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)
+    ]
     if not any(_SUFFIXES.get(path.suffix.lower()) == "Parquet" for path in seen):
-        raise InputError(f"the folder {folder} holds no Parquet file: name its files, as in '{folder / '*.csv'}'")
+        raise InputError(
+            f"the folder {folder} holds no Parquet file: name its files, as in '{folder / '*.csv'}'"
+        )
     return sorted(str(path) for path in seen)
 
 
 def _reading(files: Sequence[str], otherwise: str, action: Callable[[], Result]) -> Result:
-    """Return what `action` reads; where it fails, say which file has what trouble, without a word of what it holds."""
-    # Raised outside of the handler, so that the engine's own error, which quotes data, is no context of it.
+    """Return what `action` reads; where it fails, say which file has what trouble, without a word
+    of what it holds.
+    """
+    # Raised outside of the handler, so that the engine's own error, which quotes data, is no
+    # context of it.
     try:
         return action()
     except (SemidpError, MemoryError):
@@ -633,9 +782,14 @@ def _reading(files: Sequence[str], otherwise: str, action: Callable[[], Result])
 def _kind(file: str) -> str:
     suffix = _suffix(file)
     if suffix in _FOREIGN:
-        raise InputError(f"{file} is {_FOREIGN[suffix]}, which semidp does not read: save it as CSV (UTF-8) or Parquet")
+        raise InputError(
+            f"{file} is {_FOREIGN[suffix]}, which semidp does not read: save it as CSV (UTF-8) or"
+            " Parquet"
+        )
     if suffix not in _SUFFIXES:
-        raise InputError(f"the name {file} does not say what it holds: end it in .csv, .tsv, .csv.gz or .parquet")
+        raise InputError(
+            f"the name {file} does not say what it holds: end it in .csv, .tsv, .csv.gz or .parquet"
+        )
     return _SUFFIXES[suffix]
 
 
@@ -655,8 +809,8 @@ def _stamp(file: str) -> tuple[int, ...]:
 def trouble_of(file: str) -> str | None:
     """Say what keeps a CSV file from being read, if that can be seen: its encoding, or its records.
 
-    At most so many characters are looked at. A data file holds what may be in no message, so that neither a value nor
-    the number of a line is said.
+    At most so many characters are looked at. A data file holds what may be in no message, so that
+    neither a value nor the number of a line is said.
     """
     if _SUFFIXES.get(_suffix(file)) != "CSV" or not os.path.exists(file):
         return None
@@ -667,12 +821,21 @@ def trouble_of(file: str) -> str | None:
         if not start.strip():
             return f"{name} is empty: it needs a header that names its columns, and records"
         if start.startswith(_ARCHIVES):
-            return f"{name} is a workbook or an archive and no text, whatever its name says: save it as CSV (UTF-8)"
-        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or start.count(0) > len(start) // 4:
+            return (
+                f"{name} is a workbook or an archive and no text, whatever its name says: save it"
+                " as CSV (UTF-8)"
+            )
+        if (
+            start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+            or start.count(0) > len(start) // 4
+        ):
             return f"{name} is text in UTF-16: save it as UTF-8"
         return _ragged(file, name)
     except UnicodeDecodeError:
-        return f"{name} holds text that is not UTF-8, but Latin-1 or Windows-1252 perhaps: save it as UTF-8"
+        return (
+            f"{name} holds text that is not UTF-8, but Latin-1 or Windows-1252 perhaps: save it as"
+            " UTF-8"
+        )
     except (OSError, EOFError, zlib.error):
         return f"{name} could not be read to its end: check that it is whole"
     except (ValueError, csv.Error, StopIteration):
@@ -689,30 +852,44 @@ def _ragged(file: str, name: str) -> str | None:
         try:
             if any(row and len(row) != len(names) for row in rows):
                 return (
-                    f"{name} has records with more or fewer values than its header has names: put text that holds the "
-                    "delimiter in quotes, and keep one record a line"
+                    f"{name} has records with more or fewer values than its header has names: put"
+                    " text that holds the delimiter in quotes, and keep one record a line"
                 )
         except csv.Error:
-            return f"{name} has a quote that is not closed, or text after one: write a quote inside a value twice"
+            return (
+                f"{name} has a quote that is not closed, or text after one: write a quote inside a"
+                " value twice"
+            )
     return None
 
 
-_ENCODINGS = {"utf-8": ("utf-8-sig", "utf-8"), "latin-1": ("latin-1", "latin-1"), "utf-16": ("utf-16", "utf-16")}
+_ENCODINGS = {
+    "utf-8": ("utf-8-sig", "utf-8"),
+    "latin-1": ("latin-1", "latin-1"),
+    "utf-16": ("utf-16", "utf-16"),
+}
 
 
 def _encoding(name: str | None) -> tuple[str, str]:
     """Return what Python and DuckDB call an encoding."""
     if name is None:
         return _ENCODINGS["utf-8"]
-    usual = name.lower().replace("_", "-").replace("iso-8859-1", "latin-1").replace("latin1", "latin-1")
+    usual = (
+        name.lower().replace("_", "-").replace("iso-8859-1", "latin-1").replace("latin1", "latin-1")
+    )
     if usual not in _ENCODINGS:
         every = ", ".join(_ENCODINGS)
-        raise InputError(f"CSV files are read in {every}, windows-1252, not {name[:40]!r}: save the file as UTF-8")
+        raise InputError(
+            f"CSV files are read in {every}, windows-1252, not {name[:40]!r}: save the file as"
+            " UTF-8"
+        )
     return _ENCODINGS[usual]
 
 
 def _read_columns(readings: Sequence[ColumnReading], names: Sequence[str]) -> str:
-    """Return what is selected so that columns are read as declared; refuse a column that is not there."""
+    """Return what is selected so that columns are read as declared; refuse a column that is not
+    there.
+    """
     replaced: list[str] = []
     added: list[str] = []
     for part in readings:
@@ -726,10 +903,15 @@ def _read_columns(readings: Sequence[ColumnReading], names: Sequence[str]) -> st
     return ", ".join([star, *added])
 
 
-def _refuse_misfits(connection: Any, part: ColumnReading, raw: str, read: Callable[[Callable[[], Any]], Any]) -> None:
+def _refuse_misfits(
+    connection: Any, part: ColumnReading, raw: str, read: Callable[[Callable[[], Any]], Any]
+) -> None:
     """Refuse values that are not written as was declared: none is quoted."""
     name = quoted_name(part.needed)
-    misfits = f"SELECT 1 FROM {raw} WHERE {name} IS NOT NULL AND ({part.expression(name)}) IS NULL LIMIT 1"
+    misfits = (
+        f"SELECT 1 FROM {raw} WHERE {name} IS NOT NULL AND ({part.expression(name)}) IS NULL"
+        " LIMIT 1"
+    )
     if read(lambda: _run(connection, misfits)):
         raise DataError(part.misfit())
 
@@ -752,7 +934,9 @@ def _delimiter(file: str, encoding: str = "utf-8-sig") -> str:
 
 def _header(file: str, delimiter: str, encoding: str = "utf-8-sig") -> list[str]:
     with _opened(file, encoding) as text:
-        names = next(csv.reader(iter(lambda: text.readline(_LONGEST_LINE), ""), delimiter=delimiter))
+        names = next(
+            csv.reader(iter(lambda: text.readline(_LONGEST_LINE), ""), delimiter=delimiter)
+        )
     if any("\x00" in name for name in names):
         raise ValueError("no text in UTF-8, though its bytes could be")
     return [name.strip() for name in names]  # as DuckDB does
@@ -761,13 +945,21 @@ def _header(file: str, delimiter: str, encoding: str = "utf-8-sig") -> list[str]
 def _common_header(headers: Sequence[list[str]], pattern: str) -> list[str]:
     """Return the names in the headers of CSV files, which must be the same in each."""
     if any(header != headers[0] for header in headers):
-        raise DataError(f"the files of {pattern} have different headers: name files with the same columns in one order")
+        raise DataError(
+            f"the files of {pattern} have different headers: name files with the same columns in"
+            " one order"
+        )
     return headers[0]
 
 
 def _parquet_header(connection: Any, files: Sequence[str]) -> list[str]:
-    """Return the names of the columns in the first of some Parquet files, as they are in the file."""
-    sql = f"SELECT name, coalesce(num_children, 0) FROM parquet_schema({quoted_text(literal(files[0]))})"
+    """Return the names of the columns in the first of some Parquet files, as they are in the
+    file.
+    """
+    sql = (
+        "SELECT name, coalesce(num_children, 0) FROM"
+        f" parquet_schema({quoted_text(literal(files[0]))})"
+    )
     _, *nodes = _run(connection, sql)
     names: list[str] = []
     inside = 0  # how many nodes are still to come below the last column
@@ -797,32 +989,44 @@ def _names(connection: Any) -> list[str]:
 def _same_names(connection: Any, names: Sequence[str], what: str) -> None:
     """Refuse names that DuckDB changed to tell them apart; it names a column that has none."""
     found = _names(connection)
-    if len(found) != len(names) or any(name not in ("", other) for name, other in zip(names, found, strict=True)):
-        raise DataError(f"{what} names two columns alike, capitals aside: give every column a name of its own")
+    if len(found) != len(names) or any(
+        name not in ("", other) for name, other in zip(names, found, strict=True)
+    ):
+        raise DataError(
+            f"{what} names two columns alike, capitals aside: give every column a name of its own"
+        )
 
 
 def _partitions(files: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return the columns that folders such as sex=f name for every file and that the files lack."""
-    keys = [[key for key, equals, _ in (part.partition("=") for part in Path(f).parent.parts) if equals] for f in files]
+    keys = [
+        [key for key, equals, _ in (part.partition("=") for part in Path(f).parent.parts) if equals]
+        for f in files
+    ]
     if any(set(those) != set(keys[0]) for those in keys):
         raise InputError(
-            "the files lie in folders of different partitions: each needs the same, such as sex=f/region=n"
+            "the files lie in folders of different partitions: each needs the same, such as"
+            " sex=f/region=n"
         )
     known = {name.lower() for name in names}
     return [key for key in dict.fromkeys(keys[0]) if key and key.lower() not in known]
 
 
 def _reader(kind: str, files: Sequence[str], folders: Sequence[str], options: Sequence[str]) -> str:
-    """Return the SQL that reads these files, with what the names of folders say where that is asked for."""
+    """Return the SQL that reads these files, with what the names of folders say where that is asked
+    for.
+    """
     names = f"[{', '.join(quoted_text(literal(file)) for file in files)}]"
     place = "_" * (1 + max(map(len, folders), default=0)) + "file"
     path = [f"filename = {quoted_text(place)}"] if folders else []
-    call = f"read_{kind.lower()}({', '.join([names, *options, *path, 'hive_partitioning = false'])})"
+    call = (
+        f"read_{kind.lower()}({', '.join([names, *options, *path, 'hive_partitioning = false'])})"
+    )
     if not folders:
         return call
     values = [
-        f"nullif(url_decode(regexp_extract({place}, {quoted_text(_folder_value(key))}, 1)), '{_HIVE_NULL}') "
-        f"AS {quoted_name(key)}"
+        f"nullif(url_decode(regexp_extract({place}, {quoted_text(_folder_value(key))}, 1)),"
+        f" '{_HIVE_NULL}') AS {quoted_name(key)}"
         for key in folders
     ]
     return f"(SELECT * EXCLUDE ({place}), {', '.join(values)} FROM {call})"
@@ -849,11 +1053,13 @@ def literal(file: str) -> str:
 def _filter(
     connection: Any, where: str, patience: float, untyped: Sequence[str], files: Sequence[str] = ()
 ) -> list[str]:
-    """Make the view `records` of what `where` keeps; return which of the columns without a type it reads as numbers."""
+    """Make the view `records` of what `where` keeps; return which of the columns without a type it
+    reads as numbers.
+    """
     hint = ", and convert text with CAST(column AS DOUBLE)" if untyped else ""
     failure = InputError(
-        "the WHERE must be one condition on the columns of a record, such as age >= 18 AND region <> 'north': check "
-        f"its names and quotes{hint}"
+        "the WHERE must be one condition on the columns of a record, such as age >= 18 AND region"
+        f" <> 'north': check its names and quotes{hint}"
     )
     quietly(lambda: of_the_record_alone(connection, where, _names(connection)), failure)
     condition, numbers = _reading(files, _FAILED, lambda: typed(connection, where, untyped))
@@ -882,7 +1088,8 @@ def typed(
     as_numbers: Collection[str] = (),
     place: str = "the WHERE",
 ) -> tuple[str, list[str]]:
-    """Return an expression that reads columns without a type as numbers where they are, and the names of these columns.
+    """Return an expression that reads columns without a type as numbers where they are, and the
+    names of these columns.
 
     Every value of the columns that it names is looked at once; no other column is read.
 
@@ -906,7 +1113,10 @@ def typed(
     surveys = ", ".join(survey(quoted_name(name)) for name in named.values())
     (facts,) = _run(connection, f"SELECT {surveys} FROM {relation}")
     width = len(facts) // len(named)
-    values = {name: Values(*facts[place * width : (place + 1) * width]) for place, name in enumerate(named)}
+    values = {
+        name: Values(*facts[place * width : (place + 1) * width])
+        for place, name in enumerate(named)
+    }
 
     def cast(column: Node, kind: str) -> Node:
         (example,), _ = parsed(connection, f"CAST(x AS {kind})")
@@ -922,12 +1132,16 @@ def typed(
     )
     cast_columns, numbers = typing.typed(expression)
     unchanged = cast_columns == expression
-    return (text if unchanged else written(connection, cast_columns)), [named[name] for name in numbers]
+    return (text if unchanged else written(connection, cast_columns)), [
+        named[name] for name in numbers
+    ]
 
 
 def parsed(connection: Any, text: str) -> tuple[list[Any], dict[str, Any]]:
     """Return the parser's account of a bare expression, and of the statement around it."""
-    ((answer,),) = connection.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]).fetchall()
+    ((answer,),) = connection.execute(
+        "SELECT json_serialize_sql(?)", [f"SELECT (\n{text}\n)"]
+    ).fetchall()
     document = json.loads(answer)
     (statement,) = document["statements"]
     return statement["node"].pop("select_list"), document
@@ -937,33 +1151,44 @@ def written(connection: Any, expression: Node) -> str:
     """Return the SQL of an expression, from the parser's account of it."""
     _, document = parsed(connection, "true")
     document["statements"][0]["node"]["select_list"] = [expression]
-    ((text,),) = connection.execute("SELECT json_deserialize_sql(?)", [json.dumps(document)]).fetchall()
+    ((text,),) = connection.execute(
+        "SELECT json_deserialize_sql(?)", [json.dumps(document)]
+    ).fetchall()
     return str(text).removeprefix("SELECT ")
 
 
 def of_the_record_alone(connection: Any, where: str, columns: Collection[str]) -> None:
-    """Refuse a text that is not one expression on its own, or that may depend on more than the record.
+    """Refuse a text that is not one expression on its own, or that may depend on more than the
+    record.
 
-    The parser's own account of the text is compared with that of a bare expression, so that closing the bracket
-    early, a second statement or any further clause shows. Inside, only columns of the record, constants, operators and
-    scalar functions that DuckDB declares consistent may occur: what is not known to be one of these is refused.
+    The parser's own account of the text is compared with that of a bare expression, so that closing
+    the bracket early, a second statement or any further clause shows. Inside, only columns of the
+    record, constants, operators and scalar functions that DuckDB declares consistent may occur:
+    what is not known to be one of these is refused.
     """
     short_enough(where)
     expressions, around = parsed(connection, where)
     parts = list(nodes(expressions))
     _, bare = parsed(connection, "true")
-    if len(expressions) != 1 or around != bare or not {node["class"] for node in parts} <= EXPRESSIONS:
+    if (
+        len(expressions) != 1
+        or around != bare
+        or not {node["class"] for node in parts} <= EXPRESSIONS
+    ):
         raise ValueError("not one condition")
     strange = sorted(set(columns_in(expressions)) - {name.lower() for name in columns})
     if strange:  # of the record it is none; perhaps it is the date, or a text that lacks its quotes
         raise InputError(
-            "the WHERE must be one condition on the columns of a record, such as age >= 18 AND region <> 'north': "
-            f"{strange[0]!r} is no column{did_you_mean(strange[0], columns)}, and text stands in single quotes"
+            "the WHERE must be one condition on the columns of a record, such as age >= 18 AND"
+            f" region <> 'north': {strange[0]!r} is no column{did_you_mean(strange[0], columns)},"
+            " and text stands in single quotes"
         )
     calls = [node for node in parts if node["class"] == "FUNCTION"]
     if any(node["schema"] or node["catalog"] for node in calls):
         raise ValueError("a function of a schema of its own")
-    refuse_calls({node["function_name"].lower() for node in calls} - consistent_functions(connection))
+    refuse_calls(
+        {node["function_name"].lower() for node in calls} - consistent_functions(connection)
+    )
 
 
 def consistent_functions(connection: Any) -> set[str]:
@@ -973,9 +1198,15 @@ def consistent_functions(connection: Any) -> set[str]:
 
 
 def _functions(connection: Any, having: str) -> set[str]:
-    """Return the functions that can stand in a condition and whose forms together have a property."""
-    in_a_condition = "function_type NOT IN ('table', 'table_macro', 'pragma')"  # these stand elsewhere
-    sql = f"SELECT lower(function_name) FROM duckdb_functions() WHERE {in_a_condition} GROUP BY 1 HAVING {having}"
+    """Return the functions that can stand in a condition and whose forms together have a
+    property.
+    """
+    # these stand elsewhere
+    in_a_condition = "function_type NOT IN ('table', 'table_macro', 'pragma')"
+    sql = (
+        f"SELECT lower(function_name) FROM duckdb_functions() WHERE {in_a_condition} GROUP BY 1"
+        f" HAVING {having}"
+    )
     return {name for (name,) in _run(connection, sql)}
 
 

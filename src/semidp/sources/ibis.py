@@ -1,7 +1,8 @@
 """Tables of databases and clusters, grouped where they are through Ibis.
 
-Any Ibis table will do; addresses open one. Everything is pushed down: only groups come back. Passwords come from the
-environment and reach no message. What the groups mean is decided in the package, not here.
+Any Ibis table will do; addresses open one. Everything is pushed down: only groups come back.
+Passwords come from the environment and reach no message. What the groups mean is decided in the
+package, not here.
 """
 
 import contextlib
@@ -38,37 +39,81 @@ from semidp.sources.contract import (
 )
 from semidp.sources.duck import of_the_record_alone
 
-_FAILED = "the data could not be tabulated: the database refused the query, or a WHERE does not fit its values"
-_NO_COPY = (
-    "the counts and sums must be about the same records, and the database refused to keep them in a temporary table: "
-    "ask for the right to, or export them to a file"
+_FAILED = (
+    "the data could not be tabulated: the database refused the query, or a WHERE does not fit its"
+    " values"
 )
-# What PostgreSQL reads for one release, it reads as of one moment; and a WHERE takes an hour at most.
+_NO_COPY = (
+    "the counts and sums must be about the same records, and the database refused to keep them in a"
+    " temporary table: ask for the right to, or export them to a file"
+)
+# What PostgreSQL reads for one release, it reads as of one moment; and a WHERE takes an hour at
+# most.
 _PATIENCE = 3600.0
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '1h'"
 _FILES = ("duckdb", "sqlite")  # their addresses are paths
 _EXTRAS = {"postgres": "postgres", "postgresql": "postgres", "spark": "spark"}
-# Words that read the session or the clock without a bracket, and words before a bracket that call nothing.
+# Words that read the session or the clock without a bracket, and words before a bracket that call
+# nothing.
 _SESSION = {
-    *("current_catalog", "current_date", "current_role", "current_schema", "current_time", "current_timestamp"),
+    *(
+        "current_catalog",
+        "current_date",
+        "current_role",
+        "current_schema",
+        "current_time",
+        "current_timestamp",
+    ),
     *("current_user", "localtime", "localtimestamp", "session_user", "system_user", "user"),
 }
 _SYNTAX = {
-    *("and", "or", "not", "in", "is", "like", "ilike", "between", "case", "when", "then", "else", "cast", "coalesce"),
-    *("nullif", "greatest", "least", "numeric", "decimal", "varchar", "char", "character", "float", "bit", "from"),
+    *(
+        "and",
+        "or",
+        "not",
+        "in",
+        "is",
+        "like",
+        "ilike",
+        "between",
+        "case",
+        "when",
+        "then",
+        "else",
+        "cast",
+        "coalesce",
+    ),
+    *(
+        "nullif",
+        "greatest",
+        "least",
+        "numeric",
+        "decimal",
+        "varchar",
+        "char",
+        "character",
+        "float",
+        "bit",
+        "from",
+    ),
     "for",
 }
 _GROUPING_SETS = ("duckdb", "postgres", "pyspark")  # others read the records once for each set
 _RENAMED = {"trim": "btrim"}  # what PostgreSQL calls it
-_CLOCK = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)  # dates to PostgreSQL, Spark and SQLite
+# dates to PostgreSQL, Spark and SQLite
+_CLOCK = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 
 Result = TypeVar("Result")
 
 
 class IbisRecords(Records):
-    """The records of an Ibis table; `steady` where every query sees the same ones, as in one transaction."""
+    """The records of an Ibis table; `steady` where every query sees the same ones, as in one
+    transaction.
+    """
 
-    def __init__(self, table: Any, close: Callable[[], None] = lambda: None, *, steady: bool = False) -> None:
+    def __init__(
+        self, table: Any, close: Callable[[], None] = lambda: None, *, steady: bool = False
+    ) -> None:
         self._table = table
         self._close = close
         self._steady = steady
@@ -80,13 +125,17 @@ class IbisRecords(Records):
     def of(cls, table: Any, where: str | None) -> "IbisRecords":
         """Read an Ibis table, whose connection stays the caller's."""
         if not hasattr(table, "schema") or not hasattr(table, "aggregate"):
-            raise InputError("an Ibis value was given that is not a table: give a table or a selection from one")
+            raise InputError(
+                "an Ibis value was given that is not a table: give a table or a selection from one"
+            )
         return cls(_kept(table, where))
 
     @classmethod
     def of_spark(cls, frame: Any, where: str | None) -> "IbisRecords":
         """Read a Spark data frame, whose session stays the caller's."""
-        missing = MissingExtra("a Spark data frame needs more packages: pip install 'semidp[spark]'")
+        missing = MissingExtra(
+            "a Spark data frame needs more packages: pip install 'semidp[spark]'"
+        )
         try:
             import ibis
         except ImportError:
@@ -101,7 +150,9 @@ class IbisRecords(Records):
         return cls(_kept(table, where), lambda: frame.sparkSession.catalog.dropTempView(name))
 
     @classmethod
-    def at(cls, address: str, name: str | None, where: str | None, *, hive_partitions: bool = False) -> "IbisRecords":
+    def at(
+        cls, address: str, name: str | None, where: str | None, *, hive_partitions: bool = False
+    ) -> "IbisRecords":
         """Open the table `name` at a database address, which must not hold a password."""
         parts = _parts(address)
         if not name:
@@ -113,20 +164,30 @@ class IbisRecords(Records):
             steady = connection.name == "postgres"
             if steady:
                 begin = partial(connection.con.execute, _SNAPSHOT)
-                _hushed(begin, InputError("PostgreSQL refused to begin a transaction that only reads"))
-            return cls(_kept(_table(connection, parts, name, hive_partitions), where), close, steady=steady)
+                _hushed(
+                    begin, InputError("PostgreSQL refused to begin a transaction that only reads")
+                )
+            return cls(
+                _kept(_table(connection, parts, name, hive_partitions), where), close, steady=steady
+            )
         except BaseException:
             close()
             raise
 
     @classmethod
-    def both_at(cls, address: str, names: tuple[str | None, str | None]) -> "tuple[IbisRecords, IbisRecords]":
-        """Open two tables at one database address, so that it can join them; the first closes the connection."""
+    def both_at(
+        cls, address: str, names: tuple[str | None, str | None]
+    ) -> "tuple[IbisRecords, IbisRecords]":
+        """Open two tables at one database address, so that it can join them; the first closes the
+        connection.
+        """
         first = cls.at(address, names[0], None)
         with contextlib.ExitStack() as on_error:
             on_error.callback(first.close)
             if not names[1]:
-                raise InputError("a database address needs the name of a table of units too", needs="from")
+                raise InputError(
+                    "a database address needs the name of a table of units too", needs="from"
+                )
             table = _table(first._table.get_backend(), _parts(address), names[1], False)
             on_error.pop_all()
         return first, cls(table, steady=first._steady)
@@ -154,19 +215,27 @@ class IbisRecords(Records):
     def grouped(self, keys: Sequence[Key], measure: Measure, limit: int) -> CodedGroups:
         """Group by `keys`; see the contract."""
         rows, names = self._selected(keys, measure)
-        query = rows.group_by(names).aggregate(total=rows.adds.sum(), fault=rows.fault.max()).limit(limit)
+        query = (
+            rows.group_by(names)
+            .aggregate(total=rows.adds.sum(), fault=rows.fault.max())
+            .limit(limit)
+        )
         return CodedGroups.of(self._answer(query, [*names, "total", "fault"]))
 
     def frame(self, columns: Sequence[str]) -> Any:
         """Return some columns in memory, as a frame that DuckDB reads; see the contract."""
         names = list(dict.fromkeys(columns))
         values = self._answer(self._table.select(*names), names)
-        return {name: np.array(column, dtype=object) for name, column in zip(names, values, strict=True)}
+        return {
+            name: np.array(column, dtype=object) for name, column in zip(names, values, strict=True)
+        }
 
     def together(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
     ) -> list[tuple[Any, ...]] | None:
-        """Return one reading of all groups; Ibis has no words for GROUPING SETS, but the keys are its own."""
+        """Return one reading of all groups; Ibis has no words for GROUPING SETS, but the keys are
+        its own.
+        """
         import ibis
 
         connection = self._table.get_backend()
@@ -175,19 +244,27 @@ class IbisRecords(Records):
         rows, names = self._selected(keys, measure)
         absent, parts = grouping_sets(names, sets)
         sql = (
-            f"SELECT {absent} AS absent, {', '.join(names)}, SUM(adds) AS total, MAX(fault) AS fault "
-            f"FROM ({connection.compile(rows)}) AS records GROUP BY {parts}"
+            f"SELECT {absent} AS absent, {', '.join(names)}, SUM(adds) AS total, MAX(fault) AS"
+            f" fault FROM ({connection.compile(rows)}) AS records GROUP BY {parts}"
         )
         total = rows.aggregate(total=rows.adds.sum(), fault=rows.fault.max()).schema()
-        schema = {"absent": "int64", **{name: rows.schema()[name] for name in names}, **dict(total.items())}
+        schema = {
+            "absent": "int64",
+            **{name: rows.schema()[name] for name in names},
+            **dict(total.items()),
+        }
         query = connection.sql(sql, schema=ibis.schema(schema)).limit(limit)
         return list(zip(*self._answer(query, list(schema)), strict=True))
 
     def occurrences(self, column: str) -> tuple[int, int, int]:
         """Count records, present values and distinct values; see the contract."""
         values = self._table[column]
-        query = self._table.aggregate(records=self._table.count(), present=values.count(), distinct=values.nunique())
-        (records,), (present,), (distinct,) = self._answer(query, ["records", "present", "distinct"])
+        query = self._table.aggregate(
+            records=self._table.count(), present=values.count(), distinct=values.nunique()
+        )
+        (records,), (present,), (distinct,) = self._answer(
+            query, ["records", "present", "distinct"]
+        )
         return records, present, distinct
 
     def most_alike(self, column: str) -> int:
@@ -197,7 +274,9 @@ class IbisRecords(Records):
         return int(most or 0)
 
     def held(self, columns: Sequence[str] | None) -> "IbisRecords":
-        """Return these records where one transaction reads them, else a copy in a temporary table; see the contract."""
+        """Return these records where one transaction reads them, else a copy in a temporary table;
+        see the contract.
+        """
         if self._steady:
             return self
 
@@ -217,15 +296,23 @@ class IbisRecords(Records):
         conditions = []
         for name, kept in values.items():
             column = self._table[name]
-            condition = column.isin([value for value in kept if value is not None and value == value])
+            condition = column.isin(
+                [value for value in kept if value is not None and value == value]
+            )
             condition = condition | column.isnull() if None in kept else condition
-            conditions.append(condition | column.isnan() if any(value != value for value in kept) else condition)
+            conditions.append(
+                condition | column.isnan() if any(value != value for value in kept) else condition
+            )
         return IbisRecords(self._table.filter(*conditions), steady=self._steady)
 
     def spark_frame(self) -> Any | None:
         """Return the records as a Spark data frame; None where Spark does not hold them."""
         connection = self._table.get_backend()
-        return connection._session.sql(connection.compile(self._table)) if connection.name == "pyspark" else None
+        return (
+            connection._session.sql(connection.compile(self._table))
+            if connection.name == "pyspark"
+            else None
+        )
 
     def close(self) -> None:
         """Close the connection if it was opened here."""
@@ -249,7 +336,9 @@ class IbisRecords(Records):
         )
 
     def _selected(self, keys: Sequence[Key], measure: Measure) -> tuple[Any, list[str]]:
-        """Return of each record its keys, what it adds and what is wrong with it; and the names of the keys."""
+        """Return of each record its keys, what it adds and what is wrong with it; and the names of
+        the keys.
+        """
         adds, fault = self._row(measure)
         named = {f"k{place}": self._key(key) for place, key in enumerate(keys)}
         return self._table.select(**named, adds=adds, fault=fault), list(named)
@@ -280,7 +369,9 @@ class IbisRecords(Records):
         import ibis
 
         low, high = float(outcome.lower), float(outcome.upper)
-        clipped = ibis.ifelse(missing, low, self._number(outcome.column)).cast("float64").clip(low, high)
+        clipped = (
+            ibis.ifelse(missing, low, self._number(outcome.column)).cast("float64").clip(low, high)
+        )
         return ((clipped - low) / (high - low) * float(outcome.steps) + 0.5).floor().cast("int64")
 
     def _missing(self, column: str) -> Any:
@@ -300,7 +391,8 @@ def _fetched(query: Any, names: Sequence[str]) -> list[Sequence[Any]]:
     if connection.name != "postgres":
         table = _bounded(connection, query.to_pyarrow)
         return [table.column(name).to_pylist() for name in names]
-    # Not through Ibis, which declares a cursor that a failed query leaves open, and the transaction with it.
+    # Not through Ibis, which declares a cursor that a failed query leaves open, and the transaction
+    # with it.
     with connection.begin() as cursor:
         rows = cursor.execute(connection.compile(query)).fetchall()
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]
@@ -314,24 +406,30 @@ def _parts(address: str) -> SplitResult:
     except ValueError:
         parts = None
     if parts is None:
-        raise InputError("the database address is malformed: write it as postgres://user@host:5432/database")
+        raise InputError(
+            "the database address is malformed: write it as postgres://user@host:5432/database"
+        )
     if hidden:
-        raise InputError("the database address holds a password: leave it out, and set SEMIDP_PASSWORD instead")
+        raise InputError(
+            "the database address holds a password: leave it out, and set SEMIDP_PASSWORD instead"
+        )
     return parts
 
 
 def _connect(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
     """Open the database and say how to close it."""
     extra = _EXTRAS.get(parts.scheme, "ibis")
-    missing = MissingExtra(f"a {parts.scheme}:// address needs more packages: pip install 'semidp[{extra}]'")
+    missing = MissingExtra(
+        f"a {parts.scheme}:// address needs more packages: pip install 'semidp[{extra}]'"
+    )
     try:
         import ibis
     except ImportError:
         raise missing from None
     place = f"{parts.scheme}://{parts.netloc}{parts.path}"
     failure = InputError(
-        f"cannot open {place}: check the address, that its server runs and admits you, and the password in "
-        "SEMIDP_PASSWORD"
+        f"cannot open {place}: check the address, that its server runs and admits you, and the"
+        " password in SEMIDP_PASSWORD"
     )
 
     def opened() -> tuple[Any, Callable[[], None]]:
@@ -364,13 +462,23 @@ def _spark(parts: SplitResult) -> tuple[Any, Callable[[], None]]:
     if active is not None:
         return ibis.pyspark.connect(active), lambda: None
     local = parts.netloc == "local"
-    builder = SparkSession.builder.master("local[*]" if local else f"spark://{parts.netloc}").appName("semidp")
-    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
+    builder = SparkSession.builder.master(
+        "local[*]" if local else f"spark://{parts.netloc}"
+    ).appName("semidp")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+    }
     with contextlib.ExitStack() as stack:
-        if local:  # Spark makes a warehouse in the working folder otherwise, and listens on every interface
-            warehouse = stack.enter_context(TemporaryDirectory(prefix=".semidp-", ignore_cleanup_errors=True))
+        # Spark makes a warehouse in the working folder otherwise, and listens on every interface
+        if local:
+            warehouse = stack.enter_context(
+                TemporaryDirectory(prefix=".semidp-", ignore_cleanup_errors=True)
+            )
             settings |= {"spark.sql.warehouse.dir": warehouse}
-            if "PYSPARK_PYTHON" not in os.environ:  # what its workers run is read now: they need semidp
+            # what its workers run is read now: they need semidp
+            if "PYSPARK_PYTHON" not in os.environ:
                 os.environ["PYSPARK_PYTHON"] = sys.executable
                 stack.callback(os.environ.pop, "PYSPARK_PYTHON", None)
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -389,7 +497,11 @@ def _table(connection: Any, parts: SplitResult, name: str, hive_partitions: bool
     if _names_files(parts, name):
         none = InputError(f"Spark finds no Parquet files at {name}")
         files = _hushed(lambda: connection.read_parquet(name, recursiveFileLookup="true"), none)
-        return _hushed(lambda: _with_partitions(connection, name, files), none) if hive_partitions else files
+        return (
+            _hushed(lambda: _with_partitions(connection, name, files), none)
+            if hive_partitions
+            else files
+        )
     place, _, last = name.rpartition(".")
     for attempt in (lambda: connection.table(name), lambda: connection.table(last, database=place)):
         with contextlib.suppress(InputError):
@@ -401,11 +513,15 @@ def _table(connection: Any, parts: SplitResult, name: str, hive_partitions: bool
 
 
 def _with_partitions(connection: Any, name: str, files: Any) -> Any:
-    """Return Parquet files with the columns that the names of folders hold, as text; Spark prefers them to the files'.
+    """Return Parquet files with the columns that the names of folders hold, as text; Spark prefers
+    them to the files'.
 
     So a name that both have is refused.
     """
-    settings, key = connection._session.conf, "spark.sql.sources.partitionColumnTypeInference.enabled"
+    settings, key = (
+        connection._session.conf,
+        "spark.sql.sources.partitionColumnTypeInference.enabled",
+    )
     before = settings.get(key)
     settings.set(key, "false")
     try:
@@ -414,9 +530,16 @@ def _with_partitions(connection: Any, name: str, files: Any) -> Any:
     finally:
         settings.set(key, before)
     column_names = {column.lower() for column in files.columns}
-    folders = {part.partition("=")[0].lower() for file in frame.inputFiles() for part in file.split("/") if "=" in part}
+    folders = {
+        part.partition("=")[0].lower()
+        for file in frame.inputFiles()
+        for part in file.split("/")
+        if "=" in part
+    }
     if column_names & folders:
-        raise InputError("the files hold a column that their folders name too: read them without the partitions")
+        raise InputError(
+            "the files hold a column that their folders name too: read them without the partitions"
+        )
     return table
 
 
@@ -425,8 +548,8 @@ def _kept(table: Any, where: str | None) -> Any:
     if where is None:
         return table
     failure = InputError(
-        "the WHERE must be one condition on the columns of a record, in the database's SQL, such as age >= 18 AND "
-        "region <> 'north': check its names and quotes"
+        "the WHERE must be one condition on the columns of a record, in the database's SQL, such as"
+        " age >= 18 AND region <> 'north': check its names and quotes"
     )
 
     def kept() -> Any:
@@ -434,7 +557,8 @@ def _kept(table: Any, where: str | None) -> Any:
         sql = f"SELECT * FROM ({connection.compile(table)}) AS records WHERE (\n{where}\n)"
         _of_the_record_alone(table, where, sql)
         rows = connection.sql(sql, schema=table.schema())
-        _fetched(rows.limit(0), [])  # the database reads the condition now, so that a wrong one is told apart
+        # the database reads the condition now, so that a wrong one is told apart
+        _fetched(rows.limit(0), [])
         return rows
 
     return _hushed(kept, failure)
@@ -443,8 +567,8 @@ def _kept(table: Any, where: str | None) -> Any:
 def _of_the_record_alone(table: Any, where: str, sql: str) -> None:
     """Refuse a text that is not one condition, or that may depend on more than the record.
 
-    What it calls is asked of the database: functions that it declares to depend on their arguments alone pass, and
-    those of which nothing is known do not.
+    What it calls is asked of the database: functions that it declares to depend on their arguments
+    alone pass, and those of which nothing is known do not.
     """
     connection = table.get_backend()
     calls = _calls(where, connection.dialect, table.schema())
@@ -453,15 +577,19 @@ def _of_the_record_alone(table: Any, where: str, sql: str) -> None:
     elif connection.name == "postgres":
         refuse_calls({name for name, _ in calls - _immutable(connection, calls)})
     elif connection.name == "pyspark" and calls:
-        refuse_calls(_not_deterministic(connection._session.sql(sql)._jdf.queryExecution().analyzed()))
+        refuse_calls(
+            _not_deterministic(connection._session.sql(sql)._jdf.queryExecution().analyzed())
+        )
     else:
         refuse_calls({name for name, _ in calls})
 
 
 def _calls(where: str, dialect: Any, columns: Mapping[str, Any]) -> set[tuple[str, int]]:
-    """Return the functions that a condition calls, and with how many arguments; refuse what is not one condition.
+    """Return the functions that a condition calls, and with how many arguments; refuse what is not
+    one condition.
 
-    Names come from the words before a bracket, since a parser that knows many dialects renames functions.
+    Names come from the words before a bracket, since a parser that knows many dialects renames
+    functions.
     """
     import sqlglot
     from sqlglot import exp
@@ -473,7 +601,17 @@ def _calls(where: str, dialect: Any, columns: Mapping[str, Any]) -> set[tuple[st
     clauses = {name for name, part in statement.args.items() if part}
     nodes = list(statement.walk())
     plain = (
-        *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Binary, exp.Unary, exp.Between, exp.In),
+        *(
+            exp.Column,
+            exp.Identifier,
+            exp.Literal,
+            exp.Boolean,
+            exp.Null,
+            exp.Binary,
+            exp.Unary,
+            exp.Between,
+            exp.In,
+        ),
         *(exp.Func, exp.Tuple, exp.DataType, exp.DataTypeParam, exp.Interval, exp.Var, exp.Escape),
     )
     wrong = (exp.Query, exp.AggFunc, exp.Dot, exp.Operator)
@@ -485,16 +623,27 @@ def _calls(where: str, dialect: Any, columns: Mapping[str, Any]) -> set[tuple[st
     if any(node.name.lower() not in type_by_name for node in statement.find_all(exp.Column)):
         raise ValueError("not columns of the record")
     tokens = sqlglot.tokenize(where, dialect=dialect)
-    bare = [(token.text.lower(), token) for token in tokens if token.token_type.name not in ("STRING", "IDENTIFIER")]
+    bare = [
+        (token.text.lower(), token)
+        for token in tokens
+        if token.token_type.name not in ("STRING", "IDENTIFIER")
+    ]
     if any(text in _SESSION for text, _ in bare):
         raise ValueError("the date, or who asks")
     texts = [node.this for node in statement.find_all(exp.Literal) if node.is_string]
-    dates = [node for node in statement.find_all(exp.Cast) if node.to.this in exp.DataType.TEMPORAL_TYPES]
-    if any(_CLOCK.search(text) for text in texts) or not all(_timeless(node.this, type_by_name) for node in dates):
+    dates = [
+        node for node in statement.find_all(exp.Cast) if node.to.this in exp.DataType.TEMPORAL_TYPES
+    ]
+    if any(_CLOCK.search(text) for text in texts) or not all(
+        _timeless(node.this, type_by_name) for node in dates
+    ):
         raise InputError(
-            "the WHERE must depend on the record alone, and text such as 'now' can mean the time of reading"
+            "the WHERE must depend on the record alone, and text such as 'now' can mean the time of"
+            " reading"
         )
-    places = [place for place in range(1, len(tokens)) if tokens[place].token_type.name == "L_PAREN"]
+    places = [
+        place for place in range(1, len(tokens)) if tokens[place].token_type.name == "L_PAREN"
+    ]
     return {
         (name, _arguments([token.token_type.name for token in tokens[place:]]))
         for place in places
@@ -503,17 +652,36 @@ def _calls(where: str, dialect: Any, columns: Mapping[str, Any]) -> set[tuple[st
 
 
 def _name_before(token: Any) -> str | None:
-    """Return the function that a token before a bracket names, as the database writes it; None where it is syntax."""
+    """Return the function that a token before a bracket names, as the database writes it; None
+    where it is syntax.
+    """
     if token.token_type.name == "IDENTIFIER":
         return str(token.text)
     word = token.text.lower()
-    return word if re.match(r"[^\W\d]", word) and token.token_type.name != "STRING" and word not in _SYNTAX else None
+    return (
+        word
+        if re.match(r"[^\W\d]", word) and token.token_type.name != "STRING" and word not in _SYNTAX
+        else None
+    )
 
 
 def _arguments(kinds: Sequence[str]) -> int:
     """Count the arguments in the brackets with which a list of kinds of tokens begins.
 
-    >>> _arguments(["L_PAREN", "VAR", "COMMA", "L_PAREN", "VAR", "COMMA", "VAR", "R_PAREN", "R_PAREN", "COMMA"])
+    >>> _arguments(
+    ...     [
+    ...         "L_PAREN",
+    ...         "VAR",
+    ...         "COMMA",
+    ...         "L_PAREN",
+    ...         "VAR",
+    ...         "COMMA",
+    ...         "VAR",
+    ...         "R_PAREN",
+    ...         "R_PAREN",
+    ...         "COMMA",
+    ...     ]
+    ... )
     2
     """
     depth = commas = 0
@@ -526,7 +694,9 @@ def _arguments(kinds: Sequence[str]) -> int:
 
 
 def _timeless(value: Any, columns: Mapping[str, Any]) -> bool:
-    """Whether a value can be cast to a date without asking the clock: a constant, or a column of dates or times."""
+    """Whether a value can be cast to a date without asking the clock: a constant, or a column of
+    dates or times.
+    """
     from sqlglot import exp
 
     return isinstance(value, exp.Literal) or (
@@ -535,15 +705,16 @@ def _timeless(value: Any, columns: Mapping[str, Any]) -> bool:
 
 
 def _immutable(connection: Any, calls: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Return the calls of which PostgreSQL declares every form immutable; refuse operators that are volatile.
+    """Return the calls of which PostgreSQL declares every form immutable; refuse operators that are
+    volatile.
 
-    The forms of a call take as many arguments as it has; where none does, the call has a syntax of its own, such as
-    substring(a FROM 2), and every form counts.
+    The forms of a call take as many arguments as it has; where none does, the call has a syntax of
+    its own, such as substring(a FROM 2), and every form counts.
     """
     forms = (
-        "SELECT proname, pronargs - pronargdefaults, CASE WHEN provariadic = 0 THEN pronargs ELSE 100 END, "
-        "provolatile = 'i' AND prokind = 'f' AND NOT proretset FROM pg_catalog.pg_proc "
-        "WHERE proname = ANY(%s) AND pg_catalog.pg_function_is_visible(oid)"
+        "SELECT proname, pronargs - pronargdefaults, CASE WHEN provariadic = 0 THEN pronargs ELSE"
+        " 100 END, provolatile = 'i' AND prokind = 'f' AND NOT proretset FROM pg_catalog.pg_proc"
+        " WHERE proname = ANY(%s) AND pg_catalog.pg_function_is_visible(oid)"
     )
     volatile = (
         "SELECT 1 FROM pg_catalog.pg_proc WHERE provolatile = 'v' AND (oid IN (SELECT oprcode FROM "
@@ -551,8 +722,13 @@ def _immutable(connection: Any, calls: Collection[tuple[str, int]]) -> set[tuple
     )
     with connection.begin() as cursor:
         if cursor.execute(volatile).fetchall():
-            raise InputError("the database has operators or casts that it declares volatile: filter in a view instead")
-        functions = cursor.execute(forms, [[_RENAMED.get(name, name) for name, _ in calls]]).fetchall()
+            raise InputError(
+                "the database has operators or casts that it declares volatile: filter in a view"
+                " instead"
+            )
+        functions = cursor.execute(
+            forms, [[_RENAMED.get(name, name) for name, _ in calls]]
+        ).fetchall()
     changing = set()
     for name, count in calls:
         named = [form for form in functions if form[0] == _RENAMED.get(name, name)]
@@ -563,10 +739,11 @@ def _immutable(connection: Any, calls: Collection[tuple[str, int]]) -> set[tuple
 
 
 def _not_deterministic(plan: Any) -> set[str]:
-    """Return what Spark does not declare deterministic in the condition of a plan, and what reads no column.
+    """Return what Spark does not declare deterministic in the condition of a plan, and what reads
+    no column.
 
-    The time of day is deterministic to Spark, being the same for all records of a query: it is a leaf of the condition
-    that is neither a column nor a constant.
+    The time of day is deterministic to Spark, being the same for all records of a query: it is a
+    leaf of the condition that is neither a column nor a constant.
     """
     while plan.nodeName() != "Filter":
         plan = plan.children().head()
@@ -574,7 +751,10 @@ def _not_deterministic(plan: Any) -> set[str]:
     while left:
         part = left.pop()
         below = [part.children().apply(position) for position in range(part.children().size())]
-        leaf = not below and part.getClass().getSimpleName() not in ("AttributeReference", "Literal")
+        leaf = not below and part.getClass().getSimpleName() not in (
+            "AttributeReference",
+            "Literal",
+        )
         if leaf or (not part.deterministic() and all(child.deterministic() for child in below)):
             random_parts.add(str(part.prettyName()))
         left += below
@@ -605,11 +785,15 @@ def _bounded(connection: Any, action: Callable[[], Result]) -> Result:
             raise
     finally:
         timer.cancel()
-    raise InputError("the WHERE takes too long and was given up: write a condition that is quicker to decide")
+    raise InputError(
+        "the WHERE takes too long and was given up: write a condition that is quicker to decide"
+    )
 
 
 def _hushed(action: Callable[[], Result], failure: SemidpError) -> Result:
-    """Do so quietly, and keep PySpark from logging the text of an error, which may quote data, before it raises it."""
+    """Do so quietly, and keep PySpark from logging the text of an error, which may quote data,
+    before it raises it.
+    """
     if "pyspark" not in sys.modules:
         return quietly(action, failure)
     from pyspark.logger import PySparkLogger

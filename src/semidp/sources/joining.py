@@ -26,7 +26,8 @@ class Joining:
     aggregates
         Features of units that are computed from their members: the SQL of each, by name.
     quarters
-        A column of units and its values that are no counted units, but group quarters without a bound.
+        A column of units and its values that are no counted units, but group quarters without a
+        bound.
     """
 
     column: str
@@ -41,9 +42,13 @@ class Joining:
         assert self.quarters is not None
         name, _ = self.quarters
         if len(values) > MOST_KINDS:
-            raise InputError(f"the column {name!r} of quarters has more than {MOST_KINDS:,} different values")
+            raise InputError(
+                f"the column {name!r} of quarters has more than {MOST_KINDS:,} different values"
+            )
         if any(value_text(value) is None for value in values):
-            raise DataError(f"the column {name!r} of quarters has missing values: every unit is of one kind")
+            raise DataError(
+                f"the column {name!r} of quarters has missing values: every unit is of one kind"
+            )
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,18 @@ class Contradictions:
     @property
     def missing_member(self) -> str:
         """A member names no unit at all."""
-        return f"the link column {self.column!r} has missing values among the members: every member lies in one unit"
+        return (
+            f"the link column {self.column!r} has missing values among the members: every member"
+            " lies in one unit"
+        )
 
     @property
     def missing_unit(self) -> str:
         """A unit has no name."""
-        return f"the link column {self.column!r} has missing values among the units: every unit needs a name of its own"
+        return (
+            f"the link column {self.column!r} has missing values among the units: every unit needs"
+            " a name of its own"
+        )
 
     @property
     def twice(self) -> str:
@@ -71,8 +82,8 @@ class Contradictions:
     def nowhere(self) -> str:
         """A member names a unit that is not there."""
         return (
-            f"the link column {self.column!r} of a member names no unit: every member lies in one unit of the file of "
-            "units"
+            f"the link column {self.column!r} of a member names no unit: every member lies in one"
+            " unit of the file of units"
         )
 
     @property
@@ -83,8 +94,13 @@ class Contradictions:
     @property
     def empty(self) -> str:
         """A unit has no member, though each was declared to have one."""
-        return "a unit has no member, though every unit was declared to have one: declare least = 0, or leave it out"
+        return (
+            "a unit has no member, though every unit was declared to have one: declare least = 0,"
+            " or leave it out"
+        )
 
     def differs(self, name: str) -> str:
         """Say that a member and its unit do not have the same value of a column."""
-        return f"a member has another {name!r} than its unit: leave the column out of one of the files"
+        return (
+            f"a member has another {name!r} than its unit: leave the column out of one of the files"
+        )

@@ -1,8 +1,9 @@
-"""Two linked sources: members with the features of their units, and units with what follows from their members.
+"""Two linked sources: members with the features of their units, and units with what follows from
+their members.
 
-Two tables of one database are joined there. Others are joined by DuckDB in this process, from the columns that are in
-use. What contradicts the link (a unit twice, a
-member of no unit, more members than declared) is one sentence, which names nobody and no number.
+Two tables of one database are joined there. Others are joined by DuckDB in this process, from the
+columns that are in use. What contradicts the link (a unit twice, a member of no unit, more members
+than declared) is one sentence, which names nobody and no number.
 """
 
 import contextlib
@@ -39,7 +40,8 @@ class LinkedReader:
 
 @dataclass(frozen=True, eq=False)
 class LinkedSource:
-    """Open sources of members and units, joined: each member has its unit's columns, each unit its size.
+    """Open sources of members and units, joined: each member has its unit's columns, each unit its
+    size.
 
     Parameters
     ----------
@@ -102,7 +104,12 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
     >>> women = {"women": "count(*) FILTER (WHERE sex = 'f')"}
     >>> joining = Joining("home", 1, 4, aggregates=women)
     >>> with open_linked(LinkedData(persons, homes), joining, ["zone", "sex"]) as both:
-    ...     both.members.levels("zone"), both.units.levels("size"), both.inherited, both.units.levels("women")
+    ...     (
+    ...         both.members.levels("zone"),
+    ...         both.units.levels("size"),
+    ...         both.inherited,
+    ...         both.units.levels("women"),
+    ...     )
     (('a', 'b'), ('1', '2'), ('zone',), ('1',))
     """
     both = _of_one_database(data, joining)
@@ -121,8 +128,11 @@ def open_linked(data: LinkedData, joining: Joining, names: Sequence[str]) -> Lin
     return LinkedSource(Source(lived), Source(whole), tuple(inherited))
 
 
-def _of_one_database(data: LinkedData, joining: Joining) -> "tuple[IbisRecords, IbisRecords] | None":
-    """Members and units of one connection, which joins them itself; None where they are joined here.
+def _of_one_database(
+    data: LinkedData, joining: Joining
+) -> "tuple[IbisRecords, IbisRecords] | None":
+    """Members and units of one connection, which joins them itself; None where they are joined
+    here.
 
     Aggregates are written in the SQL of DuckDB, so that they are computed here too.
     """
@@ -151,7 +161,10 @@ def _joined_here(data: LinkedData, joining: Joining, names: Sequence[str]) -> Li
         of_members, of_units, inherited = _columns(members, units, joining, names)
         others = [name for name in members.columns() if name != column]
         aggregated = aggregated_columns(joining.aggregates, others)
-        frames = (members.frame([column, *of_members, *aggregated]), units.frame([column, *of_units]))
+        frames = (
+            members.frame([column, *of_members, *aggregated]),
+            units.frame([column, *of_units]),
+        )
     joined = _joined(frames, joining, of_members, of_units)
     return LinkedSource(Source(joined[0]), Source(joined[1]), tuple(inherited))
 
@@ -159,13 +172,17 @@ def _joined_here(data: LinkedData, joining: Joining, names: Sequence[str]) -> Li
 def _columns(
     members: Source, units: Source, joining: Joining, names: Sequence[str]
 ) -> tuple[list[str], list[str], list[str]]:
-    """The columns in use of members and of units, and those that members inherit; refuse what is not there."""
+    """The columns in use of members and of units, and those that members inherit; refuse what is
+    not there.
+    """
     for source, kind in ((members, "members"), (units, "units")):
         if joining.column not in source.columns():
             raise DataError(f"{kind}: {no_column(joining.column, source.columns())}")
     for name in (SIZE, *joining.aggregates):
         if name in units.columns() and (name in names or name in joining.aggregates):
-            raise InputError(f"the units have a column {name!r} of their own: rename it, it is computed here")
+            raise InputError(
+                f"the units have a column {name!r} of their own: rename it, it is computed here"
+            )
     # a slip in a derived column would leave the true one among those that are not protected
     for name in joining.derived:
         if name != SIZE and name not in joining.aggregates and name not in units.columns():
@@ -173,7 +190,9 @@ def _columns(
     if joining.quarters is not None:
         _check_quarters(joining.quarters[0], units, members)
     of_units = [name for name in names if name in units.columns()]
-    of_members = [name for name in names if name in members.columns() and name not in joining.aggregates]
+    of_members = [
+        name for name in names if name in members.columns() and name not in joining.aggregates
+    ]
     inherited = [name for name in of_units if name not in joining.derived]
     return of_members, of_units, inherited
 
@@ -193,10 +212,15 @@ def _joined(
     computed = []
     for place, name in enumerate(joining.aggregates):
         # an aggregate of nobody has a value too: that of no record
-        chosen = f"CASE WHEN sizes.counted IS NULL THEN nobody.derived_{place} ELSE sizes.derived_{place} END"
+        chosen = (
+            f"CASE WHEN sizes.counted IS NULL THEN nobody.derived_{place} ELSE"
+            f" sizes.derived_{place} END"
+        )
         computed.append(f"{chosen} AS {quoted_name(name)}")
     pairs = f"FROM members JOIN homes ON CAST(members.{key} AS VARCHAR) = homes.{_LINK}"
-    whole = f"FROM homes LEFT JOIN sizes USING ({_LINK}) CROSS JOIN nobody WHERE NOT homes.{_QUARTERS}"
+    whole = (
+        f"FROM homes LEFT JOIN sizes USING ({_LINK}) CROSS JOIN nobody WHERE NOT homes.{_QUARTERS}"
+    )
     queries = [
         f"SELECT {', '.join(member_columns)} {pairs}",
         f"SELECT {', '.join([*unit_columns, size, *computed])} {whole}",
@@ -209,7 +233,9 @@ def _joined(
 
 
 def _steps(connection: Any, joining: Joining, of_units: Sequence[str]) -> list[str]:
-    """Tables that are computed first: units by the text of their link, and what follows from the members of each."""
+    """Tables that are computed first: units by the text of their link, and what follows from the
+    members of each.
+    """
     key = quoted_name(joining.column)
     unit_columns = [f"units.{quoted_name(name)}" for name in of_units]
     unit_columns.append(f"{_in_quarters(connection, joining)} AS {_QUARTERS}")
@@ -220,8 +246,10 @@ def _steps(connection: Any, joining: Joining, of_units: Sequence[str]) -> list[s
     columns_of_homes = ", ".join([f"CAST(units.{key} AS VARCHAR) AS {_LINK}", *unit_columns])
     return [
         f"CREATE TABLE homes AS SELECT {columns_of_homes} FROM units",
-        f"CREATE TABLE sizes AS SELECT CAST(unit_link AS VARCHAR) AS {_LINK}, * EXCLUDE (unit_link) "
-        f"FROM (SELECT {key} AS unit_link, {counted} FROM members GROUP BY {key})",
+        (
+            f"CREATE TABLE sizes AS SELECT CAST(unit_link AS VARCHAR) AS {_LINK}, * EXCLUDE"
+            f" (unit_link) FROM (SELECT {key} AS unit_link, {counted} FROM members GROUP BY {key})"
+        ),
         f"CREATE TABLE nobody AS SELECT {counted} FROM members WHERE false",
     ]
 
@@ -231,7 +259,9 @@ def _check_quarters(name: str, units: Source, members: Source) -> None:
     if name not in units.columns():
         raise no_column(name, units.columns())
     if name in members.columns():
-        raise InputError(f"members have the column {name!r} of quarters from their units: leave it out of theirs")
+        raise InputError(
+            f"members have the column {name!r} of quarters from their units: leave it out of theirs"
+        )
 
 
 def _in_quarters(connection: Any, joining: Joining) -> str:
@@ -265,6 +295,8 @@ def _checks(joining: Joining, both: Sequence[str], pairs: str) -> Mapping[str, s
         checks[f"SELECT 1 FROM homes ANTI JOIN sizes USING ({_LINK}) LIMIT 1"] = said.empty
     for name in both:
         quoted = quoted_name(name)
-        differ = f"CAST(members.{quoted} AS VARCHAR) IS DISTINCT FROM CAST(homes.{quoted} AS VARCHAR)"
+        differ = (
+            f"CAST(members.{quoted} AS VARCHAR) IS DISTINCT FROM CAST(homes.{quoted} AS VARCHAR)"
+        )
         checks[f"SELECT 1 {pairs} WHERE {differ} LIMIT 1"] = said.differs(name)
     return checks

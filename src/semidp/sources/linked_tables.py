@@ -1,6 +1,7 @@
 """Members and units of one database, joined there: only counts come back.
 
-What contradicts the link is found by queries that must return nothing; the sentences are those of `linked_records`.
+What contradicts the link is found by queries that must return nothing; the sentences are those of
+`linked_records`.
 """
 
 import contextlib
@@ -18,9 +19,13 @@ _COUNTED = "semidp_members"
 
 
 def joined_tables(
-    records: tuple[IbisRecords, IbisRecords], joining: Joining, of_members: Sequence[str], of_units: Sequence[str]
+    records: tuple[IbisRecords, IbisRecords],
+    joining: Joining,
+    of_members: Sequence[str],
+    of_units: Sequence[str],
 ) -> tuple[IbisRecords, IbisRecords]:
-    """Return members with the columns of their units, and units with their size; refuse records that contradict.
+    """Return members with the columns of their units, and units with their size; refuse records
+    that contradict.
 
     Parameters
     ----------
@@ -94,5 +99,7 @@ def _contradictions(
         yield units.anti_join(sizes, LINK), said.empty
     for name in both:
         homes = units.select(LINK, semidp_other=units[name].cast("string"))
-        pairs = members.select(LINK, semidp_own=members[name].cast("string")).inner_join(homes, LINK)
+        pairs = members.select(LINK, semidp_own=members[name].cast("string")).inner_join(
+            homes, LINK
+        )
         yield pairs.filter(~pairs.semidp_own.identical_to(pairs.semidp_other)), said.differs(name)

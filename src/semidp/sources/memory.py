@@ -1,4 +1,6 @@
-"""What is in memory: a `Table` as records, and what can be read only once (streams, relations) as an Arrow table."""
+"""What is in memory: a `Table` as records, and what can be read only once (streams, relations) as
+an Arrow table.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -60,20 +62,27 @@ class TableRecords(Records):
 
 
 def materialised(data: Any) -> Any:
-    """Return data that can be read again and again: streams, lazy frames and DuckDB relations are read once, here.
+    """Return data that can be read again and again: streams, lazy frames and DuckDB relations are
+    read once, here.
 
-    Whatever exports the Arrow C stream interface is taken; data frames and Arrow tables are returned as they are.
+    Whatever exports the Arrow C stream interface is taken; data frames and Arrow tables are
+    returned as they are.
     """
     root = type(data).__module__.partition(".")[0]
     if root == "polars" and hasattr(data, "collect"):
-        return quietly(data.collect, InputError("the lazy frame could not be computed: collect it first"))
+        return quietly(
+            data.collect, InputError("the lazy frame could not be computed: collect it first")
+        )
     if root in _FRAMES or hasattr(data, "num_rows") or not hasattr(data, "__arrow_c_stream__"):
         return data
     unreadable = InputError(
-        f"a {type(data).__name__} could not be read: give a path, a data frame (pandas, polars, Arrow) or an Ibis table"
+        f"a {type(data).__name__} could not be read: give a path, a data frame (pandas, polars,"
+        " Arrow) or an Ibis table"
     )
     try:
         import pyarrow
     except ImportError:
-        raise InputError(f"a {type(data).__name__} is read through Arrow: install pyarrow") from None
+        raise InputError(
+            f"a {type(data).__name__} is read through Arrow: install pyarrow"
+        ) from None
     return quietly(lambda: pyarrow.table(data), unreadable)

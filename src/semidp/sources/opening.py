@@ -1,7 +1,7 @@
 """The opening of files, data frames and databases, and tables of counts from them.
 
-DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is the rest. Both answer one contract
-(`contract.py`); declared levels, bins, nulls and errors are handled once, here.
+DuckDB reads CSV, Parquet and data frames; any Ibis table or database address is the rest. Both
+answer one contract (`contract.py`); declared levels, bins, nulls and errors are handled once, here.
 """
 
 import glob
@@ -42,7 +42,9 @@ from semidp.sources.sheets import is_workbook, sheet_columns
 from semidp.sources.tabulate import Codes, Tabulation
 from semidp.sources.windows_text import is_windows, windows_columns
 
-KEEPS_NOTHING = "the WHERE keeps no record: check its condition, and how the values in it are written"
+KEEPS_NOTHING = (
+    "the WHERE keeps no record: check its condition, and how the values in it are written"
+)
 MAX_LEVELS = 10_000  # a column with more distinct values is hardly a feature
 _MOST_CODED = 2**30  # bytes of codes that are held at once; beyond, a database's way is taken
 _ROWS_AT_ONCE = 2**18
@@ -69,35 +71,40 @@ def open_source(
     Parameters
     ----------
     data
-        The path of a CSV or Parquet file, a glob of them, or a folder of Parquet files (a file that exists is that
-        file, whatever its name holds); a workbook (.xlsx, needs openpyxl); a data frame (pandas, polars, Arrow), a
-        DuckDB relation or anything else with the Arrow C stream interface, which is read into memory once, or a
-        mapping of names to columns; a `Table`; an Ibis table; or a database address such as
-        ``postgres://user@host/database`` (the password comes from the environment, SEMIDP_PASSWORD or what the driver
-        reads, and never from the address), ``spark://host:7077``, or ``spark://local`` for Spark in this process.
-        Every value of a CSV file and of a workbook is text, and an empty one is missing.
+        The path of a CSV or Parquet file, a glob of them, or a folder of Parquet files (a file that
+        exists is that file, whatever its name holds); a workbook (.xlsx, needs openpyxl); a data
+        frame (pandas, polars, Arrow), a DuckDB relation or anything else with the Arrow C stream
+        interface, which is read into memory once, or a mapping of names to columns; a `Table`; an
+        Ibis table; or a database address such as ``postgres://user@host/database`` (the password
+        comes from the environment, SEMIDP_PASSWORD or what the driver reads, and never from the
+        address), ``spark://host:7077``, or ``spark://local`` for Spark in this process. Every value
+        of a CSV file and of a workbook is text, and an empty one is missing.
     table
-        The table to read at a database address, or the sheet of a workbook; on Spark also the path of Parquet files.
+        The table to read at a database address, or the sheet of a workbook; on Spark also the path
+        of Parquet files.
     count
         The column that holds counts, where each row stands for several records.
     where
-        A condition in the engine's SQL that keeps some of the records. It may depend on the record alone, so it
-        cannot hold a query of its own, and only functions that the engine declares to depend on their arguments
-        alone. A column of a CSV file has no type: the condition compares it as numbers where every value is one (a
-        value with a leading zero is not), and `Source.read_as_numbers` lists these columns.
+        A condition in the engine's SQL that keeps some of the records. It may depend on the record
+        alone, so it cannot hold a query of its own, and only functions that the engine declares to
+        depend on their arguments alone. A column of a CSV file has no type: the condition compares
+        it as numbers where every value is one (a value with a leading zero is not), and
+        `Source.read_as_numbers` lists these columns.
     id
-        The column that names the person. Every person may have one record, and no record may lack one; this is
-        checked now.
+        The column that names the person. Every person may have one record, and no record may lack
+        one; this is checked now.
     most
-        How many records a person may have, where that is not one. Data in which somebody has more are refused, and
-        the number of persons (`Source.persons`) becomes public.
+        How many records a person may have, where that is not one. Data in which somebody has more
+        are refused, and the number of persons (`Source.persons`) becomes public.
     hive_partitions
         Take folders such as ``sex=f/`` for values of a column, where the files lack that column.
     allow_empty
-        Accept files without any record, which are refused otherwise: they are often the trace of a failed copy.
+        Accept files without any record, which are refused otherwise: they are often the trace of a
+        failed copy.
     read_as
-        How the values of columns are written: dates by ``"day"``, ``"month"``, ``"quarter"`` or ``"year"``; numbers
-        as ``"1.234,5"``, ``"1,234.5"``, ``"1 234,5"``, ``"1'234.5"`` or ``"1234,5"``. Files and data frames alone.
+        How the values of columns are written: dates by ``"day"``, ``"month"``, ``"quarter"`` or
+        ``"year"``; numbers as ``"1.234,5"``, ``"1,234.5"``, ``"1 234,5"``, ``"1'234.5"`` or
+        ``"1234,5"``. Files and data frames alone.
     encoding
         Of CSV files: ``"utf-8"`` unless given, ``"latin-1"`` or ``"utf-16"``.
 
@@ -106,16 +113,22 @@ def open_source(
     >>> from importlib.resources import files
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
-    >>> with open_source(files("semidp") / "data" / "ucb_admissions.csv", count="count") as source:
+    >>> with open_source(
+    ...     files("semidp") / "data" / "ucb_admissions.csv", count="count"
+    ... ) as source:
     ...     genders = source.levels("gender")
     ...     table = source.counts(Schema([Feature("gender", genders)]))
     >>> genders, table.counts
     (('Female', 'Male'), array([1835, 2691]))
     """
     if count is not None and id is not None:
-        raise InputError("a row with a count stands for several people, so count and id cannot both be given")
+        raise InputError(
+            "a row with a count stands for several people, so count and id cannot both be given"
+        )
     if most is not None and id is None:
-        raise InputError("the most records of a person needs the id column that says whose a record is")
+        raise InputError(
+            "the most records of a person needs the id column that says whose a record is"
+        )
     readings = readings_of(read_as) if read_as else ()
     records = _records(data, table, where, hive_partitions, allow_empty, readings, encoding)
     source = Source(records, count, where, id, most, readings)
@@ -141,16 +154,20 @@ def open_source(
 
 
 def one_thread() -> None:
-    """Let every source that this process opens from now on use one thread: one of several that share a machine."""
+    """Let every source that this process opens from now on use one thread: one of several that
+    share a machine.
+    """
     from semidp.sources import duck
 
     duck.SETTINGS["threads"] = "1"
 
 
 def local_paths(data: str, table: str | None = None) -> list[str]:
-    """Return the files and folders of this machine that `open_source` would read, whether or not they hold data.
+    """Return the files and folders of this machine that `open_source` would read, whether or not
+    they hold data.
 
-    The file of a database may be read from an address in more than one way; all that exist are returned.
+    The file of a database may be read from an address in more than one way; all that exist are
+    returned.
 
     >>> local_paths("postgres://user@host/release", "people")
     []
@@ -160,15 +177,18 @@ def local_paths(data: str, table: str | None = None) -> list[str]:
         scheme, _, place = data.partition("://")
         place = unquote(place.partition("?")[0])
         names = [] if scheme in _SERVERS else [place, place.lstrip("/")]
-        names += [table] if table is not None and "/" in table else []  # Spark reads Parquet files by their path
+        # Spark reads Parquet files by their path
+        names += [table] if table is not None and "/" in table else []
     found = [match for name in names for match in (name, *glob.glob(name, recursive=True))]
     return [name for name in dict.fromkeys(found) if name and os.path.lexists(name)]
 
 
 class Source:
-    """An open source of records: its columns, levels, grouped counts and sums. Use it in a ``with`` block.
+    """An open source of records: its columns, levels, grouped counts and sums. Use it in a ``with``
+    block.
 
-    `count`, `where`, `id` and `most` are those it was opened with: what they say has been done to its records.
+    `count`, `where`, `id` and `most` are those it was opened with: what they say has been done to
+    its records.
 
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
@@ -189,14 +209,19 @@ class Source:
         self._records = records
         self.count, self.where, self.id, self.most, self.read_as = count, where, id, most, read_as
         self.persons: int | None = None
-        """How many persons there are, where each may have several records; then that number is public."""
+        """The number of persons, where each may have several records. It is public then."""
         self.allow_empty = False
         self.again: Callable[[], Source] | None = None
-        """Opens the same records in another process, without checking ids again; None where no address names them."""
+        """Opens the same records in another process, without checking ids again.
+
+        None where no address names the records.
+        """
 
     @property
     def read_as_numbers(self) -> tuple[str, ...]:
-        """The columns without a type, as those of a CSV file, that the WHERE compares as numbers."""
+        """The columns without a type, as those of a CSV file, that the WHERE compares as
+        numbers.
+        """
         return self._records.read_as_numbers
 
     def columns(self) -> tuple[str, ...]:
@@ -206,16 +231,19 @@ class Source:
     def levels(self, name: str) -> tuple[str, ...]:
         """Return the levels that occur, numbers in numeric order and before text.
 
-        Truth values, or their words in capitals or not, are the pair false and true, whichever of them occur.
+        Truth values, or their words in capitals or not, are the pair false and true, whichever of
+        them occur.
 
-        They are data: use them only for a feature that an invariant publishes, or state the disclosure.
+        They are data: use them only for a feature that an invariant publishes, or state the
+        disclosure.
         """
         require(self._records.columns, name)
         (column,) = self._records.grouped([Key(name)], Measure(), MAX_LEVELS + 2).keys
         levels = {text for text in map(value_text, column.values) if text is not None}
         if len(levels) > MAX_LEVELS:
             raise DataError(
-                f"column {name!r} has more than {MAX_LEVELS:,} distinct values: give it bins, or declare its levels"
+                f"column {name!r} has more than {MAX_LEVELS:,} distinct values: give it bins, or"
+                " declare its levels"
             )
         if not levels:
             raise self._no_levels(name)
@@ -224,7 +252,8 @@ class Source:
         return tuple(sorted(levels, key=_numbers_first))
 
     def paths(self, names: Sequence[str], null_level: str | None = None) -> list[tuple[str, ...]]:
-        """Return the levels that occur at nested depths, coarse to fine, in order; as many as there are.
+        """Return the levels that occur at nested depths, coarse to fine, in order; as many as there
+        are.
 
         They are data, as levels are, and so is where they lie.
 
@@ -254,21 +283,27 @@ class Source:
     def counts(self, schema: Schema) -> Table:
         """Count the records of each cell of `schema`; other columns are ignored.
 
-        Missing values (unless the feature has a null level), values that are no declared level, counts that are not
-        whole, and counts in impossible cells raise `DataError`, which names the feature and never a value.
+        Missing values (unless the feature has a null level), values that are no declared level,
+        counts that are not whole, and counts in impossible cells raise `DataError`, which names the
+        feature and never a value.
         """
         return Table(schema, self._totals(schema, None))
 
     def tables(self, schemas: Sequence[Schema]) -> list[Table]:
-        """Count the records over several sets of features, as `counts` does for each, from as few readings as can be.
+        """Count the records over several sets of features, as `counts` does for each, from as few
+        readings as can be.
 
-        Local records are coded once and counted here in chunks; a database groups by many sets in one query.
+        Local records are coded once and counted here in chunks; a database groups by many sets in
+        one query.
 
         >>> from semidp.core.tables.features import Feature
         >>> from semidp.core.tables.schema import Schema
         >>> sex, age = Feature("sex", "fm"), Feature("age", "yo")
         >>> with open_source({"sex": ["f", "m", "m"], "age": ["y", "o", "o"]}) as source:
-        ...     [table.counts.tolist() for table in source.tables([Schema([sex]), Schema([sex, age])])]
+        ...     [
+        ...         table.counts.tolist()
+        ...         for table in source.tables([Schema([sex]), Schema([sex, age])])
+        ...     ]
         [[1, 2], [[1, 0], [0, 2]]]
         """
         for schema in schemas:
@@ -276,7 +311,9 @@ class Source:
         found = self._coded(schemas) if self.count is None and len(schemas) > 1 else None
         if found is None:
             keys = [self._keys(schema.features) for schema in schemas]
-            answers = self._records.grouped_sets(keys, Measure(self.count), [_limit(schema) for schema in schemas])
+            answers = self._records.grouped_sets(
+                keys, Measure(self.count), [_limit(schema) for schema in schemas]
+            )
             parts = zip(schemas, keys, answers, strict=True)
             found = [self._cells(schema, part, groups, None) for schema, part, groups in parts]
         return [Table(schema, counts) for schema, counts in zip(schemas, found, strict=True)]
@@ -290,7 +327,10 @@ class Source:
         if coded is None:
             return None
         where = {key: number for number, key in enumerate(most)}
-        levels = [_Levels(feature, {key.column: where[key] for key in keys[feature]}, coded) for feature in features]
+        levels = [
+            _Levels(feature, {key.column: where[key] for key in keys[feature]}, coded)
+            for feature in features
+        ]
         place = {feature: number for number, feature in enumerate(features)}
         counts = Tabulation(
             [len(feature.levels) for feature in features],
@@ -307,7 +347,9 @@ class Source:
         >>> from semidp.core.tables.schema import Schema
         >>> records = {"ward": np.array(["a", "a", "b"]), "score": np.array([50.0, 120.0, 7.4])}
         >>> with open_source(records) as source:
-        ...     source.sums(Schema([Feature("ward", ["a", "b"])]), Outcome("score", 0, 100, steps=100))
+        ...     source.sums(
+        ...         Schema([Feature("ward", ["a", "b"])]), Outcome("score", 0, 100, steps=100)
+        ...     )
         array([150,   7])
         """
         require(self._records.columns, outcome.column, number_for="an outcome must")
@@ -316,8 +358,9 @@ class Source:
     def hold(self, names: Sequence[str] | None = None) -> None:
         """Read these columns (all by default) from one snapshot from now on.
 
-        Counts and sums of one release must be about the same records. Files are checked for changes, PostgreSQL at an
-        address keeps one transaction open; elsewhere the columns are copied to a temporary table.
+        Counts and sums of one release must be about the same records. Files are checked for
+        changes, PostgreSQL at an address keeps one transaction open; elsewhere the columns are
+        copied to a temporary table.
 
         >>> with open_source({"sex": ["f", "m"]}) as source:
         ...     source.hold(["sex"])
@@ -330,7 +373,8 @@ class Source:
             self._check()
 
     def branches(self, feature: Feature, depth: int) -> dict[int, dict[str, list[Any]]]:
-        """Return for each node at a depth of a nested feature that holds records the values of columns that say so.
+        """Return for each node at a depth of a nested feature that holds records the values of
+        columns that say so.
 
         >>> places = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
         >>> with open_source({"state": ["a", "b", "a"], "county": ["x", "z", "y"]}) as source:
@@ -340,17 +384,26 @@ class Source:
         """
         keys = self._keys([feature])
         groups = self._records.grouped(keys, Measure(), MAX_GROUPS)
-        leaves = _codes(feature, {key.column: column for key, column in zip(keys, groups.keys, strict=True)})
+        leaves = _codes(
+            feature, {key.column: column for key, column in zip(keys, groups.keys, strict=True)}
+        )
         nodes = np.searchsorted(feature.chain.starts[depth - 1], leaves, side="right") - 1
         found: dict[int, dict[str, dict[Any, None]]] = {}
         for key, column in zip(keys, groups.keys, strict=True):
             for node, code in zip(nodes.tolist(), column.codes.tolist(), strict=True):
                 found.setdefault(node, {}).setdefault(key.column, {})[column.values[code]] = None
-        return {node: {name: list(values) for name, values in part.items()} for node, part in found.items()}
+        return {
+            node: {name: list(values) for name, values in part.items()}
+            for node, part in found.items()
+        }
 
     def only(self, values: Mapping[str, Sequence[Any]]) -> "Source":
-        """Return the records of one branch (see `branches`), to be read before the next is asked for."""
-        return Source(self._records.only(values), self.count, self.where, self.id, self.most, self.read_as)
+        """Return the records of one branch (see `branches`), to be read before the next is asked
+        for.
+        """
+        return Source(
+            self._records.only(values), self.count, self.where, self.id, self.most, self.read_as
+        )
 
     def frame(self, names: Sequence[str]) -> Any:
         """Return some columns in memory, to be joined with those of another source."""
@@ -370,7 +423,10 @@ class Source:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -385,23 +441,30 @@ class Source:
             require(self._records.columns, id)
             records, present, distinct = self._records.occurrences(id)
             if present < records:
-                raise DataError(f"the id column {id!r} has missing values: every record needs the id of its person")
+                raise DataError(
+                    f"the id column {id!r} has missing values: every record needs the id of its"
+                    " person"
+                )
             if self.most is not None:
                 self._check_most(id, self.most)
                 self.persons = distinct
             elif distinct < present:
                 raise DataError(
-                    f"the id column {id!r} names someone twice, and the guarantee covers one record per person: "
-                    "keep or combine one record of each, or say with --most how many records a person may have"
+                    f"the id column {id!r} names someone twice, and the guarantee covers one record"
+                    " per person: keep or combine one record of each, or say with --most how many"
+                    " records a person may have"
                 )
 
     def _check_most(self, id: str, most: int) -> None:
-        """Refuse data in which a person has more records than were declared; how many do is confidential."""
+        """Refuse data in which a person has more records than were declared; how many do is
+        confidential.
+        """
         if self._records.most_alike(id) > most:
             raise DataError(
-                f"the id column {id!r} names someone more often than {most} time{'s' if most > 1 else ''}, and the "
-                f"guarantee covers up to {most} record{'s' if most > 1 else ''} of a person: give a larger --most; "
-                "nobody is dropped"
+                f"the id column {id!r} names someone more often than {most}"
+                f" time{'s' if most > 1 else ''}, and the guarantee covers up to {most}"
+                f" record{'s' if most > 1 else ''} of a person: give a larger --most; nobody is"
+                " dropped"
             )
 
     def _totals(self, schema: Schema, outcome: Outcome | None) -> NDArray[np.int64]:
@@ -416,7 +479,9 @@ class Source:
             needs = None if feature.bins is None else "bins need"
             require(self._records.columns, feature.name, number_for=needs)
             keys += [Key(name) for name in feature.names[:-1] if name in self._records.columns]
-            keys.append(Key(feature.name, None if feature.bins is None else tuple(map(float, feature.bins))))
+            keys.append(
+                Key(feature.name, None if feature.bins is None else tuple(map(float, feature.bins)))
+            )
         return keys
 
     def _cells(
@@ -436,32 +501,49 @@ class _Levels:
 
     def __init__(self, feature: Feature, columns: Mapping[str, int], coded: Coded) -> None:
         self.feature, self.columns, self.values = feature, columns, coded.values
-        every = {name: CodedColumn(coded.values[at], np.arange(len(coded.values[at]))) for name, at in columns.items()}
+        every = {
+            name: CodedColumn(coded.values[at], np.arange(len(coded.values[at])))
+            for name, at in columns.items()
+        }
         self._level = _codes(feature, every) if len(columns) == 1 else None
         self._leaves: dict[tuple[int, ...], int] = {}
 
     def of(self, chunk: Sequence[NDArray[Any]]) -> Codes:
-        """Return the levels of a chunk of records; paths of nested features are looked up as they occur."""
+        """Return the levels of a chunk of records; paths of nested features are looked up as they
+        occur.
+        """
         if self._level is not None:
             return np.asarray(self._level[chunk[next(iter(self.columns.values()))]])
-        columns = {name: CodedColumn(self.values[place], chunk[place]) for name, place in self.columns.items()}
+        columns = {
+            name: CodedColumn(self.values[place], chunk[place])
+            for name, place in self.columns.items()
+        }
         first, where = _distinct(list(columns.values()))
-        paths = list(zip(*(column.codes[first].tolist() for column in columns.values()), strict=True))
+        paths = list(
+            zip(*(column.codes[first].tolist() for column in columns.values()), strict=True)
+        )
         new = [number for number, path in enumerate(paths) if path not in self._leaves]
         if new:
-            read = {name: CodedColumn(column.values, column.codes[first[new]]) for name, column in columns.items()}
+            read = {
+                name: CodedColumn(column.values, column.codes[first[new]])
+                for name, column in columns.items()
+            }
             leaves = _codes(self.feature, read).tolist()
             self._leaves |= dict(zip([paths[number] for number in new], leaves, strict=True))
         return np.array([self._leaves[path] for path in paths], dtype=np.intp)[where]
 
 
 def _limit(schema: Schema) -> int:
-    """More groups than this can only come from undeclared values, one of which is then among those fetched."""
+    """More groups than this can only come from undeclared values, one of which is then among those
+    fetched.
+    """
     return min(math.prod(map(_most_values, schema.features)) + 1, MAX_GROUPS)
 
 
 def _most_values(feature: Feature) -> int:
-    """How many values can stand for declared levels: missing in three ways, and truth in any capitals."""
+    """How many values can stand for declared levels: missing in three ways, and truth in any
+    capitals.
+    """
     capitals = sum(2 ** len(word) for word in TRUTH) if {*feature.levels} & {*TRUTH} else 0
     return len(feature.levels) + 3 + capitals
 
@@ -480,8 +562,8 @@ def _records(
     sheets = isinstance(data, (str, os.PathLike)) and not address and is_workbook(os.fspath(data))
     if table is not None and not address and not sheets:
         raise InputError(
-            f"the table {table!r} can be chosen only at a database address such as postgres://user@host/db, or in a "
-            "workbook"
+            f"the table {table!r} can be chosen only at a database address such as"
+            " postgres://user@host/db, or in a workbook"
         )
     if hive_partitions and not isinstance(data, (str, os.PathLike)):
         raise InputError(NO_FOLDERS)
@@ -489,7 +571,10 @@ def _records(
     if encoding is not None and (address or sheets or not isinstance(data, (str, os.PathLike))):
         raise InputError("an encoding is for CSV files: leave it out")
     if (address or kind in ("ibis", "pyspark") or isinstance(data, Table)) and readings:
-        raise InputError("columns of a database or a table are read as they are: write them otherwise in a view of it")
+        raise InputError(
+            "columns of a database or a table are read as they are: write them otherwise in a view"
+            " of it"
+        )
     if address or kind in ("ibis", "pyspark"):
         from semidp.sources.ibis import IbisRecords
 
@@ -502,7 +587,10 @@ def _records(
         path = os.fspath(data)
         columns = sheet_columns(path, table) if sheets else windows_columns(path)
         if not allow_empty and not any(map(len, columns.values())):
-            raise DataError(f"{path} holds no record: check that it is whole, or allow empty files", needs="empty")
+            raise DataError(
+                f"{path} holds no record: check that it is whole, or allow empty files",
+                needs="empty",
+            )
         return DuckRecords.of_frame(columns, where, untyped=list(columns), readings=readings)
     if isinstance(data, (str, os.PathLike)):
         return DuckRecords.of_files(
@@ -515,7 +603,9 @@ def _records(
         )
     if isinstance(data, Table):
         if where is not None:
-            raise InputError("a table holds counts and no records that a WHERE could keep: leave it out")
+            raise InputError(
+                "a table holds counts and no records that a WHERE could keep: leave it out"
+            )
         return TableRecords(data)
     if isinstance(data, Mapping):
         data = {name: np.asarray(column) for name, column in data.items()}
@@ -524,7 +614,9 @@ def _records(
 
 
 def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.intp]:
-    """Return each group's position among the feature's levels; refuse missing and undeclared values."""
+    """Return each group's position among the feature's levels; refuse missing and undeclared
+    values.
+    """
     if len(feature.names) > 1:
         return _located(feature, {name: columns[name] for name in feature.names if name in columns})
     column = columns[feature.name]
@@ -532,8 +624,12 @@ def _codes(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np.i
         texts = [value_text(value) for value in column.values]
         return feature.codes(np.array(texts, dtype=object))[column.codes] if texts else column.codes
     if NOT_A_NUMBER in column.values:
-        raise DataError(f"feature {feature.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}")
-    bins = feature.declared(np.array([0 if value is None else value for value in column.values], dtype=np.intp))
+        raise DataError(
+            f"feature {feature.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}"
+        )
+    bins = feature.declared(
+        np.array([0 if value is None else value for value in column.values], dtype=np.intp)
+    )
     if None in column.values:
         bins[column.values.index(None)] = feature.levels.index(feature.missing_level())
     return bins[column.codes]
@@ -552,13 +648,16 @@ def _located(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np
 def _distinct(columns: Sequence[CodedColumn]) -> tuple[Codes, Codes]:
     """Return one place of each distinct row of codes, and which of them every row is.
 
-    >>> _distinct([CodedColumn("ab", np.array([1, 0, 1])), CodedColumn("xyz", np.array([2, 0, 2]))])
+    >>> _distinct(
+    ...     [CodedColumn("ab", np.array([1, 0, 1])), CodedColumn("xyz", np.array([2, 0, 2]))]
+    ... )
     (array([1, 2]), array([1, 0, 1]))
     """
     numbers, size = np.zeros(len(columns[0].codes), dtype=np.intp), 1
     for column in columns:
         values = max(len(column.values), 1)
-        if size * values > _LARGEST:  # the rows so far are numbered anew, so that no product overflows
+        # the rows so far are numbered anew, so that no product overflows
+        if size * values > _LARGEST:
             known, numbers = np.unique(numbers, return_inverse=True)
             size = len(known)
         numbers, size = numbers * values + column.codes, size * values
@@ -571,15 +670,19 @@ def _distinct(columns: Sequence[CodedColumn]) -> tuple[Codes, Codes]:
 def _refuse(fault: int, count: str | None, outcome: Outcome | None) -> None:
     if fault == BAD_COUNT:
         raise DataError(
-            f"the count column {count!r} must hold whole numbers from 0 to below {LARGEST_COUNT} and no missing "
-            "values: write them as 1200, without separators and units. Survey weights are no counts, and are refused: "
-            "one person would stand for as many as the weight says, and move a total by as much"
+            f"the count column {count!r} must hold whole numbers from 0 to below {LARGEST_COUNT}"
+            " and no missing values: write them as 1200, without separators and units. Survey"
+            " weights are no counts, and are refused: one person would stand for as many as the"
+            " weight says, and move a total by as much"
         )
     if fault == BAD_OUTCOME and outcome is not None:
-        raise DataError(f"the outcome {outcome.column!r} has values that are not numbers: {HOW_NUMBERS}")
+        raise DataError(
+            f"the outcome {outcome.column!r} has values that are not numbers: {HOW_NUMBERS}"
+        )
     if fault == MISSING_OUTCOME and outcome is not None:
         raise DataError(
-            f"the outcome {outcome.column!r} has missing values: fill them in, or count only the records that have one",
+            f"the outcome {outcome.column!r} has missing values: fill them in, or count only the"
+            " records that have one",
             needs="present",
             names=(outcome.column,),
         )

@@ -17,7 +17,8 @@ from semidp.sources.opening import Source
 
 
 def check_binary(source: Source, column: str) -> None:
-    """Refuse a column that holds anything but zeros and ones (or false and true): it has no proportion of ones.
+    """Refuse a column that holds anything but zeros and ones (or false and true): it has no
+    proportion of ones.
 
     >>> from semidp import open_source
     >>> with open_source({"cured": np.array([0.0, 1.0, 0.5])}) as source:
@@ -34,14 +35,20 @@ def check_binary(source: Source, column: str) -> None:
             if f"feature {column!r}" not in str(error):  # a bad count column, say
                 raise
     raise DataError(
-        f"a proportion needs zeros and ones, and {column!r} holds other values: publish a mean with declared bounds, "
-        "or make it a column of zeros and ones"
+        f"a proportion needs zeros and ones, and {column!r} holds other values: publish a mean with"
+        " declared bounds, or make it a column of zeros and ones"
     )
 
 
-def read_histogram(source: Source, schema: Schema, names: Sequence[str], outcome: Outcome) -> NDArray[np.int64]:
-    """Return the confidential counts of each step of an outcome's grid in each group, a row a group."""
-    edges = [outcome.lower + outcome.width * (2 * step - 1) / 2 for step in range(1, outcome.steps + 1)]
+def read_histogram(
+    source: Source, schema: Schema, names: Sequence[str], outcome: Outcome
+) -> NDArray[np.int64]:
+    """Return the confidential counts of each step of an outcome's grid in each group, a row a
+    group.
+    """
+    edges = [
+        outcome.lower + outcome.width * (2 * step - 1) / 2 for step in range(1, outcome.steps + 1)
+    ]
     part = schema.restrict(names) if names else None
     whole = Schema(
         (*(part.features if part else ()), Feature(outcome.column, bins=(float("-inf"), *edges))),

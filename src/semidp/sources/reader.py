@@ -17,14 +17,16 @@ from semidp.sources.contract import Outcome
 from semidp.sources.opening import Source
 from semidp.sources.outcome_readers import check_binary, read_histogram
 
-_JOINT_CELLS = 2**24  # up to here one scan fills the joint table, and every margin is summed from it
+# up to here one scan fills the joint table, and every margin is summed from it
+_JOINT_CELLS = 2**24
 
 
 @dataclass(frozen=True)
 class Reader:
     """The confidential counts and sums of a source over any features of a schema.
 
-    Counts come from one joint table where that is small; else those that are wanted together are read together.
+    Counts come from one joint table where that is small; else those that are wanted together are
+    read together.
     """
 
     schema: Schema
@@ -46,7 +48,9 @@ class Reader:
     def table(self, features: Iterable[str]) -> Table:
         """Return the counts over some features."""
         names = tuple(features)
-        return (self._whole if self.joint else self.source.counts(self._readable(names))).margin(names)
+        return (self._whole if self.joint else self.source.counts(self._readable(names))).margin(
+            names
+        )
 
     def tables(self, features: Iterable[Iterable[str]]) -> list[Table]:
         """Return the counts over several sets of features, read together."""
@@ -61,7 +65,9 @@ class Reader:
         check_binary(self.source, column)
 
     def sums(self, features: Iterable[str], outcome: Outcome) -> NDArray[np.int64]:
-        """Return the sums of an outcome over some features (over all records if none), in steps of its grid."""
+        """Return the sums of an outcome over some features (over all records if none), in steps of
+        its grid.
+        """
         names = tuple(features)
         schema = self._readable(names or self.schema.names[:1])
         sums = self.source.sums(schema, outcome)
@@ -82,7 +88,12 @@ class Reader:
         cells = read_histogram(self.source, schema, schema.names, outcome)
         table = cells.reshape((*schema.shape, -1))
         view = (*schema.view(names), 1)
-        steps = Schema((*schema.features, Feature(outcome.column, [str(step) for step in range(outcome.steps + 1)])))
+        steps = Schema(
+            (
+                *schema.features,
+                Feature(outcome.column, [str(step) for step in range(outcome.steps + 1)]),
+            )
+        )
         return steps.grid.sum(table, view).reshape(-1, outcome.steps + 1)
 
     @cached_property
@@ -90,18 +101,25 @@ class Reader:
         return self.source.counts(self._readable(self.schema.names)).margin(self.schema.names)
 
     def _readable(self, names: Iterable[str]) -> Schema:
-        """Return the schema of some features at depths that the data hold: a finer one where a column is missing."""
+        """Return the schema of some features at depths that the data hold: a finer one where a
+        column is missing.
+        """
         part = self.schema.restrict(names)
         whole = {name: feature for feature in self.declared for name in feature.names}
         source_columns = self.source.columns()
         return Schema(
-            tuple(at_hand(whole.get(feature.name, feature), feature.name, source_columns) for feature in part.features),
+            tuple(
+                at_hand(whole.get(feature.name, feature), feature.name, source_columns)
+                for feature in part.features
+            ),
             part.structural_zeros,
         )
 
 
 def at_hand(feature: Feature, name: str, columns: Sequence[str]) -> Feature:
-    """Return a declared feature cut at the depth of a name, or at the next finer one that the data hold."""
+    """Return a declared feature cut at the depth of a name, or at the next finer one that the data
+    hold.
+    """
     first = feature.names.index(name)
     for depth, finer in enumerate(feature.names[first:], start=first + 1):
         if finer in columns:

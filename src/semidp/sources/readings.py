@@ -1,6 +1,8 @@
-"""How the values of a column are written: dates by month, numbers with a decimal comma, whether it has some value.
+"""How the values of a column are written: dates by month, numbers with a decimal comma, whether it
+has some value.
 
-A reading is declared and part of the plan. It becomes an expression of DuckDB; what it does not fit is refused.
+A reading is declared and part of the plan. It becomes an expression of DuckDB; what it does not fit
+is refused.
 """
 
 import re
@@ -22,16 +24,19 @@ NUMBERS = {
 }
 """Ways to write numbers: what separates thousands, and what decimals."""
 EQUAL = "equal"
-"""The reading of a column such as "ok=Y": 1 where the column ok is Y, and 0 where it is something else."""
+"""The reading of a column such as "ok=Y": 1 where the column ok is Y, and 0 where it is something
+else."""
 
 EQUAL_OR_MISSING = "equal or missing"
 """The same, and 0 where the column is missing."""
 ANSWERED = "answered"
-"""The reading of a column such as "pay answered": yes where pay has a value, and no where it is missing."""
+"""The reading of a column such as "pay answered": yes where pay has a value, and no where it is
+missing."""
 ANSWERED_AS_ONE = "answered as 1"
 """The same as a number: 1 where pay has a value, and 0 where it is missing."""
 MISSING_AS = "missing as "
-"""How the reading begins that takes another value for a missing one: the lower bound of an outcome."""
+"""How the reading begins that takes another value for a missing one: the lower bound of an
+outcome."""
 
 DATES_FROM = "dates from "
 """How the reading begins that puts dates into bins, such as "dates from 1990-01-01,2000-01-01"."""
@@ -62,7 +67,9 @@ class ColumnReading:
     how: str
 
     def __post_init__(self) -> None:
-        stands_in = self.how.startswith(MISSING_AS) and bool(re.fullmatch(r"-?[\d.eE+-]+", self.how[len(MISSING_AS) :]))
+        stands_in = self.how.startswith(MISSING_AS) and bool(
+            re.fullmatch(r"-?[\d.eE+-]+", self.how[len(MISSING_AS) :])
+        )
         if self.how.startswith(DATES_FROM):
             date_bins(self.column, self.how.removeprefix(DATES_FROM).split(","))
             return
@@ -85,7 +92,9 @@ class ColumnReading:
         return self.how in (*_VALUES, *_ANSWERS)
 
     def expression(self, name: str) -> str:
-        """Return the values as an expression of DuckDB; `name` is the quoted column. NULL where they do not fit."""
+        """Return the values as an expression of DuckDB; `name` is the quoted column. NULL where
+        they do not fit.
+        """
         text = f"trim(CAST({name} AS VARCHAR))"
         # A number of a data frame that is none is missing, too.
         missing = f"({name} IS NULL OR coalesce(isnan(TRY_CAST({text} AS DOUBLE)), false))"
@@ -96,10 +105,14 @@ class ColumnReading:
         if self.how in _VALUES:
             value = _quoted(self.column.partition("=")[2])
             otherwise = "ELSE 0 " if self.how == EQUAL_OR_MISSING else ""
-            return f"CASE WHEN {name} IS NOT NULL THEN CAST({text} = {value} AS INTEGER) {otherwise}END"
+            return (
+                f"CASE WHEN {name} IS NOT NULL THEN CAST({text} = {value} AS INTEGER)"
+                f" {otherwise}END"
+            )
         if self.how.startswith(MISSING_AS):
             stands_in = _quoted(self.how.removeprefix(MISSING_AS))
-            # Truth values of a proportion become zeros and ones, so that the lower bound stands beside them.
+            # Truth values of a proportion become zeros and ones, so that the lower bound stands
+            # beside them.
             truth = f"WHEN lower({text}) = 'true' THEN '1' WHEN lower({text}) = 'false' THEN '0'"
             return f"CASE WHEN {missing} THEN {stands_in} {truth} ELSE {text} END"
         if self.how in NUMBERS:
@@ -118,12 +131,19 @@ class ColumnReading:
     def misfit(self) -> str:
         """Say that some values do not fit."""
         if self.how in NUMBERS:
-            return f"the column {self.column!r} holds values that are not numbers written as {self.how}"
-        return f"the column {self.column!r} holds values that are no dates: write them as 2026-01-31 or 31.1.2026"
+            return (
+                f"the column {self.column!r} holds values that are not numbers written as"
+                f" {self.how}"
+            )
+        return (
+            f"the column {self.column!r} holds values that are no dates: write them as 2026-01-31"
+            " or 31.1.2026"
+        )
 
 
 def answered_column(column: str) -> str:
-    """Return what the column is called that says who has a value of a column; that of ok=Y is about ok.
+    """Return what the column is called that says who has a value of a column; that of ok=Y is about
+    ok.
 
     >>> answered_column("pay"), answered_column("ok=Y")
     ('pay answered', 'ok answered')
@@ -131,14 +151,17 @@ def answered_column(column: str) -> str:
     return f"{column.partition('=')[0]} {ANSWERED}"
 
 
-def readings_of(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def readings_of(
+    value: Mapping[str, str] | Iterable[tuple[str, str]],
+) -> tuple[tuple[str, str], ...]:
     """Return how columns are read, in order; refuse what is no reading.
 
     >>> readings_of({"admitted": "month"})
     (('admitted', 'month'),)
     >>> readings_of({"admitted": "decade"})
     Traceback (most recent call last):
-    semidp.errors.InputError: the column 'admitted' can be read as day, month, year, quarter, 1.234,5, ... not 'decade'
+    semidp.errors.InputError: the column 'admitted' can be read as day, month, year, quarter,
+    1.234,5, ... not 'decade'
     """
     pairs = value.items() if isinstance(value, Mapping) else value
     checked = [ColumnReading(str(column), str(how)) for column, how in pairs]
@@ -155,7 +178,8 @@ def are_dates(edges: Iterable[object]) -> bool:
 
 
 def date_bins(column: str, edges: Iterable[object]) -> tuple[list[str], str]:
-    """Return the levels of dates in bins, each from one date to before the next, and how the column is read.
+    """Return the levels of dates in bins, each from one date to before the next, and how the column
+    is read.
 
     Parameters
     ----------
@@ -178,7 +202,8 @@ def date_bins(column: str, edges: Iterable[object]) -> tuple[list[str], str]:
             days.append(date.fromisoformat(f"{text}-01" if len(text) == len("1990-01") else text))
         except ValueError:
             raise InputError(
-                f"the bins of {column!r} are dates such as 1990-01-01 or months such as 1990-01, not {text[:40]!r}"
+                f"the bins of {column!r} are dates such as 1990-01-01 or months such as 1990-01,"
+                f" not {text[:40]!r}"
             ) from None
     if any(earlier >= later for earlier, later in pairwise(days)):
         raise InputError(f"the dates of the bins of {column!r} must be increasing")
@@ -193,7 +218,9 @@ _OPEN = "-inf"
 
 
 def _date_labels(texts: list[str]) -> list[tuple[str, str]]:
-    """Return the label of what lies before the first date, then of each bin, with the date that ends it."""
+    """Return the label of what lies before the first date, then of each bin, with the date that
+    ends it.
+    """
     days = [text for text in texts if text != _OPEN]
     labels = [(f"below {days[0]}", days[0])]
     labels += [(f"{first} to <{last}", last) for first, last in pairwise(days)]
@@ -221,11 +248,18 @@ def months(first: str, last: str) -> list[str]:
     for pattern, parts, written in _STEPS:
         ends = [re.fullmatch(pattern, text) for text in (first, last)]
         if all(ends):
-            low, high = (int(end[1]) * parts + (int(end[2]) - 1 if parts > 1 else 0) for end in ends if end)
+            low, high = (
+                int(end[1]) * parts + (int(end[2]) - 1 if parts > 1 else 0) for end in ends if end
+            )
             if not low <= high < low + _MOST_STEPS:
                 break
-            return [written.format(step // parts, step % parts + 1) for step in range(low, high + 1)]
-    raise InputError(f"{first}..{last} is no range of months (2025-11..2026-02), quarters (2025-Q4..2026-Q1) or years")
+            return [
+                written.format(step // parts, step % parts + 1) for step in range(low, high + 1)
+            ]
+    raise InputError(
+        f"{first}..{last} is no range of months (2025-11..2026-02), quarters (2025-Q4..2026-Q1) or"
+        " years"
+    )
 
 
 _MOST_STEPS = 10_000

@@ -1,4 +1,6 @@
-"""Records in a sheet of a workbook (.xlsx), read as text as the columns of a CSV file are. Needs openpyxl."""
+"""Records in a sheet of a workbook (.xlsx), read as text as the columns of a CSV file are. Needs
+openpyxl.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,8 +30,8 @@ def is_workbook(path: str) -> bool:
 def sheet_columns(path: str, sheet: str | None = None) -> dict[str, NDArray[Any]]:
     """Return the columns of a sheet as text; an empty cell is missing.
 
-    The first row names the columns. Dates are written as 2026-01-31. Formulas count with the values that the
-    spreadsheet stored beside them.
+    The first row names the columns. Dates are written as 2026-01-31. Formulas count with the values
+    that the spreadsheet stored beside them.
 
     Parameters
     ----------
@@ -48,7 +50,9 @@ def sheet_columns(path: str, sheet: str | None = None) -> dict[str, NDArray[Any]
         for row in rows:
             texts = [_text(value) for value in row[: len(header)]]
             if any(value is not None for value in row[len(header) :]):
-                raise DataError(f"a row of {path} is longer than its first row: name every column there")
+                raise DataError(
+                    f"a row of {path} is longer than its first row: name every column there"
+                )
             if not any(text is not None for text in texts):
                 # Rows without any value lie between records, or below them.
                 continue
@@ -58,7 +62,9 @@ def sheet_columns(path: str, sheet: str | None = None) -> dict[str, NDArray[Any]
                 column.append(text)
     if gaps:
         _refuse_unvalued(path, name)
-    return {name: np.array(column, dtype=object) for name, column in zip(header, columns, strict=True)}
+    return {
+        name: np.array(column, dtype=object) for name, column in zip(header, columns, strict=True)
+    }
 
 
 @contextmanager
@@ -73,7 +79,9 @@ def _opened(path: str, *, values: bool) -> Iterator[Any]:
     try:
         book = load_workbook(path, read_only=True, data_only=values)
     except Exception:  # whatever a damaged file raises: it may quote what the file holds
-        raise InputError(f"{path} could not be read as a workbook: open it in a spreadsheet and save it anew") from None
+        raise InputError(
+            f"{path} could not be read as a workbook: open it in a spreadsheet and save it anew"
+        ) from None
     try:
         yield book
     finally:
@@ -86,9 +94,14 @@ def _chosen(book: Any, path: str, sheet: str | None) -> str:
     if sheet is None:
         if len(names) == 1:
             return str(names[0])
-        raise InputError(f"{path} has several sheets: say which of {', '.join(names)}", needs="sheet")
+        raise InputError(
+            f"{path} has several sheets: say which of {', '.join(names)}", needs="sheet"
+        )
     if sheet not in names:
-        raise InputError(f"{path} has no sheet {sheet!r}{did_you_mean(sheet, names)}; there are {', '.join(names)}")
+        raise InputError(
+            f"{path} has no sheet {sheet!r}{did_you_mean(sheet, names)}; there are"
+            f" {', '.join(names)}"
+        )
     return sheet
 
 
@@ -100,7 +113,9 @@ def _header(row: tuple[Any, ...], path: str) -> list[str]:
     if not names:
         raise DataError(f"the first row of {path} is empty: it names the columns")
     if None in names:
-        raise DataError(f"the first row of {path} leaves a column without a name: name it, or remove the column")
+        raise DataError(
+            f"the first row of {path} leaves a column without a name: name it, or remove the column"
+        )
     columns = [str(name) for name in names]
     if len({name.casefold() for name in columns}) < len(columns):
         raise DataError(f"two columns of {path} have the same name: rename one")
@@ -116,7 +131,9 @@ def _text(value: Any) -> str | None:
         return value.isoformat()
     if isinstance(value, str):
         if value.startswith("#") and value in _ERRORS:
-            raise DataError(f"a cell of the sheet holds the error {value}: mend it, or leave it empty")
+            raise DataError(
+                f"a cell of the sheet holds the error {value}: mend it, or leave it empty"
+            )
         return value or None
     return value_text(value)
 
@@ -127,10 +144,15 @@ _ERRORS = {"#N/A", "#VALUE!", "#REF!", "#NAME?", "#DIV/0!", "#NULL!", "#NUM!"}
 def _refuse_unvalued(path: str, sheet: str) -> None:
     """Refuse formulas whose values were never stored: they would count as missing."""
     with _opened(path, values=True) as valued, _opened(path, values=False) as written:
-        pages = zip(valued[sheet].iter_rows(values_only=True), written[sheet].iter_rows(values_only=True), strict=False)
+        pages = zip(
+            valued[sheet].iter_rows(values_only=True),
+            written[sheet].iter_rows(values_only=True),
+            strict=False,
+        )
         for values, formulas in pages:
             for value, formula in zip(values, formulas, strict=False):
                 if value is None and formula is not None:
                     raise DataError(
-                        f"a formula in {path} has no stored value: open it in a spreadsheet and save it anew"
+                        f"a formula in {path} has no stored value: open it in a spreadsheet and"
+                        " save it anew"
                     )

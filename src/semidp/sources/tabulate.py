@@ -1,6 +1,8 @@
-"""Counts of many sets of columns at once, from chunks of coded records: no database, only arithmetic.
+"""Counts of many sets of columns at once, from chunks of coded records: no database, only
+arithmetic.
 
-Columns with few levels are counted in bundles, whose joint counts are summed down to the sets at the end.
+Columns with few levels are counted in bundles, whose joint counts are summed down to the sets at
+the end.
 """
 
 import math
@@ -29,8 +31,10 @@ class Tabulation:
         self.sizes, self.sets = tuple(sizes), list(sets)
         self._bundles = _bundled(self.sizes, self.sets)
         home = {column: number for number, bundle in enumerate(self._bundles) for column in bundle}
-        self._joint: list[tuple[int, ...]] = []  # for each set the columns that are counted together for it
-        self._whole: dict[tuple[int, ...], list[tuple[int, ...]]] = {}  # those that are made of whole bundles
+        # for each set the columns that are counted together for it
+        self._joint: list[tuple[int, ...]] = []
+        # those that are made of whole bundles
+        self._whole: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         for columns in self.sets:
             bundles = sorted({home[column] for column in columns})
             together = tuple(column for number in bundles for column in self._bundles[number])
@@ -39,14 +43,20 @@ class Tabulation:
                 self._whole[together] = [self._bundles[number] for number in bundles]
             else:
                 self._joint.append(columns)
-        self._counts = {joint: np.zeros(self._cells(joint), dtype=np.int64) for joint in self._joint}
+        self._counts = {
+            joint: np.zeros(self._cells(joint), dtype=np.int64) for joint in self._joint
+        }
 
     def add(self, columns: Sequence[Codes]) -> None:
         """Count some records, of which each column gives the code of the level."""
         for start in range(0, len(columns[0]) if columns else 0, _ROWS):
             part = [column[start : start + _ROWS] for column in columns]
-            codes = {bundle: self._code([part[column] for column in bundle], bundle) for bundle in self._bundles}
-            scratch = np.empty(len(part[0]), dtype=np.intp)  # new arrays of this size cost more than the sums
+            codes = {
+                bundle: self._code([part[column] for column in bundle], bundle)
+                for bundle in self._bundles
+            }
+            # new arrays of this size cost more than the sums
+            scratch = np.empty(len(part[0]), dtype=np.intp)
             for joint, counts in self._counts.items():
                 if joint in self._whole:
                     bundles = self._whole[joint]
@@ -54,7 +64,9 @@ class Tabulation:
                     index = ravelled([codes[bundle] for bundle in bundles], sizes, scratch)
                     counts += np.bincount(index, minlength=counts.size)
                 else:
-                    cells, occurrences = np.unique(self._code([part[c] for c in joint], joint), return_counts=True)
+                    cells, occurrences = np.unique(
+                        self._code([part[c] for c in joint], joint), return_counts=True
+                    )
                     counts[cells] += occurrences
 
     def tables(self) -> list[NDArray[np.int64]]:
@@ -63,8 +75,12 @@ class Tabulation:
         for columns, joint in zip(self.sets, self._joint, strict=True):
             counts = self._counts[joint].reshape([self.sizes[column] for column in joint])
             left = [column for column in joint if column in columns]
-            summed = counts.sum(axis=tuple(place for place, column in enumerate(joint) if column not in columns))
-            tables.append(np.ascontiguousarray(summed.transpose([left.index(column) for column in columns])))
+            summed = counts.sum(
+                axis=tuple(place for place, column in enumerate(joint) if column not in columns)
+            )
+            tables.append(
+                np.ascontiguousarray(summed.transpose([left.index(column) for column in columns]))
+            )
         return tables
 
     def _cells(self, columns: Sequence[int]) -> int:

@@ -1,4 +1,6 @@
-"""Records in a CSV file in the encoding of Windows, which DuckDB does not know: read as text, whole, into memory."""
+"""Records in a CSV file in the encoding of Windows, which DuckDB does not know: read as text,
+whole, into memory.
+"""
 
 import csv
 import os
@@ -23,7 +25,8 @@ def is_windows(encoding: str | None) -> bool:
 
 
 def windows_columns(path: str) -> dict[str, NDArray[Any]]:
-    """Return the columns of a CSV file in Windows-1252 as text; nothing between two delimiters is missing.
+    """Return the columns of a CSV file in Windows-1252 as text; nothing between two delimiters is
+    missing.
 
     Parameters
     ----------
@@ -48,15 +51,22 @@ def windows_columns(path: str) -> dict[str, NDArray[Any]]:
             # Text between quotes may hold any delimiter.
             bare = "".join(first.split('"')[::2])
             file.seek(0)
-            header, *rows = csv.reader(file, delimiter=max(_DELIMITERS, key=bare.count), strict=True)
+            header, *rows = csv.reader(
+                file, delimiter=max(_DELIMITERS, key=bare.count), strict=True
+            )
     except (UnicodeDecodeError, csv.Error, ValueError):
-        raise DataError(f"{path} could not be read as CSV in Windows-1252: check that the file is whole") from None
+        raise DataError(
+            f"{path} could not be read as CSV in Windows-1252: check that the file is whole"
+        ) from None
     names = [name.strip() for name in header]
     if len(set(names)) < len(names) or not all(names):
         raise DataError(f"two columns of {path} have one name, or one has none: name every column")
     records = [row for row in rows if row]
     if any(len(row) != len(names) for row in records):
-        raise DataError(f"a row of {path} has more or fewer values than the header: check that the file is whole")
+        raise DataError(
+            f"a row of {path} has more or fewer values than the header: check that the file is"
+            " whole"
+        )
     columns = {}
     for place, name in enumerate(names):
         columns[name] = np.array([row[place] or None for row in records], dtype=object)

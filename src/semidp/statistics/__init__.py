@@ -1,7 +1,7 @@
 """Statistics: what can be asked for, measured and published, one folder each.
 
-`protocol` says what the rest of semidp knows of a statistic, and `registry` finds one by its recorded kind. The results
-that a user holds are named here.
+`protocol` says what the rest of semidp knows of a statistic, and `registry` finds one by its
+recorded kind. The results that a user holds are named here.
 """
 
 from semidp.core.spaces.outcome_adjacency import outcome_adjacency

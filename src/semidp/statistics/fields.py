@@ -1,7 +1,8 @@
-"""What a statistic lets one choose, declared once: the options of a command and the controls of a page come from it.
+"""What a statistic lets one choose, declared once: the options of a command and the controls of a
+page come from it.
 
-A `Field` is one option. `Chosen` holds what was chosen of all fields; what a statistic reads of it counts as used, so
-that an option without effect can be refused.
+A `Field` is one option. `Chosen` holds what was chosen of all fields; what a statistic reads of it
+counts as used, so that an option without effect can be refused.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,9 +16,9 @@ from semidp.errors import InputError
 class Shape(StrEnum):
     """What is written after an option, and how it is held once it is read.
 
-    ``columns``: names of columns. ``features``: a tuple of names; several of them where
-    the option may be repeated. ``lists`` and ``texts``: a list or a text for each of several columns. ``text``: a text.
-    ``tick``: nothing, the option itself says all.
+    ``columns``: names of columns. ``features``: a tuple of names; several of them where the option
+    may be repeated. ``lists`` and ``texts``: a list or a text for each of several columns.
+    ``text``: a text. ``tick``: nothing, the option itself says all.
     """
 
     columns = "columns"
@@ -49,10 +50,11 @@ class Field:
     several
         Whether an option of features may be repeated, for several sets.
     unused
-        What to say where nothing that is asked for has a use for it; ``{column}`` stands for a column that it names.
+        What to say where nothing that is asked for has a use for it; ``{column}`` stands for a
+        column that it names.
     beside
-        Further fields that say more about what this one asks for. A field with a `label` that stands in a `Kind` itself
-        asks for something; one that stands beside another does not.
+        Further fields that say more about what this one asks for. A field with a `label` that
+        stands in a `Kind` itself asks for something; one that stands beside another does not.
     divides
         Whether it says how a budget is divided, so that there must be one.
     private
@@ -93,7 +95,10 @@ def all_fields(asking: Iterable[Field]) -> dict[str, Field]:
     for asked in asking:
         for field in (asked, *asked.beside):
             if fields.setdefault(field.name, field) != field:
-                raise InputError(f"two statistics declare the option {field.option} otherwise: name one of them anew")
+                raise InputError(
+                    f"two statistics declare the option {field.option} otherwise: name one of them"
+                    " anew"
+                )
     return fields
 
 

@@ -1,4 +1,6 @@
-"""What a recheck finds: statements that do not follow, and what can only be believed; and how numbers are compared."""
+"""What a recheck finds: statements that do not follow, and what can only be believed; and how
+numbers are compared.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -42,11 +44,13 @@ class Findings:
     Parameters
     ----------
     current
-        Whether this version of semidp made the release, by what it says; an earlier one may have stated less.
+        Whether this version of semidp made the release, by what it says; an earlier one may have
+        stated less.
     refits
         Whether tables are fitted again.
     same_software
-        Whether the solvers are those that made the release, by what it says: then ties come out alike.
+        Whether the solvers are those that made the release, by what it says: then ties come out
+        alike.
     """
 
     current: bool
@@ -65,7 +69,9 @@ class Findings:
         self.trust("what an earlier version computed otherwise than this one", *fields)
 
     def guarantee(self, stated: Tradeoff, proven: Tradeoff) -> str | None:
-        """Say how a stated guarantee differs from the proven one; this version states no weaker one either."""
+        """Say how a stated guarantee differs from the proven one; this version states no weaker one
+        either.
+        """
         if not no_stronger(stated, proven):
             return "a stronger guarantee"
         if self.current and not no_stronger(proven, stated):
@@ -77,7 +83,10 @@ def different_columns(stated: Columns, again: Columns, tolerance: float) -> Iter
     """Yield the columns of a file that are not as they are computed again.
 
     >>> import numpy as np
-    >>> stated, again = (Columns({}, {"entry": np.arange(2), "noisy": np.array(noisy)}) for noisy in ([3, 4], [3, 5]))
+    >>> stated, again = (
+    ...     Columns({}, {"entry": np.arange(2), "noisy": np.array(noisy)})
+    ...     for noisy in ([3, 4], [3, 5])
+    ... )
     >>> list(different_columns(stated, again, tolerance=1e-6))
     ['noisy']
     """
@@ -89,19 +98,26 @@ def different_columns(stated: Columns, again: Columns, tolerance: float) -> Iter
             yield name
     for name in dict.fromkeys((*stated.numbers, *again.numbers)):
         one, other = stated.numbers.get(name), again.numbers.get(name)
-        if one is None or other is None or not close(_without_open_ends(one), _without_open_ends(other), tolerance):
+        if (
+            one is None
+            or other is None
+            or not close(_without_open_ends(one), _without_open_ends(other), tolerance)
+        ):
             yield name
 
 
 def differences(stated: Any, again: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the fields in which plain values differ, with both values; numbers may differ by rounding.
+    """Yield the fields in which plain values differ, with both values; numbers may differ by
+    rounding.
 
     >>> list(differences({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}}))
     [('b.c', 2, 3)]
     """
     if isinstance(stated, Mapping) and isinstance(again, Mapping):
         for key in dict.fromkeys((*again, *stated)):
-            yield from differences(stated.get(key), again.get(key), f"{path}.{key}" if path else str(key))
+            yield from differences(
+                stated.get(key), again.get(key), f"{path}.{key}" if path else str(key)
+            )
     elif isinstance(stated, list) and isinstance(again, list) and len(stated) == len(again):
         for one, other in zip(stated, again, strict=True):
             yield from differences(one, other, path)
@@ -116,7 +132,9 @@ def short(value: Any) -> str:
 
 
 def _without_open_ends(ends: ArrayLike) -> NDArray[np.float64]:
-    """Return the ends of intervals with those at infinity as missing: that is how files hold them."""
+    """Return the ends of intervals with those at infinity as missing: that is how files hold
+    them.
+    """
     numbers = np.asarray(ends, dtype=np.float64)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
@@ -136,7 +154,9 @@ def close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
     if left.shape != right.shape:
         return False
     size = float(np.nanmax(np.abs(right), initial=0.0))
-    return bool(np.allclose(left, right, rtol=tolerance, atol=tolerance * max(size, 1e-300), equal_nan=True))
+    return bool(
+        np.allclose(left, right, rtol=tolerance, atol=tolerance * max(size, 1e-300), equal_nan=True)
+    )
 
 
 def same(one: Any, other: Any) -> bool:

@@ -1,7 +1,7 @@
 """Parts of a release: a folder of files for each node of a cut, and the work that makes one.
 
-A part is the same whatever the statistic. What is measured and written in it is the work of the statistics that are
-cut: `PartWork`. How works are carried out is in `publishing`.
+A part is the same whatever the statistic. What is measured and written in it is the work of the
+statistics that are cut: `PartWork`. How works are carried out is in `publishing`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,14 +40,18 @@ class PartTable:
     variance: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not all(map(_is_size, (self.largest_standard_error, self.variance))):
+        if not isinstance(self.name, str) or not all(
+            map(_is_size, (self.largest_standard_error, self.variance))
+        ):
             raise ValueError("a table of a part has a name, and errors of at least 0")
 
     @classmethod
     def of(cls, table: PublishedTable) -> "PartTable":
         """Return what is told of a table."""
         errors = table.standard_errors
-        return cls(table.name, table.fitted, float(errors.max(initial=0.0)), float(np.square(errors).sum()))
+        return cls(
+            table.name, table.fitted, float(errors.max(initial=0.0)), float(np.square(errors).sum())
+        )
 
 
 @dataclass(frozen=True)
@@ -88,11 +92,17 @@ class Part:
     def from_json(cls, entry: Mapping[str, Any]) -> "Part":
         """Read what `to_json` wrote; refuse names that lead elsewhere."""
         names = [*entry["folder"].split("/"), *entry["files"]]
-        if not all(isinstance(name, str) and name and name[0] != "." and "/" not in name for name in names):
+        if not all(
+            isinstance(name, str) and name and name[0] != "." and "/" not in name for name in names
+        ):
             raise ValueError("a part has a folder and files of its own")
-        if not isinstance(entry["path"], list) or not all(isinstance(label, str) for label in entry["path"]):
+        if not isinstance(entry["path"], list) or not all(
+            isinstance(label, str) for label in entry["path"]
+        ):
             raise ValueError("a part has labels")
-        tables = [PartTable(**{**table, "fitted": Fitted(**table["fitted"])}) for table in entry["tables"]]
+        tables = [
+            PartTable(**{**table, "fitted": Fitted(**table["fitted"])}) for table in entry["tables"]
+        ]
         return cls(tuple(entry["path"]), entry["folder"], dict(entry["files"]), tuple(tables))
 
 
@@ -121,7 +131,8 @@ class Partition:
         if len(matches) != 1:
             why = "several parts" if matches else "no part"
             raise InputError(
-                f"there is {why} {' · '.join(asked_path)!r} of {self.depth}: give its labels from the top down"
+                f"there is {why} {' · '.join(asked_path)!r} of {self.depth}: give its labels from"
+                " the top down"
             )
         return matches[0]
 
@@ -200,7 +211,9 @@ STATE = ".state"
 
 
 class PartWork(Protocol):
-    """What one request has to do in one part. It shares nothing with other parts but public values."""
+    """What one request has to do in one part. It shares nothing with other parts but public
+    values.
+    """
 
     def is_measured(self, task: "PartTask") -> bool:
         """Whether an earlier attempt has stored what is measured."""
@@ -241,7 +254,8 @@ class PartTask:
     requests, form
         What is to be done for each request, and how tables are written.
     values
-        The values of columns that tell the part's records from others; None where there are no such records.
+        The values of columns that tell the part's records from others; None where there are no such
+        records.
     randomness
         Where its random words come from.
     only_measured

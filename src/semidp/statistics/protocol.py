@@ -1,6 +1,8 @@
-"""What the rest of semidp knows of a statistic: its requests, what it publishes, and how records of it are read.
+"""What the rest of semidp knows of a statistic: its requests, what it publishes, and how records of
+it are read.
 
-The pipeline, the report, the explorer, the ledger and the auditor go through the values of this page.
+The pipeline, the report, the explorer, the ledger and the auditor go through the values of this
+page.
 """
 
 import math
@@ -50,10 +52,12 @@ _SAME_SCALE = 1e-9  # relative: two calibrations of one budget differ by no more
 
 @dataclass(frozen=True)
 class Noise:
-    """How something was measured: the mechanism, its scale, what it claims, and the loss it was expected to cost.
+    """How something was measured: the mechanism, its scale, what it claims, and the loss it was
+    expected to cost.
 
-    `expected_l2` is the root of the expected squared distance between the measurement and the truth; `naive_l2` is
-    the same for ordinary differential privacy pushed to the same guarantee by group privacy.
+    `expected_l2` is the root of the expected squared distance between the measurement and the
+    truth; `naive_l2` is the same for ordinary differential privacy pushed to the same guarantee by
+    group privacy.
     """
 
     mechanism: str
@@ -64,8 +68,14 @@ class Noise:
 
     def __post_init__(self) -> None:
         numbers = (self.scale, self.expected_l2, 0.0 if self.naive_l2 is None else self.naive_l2)
-        if not isinstance(self.mechanism, str) or self.claim not in tuple(CLAIMS) or not all(map(is_size, numbers)):
-            raise ValueError("noise has the name of a mechanism, a claim, and numbers of at least 0")
+        if (
+            not isinstance(self.mechanism, str)
+            or self.claim not in tuple(CLAIMS)
+            or not all(map(is_size, numbers))
+        ):
+            raise ValueError(
+                "noise has the name of a mechanism, a claim, and numbers of at least 0"
+            )
 
     @property
     def absent(self) -> bool:
@@ -95,10 +105,17 @@ class Published:
 
     key: ClassVar[str]
     """What release.json calls the list of results of this kind."""
-    noise_fields: ClassVar[tuple[str, ...]] = ("noise.mechanism", "noise.scale", "noise.claim", "noise.expected_l2")
-    """Fields of its entry in release.json that follow from the noise: said once where the noise is not right."""
+    noise_fields: ClassVar[tuple[str, ...]] = (
+        "noise.mechanism",
+        "noise.scale",
+        "noise.claim",
+        "noise.expected_l2",
+    )
+    """Fields of its entry in release.json that follow from the noise: said once where the noise is
+    not right."""
     compared_fields: ClassVar[tuple[str, ...]] = ()
-    """Further fields of its noise, which `stated_mechanism` compares: an earlier version may have used more noise."""
+    """Further fields of its noise, which `stated_mechanism` compares: an earlier version may have
+    used more noise."""
     derived_fields: ClassVar[tuple[str, ...]] = ("advertised", "noise.naive_l2")
     """Fields that an earlier version may have computed otherwise."""
     counts_cells: ClassVar[bool] = False
@@ -123,25 +140,37 @@ class Published:
         return ()
 
     def held_tables(self) -> tuple[PublishedTable, ...]:
-        """Return the tables whose cells are in its own files: every one, or those at the cut of a release by parts."""
+        """Return the tables whose cells are in its own files: every one, or those at the cut of a
+        release by parts.
+        """
         return self.every_table()
 
     def residual_noise(self) -> SharedNoise | None:
-        """Return the noise on the residuals of its tables; None where something else was measured."""
+        """Return the noise on the residuals of its tables; None where something else was
+        measured.
+        """
         return None
 
-    def weighted_sum(self, weights: Mapping[str, NDArray[np.float64]], scope: Scope) -> tuple[float, float]:
-        """Return a weighted sum of cells of its tables, by their names, and its exact standard error."""
+    def weighted_sum(
+        self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
+    ) -> tuple[float, float]:
+        """Return a weighted sum of cells of its tables, by their names, and its exact standard
+        error.
+        """
         raise NotImplementedError
 
     # --- a release by parts
 
     def placed(self, partition: Partition) -> "Published":
-        """Return the result when it is known where the parts are: itself where nothing of it is in them."""
+        """Return the result when it is known where the parts are: itself where nothing of it is in
+        them.
+        """
         return self
 
     def part_stems(self) -> tuple[list[str], str | None]:
-        """Return what its tables in a part are called, and the file of what was measured there, where it is cut."""
+        """Return what its tables in a part are called, and the file of what was measured there,
+        where it is cut.
+        """
         return [], None
 
     def tables_of_part(self, files: StoredFiles, node: int, part: Part) -> list[PublishedTable]:
@@ -157,10 +186,12 @@ class Published:
         return request.space(scope)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return the files that hold it; cells and measurements in this form, or in what their number suggests."""
+        """Return the files that hold it; cells and measurements in this form, or in what their
+        number suggests.
+        """
         raise NotImplementedError
 
-    # --- what is said of it -----------------------------------------------------------------------------------------
+    # --- what is said of it -----------------------------------------------------------------------
 
     def title(self) -> str:
         """Name it in the heading of a report."""
@@ -172,7 +203,12 @@ class Published:
 
     def summary_lines(self) -> list[tuple[str, str]]:
         """Return what a terminal shows of it: lines, each after a word on what it is about."""
-        return [("mechanism", f"{self.noise.mechanism}, scale {scale_text(self.noise.scale)}, for {self.title()}")]
+        return [
+            (
+                "mechanism",
+                f"{self.noise.mechanism}, scale {scale_text(self.noise.scale)}, for {self.title()}",
+            )
+        ]
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report; its files are written in this form."""
@@ -229,7 +265,8 @@ class Published:
     # --- computed again
 
     def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
-        """Return its mechanism, by the name that it states, calibrated anew as the request's budget asks.
+        """Return its mechanism, by the name that it states, calibrated anew as the request's budget
+        asks.
 
         What ``auto`` chooses may change from version to version; what was chosen is in the result.
         """
@@ -243,22 +280,31 @@ class Published:
         return mechanism_for(space, budget, self.noise.mechanism)
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
-        """Say where it records another mechanism, or less noise, than the one that its plan gives."""
+        """Say where it records another mechanism, or less noise, than the one that its plan
+        gives.
+        """
         name = noise_name(mechanism)
         if self.noise.mechanism != name:
             yield f"it records the mechanism {self.noise.mechanism}, but its plan gives {name}"
         elif mechanism.has_one_scale and self.noise.scale < mechanism.scale * (1 - _SAME_SCALE):
-            yield f"it records noise of scale {self.noise.scale:.6g}, but its plan needs {mechanism.scale:.6g}"
+            yield (
+                f"it records noise of scale {self.noise.scale:.6g}, but its plan needs"
+                f" {mechanism.scale:.6g}"
+            )
 
     def drawn_by(self, needed: Mechanism) -> Mechanism | None:
-        """Return the mechanism whose noise was drawn; None where it states less noise than its budget needs.
+        """Return the mechanism whose noise was drawn; None where it states less noise than its
+        budget needs.
 
-        `needed` is the mechanism of its budget. Noise that may be placed in several ways is what the result states.
+        `needed` is the mechanism of its budget. Noise that may be placed in several ways is what
+        the result states.
         """
         return needed if self.noise.scale >= needed.scale * (1 - CLOSE) else None
 
     def stated_mechanism(self, check: "ResultCheck") -> Mechanism | None:
-        """Return the mechanism with the noise that it states; None, and say why, where its budget gives another."""
+        """Return the mechanism with the noise that it states; None, and say why, where its budget
+        gives another.
+        """
         needed, stated = check.mechanism, self.noise.scale
         if close(stated, needed.scale):
             return needed
@@ -278,7 +324,8 @@ class Published:
         return check.request.publish(mechanism, self.measurement(mechanism), check.scope, silent)
 
     def recheck(self, check: "ResultCheck", mechanism: Mechanism) -> "Published":
-        """Compare its numbers with what follows from its noisy values; return it as it is computed again.
+        """Compare its numbers with what follows from its noisy values; return it as it is computed
+        again.
 
         Parameters
         ----------
@@ -289,7 +336,9 @@ class Published:
         """
         again = self.published_again(check, mechanism)
         check.compare_fixed(self, again, mechanism)
-        check.compare_columns(self, again, lambda column: f"a column {column!r} that does not follow from its noise")
+        check.compare_columns(
+            self, again, lambda column: f"a column {column!r} that does not follow from its noise"
+        )
         return again
 
     def holds_noise(self, column: str) -> bool:
@@ -306,11 +355,15 @@ class Published:
                     yield f"{name} {column}"
 
     def trusted(self, request: "Request") -> Iterator[Trust]:
-        """Yield what is believed of it besides its noisy values: nothing else that it states follows from the rest."""
+        """Yield what is believed of it besides its noisy values: nothing else that it states
+        follows from the rest.
+        """
         yield from ()
 
     def fitted_cells(self, request: "Request", scope: Scope) -> int:
-        """Return how many cells are fitted when it is computed again, which takes the time of a recheck."""
+        """Return how many cells are fitted when it is computed again, which takes the time of a
+        recheck.
+        """
         return 0
 
 
@@ -384,7 +437,8 @@ class ResultCheck:
         result, again
             The result, and as it is computed again.
         firm
-            What to say where a column differs; None for a column that an earlier version may have computed otherwise.
+            What to say where a column differs; None for a column that an earlier version may have
+            computed otherwise.
         others
             What to say of such a column where this version wrote it.
         tolerance
@@ -403,15 +457,21 @@ class ResultCheck:
 
 
 def noise_values(mechanism: Mechanism) -> dict[str, Any]:
-    """Return the noise of a mechanism as plain values, with the unit that it is in unless it counts records."""
+    """Return the noise of a mechanism as plain values, with the unit that it is in unless it counts
+    records.
+    """
     values: dict[str, Any] = {"noise": mechanism.to_json()}
     if not mechanism.space.of_counts:
         values["unit"] = float(mechanism.space.unit)
     return values
 
 
-def measured_by(name: str, mechanism: Mechanism, private: bool, expected_l2: float | None = None) -> dict[str, Any]:
-    """The fields that all results take from a mechanism; its own expected loss unless another is given."""
+def measured_by(
+    name: str, mechanism: Mechanism, private: bool, expected_l2: float | None = None
+) -> dict[str, Any]:
+    """The fields that all results take from a mechanism; its own expected loss unless another is
+    given.
+    """
     noise = Noise(
         mechanism=noise_name(mechanism),
         scale=mechanism.scale,
@@ -435,18 +495,21 @@ def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     return {
         "name": entry["name"],
         "noise": Noise(**entry["noise"]),
-        "guarantee": Guarantee(scope.dataspace, scope.adjacency, tradeoff_from_json(entry["guarantee"])),
+        "guarantee": Guarantee(
+            scope.dataspace, scope.adjacency, tradeoff_from_json(entry["guarantee"])
+        ),
         "advertised": tradeoff_from_json(entry["advertised"]) if entry["advertised"] else None,
         "private": entry["private"],
     }
 
 
 def advertised(mechanism: Mechanism) -> Tradeoff | None:
-    """Return what the same noise would be said to give for one record if the exact totals were forgotten.
+    """Return what the same noise would be said to give for one record if the exact totals were
+    forgotten.
 
-    The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2, at ``mu √(2/Δ2²)``;
-    Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``; noise on residuals at their costs for one.
-    A person with several records has as many of them.
+    The noise that hides a move of squared length Δ2² at mu hides one record, of squared length 2,
+    at ``mu √(2/Δ2²)``; Laplace noise at epsilon and Δ1 hides one record at ``2 epsilon/Δ1``; noise
+    on residuals at their costs for one. A person with several records has as many of them.
     """
     space, tradeoff = mechanism.space, mechanism.tradeoff
     times = space.adjacency.times
@@ -469,7 +532,9 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
 
 def is_size(value: object) -> bool:
     """Whether a value is a number of at least 0, infinity included."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= math.inf
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= math.inf
+    )
 
 
 BUDGET_KEYS = ("epsilon", "delta", "rho", "mu")
@@ -482,12 +547,16 @@ Choice = TypeVar("Choice", bound=StrEnum)
 class Chargeable(Protocol):
     """Where a guarantee is charged before noise is drawn: a ledger."""
 
-    def charge(self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()) -> Any:
+    def charge(
+        self, guarantee: Guarantee, label: str, measured: Sequence[Mapping[str, Any]] = ()
+    ) -> Any:
         """Record a guarantee with what is measured, or refuse it."""
 
 
 class Forecast(Protocol):
-    """Something that a request would publish, before anything is drawn: from public values alone."""
+    """Something that a request would publish, before anything is drawn: from public values
+    alone.
+    """
 
     listed: ClassVar[str]
     """The list that it is in, in a document for machines: ``tables`` or ``statistics``."""
@@ -542,7 +611,9 @@ class Request(Protocol):
 
     @property
     def answered_by(self) -> str:
-        """The key of the kind of statistic that answers it: its own or another, or ``auto`` for the better one."""
+        """The key of the kind of statistic that answers it: its own or another, or ``auto`` for the
+        better one.
+        """
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -562,7 +633,9 @@ class Request(Protocol):
 
     @property
     def tables(self) -> tuple[Any, ...]:
-        """The tables of counts that it asks for, each with `name` and `features`; none for other statistics."""
+        """The tables of counts that it asks for, each with `name` and `features`; none for other
+        statistics.
+        """
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -586,7 +659,9 @@ class Request(Protocol):
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential values of its query."""
 
-    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> Published:
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> Published:
         """Return what is published: post-processing of the measurement and of public values."""
 
     def refuse_parts(self) -> None:
@@ -599,9 +674,15 @@ class Request(Protocol):
         """Return the mechanism that measures it in a release by parts."""
 
     def in_parts(
-        self, mechanism: Mechanism, cut: Cut, scope: Scope, requests: "Sequence[Request]", reader: Reader
+        self,
+        mechanism: Mechanism,
+        cut: Cut,
+        scope: Scope,
+        requests: "Sequence[Request]",
+        reader: Reader,
     ) -> "InParts | None":
-        """Return how it is carried out part by part; None where it is carried out in one piece beside the parts.
+        """Return how it is carried out part by part; None where it is carried out in one piece
+        beside the parts.
 
         Parameters
         ----------
@@ -629,7 +710,9 @@ class Request(Protocol):
 
     @property
     def targets(self) -> "tuple[tuple[str, Fraction | None], ...]":
-        """The tables that may name an error instead of a budget, each with the error that it names."""
+        """The tables that may name an error instead of a budget, each with the error that it
+        names.
+        """
 
     @property
     def has_targets(self) -> bool:
@@ -640,7 +723,9 @@ class Request(Protocol):
         """The largest error that it names."""
 
     def with_target_errors(self, option: str, errors: Mapping[str, str]) -> Self:
-        """Return the request with the errors that an option names, by the features of its tables."""
+        """Return the request with the errors that an option names, by the features of its
+        tables.
+        """
 
     def without_targets(self) -> Self:
         """Return the request ready to be given a budget."""
@@ -653,7 +738,9 @@ class Request(Protocol):
 
 
 class InParts(Protocol):
-    """A request that is carried out part by part: what is done before the parts, for each part, and after them."""
+    """A request that is carried out part by part: what is done before the parts, for each part, and
+    after them.
+    """
 
     @property
     def mechanism(self) -> Mechanism:
@@ -665,7 +752,9 @@ class InParts(Protocol):
 
     @property
     def stems(self) -> Sequence[str]:
-        """What its files beside the folders of parts are called, but for their endings, where the plan does not say."""
+        """What its files beside the folders of parts are called, but for their endings, where the
+        plan does not say.
+        """
 
     def foreseen(self) -> Iterable[str]:
         """Say what may be published otherwise than was asked for."""
@@ -694,14 +783,18 @@ class InParts(Protocol):
         """
 
     def part_work(self, node: int) -> PartWork | None:
-        """Return what is to be done in one part: only measuring before `settle`. None where nothing is."""
+        """Return what is to be done in one part: only measuring before `settle`. None where nothing
+        is.
+        """
 
     def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> Published:
         """Return what is published, when all parts are done."""
 
 
 class RequestDefaults:
-    """What most requests answer alike: one that names no error, asks for no table and reads no outcome."""
+    """What most requests answer alike: one that names no error, asks for no table and reads no
+    outcome.
+    """
 
     __slots__ = ()
 
@@ -723,7 +816,9 @@ class RequestDefaults:
         return self.key
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
-        """Return what it would publish with a mechanism: nothing is foreseen unless a statistic says more."""
+        """Return what it would publish with a mechanism: nothing is foreseen unless a statistic
+        says more.
+        """
         return ()
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
@@ -734,7 +829,9 @@ class RequestDefaults:
         return [f"{mechanism.name} for {cast(Request, self).name}: {how}"]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
-        """Return its noise as plain values, with the unit that it is in unless it counts records."""
+        """Return its noise as plain values, with the unit that it is in unless it counts
+        records.
+        """
         return noise_values(mechanism)
 
     @property
@@ -784,7 +881,12 @@ class RequestDefaults:
         return cast(Request, self).calibrate(space)
 
     def in_parts(
-        self, mechanism: Mechanism, cut: Cut, scope: Scope, requests: Sequence[Request], reader: Reader
+        self,
+        mechanism: Mechanism,
+        cut: Cut,
+        scope: Scope,
+        requests: Sequence[Request],
+        reader: Reader,
     ) -> InParts | None:
         """Return None: it is carried out in one piece."""
         return None
@@ -865,7 +967,9 @@ class PlanEntry:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote, or an entry of a plan file."""
         only_keys(value, cls._keys(), f"a {cls.key} of a plan")
-        if any(name not in value for name in cls._needs) or not isinstance(value.get("by", ()), (list, tuple)):
+        if any(name not in value for name in cls._needs) or not isinstance(
+            value.get("by", ()), (list, tuple)
+        ):
             needs = " and ".join(f"{name} = {how}" for name, how in cls._needs.items())
             raise InputError(f"a {cls.key} of a plan needs {needs}")
         request: Self = cast(Any, cls)(**cls._fields(value))
@@ -873,7 +977,10 @@ class PlanEntry:
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        return {**{name: value[name] for name in cls._written if name in value}, "budget": Budget.stated(value)}
+        return {
+            **{name: value[name] for name in cls._written if name in value},
+            "budget": Budget.stated(value),
+        }
 
 
 class OwnBudget(PlanEntry, RequestDefaults):
@@ -896,7 +1003,9 @@ def entries_of(document: Mapping[str, Any], key: str) -> list[Any]:
 
 def checked_budget(value: Budget | None) -> Budget | None:
     if value is not None and not isinstance(value, Budget):
-        raise InputError(f"a budget is Budget.zcdp(rho), Budget.gdp(mu) or Budget.pure(epsilon), not {value!r}")
+        raise InputError(
+            f"a budget is Budget.zcdp(rho), Budget.gdp(mu) or Budget.pure(epsilon), not {value!r}"
+        )
     return value
 
 
@@ -920,7 +1029,13 @@ def _plain(value: Any) -> Any:
         return list(value.names)
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
-    return plain(value) if isinstance(value, Fraction) else value if isinstance(value, bool) else str(value)
+    return (
+        plain(value)
+        if isinstance(value, Fraction)
+        else value
+        if isinstance(value, bool)
+        else str(value)
+    )
 
 
 def member(kind: type[Choice], value: str, name: str) -> Choice:
@@ -932,12 +1047,16 @@ def member(kind: type[Choice], value: str, name: str) -> Choice:
 ResultReader = Callable[[Mapping[str, Any], Any, Scope, StoredFiles], Published]
 """Reads what `Published.to_json` and `Published.files` wrote, of a request of the plan."""
 
-PartsReader = Callable[[Mapping[str, Any], Any, Sequence[Request], Partition, Scope, StoredFiles], Published]
+PartsReader = Callable[
+    [Mapping[str, Any], Any, Sequence[Request], Partition, Scope, StoredFiles], Published
+]
 """Reads the same of a request that was carried out part by part, among all requests of the plan."""
 
 
 class Attackable(Protocol):
-    """A printed result that an audit can attack: it draws outputs again, from public values alone."""
+    """A printed result that an audit can attack: it draws outputs again, from public values
+    alone.
+    """
 
     @property
     def guarantee(self) -> Guarantee:
@@ -946,7 +1065,9 @@ class Attackable(Protocol):
     def worst_pair(self) -> Pair:
         """Return two values of adjacent datasets."""
 
-    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[Any]:
+    def measure_many(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[Any]:
         """Return many independent outputs for one value."""
 
 
@@ -992,7 +1113,8 @@ class Kind:
     results
         How a published result is read, by the key of its list in release.json.
     results_by_parts
-        How a result is read that was carried out part by part, by the key of its list in release.json.
+        How a result is read that was carried out part by part, by the key of its list in
+        release.json.
     always_listed
         The keys of lists that release.json has even where they are empty.
     printed
@@ -1002,18 +1124,19 @@ class Kind:
     gather
         Turns what a plan was given into its requests.
     read_plan, write_plan
-        How its requests are read from a plan file and written to it, where an entry each is not all.
+        How its requests are read from a plan file and written to it, where an entry each is not
+        all.
     fields
-        What can be chosen of it, each with what stands beside it: options of `semidp release` and controls of the
-        explorer.
+        What can be chosen of it, each with what stands beside it: options of `semidp release` and
+        controls of the explorer.
     ask
         Turns what was chosen into requests, or into whatever a plan takes.
     shown
-        The other way: what would have been chosen to ask for a request, with what is asked for, without a budget. The
-        request may ask for several things, such as tables.
+        The other way: what would have been chosen to ask for a request, with what is asked for,
+        without a budget. The request may ask for several things, such as tables.
     alternative
-        Returns how this kind would answer a request of another, beside the mechanism that would measure it; None where
-        it does not answer such questions. Public numbers alone decide.
+        Returns how this kind would answer a request of another, beside the mechanism that would
+        measure it; None where it does not answer such questions. Public numbers alone decide.
     """
 
     place: int
@@ -1032,11 +1155,15 @@ class Kind:
     fields: tuple[Field, ...] = ()
     ask: Callable[[Chosen], Sequence[Any]] = lambda chosen: ()
     shown: Callable[[Any], Sequence[tuple[Mapping[str, Any], Any]]] = lambda request: ()
-    alternative: Callable[[Request, Mechanism], OtherAnswer | None] = lambda request, mechanism: None
+    alternative: Callable[[Request, Mechanism], OtherAnswer | None] = lambda request, mechanism: (
+        None
+    )
 
     @property
     def recorded_laws(self) -> tuple[type[Mechanism], ...]:
-        """The mechanisms that the record of a measurement may name: what measures it, or no noise at all."""
+        """The mechanisms that the record of a measurement may name: what measures it, or no noise
+        at all.
+        """
         return (*(self.laws or (*FOR_RELEASES, ResidualMechanism)), NoNoise)
 
     def read(self, document: Mapping[str, Any]) -> Sequence[Request]:

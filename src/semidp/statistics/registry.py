@@ -1,7 +1,7 @@
 """The kinds of statistics, found by what a plan, a release or a ledger calls them.
 
-A folder of `statistics` with a module `kind` is a statistic; its `KIND` says how its requests and its recorded queries
-are read. Folders are imported when they are first asked for.
+A folder of `statistics` with a module `kind` is a statistic; its `KIND` says how its requests and
+its recorded queries are read. Folders are imported when they are first asked for.
 """
 
 import importlib
@@ -18,7 +18,14 @@ from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.queries.query_space import QuerySpace
 from semidp.statistics.fields import Chosen, Field, all_fields
-from semidp.statistics.protocol import Attackable, Kind, OtherAnswer, PartsReader, Request, ResultReader
+from semidp.statistics.protocol import (
+    Attackable,
+    Kind,
+    OtherAnswer,
+    PartsReader,
+    Request,
+    ResultReader,
+)
 
 _registered: list[Kind] = []
 
@@ -32,7 +39,11 @@ def register(kind: Kind) -> None:
 def _built_in() -> tuple[Kind, ...]:
     folders = pkgutil.iter_modules([str(Path(__file__).parent)])
     names = [f"semidp.statistics.{folder.name}" for folder in folders if folder.ispkg]
-    modules = [importlib.import_module(f"{name}.kind") for name in names if find_spec(f"{name}.kind") is not None]
+    modules = [
+        importlib.import_module(f"{name}.kind")
+        for name in names
+        if find_spec(f"{name}.kind") is not None
+    ]
     return tuple(module.KIND for module in modules)
 
 
@@ -53,7 +64,9 @@ def gathered(asked: Iterable[Any]) -> tuple[Request, ...]:
         requests += kind.gather([item for item in left if isinstance(item, kind.asked)])
         left = [item for item in left if not isinstance(item, kind.asked)]
     if left:
-        raise InputError(f"ask for table(...), mean(...), median(...) or regression(...), not for {left[0]!r}")
+        raise InputError(
+            f"ask for table(...), mean(...), median(...) or regression(...), not for {left[0]!r}"
+        )
     return tuple(requests)
 
 
@@ -61,7 +74,8 @@ def asking_fields() -> dict[str, tuple[Kind, Field]]:
     """Return the fields that ask for something, by their names, with the kind that answers.
 
     >>> list(asking_fields())
-    ['table', 'all_pairs', 'mean', 'sum', 'proportion', 'regress', 'logistic', 'median', 'quantile', 'distribution']
+    ['table', 'all_pairs', 'mean', 'sum', 'proportion', 'regress', 'logistic', 'median', 'quantile',
+    'distribution']
     """
     return {field.name: (kind, field) for kind in kinds() for field in kind.fields}
 
@@ -74,7 +88,9 @@ def chosen_fields() -> dict[str, Field]:
 def asked(chosen: Chosen) -> list[Any]:
     """Return everything that was asked for, kind by kind; refuse what was chosen and is of no use.
 
-    >>> chosen = Chosen({"mean": ("age",), "group": (("region",),), "bounds": {"age": ("0", "120")}})
+    >>> chosen = Chosen(
+    ...     {"mean": ("age",), "group": (("region",),), "bounds": {"age": ("0", "120")}}
+    ... )
     >>> [request.name for request in asked(chosen)]
     ['mean-age']
     """
@@ -87,10 +103,16 @@ def asked(chosen: Chosen) -> list[Any]:
 
 
 def shown(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
-    """Return what would have been chosen to ask for a request, thing by thing; nothing where that cannot be chosen.
+    """Return what would have been chosen to ask for a request, thing by thing; nothing where that
+    cannot be chosen.
 
     >>> from semidp.statistics.tables.request import TableRequest, TablesRequest
-    >>> [values for values, _ in shown(TablesRequest([TableRequest(["sex"]), TableRequest(["age"])]))]
+    >>> [
+    ...     values
+    ...     for values, _ in shown(
+    ...         TablesRequest([TableRequest(["sex"]), TableRequest(["age"])])
+    ...     )
+    ... ]
     [{'table': (('sex',),)}, {'table': (('age',),)}]
     """
     for kind in kinds():
@@ -106,7 +128,9 @@ def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.mechanisms.selection import mechanism_for
     >>> from semidp.statistics.tables.request import TableRequest
-    >>> alternatives(TableRequest(["sex", "region"]), mechanism_for(two_way()[0], Budget.gdp(1)))
+    >>> alternatives(
+    ...     TableRequest(["sex", "region"]), mechanism_for(two_way()[0], Budget.gdp(1))
+    ... )
     []
     """
     every = [kind.alternative(request, mechanism) for kind in kinds()]
@@ -114,8 +138,12 @@ def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
 
 
 def better(request: Request, mechanism: Mechanism) -> list[str]:
-    """Return how other kinds would answer a request better than its own mechanism: a sentence each."""
-    return [alternative.reason for alternative in alternatives(request, mechanism) if alternative.better]
+    """Return how other kinds would answer a request better than its own mechanism: a sentence
+    each.
+    """
+    return [
+        alternative.reason for alternative in alternatives(request, mechanism) if alternative.better
+    ]
 
 
 def requests_from(document: Mapping[str, Any]) -> list[Request]:
@@ -148,13 +176,15 @@ def result_readers() -> dict[str, ResultReader]:
     """Return how published results are read, by the keys of their lists in release.json.
 
     >>> list(result_readers())
-    ['tables', 'products', 'linked', 'groups', 'answers', 'regressions', 'quantiles', 'distributions', 'odds_ratios']
+    ['tables', 'products', 'linked', 'groups', 'answers', 'regressions', 'quantiles',
+    'distributions', 'odds_ratios']
     """
     return {key: reader for kind in kinds() for key, reader in kind.results.items()}
 
 
 def parts_readers() -> dict[str, PartsReader]:
-    """Return how results are read that were carried out part by part, by the keys of their lists in release.json.
+    """Return how results are read that were carried out part by part, by the keys of their lists in
+    release.json.
 
     >>> list(parts_readers())
     ['partitioned']
@@ -180,7 +210,9 @@ def always_listed() -> set[str]:
 
 
 def printed_result(document: Mapping[str, Any]) -> Attackable | None:
-    """Return the result that a command printed as JSON; None where the document is something else."""
+    """Return the result that a command printed as JSON; None where the document is something
+    else.
+    """
     for kind in kinds():
         for key, reader in kind.printed.items():
             if key in document:
@@ -189,7 +221,8 @@ def printed_result(document: Mapping[str, Any]) -> Attackable | None:
 
 
 def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
-    """Return the space of a query that `QuerySpace.query` wrote, under any exact statistics and adjacency.
+    """Return the space of a query that `QuerySpace.query` wrote, under any exact statistics and
+    adjacency.
 
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
@@ -214,7 +247,9 @@ def query_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjace
     except SemidpError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise InputError(f"the record of a query of {name} is damaged: it cannot be recomputed") from None
+        raise InputError(
+            f"the record of a query of {name} is damaged: it cannot be recomputed"
+        ) from None
 
 
 def _kind_of(query: Mapping[str, Any]) -> Kind:
@@ -229,18 +264,20 @@ def _kind_of(query: Mapping[str, Any]) -> Kind:
 def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> Mechanism:
     """Return the mechanism of a record under any exact statistics and adjacency.
 
-    The noise is added to the query whatever is exact, and its curve follows from its scale and from the norms of the
-    query space: ``ρ = Δ2²/2σ²``, ``μ = Δ2/σ``, ``ε = Δ1/b`` and, with the l2 mechanism, ``ε = Δ2/b``; for noise on
-    residuals ``μ² = 2ρ = sup Σ |r|²/σ²``, and for choices of quantiles what their rate gives. Noise that lives
-    on the tables with zero margins (lattice, l2) protects only what those margins do not publish, so that the new
-    statistics must include the old. K-norm noise has the shape of one space and is known under no other.
+    The noise is added to the query whatever is exact, and its curve follows from its scale and from
+    the norms of the query space: ``ρ = Δ2²/2σ²``, ``μ = Δ2/σ``, ``ε = Δ1/b`` and, with the l2
+    mechanism, ``ε = Δ2/b``; for noise on residuals ``μ² = 2ρ = sup Σ |r|²/σ²``, and for choices of
+    quantiles what their rate gives. Noise that lives on the tables with zero margins (lattice, l2)
+    protects only what those margins do not publish, so that the new statistics must include the
+    old. K-norm noise has the shape of one space and is known under no other.
 
     Parameters
     ----------
     record
         What `Mechanism.record` returned.
     dataspace, adjacency
-        Under which the mechanism is wanted; for noise with zero margins, within the dataspace of the record.
+        Under which the mechanism is wanted; for noise with zero margins, within the dataspace of
+        the record.
 
     Examples
     --------
@@ -259,7 +296,9 @@ def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacenc
     if not isinstance(query, Mapping) or not isinstance(noise, Mapping):
         raise Refused("the query of this measurement was not recorded: it cannot be recomputed")
     name = noise.get("law")
-    if not any(law.name == name and law.known_elsewhere for kind in kinds() for law in kind.recorded_laws):
+    if not any(
+        law.name == name and law.known_elsewhere for kind in kinds() for law in kind.recorded_laws
+    ):
         raise Refused(f"noise of the law {name!r} is not known under other exact statistics")
     space = query_space(query, dataspace, adjacency)
     for law in _kind_of(query).recorded_laws:

@@ -1,7 +1,8 @@
-"""The paper's examples of the semi-adjacent parameter a(t), and small cases where its two readings part.
+"""The paper's examples of the semi-adjacent parameter a(t), and small cases where its two readings
+part.
 
-`worst_case` is what semidp publishes, `definition` the paper's Definition read literally. Proofs and tests are in
-`docs/errata.md`.
+`worst_case` is what semidp publishes, `definition` the paper's Definition read literally. Proofs
+and tests are in `docs/errata.md`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from semidp.studies.study import PAPER, Settings, Tidy
 
 @dataclass(frozen=True)
 class Example:
-    """One invariant: what it is, the margins that are published, a table that has it, and what the paper says."""
+    """One invariant: what it is, the margins that are published, a table that has it, and what the
+    paper says.
+    """
 
     text: str
     published: str
@@ -32,7 +35,12 @@ class Example:
         ('three bits, two of them 1', 2)
         """
         shape = np.shape(self.counts)
-        schema = Schema([Feature(name, map(str, range(size))) for name, size in zip("ABCD", shape, strict=False)])
+        schema = Schema(
+            [
+                Feature(name, map(str, range(size)))
+                for name, size in zip("ABCD", shape, strict=False)
+            ]
+        )
         margins = [Margin(*names) for names in self.published.split(", ")]
         return semi_adjacency(Dataspace.of(Table(schema, self.counts), margins))
 
@@ -54,9 +62,13 @@ EXAMPLES: tuple[Example, ...] = (
     Example("three features, one by one", "A, B, C", _ALIKE, "at most 4"),
     Example("the same, A and B jointly", "AB, C", _ALIKE, "at most 3"),
     Example("the same, all three jointly", "ABC", _ALIKE, "2"),
-    Example("three features, margins (1,2) each", "A, B, C", _bits("011", "101", "110"), "at most 4"),
+    Example(
+        "three features, margins (1,2) each", "A, B, C", _bits("011", "101", "110"), "at most 4"
+    ),
     Example("three features in pairs", "AB, BC, AC", _bits("000", "011", "101", "110", "111"), ""),
-    Example("four features, records 0010, 1001, 1100", "AB, BC, CD", _bits("0010", "1001", "1100"), ""),
+    Example(
+        "four features, records 0010, 1001, 1100", "AB, BC, CD", _bits("0010", "1001", "1100"), ""
+    ),
     Example("population of 52 states", "A", np.arange(1000, 1052), "2"),
 )
 
@@ -70,9 +82,18 @@ def compute(settings: Settings = PAPER) -> Tidy:
     rows = []
     for example in EXAMPLES:
         computed = example.found()
-        row: dict[str, Any] = {"example": example.text, "published": example.published, "paper": example.paper}
+        row: dict[str, Any] = {
+            "example": example.text,
+            "published": example.published,
+            "paper": example.paper,
+        }
         rows.append(
-            row | {"worst_case": computed.worst_case, "definition": computed.definition, "method": computed.method}
+            row
+            | {
+                "worst_case": computed.worst_case,
+                "definition": computed.definition,
+                "method": computed.method,
+            }
         )
     return Tidy.of(rows)
 
@@ -84,12 +105,36 @@ def plot(table: Tidy) -> Figure:
     bounds = [int(text.split()[-1]) if " " in text else np.nan for text in table["paper"]]
     with drawing(8.6, 1.6 + 0.42 * len(table)) as (figure, axes):
         style: dict[str, Any] = {"color": ORANGE, "markeredgewidth": 2, "linestyle": "none"}
-        axes.plot(exact, lines, marker="s", markersize=14, markerfacecolor="none", label="the paper", **style)
+        axes.plot(
+            exact,
+            lines,
+            marker="s",
+            markersize=14,
+            markerfacecolor="none",
+            label="the paper",
+            **style,
+        )
         axes.plot(bounds, lines, marker="|", markersize=20, label="the paper: at most", **style)
-        axes.plot(table["worst_case"], lines, "o", color=BLUE, markersize=9, label="worst case, what semidp uses")
+        axes.plot(
+            table["worst_case"],
+            lines,
+            "o",
+            color=BLUE,
+            markersize=9,
+            label="worst case, what semidp uses",
+        )
         style |= {"color": BLACK, "markeredgewidth": 1.6}
-        axes.plot(table["definition"], lines, marker="x", markersize=6, label="Definition read literally", **style)
-        axes.set_yticks(lines, [f"{row['example']} · {row['published']}" for row in table.records()])
+        axes.plot(
+            table["definition"],
+            lines,
+            marker="x",
+            markersize=6,
+            label="Definition read literally",
+            **style,
+        )
+        axes.set_yticks(
+            lines, [f"{row['example']} · {row['published']}" for row in table.records()]
+        )
         axes.invert_yaxis()
         axes.set(xlim=(-0.3, 5.6), xticks=range(6), xlabel="a(t): how many records move together")
         figure.suptitle("The semi-adjacent parameter: examples, and what is published exactly")

@@ -1,8 +1,9 @@
-"""The paper's figures, examples and numbers, each as published and as it should be; `semidp reproduce` runs them.
+"""The paper's figures, examples and numbers, each as published and as it should be;
+`semidp reproduce` runs them.
 
-A study is one file with ``compute(settings) -> Tidy`` and ``plot(table) -> Figure``, and its name in `STUDIES`. Studies
-use the public names of the package and draw in the style of `plots`. What they compare with is in `naive`: nothing
-there is ever chosen for a release.
+A study is one file with ``compute(settings) -> Tidy`` and ``plot(table) -> Figure``, and its name
+in `STUDIES`. Studies use the public names of the package and draw in the style of `plots`. What
+they compare with is in `naive`: nothing there is ever chosen for a release.
 """
 
 import importlib
@@ -13,7 +14,16 @@ from semidp.output.plots.style import Figure
 from semidp.studies.study import Settings, Tidy
 
 STUDIES = (
-    *("gaussian", "knorm", "power", "composition", "sensitivity-space", "adjacency", "exchange", "products"),
+    *(
+        "gaussian",
+        "knorm",
+        "power",
+        "composition",
+        "sensitivity-space",
+        "adjacency",
+        "exchange",
+        "products",
+    ),
     *("subspace-dp", "census", "inference", "grouped-means", "grouped-regression", "swapping"),
 )
 """The name of each study as the command line calls it: that of its file, without ``_study``."""
@@ -29,7 +39,8 @@ PAPER = {
     "section-5.3": "power",
     "section-6": "census",
 }
-"""The paper's own numbers of figures and sections, each with its study; docs/paper.md says where ours differ."""
+"""The paper's own numbers of figures and sections, each with its study; docs/paper.md says where
+ours differ."""
 
 
 class Study(Protocol):

@@ -1,7 +1,8 @@
-"""The 2020 US Census redistricting data: what its budget guarantees, given that state populations are exact.
+"""The 2020 US Census redistricting data: what its budget guarantees, given that state populations
+are exact.
 
-The persons tables, in total and level by level, and the units tables; the published round numbers and the production
-settings behind them. `semidp census` prints it.
+The persons tables, in total and level by level, and the units tables; the published round numbers
+and the production settings behind them. `semidp census` prints it.
 """
 
 import csv
@@ -22,39 +23,61 @@ DELTA = Fraction(1, 10**10)
 PERSONS, UNITS = Fraction(542, 339) ** 2, Fraction(3379, 12343) ** 2
 ROUNDED = {"persons": Fraction("2.56"), "units": Fraction("0.07")}
 LEVELS = {"US": 104, "state": 1440, "county": 447, "tract": 687, "block group": 1256, "block": 165}
-"""Shares of the persons budget, out of 4099, by the geographic level of the tables (abowd2022topdown)."""
+"""Shares of the persons budget, out of 4099, by the geographic level of the tables
+(abowd2022topdown)."""
 
 STATE_TOTALS = "the population of every state, the District of Columbia and Puerto Rico"
 NOTES = (
-    "a = 2: the state is one published feature. For you to have lived in another state, somebody there must have lived "
-    "in yours. What stays within a state (your block, age or race) needs nobody else: there the announced rho holds, "
-    "but for a sole occupant of group quarters, whose place somebody must take.",
-    "The two adjacencies are two promises. Ball: any two people change at once, in whatever way keeps the states: the "
-    "paper's 4 rho. Exchange: you move with any new attributes and one person takes exactly your place and keeps the "
-    "rest: at most 2 rho below the nation (no query has negative entries, so that the two changes never add up), "
-    "and 1 rho at the nation, where they are not seen to move. The total query costs 1, because your place is filled.",
-    "5.12 holds whatever the shares are. The rows with a condition are nominal: the production run splits states into "
-    "tribal and other areas and moves shares between levels, and it also fixes group quarters by block and some zeros, "
-    "where nobody may be able to take a place. The shares are those of the persons file of the redistricting data "
-    "(P.L. 94-171).",
-    "k = 3 is what one more exact margin would cost, such as the number of adults in the nation beside the states.",
-    "Housing units and group quarters by block are exact too, and do not count people. They leave a = 2: whoever takes "
-    "your place takes your address, and the housing unit they leave may stand empty. They do rule out datasets (nobody "
-    "lives in a block with neither, somebody in each occupied group quarters): fewer alternatives are protected.",
-    "For the units tables the record is a housing unit, and the exact number of units in each block is a margin: a = 2 "
-    "if its block is part of the secret, 1 if the address list is public anyway and only the occupancy is secret.",
+    (
+        "a = 2: the state is one published feature. For you to have lived in another state,"
+        " somebody there must have lived in yours. What stays within a state (your block, age or"
+        " race) needs nobody else: there the announced rho holds, but for a sole occupant of group"
+        " quarters, whose place somebody must take."
+    ),
+    (
+        "The two adjacencies are two promises. Ball: any two people change at once, in whatever way"
+        " keeps the states: the paper's 4 rho. Exchange: you move with any new attributes and one"
+        " person takes exactly your place and keeps the rest: at most 2 rho below the nation (no"
+        " query has negative entries, so that the two changes never add up), and 1 rho at the"
+        " nation, where they are not seen to move. The total query costs 1, because your place is"
+        " filled."
+    ),
+    (
+        "5.12 holds whatever the shares are. The rows with a condition are nominal: the production"
+        " run splits states into tribal and other areas and moves shares between levels, and it"
+        " also fixes group quarters by block and some zeros, where nobody may be able to take a"
+        " place. The shares are those of the persons file of the redistricting data (P.L. 94-171)."
+    ),
+    (
+        "k = 3 is what one more exact margin would cost, such as the number of adults in the nation"
+        " beside the states."
+    ),
+    (
+        "Housing units and group quarters by block are exact too, and do not count people. They"
+        " leave a = 2: whoever takes your place takes your address, and the housing unit they leave"
+        " may stand empty. They do rule out datasets (nobody lives in a block with neither,"
+        " somebody in each occupied group quarters): fewer alternatives are protected."
+    ),
+    (
+        "For the units tables the record is a housing unit, and the exact number of units in each"
+        " block is a margin: a = 2 if its block is part of the secret, 1 if the address list is"
+        " public anyway and only the occupancy is secret."
+    ),
     "The levels share one budget: their rhos add up to the total, and an epsilon is not additive.",
-    "The production run draws discrete Gaussian noise, for which rho-zCDP is proved: what holds for it is the epsilon "
-    "under zCDP. That under Gaussian is exact for continuous noise of the same rho; nothing here carries it over to "
-    "discrete noise.",
+    (
+        "The production run draws discrete Gaussian noise, for which rho-zCDP is proved: what holds"
+        " for it is the epsilon under zCDP. That under Gaussian is exact for continuous noise of"
+        " the same rho; nothing here carries it over to discrete noise."
+    ),
 )
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return rho and epsilon at δ = 1e-10 for groups of a = 1 (as announced), 2 (state totals) and 3 records.
+    """Return rho and epsilon at δ = 1e-10 for groups of a = 1 (as announced), 2 (state totals) and
+    3 records.
 
-    ``a² rho`` by group privacy; epsilon by the paper's formula ``rho + 2 sqrt(rho ln(1/δ))``, tight for zCDP, and exact
-    for Gaussian noise of that rho (balle2018improving).
+    ``a² rho`` by group privacy; epsilon by the paper's formula ``rho + 2 sqrt(rho ln(1/δ))``, tight
+    for zCDP, and exact for Gaussian noise of that rho (balle2018improving).
 
     >>> table = compute()
     >>> row = table.where(tables="persons", setting="rounded", level="all", a=2).records()[0]
@@ -63,10 +86,20 @@ def compute(settings: Settings = PAPER) -> Tidy:
     >>> round(row["epsilon_gaussian"], 3)
     38.405
     """
-    budgets = [("persons", "rounded", "all", ROUNDED["persons"]), ("persons", "production", "all", PERSONS)]
-    budgets += [("units", "rounded", "all", ROUNDED["units"]), ("units", "production", "all", UNITS)]
-    budgets += [("persons", "production", level, PERSONS * share / 4099) for level, share in LEVELS.items()]
-    rows: list[Any] = [(*where, a, rho * a * a, "ball", "") for *where, rho in budgets for a in (1, 2, 3)]
+    budgets = [
+        ("persons", "rounded", "all", ROUNDED["persons"]),
+        ("persons", "production", "all", PERSONS),
+    ]
+    budgets += [
+        ("units", "rounded", "all", ROUNDED["units"]),
+        ("units", "production", "all", UNITS),
+    ]
+    budgets += [
+        ("persons", "production", level, PERSONS * share / 4099) for level, share in LEVELS.items()
+    ]
+    rows: list[Any] = [
+        (*where, a, rho * a * a, "ball", "") for *where, rho in budgets for a in (1, 2, 3)
+    ]
     rows += [("persons", setting, "all", 2, *cost) for setting, *cost in _nominal()]
     observations = []
     for tables, setting, level, a, rho, kind, condition in rows:
@@ -96,9 +129,9 @@ def _gaussian_epsilon(rho: Fraction) -> float:
 def discrete_epsilon(interval: float = 1e-3) -> float:
     """Return epsilon at δ = 1e-10 for one record of the persons tables, accounted noise by noise.
 
-    Each of the 65 queries has independent discrete Gaussian noise with the variance 1/rho of its share, and one record
-    changes two of its cells by one. Their privacy losses are rounded up to a grid and added by dp-accounting. It holds
-    if the production shares by query hold.
+    Each of the 65 queries has independent discrete Gaussian noise with the variance 1/rho of its
+    share, and one record changes two of its cells by one. Their privacy losses are rounded up to a
+    grid and added by dp-accounting. It holds if the production shares by query hold.
 
     Parameters
     ----------
@@ -123,7 +156,9 @@ def discrete_epsilon(interval: float = 1e-3) -> float:
 
 
 def _nominal() -> list[tuple[str, Fraction, str, str]]:
-    """What one move costs under exchange, and under the ball where an exact statistic fixes a query."""
+    """What one move costs under exchange, and under the ball where an exact statistic fixes a
+    query.
+    """
     exchange = _total_rho(costs())
     states_fixed = _total_rho(costs(fixed=True))
     ball = _total_rho(costs("ball", fixed=True))
@@ -150,7 +185,11 @@ def budget() -> tuple[tuple[str, Fraction, str, Fraction], ...]:
     >>> len(budget()), budget()[10][:3]
     (65, ('State', Fraction(1440, 4099), 'total'))
     """
-    text = files("semidp").joinpath("data", "census_2020_persons_budget.csv").read_text(encoding="utf-8")
+    text = (
+        files("semidp")
+        .joinpath("data", "census_2020_persons_budget.csv")
+        .read_text(encoding="utf-8")
+    )
     return tuple(
         (row["level"], Fraction(row["level_share"]), row["query"], Fraction(row["query_share"]))
         for row in csv.DictReader(text.splitlines())
@@ -160,16 +199,18 @@ def budget() -> tuple[tuple[str, Fraction, str, Fraction], ...]:
 def costs(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
     """Return what one move costs in each level and query of the persons tables, and why.
 
-    A query measured with ``ρ`` for one record costs ``ρ |φ(X) - φ(Y)|² / 2``. Under exchange the person costs 2 and so
-    does the carrier, and their cross term is at most 0 for queries without negative entries: at most twice ρ; once at
-    the nation, where the carrier does not move, and for totals, where it takes exactly the person's place.
+    A query measured with ``ρ`` for one record costs ``ρ |φ(X) - φ(Y)|² / 2``. Under exchange the
+    person costs 2 and so does the carrier, and their cross term is at most 0 for queries without
+    negative entries: at most twice ρ; once at the nation, where the carrier does not move, and for
+    totals, where it takes exactly the person's place.
 
     Parameters
     ----------
     kind
         ``exchange`` or ``ball``.
     fixed
-        Whether the total of the state level is the exact statistic itself, so that it costs nothing.
+        Whether the total of the state level is the exact statistic itself, so that it costs
+        nothing.
 
     Examples
     --------
@@ -183,7 +224,14 @@ def costs(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
         factor, reason = _factor(level, query, kind, fixed)
         rho = PERSONS * share * part
         rows.append(
-            {"level": level, "query": query, "announced": rho, "factor": factor, "rho": factor * rho, "reason": reason}
+            {
+                "level": level,
+                "query": query,
+                "announced": rho,
+                "factor": factor,
+                "rho": factor * rho,
+                "reason": reason,
+            }
         )
     return Tidy.of(rows)
 
@@ -199,7 +247,11 @@ def costs_by_level(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
     rows = []
     for level in dict.fromkeys(row["level"] for row in every):
         for query, is_total in (("total", True), ("all others", False)):
-            part = [row for row in every if row["level"] == level and (row["query"] == "total") is is_total]
+            part = [
+                row
+                for row in every
+                if row["level"] == level and (row["query"] == "total") is is_total
+            ]
             if not part:
                 continue
             announced = sum((row["announced"] for row in part), Fraction(0))
@@ -221,7 +273,8 @@ def _factor(level: str, query: str, kind: str, fixed: bool) -> tuple[int, str]:
 
 
 def guarantee(a: int = 2) -> Guarantee:
-    """Return the guarantee of the persons tables with exact state totals, as a value to explain and compare.
+    """Return the guarantee of the persons tables with exact state totals, as a value to explain and
+    compare.
 
     >>> guarantee().tradeoff.rho
     Fraction(256, 25)
@@ -244,20 +297,36 @@ def plot(table: Tidy) -> Figure:
     with drawing(10.4, 4.7, columns=2) as (figure, (left, right)):
         _curves(left)
         _levels(right, table.where(tables="persons", setting="production"))
-        figure.suptitle("2020 Census, persons tables: as announced, and with exact state populations")
+        figure.suptitle(
+            "2020 Census, persons tables: as announced, and with exact state populations"
+        )
     return figure
 
 
 def _curves(axes: Any) -> None:
     """Logarithmic axes: what matters is how rarely an attacker who is seldom wrong can be right."""
     false_alarms = np.geomspace(1e-8, 1, 400)
-    axes.plot(false_alarms, 1 - false_alarms, color=GREY, linewidth=1, label="guessing (perfect privacy)")
-    for a, colour, style, label in ((1, BLUE, "-", "announced"), (2, ORANGE, "--", "effective, a = 2")):
+    axes.plot(
+        false_alarms, 1 - false_alarms, color=GREY, linewidth=1, label="guessing (perfect privacy)"
+    )
+    for a, colour, style, label in (
+        (1, BLUE, "-", "announced"),
+        (2, ORANGE, "--", "effective, a = 2"),
+    ):
         curve = guarantee(a).tradeoff
-        text = f"{label}: ρ = {float(ROUNDED['persons'] * a**2):g}, ε = {curve.epsilon(DELTA):.4f} at δ = 1e-10"
+        text = (
+            f"{label}: ρ = {float(ROUNDED['persons'] * a**2):g}, ε = {curve.epsilon(DELTA):.4f} at"
+            " δ = 1e-10"
+        )
         misses = np.asarray(curve(1 - false_alarms))
         axes.plot(false_alarms, misses, color=colour, linestyle=style, linewidth=2, label=text)
-    axes.set(xscale="log", yscale="log", xlim=(1e-8, 1), ylim=(1e-8, 2), xlabel="false alarms (type I error)")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlim=(1e-8, 1),
+        ylim=(1e-8, 2),
+        xlabel="false alarms (type I error)",
+    )
     axes.set_ylabel("misses (type II error)")
     plain_numbers(axes.xaxis, axes.yaxis)
     axes.set_xticks([1e-8, 1e-6, 1e-4, 1e-2, 1])
@@ -267,7 +336,10 @@ def _curves(axes: Any) -> None:
 def _levels(axes: Any, part: Tidy) -> None:
     names = list(LEVELS)
     lines = np.arange(len(names))
-    for a, colour, shift, label in ((1, BLUE, -0.19, "announced"), (2, ORANGE, 0.19, "effective, a = 2")):
+    for a, colour, shift, label in (
+        (1, BLUE, -0.19, "announced"),
+        (2, ORANGE, 0.19, "effective, a = 2"),
+    ):
         values = [float(part.where(level=name, a=a)["rho"][0]) for name in names]
         bars = axes.barh(lines + shift, values, height=0.36, color=colour, label=label)
         axes.bar_label(bars, [f"{value:.3f}" for value in values], padding=3, fontsize=9)

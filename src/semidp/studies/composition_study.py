@@ -1,7 +1,7 @@
 """Several mechanisms under one invariant: the group argument first, or composition first.
 
-"Semi-DP first" is ``f1^∘a ⊗ … ⊗ fk^∘a`` and never worse than "composition first", ``(f1 ⊗ … ⊗ fk)^∘a``; how much
-better depends on the mechanisms, and for Gaussian ones not at all.
+"Semi-DP first" is ``f1^∘a ⊗ … ⊗ fk^∘a`` and never worse than "composition first",
+``(f1 ⊗ … ⊗ fk)^∘a``; how much better depends on the mechanisms, and for Gaussian ones not at all.
 """
 
 import math
@@ -28,7 +28,11 @@ def families() -> dict[str, list[Tradeoff]]:
     return {
         "pure: 2 × ε = 0.5": [approximate("0.5")] * 2,
         "approximate: 20 × (ε, δ) = (0.1, 1e-9)": [approximate("0.1", "1e-9")] * 20,
-        "mixed: μ = 0.5, ε = 0.5, (0.5, 1e-9)": [gaussian("0.5"), approximate("0.5"), approximate("0.5", "1e-9")],
+        "mixed: μ = 0.5, ε = 0.5, (0.5, 1e-9)": [
+            gaussian("0.5"),
+            approximate("0.5"),
+            approximate("0.5", "1e-9"),
+        ],
         "Gaussian: 4 × μ = 0.25 (no difference)": [gaussian("0.25")] * 4,
     }
 
@@ -40,11 +44,15 @@ def strategies(parts: list[Tradeoff], a: int = RECORDS_TOGETHER) -> dict[str, Tr
     >>> both["semi-DP first"].compare(both["composition first"])
     <Order.STRONGER: 'stronger'>
     """
-    return {SEMI_FIRST: compose(*(part.group(a) for part in parts)), COMPOSITION_FIRST: compose(*parts).group(a)}
+    return {
+        SEMI_FIRST: compose(*(part.group(a) for part in parts)),
+        COMPOSITION_FIRST: compose(*parts).group(a),
+    }
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return for each family and order, under A_3: the curve at 101 points, δ at ε = 0, and ε at three δ.
+    """Return for each family and order, under A_3: the curve at 101 points, δ at ε = 0, and ε at
+    three δ.
 
     δ at ε = 0 is the attacker's advantage: the most by which hits can exceed false alarms.
 
@@ -57,12 +65,22 @@ def compute(settings: Settings = PAPER) -> Tidy:
         order = both[SEMI_FIRST].compare(both[COMPOSITION_FIRST])
         for strategy, curve in both.items():
             seen = order if strategy == SEMI_FIRST else order.reversed()
-            row = {"family": family, "a": RECORDS_TOGETHER, "strategy": strategy, "order": seen.value}
+            row = {
+                "family": family,
+                "a": RECORDS_TOGETHER,
+                "strategy": strategy,
+                "order": seen.value,
+            }
             rows.append(row | {"quantity": "delta", "at": 0.0, "value": curve.delta(0)})
-            rows += [row | {"quantity": "epsilon", "at": float(d), "value": curve.epsilon(d)} for d in DELTAS]
+            rows += [
+                row | {"quantity": "epsilon", "at": float(d), "value": curve.epsilon(d)}
+                for d in DELTAS
+            ]
             rows += [
                 row | {"quantity": "f(alpha)", "at": alpha, "value": value}
-                for alpha, value in zip(ALPHAS.tolist(), np.asarray(curve(ALPHAS)).tolist(), strict=True)
+                for alpha, value in zip(
+                    ALPHAS.tolist(), np.asarray(curve(ALPHAS)).tolist(), strict=True
+                )
             ]
     return Tidy.of(rows)
 
@@ -74,7 +92,10 @@ def plot(table: Tidy) -> Figure:
         for axes, family in zip(np.ravel(grid), families, strict=False):
             _panel(axes, table.where(family=family))
             axes.set_title(family, fontsize=11)
-        figure.suptitle(f"Several mechanisms, {table['a'][0]} records that move together: which argument comes first")
+        figure.suptitle(
+            f"Several mechanisms, {table['a'][0]} records that move together: which argument comes"
+            " first"
+        )
     return figure
 
 
@@ -84,7 +105,14 @@ def _panel(axes: Any, part: Tidy) -> None:
         curve = part.where(strategy=strategy, quantity="f(alpha)")
         advantage = part.where(strategy=strategy, quantity="delta")["value"][0]
         label = f"{strategy}: advantage {advantage:.3f}"
-        axes.plot(1 - np.array(curve["at"]), curve["value"], color=color, linestyle=style, linewidth=2, label=label)
+        axes.plot(
+            1 - np.array(curve["at"]),
+            curve["value"],
+            color=color,
+            linestyle=style,
+            linewidth=2,
+            label=label,
+        )
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="false alarms (type I error)")
     axes.set_ylabel("misses (type II error)")
     axes.legend(loc="upper right", fontsize=8.5)

@@ -1,7 +1,8 @@
-"""Exchange adjacency beside the ball: the loss of Gaussian noise against the number of exact one-way totals.
+"""Exchange adjacency beside the ball: the loss of Gaussian noise against the number of exact
+one-way totals.
 
-A histogram over q features with exact totals and one that nobody publishes, that feature alone, and the exact ones
-alone. Both are promises of their own; the study shows what each costs.
+A histogram over q features with exact totals and one that nobody publishes, that feature alone, and
+the exact ones alone. Both are promises of their own; the study shows what each costs.
 """
 
 import math
@@ -22,18 +23,22 @@ TITLES = {
 
 
 def blocks(q: int, unpublished: bool) -> Dataspace:
-    """Return q features with exact totals, three levels each, and one that nobody publishes if asked for.
+    """Return q features with exact totals, three levels each, and one that nobody publishes if
+    asked for.
 
     >>> blocks(2, unpublished=True).schema.names
     ('b1', 'b2', 'u')
     """
     names = [f"b{number + 1}" for number in range(q)]
     schema = Schema([Feature(name, "012") for name in (*names, *(["u"] if unpublished else []))])
-    return Dataspace.of(Table(schema, np.full(schema.shape, EACH)), [Margin(name) for name in names])
+    return Dataspace.of(
+        Table(schema, np.full(schema.shape, EACH)), [Margin(name) for name in names]
+    )
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return Δ2² and the expected loss at mu = 1, ``Δ2 sqrt(dim)``, under A_{q+1} and under exchange.
+    """Return Δ2² and the expected loss at mu = 1, ``Δ2 sqrt(dim)``, under A_{q+1} and under
+    exchange.
 
     >>> table = compute().where(table="blocks and an unpublished feature", q=2)
     >>> table["adjacency"], table["squares"]
@@ -42,7 +47,9 @@ def compute(settings: Settings = PAPER) -> Tidy:
     rows = []
     for q in range(1, MOST + 1):
         beside, alone = blocks(q, unpublished=True), blocks(q, unpublished=False)
-        for name, public, released in zip(TITLES, (beside, beside, alone), (None, ("u",), None), strict=True):
+        for name, public, released in zip(
+            TITLES, (beside, beside, alone), (None, ("u",), None), strict=True
+        ):
             for adjacency in (Ball(q + 1), Exchange.of(public)):
                 space = sensitivity_space(public, adjacency, released)
                 row: dict[str, Any] = {"table": name, "q": q, "adjacency": str(adjacency.kind)}
@@ -58,19 +65,45 @@ def plot(table: Tidy) -> Figure:
             part = table.where(table=name)
             for kind, colour, marker, size, shift, label in (
                 ("ball", ORANGE, "s", 10, (-6, 8), "ball: any q + 1 records change at once"),
-                ("exchange", BLUE, "o", 5, (6, -15), "exchange: one person changes, others hand over"),
+                (
+                    "exchange",
+                    BLUE,
+                    "o",
+                    5,
+                    (6, -15),
+                    "exchange: one person changes, others hand over",
+                ),
             ):
                 rows = part.where(adjacency=kind)
-                axes.plot(rows["q"], rows["loss"], color=colour, marker=marker, markersize=size, label=label)
+                axes.plot(
+                    rows["q"],
+                    rows["loss"],
+                    color=colour,
+                    marker=marker,
+                    markersize=size,
+                    label=label,
+                )
                 for q, loss, squares in zip(rows["q"], rows["loss"], rows["squares"], strict=True):
                     side = "right" if kind == "ball" else "left"
                     axes.annotate(
-                        f"{squares}", (q, loss), shift, textcoords="offset points", color=colour, fontsize=9, ha=side
+                        f"{squares}",
+                        (q, loss),
+                        shift,
+                        textcoords="offset points",
+                        color=colour,
+                        fontsize=9,
+                        ha=side,
                     )
             axes.set_title(title, fontsize=11)
-            axes.set(xticks=range(1, MOST + 1), xlabel="q, features with exact totals", xlim=(0.6, MOST + 0.5))
+            axes.set(
+                xticks=range(1, MOST + 1),
+                xlabel="q, features with exact totals",
+                xlim=(0.6, MOST + 0.5),
+            )
             axes.set_ylim(-0.09 * max(part["loss"]), 1.12 * max(part["loss"]))
         panels[0].set_ylabel("expected loss at mu = 1")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        figure.suptitle("Gaussian noise under the two adjacencies (numbers: Δ2², the squared sensitivity)")
+        figure.suptitle(
+            "Gaussian noise under the two adjacencies (numbers: Δ2², the squared sensitivity)"
+        )
     return figure

@@ -1,7 +1,8 @@
-"""The paper's comparison of Gaussian mechanisms: k x k tables, k = 2 … 10, both margins public, μ = 0.1.
+"""The paper's comparison of Gaussian mechanisms: k x k tables, k = 2 … 10, both margins public, μ =
+0.1.
 
-As published: noise scaled to the four-cell moves (Δ2 = 2), which is what A_2 needs. Correct: Δ2 = √6 from k = 3 on,
-which A_3 needs. The naive mechanism is the same in both.
+As published: noise scaled to the four-cell moves (Δ2 = 2), which is what A_2 needs. Correct: Δ2 =
+√6 from k = 3 on, which A_3 needs. The naive mechanism is the same in both.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,15 @@ from semidp.mechanisms.mechanism import Mechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.style import GREY, Figure, drawing, error_bars
 from semidp.studies.naive import NaiveGaussian
-from semidp.studies.study import MODELS, PAPER, Losses, Settings, Tidy, both_margins, simulated_table
+from semidp.studies.study import (
+    MODELS,
+    PAPER,
+    Losses,
+    Settings,
+    Tidy,
+    both_margins,
+    simulated_table,
+)
 
 SIZES = range(2, 11)
 MU = Fraction(1, 10)
@@ -34,7 +43,8 @@ STYLES = {
 def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
     """Return the mean loss of each mechanism on each table, before and after truncation at zero.
 
-    The loss is ``‖M(X) - φ(X)‖_2``. Truncation sets negative cells of the output to zero; the paper's figure has it.
+    The loss is ``‖M(X) - φ(X)‖_2``. Truncation sets negative cells of the output to zero; the
+    paper's figure has it.
 
     >>> compute(Settings(replicates=2), sizes=range(2, 3)).columns
     ('model', 'k', 'mu', 'mechanism', 'variant', 'truncated', 'mean_l2', 'se', 'replicates')
@@ -46,7 +56,9 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
         for name, variant, mechanism in mechanisms(table):
             measured = [mechanism.apply(table, randomness) for _ in range(settings.replicates)]
             # the naive mechanism publishes its noisy table as it is; ours projects it
-            outputs = np.stack([each.noisy if name == NAIVE else each.projected for each in measured])
+            outputs = np.stack(
+                [each.noisy if name == NAIVE else each.projected for each in measured]
+            )
             for truncated in (True, False):
                 labels = {"mechanism": name, "variant": variant, "truncated": truncated}
                 off = (np.maximum(outputs, 0) if truncated else outputs) - table.counts
@@ -59,7 +71,10 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
 def mechanisms(table: Table) -> Iterator[tuple[str, str, Mechanism]]:
     """Yield the name, the variant and the mechanism of each curve of the figure.
 
-    >>> [round(mechanism.scale, 3) for _, _, mechanism in mechanisms(simulated_table("I", 3, seed=0))]
+    >>> [
+    ...     round(mechanism.scale, 3)
+    ...     for _, _, mechanism in mechanisms(simulated_table("I", 3, seed=0))
+    ... ]
     [20.0, 42.426, 24.495, 42.426]
     """
     dataspace, budget = both_margins(table), Budget.gdp(MU)
@@ -70,7 +85,8 @@ def mechanisms(table: Table) -> Iterator[tuple[str, str, Mechanism]]:
 
 
 def expected_loss(mechanism: Mechanism) -> float:
-    """Return the mean untruncated loss in theory, ``σ E[χ_s]``: s free cells, or all k² for the naive mechanism.
+    """Return the mean untruncated loss in theory, ``σ E[χ_s]``: s free cells, or all k² for the
+    naive mechanism.
 
     >>> _, _, naive = list(mechanisms(simulated_table("I", 2, seed=0)))[1]
     >>> round(expected_loss(naive), 2)  # 30 √2 √2 Γ(5/2)/Γ(2)
@@ -92,22 +108,32 @@ def mean_chi(degrees: int) -> float:
 
 
 def plot(table: Tidy) -> Figure:
-    """Draw the mean losses: what the paper's figure shows (truncated), and before truncation beside the theory."""
+    """Draw the mean losses: what the paper's figure shows (truncated), and before truncation beside
+    the theory.
+    """
     with drawing(9.2, 7.2, columns=2, rows=2) as (figure, grid):
         for axes_row, truncated in zip(grid, (True, False), strict=True):
             for axes, model in zip(axes_row, MODELS, strict=True):
                 part = table.where(model=model, truncated=truncated)
                 for (mechanism, variant), (style, label) in STYLES.items():
                     curve = part.where(mechanism=mechanism, variant=variant)
-                    error_bars(axes, curve["k"], curve["mean_l2"], curve["se"], style, label, markersize=5)
+                    error_bars(
+                        axes, curve["k"], curve["mean_l2"], curve["se"], style, label, markersize=5
+                    )
                 if not truncated:
                     _theory(axes, part.distinct("k"))
-                axes.set_title(f"Model {model}, {'truncated at 0, as published' if truncated else 'not truncated'}")
-                axes.set(xlabel="table size k (k × k cells)", ylim=(0, None), xticks=part.distinct("k"))
+                axes.set_title(
+                    f"Model {model},"
+                    f" {'truncated at 0, as published' if truncated else 'not truncated'}"
+                )
+                axes.set(
+                    xlabel="table size k (k × k cells)", ylim=(0, None), xticks=part.distinct("k")
+                )
             axes_row[0].set_ylabel("mean L2 loss (records)")
         figure.legend(*grid[1][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle(
-            f"Gaussian mechanisms at μ = {float(MU):g}: mean of {table['replicates'][0]} runs ± 2 standard errors"
+            f"Gaussian mechanisms at μ = {float(MU):g}: mean of {table['replicates'][0]} runs ± 2"
+            " standard errors"
         )
     return figure
 

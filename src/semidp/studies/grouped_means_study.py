@@ -1,7 +1,9 @@
-"""Group means with exact group sizes: Semi-DP next to ordinary differential privacy, where the sizes are noisy too.
+"""Group means with exact group sizes: Semi-DP next to ordinary differential privacy, where the
+sizes are noisy too.
 
-Ten groups of 50, and ten of 5 to 115 records; outcomes in [0, 1]; μ from 1/4 to 4. The baseline gives two records
-together the protection of Semi-DP by group privacy; ordinary DP protects one record and is shown for scale.
+Ten groups of 50, and ten of 5 to 115 records; outcomes in [0, 1]; μ from 1/4 to 4. The baseline
+gives two records together the protection of Semi-DP by group privacy; ordinary DP protects one
+record and is shown for scale.
 """
 
 from collections.abc import Iterator
@@ -10,7 +12,17 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, mechanisms, statistics
+from semidp import (
+    Budget,
+    Dataspace,
+    Feature,
+    Margin,
+    Outcome,
+    Schema,
+    Table,
+    mechanisms,
+    statistics,
+)
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.style import Figure, drawing, error_bars, logarithmic_errors
 from semidp.studies.naive import baseline_means
@@ -27,7 +39,8 @@ STEPS = 1000
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return the error of the group means, ``sqrt(mean_g (m̂_g - m_g)²)``, averaged over replicates.
+    """Return the error of the group means, ``sqrt(mean_g (m̂_g - m_g)²)``, averaged over
+    replicates.
 
     Every estimate is clipped to [0, 1], which anybody may do; it helps the noisier methods most.
 
@@ -48,7 +61,8 @@ def compute(settings: Settings = PAPER) -> Tidy:
 
 
 def simulated_groups(design: str, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the group sizes and the sums of outcomes, in steps: normal around a group's own mean, clipped to [0, 1].
+    """Return the group sizes and the sums of outcomes, in steps: normal around a group's own mean,
+    clipped to [0, 1].
 
     >>> counts, steps = simulated_groups("unequal", seed=0)
     >>> counts.tolist()[:3], bool((steps <= counts * STEPS).all())
@@ -57,7 +71,9 @@ def simulated_groups(design: str, seed: int) -> tuple[NDArray[np.int64], NDArray
     counts = np.array(DESIGNS[design], dtype=np.int64)
     source = np.random.default_rng([seed, len(design)])
     means = source.uniform(0.2, 0.8, len(counts))
-    outcomes = [np.clip(source.normal(mean, 0.2, n), 0, 1) for mean, n in zip(means, counts, strict=True)]
+    outcomes = [
+        np.clip(source.normal(mean, 0.2, n), 0, 1) for mean, n in zip(means, counts, strict=True)
+    ]
     return counts, np.array([np.floor(y * STEPS + 0.5).sum() for y in outcomes], dtype=np.int64)
 
 
@@ -73,7 +89,9 @@ def estimates(
     schema = Schema((Feature("group", tuple(map(str, range(len(counts))))),))
     public = Dataspace.of(Table(schema, counts), [Margin("group")])
     adjacency = statistics.outcome_adjacency(public)
-    space = statistics.sum_space(public, adjacency, Outcome("y", Fraction(0), Fraction(1), STEPS), [Margin("group")])
+    space = statistics.sum_space(
+        public, adjacency, Outcome("y", Fraction(0), Fraction(1), STEPS), [Margin("group")]
+    )
     mechanism = mechanisms.outcome_mechanism(space, budget)
     semi = statistics.GroupSums(mechanism, mechanism.measure(steps, randomness)).means().values
     baseline = baseline_means(counts, totals, budget, a=adjacency.a, randomness=randomness)
@@ -88,11 +106,16 @@ def plot(table: Tidy) -> Figure:
         for axes, (design, title) in zip(panels, titles.items(), strict=True):
             for style, (method, label) in enumerate(METHODS.items()):
                 part = table.where(design=design, method=method)
-                error_bars(axes, [float(mu) for mu in part["mu"]], part["error"], part["se"], style, label)
+                error_bars(
+                    axes, [float(mu) for mu in part["mu"]], part["error"], part["se"], style, label
+                )
             axes.set(xscale="log", xlabel="μ", title=title)
             axes.set_xticks([float(mu) for mu in table.distinct("mu")])
             logarithmic_errors(axes)
         panels[0].set_ylabel("root mean squared error of a group mean")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        figure.suptitle(f"Means of outcomes in [0, 1]: mean of {table['replicates'][0]} runs ± 2 standard errors")
+        figure.suptitle(
+            f"Means of outcomes in [0, 1]: mean of {table['replicates'][0]} runs ± 2 standard"
+            " errors"
+        )
     return figure

@@ -1,8 +1,10 @@
-"""Linear regression on public groups: an exact X'X and a noisy X'y, next to ordinary DP, where both are noisy.
+"""Linear regression on public groups: an exact X'X and a noisy X'y, next to ordinary DP, where both
+are noisy.
 
-K binary factors coded ±1, every row divided by sqrt(K + 1) so that its length is 1; outcomes in [-1, 1]. K = 1 … 4 with
-512 records, and 128 … 1024 records with K = 4. The joint counts of the factors are public, so a(t) = 2. What semidp
-measures is chosen from these counts; beside it X'y itself, column by column in treatment coding.
+K binary factors coded ±1, every row divided by sqrt(K + 1) so that its length is 1; outcomes in
+[-1, 1]. K = 1 … 4 with 512 records, and 128 … 1024 records with K = 4. The joint counts of the
+factors are public, so a(t) = 2. What semidp measures is chosen from these counts; beside it X'y
+itself, column by column in treatment coding.
 """
 
 import math
@@ -13,7 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp import Budget, Dataspace, Feature, Margin, Outcome, Schema, Table, mechanisms, statistics
+from semidp import (
+    Budget,
+    Dataspace,
+    Feature,
+    Margin,
+    Outcome,
+    Schema,
+    Table,
+    mechanisms,
+    statistics,
+)
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.style import Figure, drawing, error_bars, logarithmic_errors
 from semidp.studies.naive import baseline_regression
@@ -34,7 +46,8 @@ STEPS = 1000
 
 
 class Simulated:
-    """Records with K random binary factors and an outcome in [-1, 1] on a grid: a linear model plus noise, clipped.
+    """Records with K random binary factors and an outcome in [-1, 1] on a grid: a linear model plus
+    noise, clipped.
 
     >>> data = Simulated(factors=2, records=100, seed=0)
     >>> data.rows.shape, round(float(np.linalg.norm(data.rows[0])), 9)
@@ -52,18 +65,29 @@ class Simulated:
         self.outcomes = self.steps * 2 / STEPS - 1
         self.truth = np.linalg.lstsq(self.rows, self.outcomes, rcond=None)[0]
 
-    def measured(self, mu: Fraction, coding: statistics.Coding) -> tuple[Any, statistics.Design, NDArray[np.int64]]:
-        """Return a mechanism at μ, its design and the values it measures: by the best route, or X'y of treatments."""
+    def measured(
+        self, mu: Fraction, coding: statistics.Coding
+    ) -> tuple[Any, statistics.Design, NDArray[np.int64]]:
+        """Return a mechanism at μ, its design and the values it measures: by the best route, or X'y
+        of treatments.
+        """
         names = [f"x{k}" for k in range(1, self.levels.shape[1] + 1)]
         schema = Schema(tuple(Feature(name, ("low", "high")) for name in names))
         counts = self._by_cell(np.ones(len(self.levels), dtype=np.int64)).reshape(schema.shape)
         public = Dataspace.of(Table(schema, counts), [Margin(*names)])
         design = statistics.Design.of(schema, names, coding=coding)
-        about = public, statistics.outcome_adjacency(public), Outcome("y", Fraction(-1), Fraction(1), STEPS), design
+        about = (
+            public,
+            statistics.outcome_adjacency(public),
+            Outcome("y", Fraction(-1), Fraction(1), STEPS),
+            design,
+        )
         if coding is statistics.Coding.effects:
             mechanism = statistics.regression_mechanism(*about, Budget.gdp(mu))
         else:
-            mechanism = mechanisms.outcome_mechanism(statistics.moment_space(*about), Budget.gdp(mu))
+            mechanism = mechanisms.outcome_mechanism(
+                statistics.moment_space(*about), Budget.gdp(mu)
+            )
         space: Any = mechanism.space
         return mechanism, design, statistics.route_values(space, design, self._by_cell(self.steps))
 
@@ -74,7 +98,8 @@ class Simulated:
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return the error of the coefficients, ``‖β̂ - β‖`` with β fitted without noise, averaged over replicates.
+    """Return the error of the coefficients, ``‖β̂ - β‖`` with β fitted without noise, averaged over
+    replicates.
 
     >>> compute(Settings(replicates=2)).columns
     ('factors', 'records', 'mu', 'method', 'error', 'se', 'replicates')
@@ -85,7 +110,8 @@ def compute(settings: Settings = PAPER) -> Tidy:
         data = Simulated(factors, records, settings.seed)
         budget, scale = Budget.gdp(mu), math.sqrt(factors + 1)
         semi, columns = (
-            data.measured(mu, coding) for coding in (statistics.Coding.effects, statistics.Coding.treatment)
+            data.measured(mu, coding)
+            for coding in (statistics.Coding.effects, statistics.Coding.treatment)
         )
         losses: dict[str, list[float]] = {method: [] for method in METHODS}
         for _ in range(settings.replicates):
@@ -93,29 +119,46 @@ def compute(settings: Settings = PAPER) -> Tidy:
             fits = {"semi": _fitted(*semi, randomness) * scale, "columns": half * scale}
             fits["columns"][0] = (half[0] + half.sum()) * scale
             for method, a in (("baseline", semi[0].space.adjacency.a), ("ordinary", 1)):
-                fits[method] = baseline_regression(data.rows, data.outcomes, budget, a=a, randomness=randomness)
+                fits[method] = baseline_regression(
+                    data.rows, data.outcomes, budget, a=a, randomness=randomness
+                )
             for method, coefficients in fits.items():
                 losses[method].append(float(np.linalg.norm(coefficients - data.truth)))
         for method, errors in losses.items():
             yield {"method": method}, np.array(errors)
 
-    cases = [{"factors": factors, "records": records, "mu": mu} for factors, records in CASES for mu in MUS]
+    cases = [
+        {"factors": factors, "records": records, "mu": mu}
+        for factors, records in CASES
+        for mu in MUS
+    ]
     return settings.replicated("regressions", "error", cases, run)
 
 
 def _fitted(
-    mechanism: Any, design: statistics.Design, values: NDArray[np.int64], randomness: SeededRandomness
+    mechanism: Any,
+    design: statistics.Design,
+    values: NDArray[np.int64],
+    randomness: SeededRandomness,
 ) -> NDArray[np.float64]:
     moments = statistics.Moments(mechanism, mechanism.measure(values, randomness), design)
     return statistics.LinearFit(moments).coefficients
 
 
 def plot(table: Tidy) -> Figure:
-    """Draw the error of each method at μ = 1: against the number of factors, and against the number of records."""
+    """Draw the error of each method at μ = 1: against the number of factors, and against the number
+    of records.
+    """
     with drawing(9.2, 4.4, columns=2) as (figure, panels):
-        for axes, cases, column in ((panels[0], BY_FACTORS, "factors"), (panels[1], BY_RECORDS, "records")):
+        for axes, cases, column in (
+            (panels[0], BY_FACTORS, "factors"),
+            (panels[1], BY_RECORDS, "records"),
+        ):
             for style, (method, label) in enumerate(METHODS.items()):
-                parts = [table.where(factors=k, records=records, mu=SHOWN, method=method) for k, records in cases]
+                parts = [
+                    table.where(factors=k, records=records, mu=SHOWN, method=method)
+                    for k, records in cases
+                ]
                 x = [part[column][0] for part in parts]
                 means = [part["error"][0] for part in parts]
                 errors = [part["se"][0] for part in parts]
@@ -123,10 +166,13 @@ def plot(table: Tidy) -> Figure:
             axes.set(xscale="log" if column == "records" else "linear")
             axes.set_xticks([case[0 if column == "factors" else 1] for case in cases])
             logarithmic_errors(axes)
-        panels[0].set(xlabel="binary factors K", ylabel="error of the coefficients", title="512 records")
+        panels[0].set(
+            xlabel="binary factors K", ylabel="error of the coefficients", title="512 records"
+        )
         panels[1].set(xlabel="records", title="four factors")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle(
-            f"Regression at μ = {float(SHOWN):g}: mean of {table['replicates'][0]} runs ± 2 standard errors"
+            f"Regression at μ = {float(SHOWN):g}: mean of {table['replicates'][0]} runs ± 2"
+            " standard errors"
         )
     return figure

@@ -1,7 +1,9 @@
-"""How often tests reject what is true, and intervals hold what is true: by simulation, on fifty random margins each.
+"""How often tests reject what is true, and intervals hold what is true: by simulation, on fifty
+random margins each.
 
-Beside each stands its twin, the same procedure with the noise ignored (for simultaneous intervals: cell by cell). Every
-experiment is made twice: with usual margins, and with few records in unequal groups beside coarse noise.
+Beside each stands its twin, the same procedure with the noise ignored (for simultaneous intervals:
+cell by cell). Every experiment is made twice: with usual margins, and with few records in unequal
+groups beside coarse noise.
 """
 
 import math
@@ -42,10 +44,11 @@ from semidp.studies.study import PAPER, Settings, Tidy, table_of
 
 Floats = NDArray[np.float64]
 Shares = dict[float, tuple[float, float, float]]
-"""For each nominal level the share of runs, that of the twin, and the number 1/m for which the share would be binomial.
+"""For each nominal level the share of runs, that of the twin, and the number 1/m for which the
+share would be binomial.
 
-A simulated reference adds its own: a share of N runs against B simulated tables has 1/m = 1/N + 1/B.
-"""
+A simulated reference adds its own: a share of N runs against B simulated tables has 1/m = 1/N +
+1/B. """
 
 ALPHAS = (0.05, 0.01)
 LEVEL = 0.95
@@ -110,7 +113,8 @@ class World:
                 break
         self.mechanism: Mechanism = calibrated(mechanism, space, budget)
         self.projection = np.stack(
-            [space.project(cell.reshape(space.shape)).ravel() for cell in np.eye(math.prod(shape))], axis=1
+            [space.project(cell.reshape(space.shape)).ravel() for cell in np.eye(math.prod(shape))],
+            axis=1,
         )
         self._draws = 0
 
@@ -118,18 +122,25 @@ class World:
         """Draw the errors of `count` releases of the table, one row each."""
         self._draws += 1
         zeros = np.zeros(self.mechanism.space.shape, dtype=np.int64)
-        noise = self.mechanism.measure_many(zeros, count, SeededRandomness(1000 * self.seed + self._draws))
+        noise = self.mechanism.measure_many(
+            zeros, count, SeededRandomness(1000 * self.seed + self._draws)
+        )
         return np.asarray(noise.reshape(count, -1).astype(np.float64) @ self.projection)
 
 
 def _sizes(p: Floats, twin: Floats, reference: float = math.inf) -> Shares:
     share = 1 / len(p) + 1 / reference
-    return {alpha: (float(np.mean(p <= alpha)), float(np.mean(twin <= alpha)), share) for alpha in ALPHAS}
+    return {
+        alpha: (float(np.mean(p <= alpha)), float(np.mean(twin <= alpha)), share)
+        for alpha in ALPHAS
+    }
 
 
 def _covered(held: Sequence[Any], reference: float = math.inf) -> Shares:
     """What the intervals held, and what those of the twin did."""
-    return {LEVEL: (float(np.mean(held[0])), float(np.mean(held[1])), 1 / len(held[0]) + 1 / reference)}
+    return {
+        LEVEL: (float(np.mean(held[0])), float(np.mean(held[1])), 1 / len(held[0]) + 1 / reference)
+    }
 
 
 def _p_values(answers: Sequence[IntervalEstimate]) -> Floats:
@@ -149,7 +160,9 @@ def independence(
     fixed: tuple[int, int] | None = None,
     draws_of: RandomMargins = USUAL,
 ) -> Callable[..., Shares]:
-    """Return the experiment of independence on a release; the twin simulates tables without noise."""
+    """Return the experiment of independence on a release; the twin simulates tables without
+    noise.
+    """
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World(mechanism, budget, seed, strata, fixed, draws_of)
@@ -165,7 +178,9 @@ def independence(
                 off = off + world.errors(count).reshape(off.shape)
             return np.asarray((off**2 / np.where(variance > 0, spread, np.inf)).sum(axis=(1, 2, 3)))
 
-        right = _ranked(statistics(runs, True, variance + noise), statistics(draws, True, variance + noise))
+        right = _ranked(
+            statistics(runs, True, variance + noise), statistics(draws, True, variance + noise)
+        )
         twin = _ranked(statistics(runs, True, variance), statistics(draws, False, variance))
         return _sizes(right, twin, draws)
 
@@ -173,11 +188,16 @@ def independence(
 
 
 def odds_ratio(
-    budget: Budget, alternative: Alternative, strata: int = 0, odds: float = 1.0, draws_of: RandomMargins = USUAL
+    budget: Budget,
+    alternative: Alternative,
+    strata: int = 0,
+    odds: float = 1.0,
+    draws_of: RandomMargins = USUAL,
 ) -> Callable[..., Shares]:
     """Return the experiment of the private test; the twin takes U for the count itself.
 
-    At another odds ratio than 1, the share of intervals that hold it is one less the share of rejections.
+    At another odds ratio than 1, the share of intervals that hold it is one less the share of
+    rejections.
     """
 
     def run(seed: int, runs: int, draws: int) -> Shares:
@@ -194,35 +214,51 @@ def odds_ratio(
                 break
         law, noise = margins.law(odds), canonical_noise(budget)
         count = runs if alternative is not Alternative.TWO_SIDED else max(runs // 4, 100)
-        u = source.choice(law.values, count, p=law.pmf) + noise.sample(count, SeededRandomness(seed))
-        right, twin = (UmpuTest(margins, law).p_value(u, alternative, odds) for law in (noise, Recursive.none()))
+        u = source.choice(law.values, count, p=law.pmf) + noise.sample(
+            count, SeededRandomness(seed)
+        )
+        right, twin = (
+            UmpuTest(margins, law).p_value(u, alternative, odds)
+            for law in (noise, Recursive.none())
+        )
         return _sizes(right, twin) if odds == 1 else _covered([right > 1 - LEVEL, twin > 1 - LEVEL])
 
     return run
 
 
 def difference(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
-    """Return the experiment of two cells with equal counts, from the noise alone; the twin takes any difference."""
+    """Return the experiment of two cells with equal counts, from the noise alone; the twin takes
+    any difference.
+    """
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World("gaussian", budget, seed, draws=draws_of)
-        seen, reference = (np.abs(errors[:, 0] - errors[:, 1]) for errors in (world.errors(runs), world.errors(draws)))
+        seen, reference = (
+            np.abs(errors[:, 0] - errors[:, 1])
+            for errors in (world.errors(runs), world.errors(draws))
+        )
         return _sizes(_ranked(seen, reference), np.where(seen > 0, 0.0, 1.0), draws)
 
     return run
 
 
-def _groups(seed: int, budget: Budget, draws_of: RandomMargins) -> tuple[World, NDArray[np.int64], float]:
+def _groups(
+    seed: int, budget: Budget, draws_of: RandomMargins
+) -> tuple[World, NDArray[np.int64], float]:
     """Noise of two cells of a table, two groups of exact size, and a rate."""
     world = World("gaussian", budget, seed, draws=draws_of)
     least, most = np.transpose(draws_of.groups)
     return world, world.source.integers(least, most), float(world.source.uniform(*draws_of.rates))
 
 
-def rates(budget: Budget, draws_of: RandomMargins = USUAL, gap: float = 0.0) -> Callable[..., Shares]:
-    """Return the experiment of two population rates in groups of exact size; the twin knows sampling alone.
+def rates(
+    budget: Budget, draws_of: RandomMargins = USUAL, gap: float = 0.0
+) -> Callable[..., Shares]:
+    """Return the experiment of two population rates in groups of exact size; the twin knows
+    sampling alone.
 
-    Without a gap it is the size of the test that they are equal, else the coverage of the interval of the difference.
+    Without a gap it is the size of the test that they are equal, else the coverage of the interval
+    of the difference.
     """
 
     def run(seed: int, runs: int, draws: int) -> Shares:
@@ -238,24 +274,34 @@ def rates(budget: Budget, draws_of: RandomMargins = USUAL, gap: float = 0.0) -> 
         def answers(noise: Floats) -> list[IntervalEstimate]:
             variance = noise[0, 0] + noise[1, 1] - 2 * noise[0, 1]
             errors = np.sqrt(np.maximum(np.transpose([sampling, null]) + variance, 1e-12))
-            quiet = [(float(v * n * n), 0.0, 0.0) for v, n in zip(np.diag(noise), sizes, strict=True)]
+            quiet = [
+                (float(v * n * n), 0.0, 0.0) for v, n in zip(np.diag(noise), sizes, strict=True)
+            ]
             intervals = []
             for seen, (error, null_error) in zip(cases, errors.tolist(), strict=True):
-                parts = [(float(count), float(size)) for count, size in zip(seen, sizes, strict=True)]
-                intervals.append(sampled_difference(parts, quiet, float(noise[0, 1]), (error, null_error), LEVEL))
+                parts = [
+                    (float(count), float(size)) for count, size in zip(seen, sizes, strict=True)
+                ]
+                intervals.append(
+                    sampled_difference(parts, quiet, float(noise[0, 1]), (error, null_error), LEVEL)
+                )
             return intervals
 
         # The twin forgets the noise and must fail.
         right, twin = answers(noise), answers(np.zeros((2, 2)))
         if gap:
-            return _covered([[-gap in answer for answer in right], [-gap in answer for answer in twin]])
+            return _covered(
+                [[-gap in answer for answer in right], [-gap in answer for answer in twin]]
+            )
         return _sizes(_p_values(right), _p_values(twin))
 
     return run
 
 
 def one_cell(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
-    """Return the experiment of intervals for a count from the noise alone; the twin knows half of the noise."""
+    """Return the experiment of intervals for a count from the noise alone; the twin knows half of
+    the noise.
+    """
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World("laplace", budget, seed, draws=draws_of)
@@ -264,7 +310,9 @@ def one_cell(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., S
 
         def held(known_share: float) -> list[bool]:
             noise = drawn * known_share
-            return [truth in linear_interval(truth + error, 1.0, noise, most, LEVEL) for error in seen]
+            return [
+                truth in linear_interval(truth + error, 1.0, noise, most, LEVEL) for error in seen
+            ]
 
         return _covered([held(1.0), held(0.5)], draws)
 
@@ -272,13 +320,17 @@ def one_cell(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., S
 
 
 def all_cells(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
-    """Return the experiment of intervals for all cells at once; the twin takes each cell by itself."""
+    """Return the experiment of intervals for all cells at once; the twin takes each cell by
+    itself.
+    """
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World("gaussian", budget, seed, draws=draws_of)
         errors = world.mechanism.standard_errors().ravel()
         noisy = errors > 1e-9
-        seen, drawn = (np.abs(world.errors(count)[:, noisy]) / errors[noisy] for count in (runs, draws))
+        seen, drawn = (
+            np.abs(world.errors(count)[:, noisy]) / errors[noisy] for count in (runs, draws)
+        )
         bounds = (simulated_bound(sizes, LEVEL) for sizes in (drawn.max(axis=1), drawn[:, 0]))
         return _covered([seen.max(axis=1) <= bound * (1 + 1e-9) for bound in bounds], draws)
 
@@ -288,12 +340,16 @@ def all_cells(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., 
 def noisy_ratio(
     budget: Budget, draws_of: RandomMargins = USUAL, counts: tuple[float, float] = (40, 100)
 ) -> Callable[..., Shares]:
-    """Return the experiment of a ratio of two noisy counts, from the noise alone; the twin knows half of the noise."""
+    """Return the experiment of a ratio of two noisy counts, from the noise alone; the twin knows
+    half of the noise.
+    """
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World("gaussian", budget, seed, draws=draws_of)
         parts = np.array([[1.0, 1.0], [0.0, 1.0]])  # cases are part of the records
-        seen, drawn = (world.errors(count)[:, [0, -1]] @ parts for count in (max(runs // 100, 2), draws))
+        seen, drawn = (
+            world.errors(count)[:, [0, -1]] @ parts for count in (max(runs // 100, 2), draws)
+        )
         top, bottom = counts
 
         def held(noise: Floats) -> list[bool]:
@@ -309,8 +365,12 @@ def noisy_ratio(
     return run
 
 
-def population_rate(budget: Budget, draws_of: RandomMargins = USUAL, group: int = 0) -> Callable[..., Shares]:
-    """Return the experiment of a population rate in a group of exact size; the twin ignores the noise."""
+def population_rate(
+    budget: Budget, draws_of: RandomMargins = USUAL, group: int = 0
+) -> Callable[..., Shares]:
+    """Return the experiment of a population rate in a group of exact size; the twin ignores the
+    noise.
+    """
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world, sizes, rate = _groups(seed, budget, draws_of)
@@ -319,7 +379,9 @@ def population_rate(budget: Budget, draws_of: RandomMargins = USUAL, group: int 
         cases = world.source.binomial(sizes[group], rate, runs) + world.errors(runs)[:, 0]
 
         def held(variance: float) -> list[bool]:
-            return [rate in sampled_rate((float(y), size), (variance, 0.0, 0.0), LEVEL) for y in cases]
+            return [
+                rate in sampled_rate((float(y), size), (variance, 0.0, 0.0), LEVEL) for y in cases
+            ]
 
         return _covered([held(noise), held(0.0)])
 
@@ -328,24 +390,56 @@ def population_rate(budget: Budget, draws_of: RandomMargins = USUAL, group: int 
 
 TWO_SIDED = Alternative.TWO_SIDED
 EXPERIMENTS: dict[str, tuple[str, str, Callable[..., Shares]]] = {
-    "independence, rounded Gaussian": ("size", "release", independence("gaussian", Budget.gdp("0.5"))),
-    "independence, discrete Gaussian": ("size", "release", independence("gaussian", Budget.zcdp("0.1"))),
-    "independence, lattice Gaussian": ("size", "release", independence("lattice", Budget.zcdp("0.1"))),
+    "independence, rounded Gaussian": (
+        "size",
+        "release",
+        independence("gaussian", Budget.gdp("0.5")),
+    ),
+    "independence, discrete Gaussian": (
+        "size",
+        "release",
+        independence("gaussian", Budget.zcdp("0.1")),
+    ),
+    "independence, lattice Gaussian": (
+        "size",
+        "release",
+        independence("lattice", Budget.zcdp("0.1")),
+    ),
     "independence, Laplace": ("size", "release", independence("laplace", Budget.pure(1))),
     "independence, l2": ("size", "release", independence("l2", Budget.pure(1))),
-    "independence, K-norm, 2 × 4": ("size", "release", independence("knorm", Budget.pure(1), fixed=(2, 4))),
+    "independence, K-norm, 2 × 4": (
+        "size",
+        "release",
+        independence("knorm", Budget.pure(1), fixed=(2, 4)),
+    ),
     "independence, lattice Gaussian, 2 × 2": (
         "size",
         "release, few values",
         independence("lattice", Budget.zcdp("0.1"), fixed=(2, 2)),
     ),
-    "conditional independence, 3 strata": ("size", "release", independence("gaussian", Budget.gdp("0.5"), 3)),
+    "conditional independence, 3 strata": (
+        "size",
+        "release",
+        independence("gaussian", Budget.gdp("0.5"), 3),
+    ),
     "difference of two cells, noise": ("size", "release", difference(Budget.gdp("0.5"))),
-    "difference of two rates, noise and sampling": ("size", "release, normal approximation", rates(Budget.gdp("0.15"))),
+    "difference of two rates, noise and sampling": (
+        "size",
+        "release, normal approximation",
+        rates(Budget.gdp("0.15")),
+    ),
     "odds ratio, one-sided": ("size", "data", odds_ratio(Budget.pure("0.5"), Alternative.GREATER)),
     "odds ratio, two-sided": ("size", "data", odds_ratio(Budget.pure("0.5"), TWO_SIDED)),
-    "common odds ratio of 3 strata, one-sided": ("size", "data", odds_ratio(Budget.gdp("0.3"), Alternative.LESS, 3)),
-    "common odds ratio of 3 strata, two-sided": ("size", "data", odds_ratio(Budget.gdp("0.3"), TWO_SIDED, 3)),
+    "common odds ratio of 3 strata, one-sided": (
+        "size",
+        "data",
+        odds_ratio(Budget.gdp("0.3"), Alternative.LESS, 3),
+    ),
+    "common odds ratio of 3 strata, two-sided": (
+        "size",
+        "data",
+        odds_ratio(Budget.gdp("0.3"), TWO_SIDED, 3),
+    ),
     "count of a cell, noise": ("coverage", "release", one_cell(Budget.pure(1))),
     "all cells at once, noise": ("coverage", "release", all_cells(Budget.gdp(1))),
     "ratio of two noisy counts, noise": ("coverage", "release", noisy_ratio(Budget.gdp(1))),
@@ -355,46 +449,92 @@ EXPERIMENTS: dict[str, tuple[str, str, Callable[..., Shares]]] = {
         population_rate(Budget.gdp("0.15")),
     ),
     "odds ratio of 3": ("coverage", "data", odds_ratio(Budget.pure("0.5"), TWO_SIDED, odds=3.0)),
-    "common odds ratio of 3, 3 strata": ("coverage", "data", odds_ratio(Budget.gdp("0.3"), TWO_SIDED, 3, odds=3.0)),
+    "common odds ratio of 3, 3 strata": (
+        "coverage",
+        "data",
+        odds_ratio(Budget.gdp("0.3"), TWO_SIDED, 3, odds=3.0),
+    ),
 }
 """Each experiment: whether it shows a size or a coverage, what is asked, and how it runs."""
 
 _COARSE, _NORMAL = Budget.gdp(4), "release, normal approximation"
 HARD_EXPERIMENTS: dict[str, tuple[str, str, Callable[..., Shares]]] = {
-    "independence, rounded Gaussian": ("size", "release", independence("gaussian", _COARSE, draws_of=HARD)),
-    "independence, discrete Gaussian": ("size", "release", independence("gaussian", Budget.zcdp(8), draws_of=HARD)),
-    "independence, lattice Gaussian": ("size", "release", independence("lattice", Budget.zcdp(8), draws_of=HARD)),
-    "independence, Laplace": ("size", "release", independence("laplace", Budget.pure(5), draws_of=HARD)),
+    "independence, rounded Gaussian": (
+        "size",
+        "release",
+        independence("gaussian", _COARSE, draws_of=HARD),
+    ),
+    "independence, discrete Gaussian": (
+        "size",
+        "release",
+        independence("gaussian", Budget.zcdp(8), draws_of=HARD),
+    ),
+    "independence, lattice Gaussian": (
+        "size",
+        "release",
+        independence("lattice", Budget.zcdp(8), draws_of=HARD),
+    ),
+    "independence, Laplace": (
+        "size",
+        "release",
+        independence("laplace", Budget.pure(5), draws_of=HARD),
+    ),
     "independence, l2": ("size", "release", independence("l2", Budget.pure(5), draws_of=HARD)),
-    "conditional independence, 3 strata": ("size", "release", independence("gaussian", _COARSE, 3, draws_of=HARD)),
+    "conditional independence, 3 strata": (
+        "size",
+        "release",
+        independence("gaussian", _COARSE, 3, draws_of=HARD),
+    ),
     "difference of two cells, noise": ("size", "release", difference(_COARSE, HARD)),
     "difference of two rates, noise and sampling": ("size", _NORMAL, rates(_COARSE, HARD)),
-    "odds ratio, one-sided": ("size", "data", odds_ratio(Budget.pure(4), Alternative.GREATER, draws_of=HARD)),
+    "odds ratio, one-sided": (
+        "size",
+        "data",
+        odds_ratio(Budget.pure(4), Alternative.GREATER, draws_of=HARD),
+    ),
     "odds ratio, two-sided": ("size", "data", odds_ratio(Budget.pure(4), TWO_SIDED, draws_of=HARD)),
     "common odds ratio of 3 strata, one-sided": (
         "size",
         "data",
         odds_ratio(_COARSE, Alternative.LESS, 3, draws_of=HARD),
     ),
-    "common odds ratio of 3 strata, two-sided": ("size", "data", odds_ratio(_COARSE, TWO_SIDED, 3, draws_of=HARD)),
+    "common odds ratio of 3 strata, two-sided": (
+        "size",
+        "data",
+        odds_ratio(_COARSE, TWO_SIDED, 3, draws_of=HARD),
+    ),
     "count of a cell, noise": ("coverage", "release", one_cell(Budget.pure(5), HARD)),
     "all cells at once, noise": ("coverage", "release", all_cells(_COARSE, HARD)),
     "ratio of two noisy counts, noise": ("coverage", "release", noisy_ratio(_COARSE, HARD, (3, 9))),
     "population rate, the small group": ("coverage", _NORMAL, population_rate(_COARSE, HARD)),
     "population rate, the large group": ("coverage", _NORMAL, population_rate(_COARSE, HARD, 1)),
-    "difference of population rates, noise and sampling": ("coverage", _NORMAL, rates(_COARSE, HARD, 0.2)),
-    "odds ratio of 3": ("coverage", "data", odds_ratio(Budget.pure(4), TWO_SIDED, odds=3.0, draws_of=HARD)),
-    "common odds ratio of 3, 3 strata": ("coverage", "data", odds_ratio(_COARSE, TWO_SIDED, 3, 3.0, HARD)),
+    "difference of population rates, noise and sampling": (
+        "coverage",
+        _NORMAL,
+        rates(_COARSE, HARD, 0.2),
+    ),
+    "odds ratio of 3": (
+        "coverage",
+        "data",
+        odds_ratio(Budget.pure(4), TWO_SIDED, odds=3.0, draws_of=HARD),
+    ),
+    "common odds ratio of 3, 3 strata": (
+        "coverage",
+        "data",
+        odds_ratio(_COARSE, TWO_SIDED, 3, 3.0, HARD),
+    ),
 }
 """The same with few records, unequal groups and noise of about a record."""
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return the mean, the least and the largest share over random margins, and the mean of the twin.
+    """Return the mean, the least and the largest share over random margins, and the mean of the
+    twin.
 
-    The worst is the largest distance from the nominal share in binomial standard errors; the largest of 50 is 2.2 on
-    average and above 3.7 once in a hundred. There are 50 margins from 25 replicates on; a margin has 100 runs and 100
-    simulated tables for each replicate (the two-sided tests of data a quarter, ratios a hundredth of the runs).
+    The worst is the largest distance from the nominal share in binomial standard errors; the
+    largest of 50 is 2.2 on average and above 3.7 once in a hundred. There are 50 margins from 25
+    replicates on; a margin has 100 runs and 100 simulated tables for each replicate (the two-sided
+    tests of data a quarter, ratios a hundredth of the runs).
 
     >>> table = compute(Settings(replicates=2))
     >>> table.columns[:5]
@@ -407,20 +547,35 @@ def compute(settings: Settings = PAPER) -> Tidy:
     every += [("hard", *entry) for entry in HARD_EXPERIMENTS.items()]
     rows = []
     for drawn, name, (kind, asked, experiment) in settings.each("sizes and coverages", every):
-        results = [experiment(settings.seed + 1 + number, runs, runs - 1) for number in range(margins)]
+        results = [
+            experiment(settings.seed + 1 + number, runs, runs - 1) for number in range(margins)
+        ]
         for nominal in results[0]:
             columns = zip(*(result[nominal] for result in results), strict=True)
             shares, twins, ones = map(np.array, columns)
             worst = np.abs(shares - nominal) / np.sqrt(nominal * (1 - nominal) * ones)
-            row = {"experiment": name, "drawn": drawn, "kind": kind, "asked": asked, "nominal": nominal}
+            row = {
+                "experiment": name,
+                "drawn": drawn,
+                "kind": kind,
+                "asked": asked,
+                "nominal": nominal,
+            }
             row |= {"margins": margins, "runs": runs}
-            spread = {"mean": shares.mean(), "least": shares.min(), "largest": shares.max(), "worst": worst.max()}
+            spread = {
+                "mean": shares.mean(),
+                "least": shares.min(),
+                "largest": shares.max(),
+                "worst": worst.max(),
+            }
             rows.append(row | spread | {"twin": twins.mean()})
     return Tidy.of(rows)
 
 
 def plot(table: Tidy) -> Figure:
-    """Draw the shares at 0.05 (and coverages at 0.95) with their range over the margins, and the twins."""
+    """Draw the shares at 0.05 (and coverages at 0.95) with their range over the margins, and the
+    twins.
+    """
     with drawing(9.5, 5.8, columns=2) as (figure, panels):
         for axes, kind, nominal in zip(panels, ("size", "coverage"), (0.05, LEVEL), strict=True):
             part = table.where(drawn="usual", kind=kind, nominal=nominal)
@@ -433,5 +588,7 @@ def plot(table: Tidy) -> Figure:
             axes.set_yticks(places, part["experiment"], fontsize=7)
             axes.set(title=f"{kind}, nominal {nominal:g}", xlabel="share of runs")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        figure.suptitle("Tests and intervals under the known law of the noise, and with the noise ignored")
+        figure.suptitle(
+            "Tests and intervals under the known law of the noise, and with the noise ignored"
+        )
     return figure

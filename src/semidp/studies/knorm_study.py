@@ -1,7 +1,9 @@
-"""The paper's comparison of K-norm mechanisms with naive l1, l2 and l∞ mechanisms, and on to 10 x 10 tables.
+"""The paper's comparison of K-norm mechanisms with naive l1, l2 and l∞ mechanisms, and on to 10 x
+10 tables.
 
-As published: the hull of the four-cell moves, radius Gamma(s), and Gamma(d) for l∞: not private under A_3, and the
-radius not at all. Correct: the hull of S_3 with its three-cycles, Gamma(s+1) and Gamma(d+1).
+As published: the hull of the four-cell moves, radius Gamma(s), and Gamma(d) for l∞: not private
+under A_3, and the radius not at all. Correct: the hull of S_3 with its three-cycles, Gamma(s+1) and
+Gamma(d+1).
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +21,15 @@ from semidp.mechanisms.pure import KNormMechanism, L2Mechanism, LaplaceMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.plots.style import CYCLE, Figure, drawing, error_bars, plain_numbers
 from semidp.studies.naive import NaiveL1, NaiveL2, NaiveLinf, published_noise
-from semidp.studies.study import MODELS, PAPER, Losses, Settings, Tidy, both_margins, simulated_table
+from semidp.studies.study import (
+    MODELS,
+    PAPER,
+    Losses,
+    Settings,
+    Tidy,
+    both_margins,
+    simulated_table,
+)
 
 Draw = Callable[[int], NDArray[Any]]
 
@@ -37,20 +47,28 @@ LABELS = {
 
 
 def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
-    """Return the mean loss ``‖M(X) - φ(X)‖_2`` of each mechanism; nothing is truncated, as in the paper.
+    """Return the mean loss ``‖M(X) - φ(X)‖_2`` of each mechanism; nothing is truncated, as in the
+    paper.
 
-    Without truncation the loss is the length of the noise and does not depend on the table. Beyond the paper's sizes
-    only ε = 1 is drawn, since every loss is proportional to 1/ε.
+    Without truncation the loss is the length of the noise and does not depend on the table. Beyond
+    the paper's sizes only ε = 1 is drawn, since every loss is proportional to 1/ε.
 
     >>> compute(Settings(replicates=2), sizes=range(2, 3)).columns
     ('model', 'k', 'epsilon', 'mechanism', 'variant', 'truncated', 'mean_l2', 'se', 'replicates')
     """
 
     def run(model: str, k: int, epsilon: Fraction) -> Iterator[Losses]:
-        source = np.random.default_rng([settings.seed, MODELS.index(model), k, EPSILONS.index(epsilon)])
-        for name, variant, draw in noises(simulated_table(model, k, settings.seed), epsilon, source):
+        source = np.random.default_rng(
+            [settings.seed, MODELS.index(model), k, EPSILONS.index(epsilon)]
+        )
+        for name, variant, draw in noises(
+            simulated_table(model, k, settings.seed), epsilon, source
+        ):
             drawn = draw(settings.replicates).reshape(settings.replicates, -1)
-            yield {"mechanism": name, "variant": variant, "truncated": False}, np.linalg.norm(drawn, axis=1)
+            yield (
+                {"mechanism": name, "variant": variant, "truncated": False},
+                np.linalg.norm(drawn, axis=1),
+            )
 
     cases = [
         {"model": model, "k": k, "epsilon": epsilon}
@@ -62,7 +80,8 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
 
 
 def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple[str, str, Draw]]:
-    """Yield the name, the variant, and what draws the noise of that many runs, for each mechanism of the figure.
+    """Yield the name, the variant, and what draws the noise of that many runs, for each mechanism
+    of the figure.
 
     >>> table = simulated_table("I", 3, seed=0)
     >>> for name, variant, draw in noises(table, Fraction(1), np.random.default_rng(0)):
@@ -86,7 +105,9 @@ def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple
         return lambda size: mechanism.noises(size, randomness)
 
     def projected(mechanism: Mechanism) -> Draw:
-        return lambda size: np.stack([three.project(noise) for noise in mechanism.noises(size, randomness)])
+        return lambda size: np.stack(
+            [three.project(noise) for noise in mechanism.noises(size, randomness)]
+        )
 
     ball = KNormMechanism.calibrate(three, budget).placed.ball
     l1, l2 = NaiveL1.calibrate(three, budget), NaiveL2.calibrate(three, budget)
@@ -114,7 +135,9 @@ def plot(table: Tidy) -> Figure:
             for axes, k in zip(axes_row, sizes, strict=False):
                 _by_epsilon(axes, table.where(model=model, k=k))
                 axes.set_title(f"Model {model}, {k} × {k}")
-            _by_size(axes_row[-1], table.where(model=model, variant="correct", epsilon=EPSILONS[-1]))
+            _by_size(
+                axes_row[-1], table.where(model=model, variant="correct", epsilon=EPSILONS[-1])
+            )
             axes_row[-1].set_title(f"Model {model}, correct, ε = 1")
             axes_row[0].set_ylabel("mean L2 loss (records)")
         handles, labels = grid[0][-1].get_legend_handles_labels()
@@ -123,13 +146,16 @@ def plot(table: Tidy) -> Figure:
         handles, labels = handles + hollow, labels + ["dashed, hollow: as published"] * len(hollow)
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
         figure.suptitle(
-            f"Pure ε mechanisms under both margins: mean of {table['replicates'][0]} runs ± 2 standard errors"
+            f"Pure ε mechanisms under both margins: mean of {table['replicates'][0]} runs ± 2"
+            " standard errors"
         )
     return figure
 
 
 def _published_linf(mechanism: NaiveLinf, size: int, source: Generator) -> NDArray[np.float64]:
-    """The l∞ noise behind the published figure, radius Gamma(d): its density is unbounded at 0 for d > 1."""
+    """The l∞ noise behind the published figure, radius Gamma(d): its density is unbounded at 0 for
+    d > 1.
+    """
     radii = mechanism.scale * source.standard_gamma(mechanism.cells, (size, 1, 1))
     return np.asarray(radii * source.uniform(-1, 1, (size, *mechanism.space.shape)))
 
@@ -137,9 +163,17 @@ def _published_linf(mechanism: NaiveLinf, size: int, source: Generator) -> NDArr
 def _by_epsilon(axes: Any, part: Tidy) -> None:
     for variant in ("as-published", "correct"):
         for name in ("knorm", "naive-l1", "naive-l2", "naive-linf"):
-            _curve(axes, part.where(variant=variant, mechanism=name), "epsilon", name, variant == "as-published")
+            _curve(
+                axes,
+                part.where(variant=variant, mechanism=name),
+                "epsilon",
+                name,
+                variant == "as-published",
+            )
     axes.set(xscale="log", yscale="log", xlabel="ε")
-    axes.set_xticks([float(epsilon) for epsilon in EPSILONS], [f"{float(epsilon):g}" for epsilon in EPSILONS])
+    axes.set_xticks(
+        [float(epsilon) for epsilon in EPSILONS], [f"{float(epsilon):g}" for epsilon in EPSILONS]
+    )
     axes.minorticks_off()
     plain_numbers(axes.yaxis)
 

@@ -1,7 +1,9 @@
-"""What studies compare with: the paper's naive mechanisms, ordinary DP of grouped statistics, the published noise.
+"""What studies compare with: the paper's naive mechanisms, ordinary DP of grouped statistics, the
+published noise.
 
-Naive is noise for one record, pushed to a records by group privacy, without regard to what the public totals say.
-All outputs are floating-point numbers and marked not private; nothing here is ever chosen for a release.
+Naive is noise for one record, pushed to a records by group privacy, without regard to what the
+public totals say. All outputs are floating-point numbers and marked not private; nothing here is
+ever chosen for a release.
 """
 
 import math
@@ -19,7 +21,14 @@ from semidp.core.tradeoff.curves import approximate, gaussian
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError
 from semidp.mechanisms.knorm.norm_ball import NormBall
-from semidp.mechanisms.mechanism import ClaimKind, Mechanism, cell_weights, check_request, epsilon_of, root_up
+from semidp.mechanisms.mechanism import (
+    ClaimKind,
+    Mechanism,
+    cell_weights,
+    check_request,
+    epsilon_of,
+    root_up,
+)
 from semidp.noise.randomness import Randomness, generator
 from semidp.queries.query_space import QuerySpace
 
@@ -30,8 +39,8 @@ Floats = NDArray[np.float64]
 class NaiveMechanism(Mechanism):
     """Noise in all d cells, calibrated to ``a`` times the sensitivity of one record.
 
-    The errors are those of the noisy table as it is, since the baselines do not project: its covariance is
-    ``variance·I`` and the root of the expected squared loss is ``sqrt(d·variance)``.
+    The errors are those of the noisy table as it is, since the baselines do not project: its
+    covariance is ``variance·I`` and the root of the expected squared loss is ``sqrt(d·variance)``.
 
     Parameters
     ----------
@@ -44,7 +53,10 @@ class NaiveMechanism(Mechanism):
     --------
     >>> from semidp.mechanisms.examples import two_way
     >>> space, table = two_way()
-    >>> [naive.calibrate(space, Budget.pure(1)).scale for naive in (NaiveL1, NaiveL2, NaiveLinf)]  # a = 3
+    >>> [
+    ...     naive.calibrate(space, Budget.pure(1)).scale
+    ...     for naive in (NaiveL1, NaiveL2, NaiveLinf)
+    ... ]  # a = 3
     [6.0, 4.242640687119286, 3.0]
     >>> NaiveGaussian.calibrate(space, Budget.gdp(1)).scale
     4.242640687119286
@@ -57,7 +69,8 @@ class NaiveMechanism(Mechanism):
     kinds: ClassVar[tuple[str, ...]] = ("pure", "approximate")
     claim: ClassVar[ClaimKind] = "ideal"
     for_studies: ClassVar[bool] = True
-    one_record: ClassVar[int]  # the square of the sensitivity of one record, in the norm of the mechanism
+    # the square of the sensitivity of one record, in the norm of the mechanism
+    one_record: ClassVar[int]
 
     @classmethod
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
@@ -138,7 +151,8 @@ class NaiveL2(NaiveMechanism):
 class NaiveLinf(NaiveMechanism):
     """The l∞ mechanism: Gamma(d+1) times ``a/ε`` times a uniform point of the cube.
 
-    The radius is Gamma(d+1): with a uniform point of the cube, Gamma(d) would give a density that is unbounded at 0.
+    The radius is Gamma(d+1): with a uniform point of the cube, Gamma(d) would give a density that
+    is unbounded at 0.
     """
 
     name: ClassVar[str] = "naive linf"
@@ -179,10 +193,12 @@ class NaiveGaussian(NaiveMechanism):
 
 
 def published_noise(ball: NormBall, epsilon: Fraction, size: int, source: Generator) -> Floats:
-    """Draw the noise behind the paper's K-norm figure, radius Gamma(s, rate ε): **not private for any ε**.
+    """Draw the noise behind the paper's K-norm figure, radius Gamma(s, rate ε): **not private for
+    any ε**.
 
-    With a uniform point of K this density is ``∝ ∫_{ε||v||}^∞ e^-x / x dx``, unbounded at 0: seeing a value that a
-    dataset could have without noise convicts it. Kept to reproduce the figure; see `docs/errata.md`.
+    With a uniform point of K this density is ``∝ ∫_{ε||v||}^∞ e^-x / x dx``, unbounded at 0: seeing
+    a value that a dataset could have without noise convicts it. Kept to reproduce the figure; see
+    `docs/errata.md`.
 
     Examples
     --------
@@ -195,21 +211,27 @@ def published_noise(ball: NormBall, epsilon: Fraction, size: int, source: Genera
     return points * radii.reshape(-1, *[1] * (points.ndim - 1))
 
 
-def baseline_means(counts: ArrayLike, totals: ArrayLike, budget: Budget, *, a: int, randomness: Randomness) -> Floats:
-    """Return group means as ordinary differential privacy gives them: a noisy sum over a noisy count.
+def baseline_means(
+    counts: ArrayLike, totals: ArrayLike, budget: Budget, *, a: int, randomness: Randomness
+) -> Floats:
+    """Return group means as ordinary differential privacy gives them: a noisy sum over a noisy
+    count.
 
-    At μ for groups of `a` records, one record gets μ/a by group privacy and each of the two queries μ/(a√2). Replacing
-    a record moves it between groups, so counts have sensitivity √2, and so do sums of an outcome in [0, 1]: the noise
-    of both has standard deviation ``2a/μ``. With a = 2 this is μ/(2√2) each; a = 1 is ordinary DP. A count below 1
-    counts as 1.
+    At μ for groups of `a` records, one record gets μ/a by group privacy and each of the two queries
+    μ/(a√2). Replacing a record moves it between groups, so counts have sensitivity √2, and so do
+    sums of an outcome in [0, 1]: the noise of both has standard deviation ``2a/μ``. With a = 2 this
+    is μ/(2√2) each; a = 1 is ordinary DP. A count below 1 counts as 1.
 
     >>> from semidp.noise.randomness import SeededRandomness
-    >>> baseline_means([50, 50], [20, 30], Budget.gdp(100), a=2, randomness=SeededRandomness(1)).round(1).tolist()
+    >>> baseline_means(
+    ...     [50, 50], [20, 30], Budget.gdp(100), a=2, randomness=SeededRandomness(1)
+    ... ).round(1).tolist()
     [0.4, 0.6]
     """
     source, sigma = generator(randomness), 2 * a / _mu(budget)
     noisy_counts, noisy_totals = (
-        np.asarray(true, dtype=np.float64) + sigma * source.standard_normal(np.shape(true)) for true in (counts, totals)
+        np.asarray(true, dtype=np.float64) + sigma * source.standard_normal(np.shape(true))
+        for true in (counts, totals)
     )
     return np.asarray(noisy_totals / np.maximum(noisy_counts, 1.0))
 
@@ -217,23 +239,30 @@ def baseline_means(counts: ArrayLike, totals: ArrayLike, budget: Budget, *, a: i
 def baseline_regression(
     rows: ArrayLike, outcomes: ArrayLike, budget: Budget, *, a: int, randomness: Randomness
 ) -> Floats:
-    """Return regression coefficients as ordinary differential privacy gives them: noisy X'X and noisy X'y.
+    """Return regression coefficients as ordinary differential privacy gives them: noisy X'X and
+    noisy X'y.
 
-    Each gets μ/(a√2) for one record, as in `baseline_means`. With rows of length at most 1, replacing a record moves
-    X'X by at most √2 in Frobenius norm; with outcomes between -1 and 1 it moves X'y by at most 2. The noisy X'X is made
-    positive definite by raising its eigenvalues to at least the noise's standard deviation.
+    Each gets μ/(a√2) for one record, as in `baseline_means`. With rows of length at most 1,
+    replacing a record moves X'X by at most √2 in Frobenius norm; with outcomes between -1 and 1 it
+    moves X'y by at most 2. The noisy X'X is made positive definite by raising its eigenvalues to at
+    least the noise's standard deviation.
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> rows = np.array([[1, -1], [1, 1]] * 200) / math.sqrt(2)
-    >>> found = baseline_regression(rows, 0.3 * rows[:, 1], Budget.gdp(100), a=2, randomness=SeededRandomness(1))
+    >>> found = baseline_regression(
+    ...     rows, 0.3 * rows[:, 1], Budget.gdp(100), a=2, randomness=SeededRandomness(1)
+    ... )
     >>> np.abs(found).round(1).tolist()
     [0.0, 0.3]
     """
     x, y = np.asarray(rows, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
     if max(np.linalg.norm(x, axis=1).max(initial=0), np.abs(y).max(initial=0)) > 1 + 1e-9:
-        raise InputError("the baseline needs rows of length at most 1 and outcomes within the bound: scale them")
+        raise InputError(
+            "the baseline needs rows of length at most 1 and outcomes within the bound: scale them"
+        )
     source, sigma, size = generator(randomness), a * math.sqrt(2) / _mu(budget), x.shape[1]
-    # noise on the upper triangle, off-diagonal entries halved in variance: each counts twice in the Frobenius norm
+    # noise on the upper triangle, off-diagonal entries halved in variance: each counts twice in the
+    # Frobenius norm
     upper = np.triu(source.standard_normal((size, size)), 1) / math.sqrt(2)
     noise = upper + upper.T + np.diag(source.standard_normal(size))
     values, vectors = np.linalg.eigh(x.T @ x + sigma * math.sqrt(2) * noise)

@@ -1,7 +1,8 @@
-"""How often tests of the odds ratio of a 2 x 2 table find it: semi-private, without privacy, and naive.
+"""How often tests of the odds ratio of a 2 x 2 table find it: semi-private, without privacy, and
+naive.
 
-The paper proves that the semi-private test is most powerful among unbiased ones and shows no figure; this is the one
-it might have had. The tests are in `statistics.odds_ratio`.
+The paper proves that the semi-private test is most powerful among unbiased ones and shows no
+figure; this is the one it might have had. The tests are in `statistics.odds_ratio`.
 """
 
 from fractions import Fraction
@@ -21,10 +22,11 @@ _RUNS = 500  # simulated tables of the naive tests, for each replicate of the se
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return the power of each test against the odds ratio, at level 0.05 and margins of half the 500 records.
+    """Return the power of each test against the odds ratio, at level 0.05 and margins of half the
+    500 records.
 
-    The power of the semi-private and of the ordinary test is exact; the naive ones are simulated, 500 tables for each
-    replicate.
+    The power of the semi-private and of the ordinary test is exact; the naive ones are simulated,
+    500 tables for each replicate.
 
     >>> table = compute(Settings(replicates=2))
     >>> table.columns
@@ -38,7 +40,12 @@ def compute(settings: Settings = PAPER) -> Tidy:
     for done, epsilon in enumerate(settings.each("power of tests", EPSILONS)):
         randomness = SeededRandomness(settings.seed + done)
         estimated = power_curves(
-            margins, Budget.pure(epsilon), ODDS_RATIOS.tolist(), alpha=ALPHA, replicates=runs, randomness=randomness
+            margins,
+            Budget.pure(epsilon),
+            ODDS_RATIOS.tolist(),
+            alpha=ALPHA,
+            replicates=runs,
+            randomness=randomness,
         )
         for test, curve in estimated.curves.items():
             simulated = test.startswith("naive")
@@ -58,12 +65,16 @@ def plot(table: Tidy) -> Figure:
             axes.set_title(f"ε = {float(epsilon):g}")
         grid[0].set_ylabel("power: P(the test rejects)")
         figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        figure.suptitle(f"Tests of the odds ratio of a 2 × 2 table, n = {table['n'][0]}, level {ALPHA:g}")
+        figure.suptitle(
+            f"Tests of the odds ratio of a 2 × 2 table, n = {table['n'][0]}, level {ALPHA:g}"
+        )
     return figure
 
 
 def _panel(axes: Any, part: Tidy) -> None:
-    """Draw a line for each test, odds ratios on a logarithmic axis, and the level of the tests as a rule."""
+    """Draw a line for each test, odds ratios on a logarithmic axis, and the level of the tests as a
+    rule.
+    """
     axes.axhline(ALPHA, color=GREY, linewidth=1, linestyle=":", label=f"level {ALPHA:g}")
     for test, color, marker in zip(part.distinct("test"), CYCLE, MARKERS, strict=False):
         line = part.where(test=test)

@@ -1,14 +1,25 @@
-"""Ten tables from one budget: residuals measured once beside tables measured one by one, under two promises.
+"""Ten tables from one budget: residuals measured once beside tables measured one by one, under two
+promises.
 
-Features of 2, 5, 7, 9 and 16 levels, the totals of the first two exact, all ten pairs at mu = 1. What the residuals
-save under the ball is a gain at the same promise; what exchange saves beyond it is another promise.
+Features of 2, 5, 7, 9 and 16 levels, the totals of the first two exact, all ten pairs at mu = 1.
+What the residuals save under the ball is a gain at the same promise; what exchange saves beyond it
+is another promise.
 """
 
 import itertools
 import math
 from typing import Any
 
-from semidp import Budget, Feature, Plan, Prepared, TableRequest, TablesRequest, prepare, sensitivity_space
+from semidp import (
+    Budget,
+    Feature,
+    Plan,
+    Prepared,
+    TableRequest,
+    TablesRequest,
+    prepare,
+    sensitivity_space,
+)
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.plots.style import BLUE, GREY, ORANGE, Figure, drawing
 from semidp.studies.study import PAPER, Settings, Tidy
@@ -19,7 +30,8 @@ PROMISES = {"ball": "worst-case", "exchange": "exchange"}
 
 
 def workload(promise: str) -> Prepared:
-    """Return all pairs of five features, one record in each of their 10,080 cells, under one of the two promises.
+    """Return all pairs of five features, one record in each of their 10,080 cells, under one of the
+    two promises.
 
     >>> workload("ball").scope.adjacency.a
     3
@@ -28,14 +40,17 @@ def workload(promise: str) -> Prepared:
     for name, size in zip(NAMES, SIZES, strict=True):
         levels = [str(level) for level in range(size)]
         features.append(Feature(name, levels))
-    pairs = TablesRequest([TableRequest(pair) for pair in itertools.combinations(NAMES, 2)], Budget.gdp(1))
+    pairs = TablesRequest(
+        [TableRequest(pair) for pair in itertools.combinations(NAMES, 2)], Budget.gdp(1)
+    )
     plan = Plan([pairs], NAMES[:2], features, adjacency=PROMISES[promise])
     cells = itertools.product(*(feature.levels for feature in features))
     return prepare(plan, dict(zip(NAMES, map(list, zip(*cells, strict=True)), strict=True)))
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return the total variance of all ten tables for each way of measuring, and its gain over the one before.
+    """Return the total variance of all ten tables for each way of measuring, and its gain over the
+    one before.
 
     >>> compute().where(promise="ball", joint=False)["total_variance"][:3]
     [93580.0, 75382..., 62383...]
@@ -74,13 +89,22 @@ def _total(mechanism: ResidualMechanism) -> float:
 
 
 def plot(table: Tidy) -> Figure:
-    """Draw the total variances as bars, and say which gain is at the same promise and which is another promise."""
+    """Draw the total variances as bars, and say which gain is at the same promise and which is
+    another promise.
+    """
     rows = table.records()
     names = {"ball": "any a = 3 records (ball)", "exchange": "one person (exchange)"}
     with drawing(9.5, 4.8) as (figure, axes):
-        places = [float(place) + 0.9 * (row["promise"] == "exchange") for place, row in enumerate(rows)]
-        colours = [GREY if "one by one" in row["way"] else ORANGE if row["promise"] == "ball" else BLUE for row in rows]
-        bars = axes.barh(places, [row["total_variance"] for row in rows], color=colours, height=0.75)
+        places = [
+            float(place) + 0.9 * (row["promise"] == "exchange") for place, row in enumerate(rows)
+        ]
+        colours = [
+            GREY if "one by one" in row["way"] else ORANGE if row["promise"] == "ball" else BLUE
+            for row in rows
+        ]
+        bars = axes.barh(
+            places, [row["total_variance"] for row in rows], color=colours, height=0.75
+        )
         axes.bar_label(bars, [f"{row['total_variance']:,.0f}" for row in rows], padding=4)
         axes.set_yticks(places, [row["way"] for row in rows])
         axes.set(xlabel="total variance of the ten tables, mu = 1", ylim=(places[-1] + 0.6, -1.1))
@@ -88,7 +112,9 @@ def plot(table: Tidy) -> Figure:
         axes.grid(visible=False, axis="y")
         axes.margins(x=0.12)
         for promise, name in names.items():
-            first = next(place for place, row in zip(places, rows, strict=True) if row["promise"] == promise)
+            first = next(
+                place for place, row in zip(places, rows, strict=True) if row["promise"] == promise
+            )
             axes.annotate(name, (800, first - 0.58), fontweight="bold")
         axes.set_title(_gains(table), loc="left", fontsize=11)
         figure.suptitle("Ten two-way tables under two exact totals", fontweight="bold")
@@ -101,6 +127,7 @@ def _gains(table: Tidy) -> str:
     (ours,) = table.where(promise="ball", joint=True)["total_variance"]
     (other,) = table.where(promise="exchange", joint=True)["total_variance"]
     return (
-        f"Same promise (ball): residuals need {best / ours:.1f} to {equal / ours:.1f} times less than one by one.\n"
-        f"Another promise (exchange): {ours / other:.1f} times less again, and it promises less about groups."
+        f"Same promise (ball): residuals need {best / ours:.1f} to {equal / ours:.1f} times less"
+        f" than one by one.\nAnother promise (exchange): {ours / other:.1f} times less again, and"
+        " it promises less about groups."
     )

@@ -1,7 +1,9 @@
-"""The moves that noise must hide when both margins of a 7 x 6 table are public: the paper's figure, and what it lacks.
+"""The moves that noise must hide when both margins of a 7 x 6 table are public: the paper's figure,
+and what it lacks.
 
-Two records that exchange a value change four cells. Three records can also go round in a circle and change six: such
-three-cycles belong to A_3 and are missing in the paper. The moves come from the library's own list.
+Two records that exchange a value change four cells. Three records can also go round in a circle and
+change six: such three-cycles belong to A_3 and are missing in the paper. The moves come from the
+library's own list.
 """
 
 from typing import Any
@@ -25,14 +27,18 @@ _CELLS = {
 def space(a: int, shape: tuple[int, int] = SHAPE) -> TableSpace:
     """Return S_a of a two-way table with both margins public and three records in every cell.
 
-    >>> [(space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf) for a in (2, 3)]
+    >>> [
+    ...     (space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf)
+    ...     for a in (2, 3)
+    ... ]
     [(4, 4, 1), (6, 6, 1)]
     """
     return sensitivity_space(both_margins(table_of(np.full(shape, 3))), Ball(a))
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return each move cell by cell, with its norms: the last is the K-norm in the hull of the four-cell moves.
+    """Return each move cell by cell, with its norms: the last is the K-norm in the hull of the
+    four-cell moves.
 
     >>> table = compute()
     >>> table.columns
@@ -87,7 +93,15 @@ def _panel(axes: Any, part: Tidy) -> None:
             colour, text = (BLUE, "+1") if cell["change"] > 0 else (ORANGE, "−1")
             corner = (cell["column"] - 0.5, cell["row"] - 0.5)
             axes.add_patch(Rectangle(corner, 1, 1, color=colour, alpha=0.85, linewidth=0))
-            axes.text(cell["column"], cell["row"], text, ha="center", va="center", color="white", fontweight="bold")
+            axes.text(
+                cell["column"],
+                cell["row"],
+                text,
+                ha="center",
+                va="center",
+                color="white",
+                fontweight="bold",
+            )
         else:
             axes.text(cell["column"], cell["row"], "0", ha="center", va="center", color=GREY)
     rows, columns = max(part["row"]), max(part["column"])
@@ -101,7 +115,7 @@ def _panel(axes: Any, part: Tidy) -> None:
     length = {4: "2"}.get(first["l2_squared"], f"√{first['l2_squared']}")
     missing = "in the paper's list" if first["records"] == 2 else "missing in the paper's list"
     axes.set_title(
-        f"{first['move']} of {first['records']} records ({missing})\n"
-        f"l1 = {first['l1']}, l2 = {length}, l∞ = {first['linf']}; in the paper's K-norm {first['four_cell_norm']:g}",
+        f"{first['move']} of {first['records']} records ({missing})\nl1 = {first['l1']}, l2 ="
+        f" {length}, l∞ = {first['linf']}; in the paper's K-norm {first['four_cell_norm']:g}",
         fontsize=10.5,
     )

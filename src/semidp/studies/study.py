@@ -1,4 +1,5 @@
-"""What studies share: their settings, the tidy table they return, and the tables of the paper's simulations.
+"""What studies share: their settings, the tidy table they return, and the tables of the paper's
+simulations.
 
 Nothing here draws noise or pictures.
 """
@@ -55,8 +56,11 @@ class Settings:
             yield case
         self.progress(what, len(cases), len(cases))
 
-    def replicated(self, what: str, loss: str, cases: Collection[Row], run: Callable[..., Iterable[Losses]]) -> "Tidy":
-        """Return the mean loss and its standard error for whatever `run` yields in each case: labels, and its losses.
+    def replicated(
+        self, what: str, loss: str, cases: Collection[Row], run: Callable[..., Iterable[Losses]]
+    ) -> "Tidy":
+        """Return the mean loss and its standard error for whatever `run` yields in each case:
+        labels, and its losses.
 
         >>> found = lambda k: [({"way": "ours"}, np.array([1.0, 3.0]))]
         >>> Settings(replicates=2).replicated("tables", "loss", [{"k": 4}], found).records()
@@ -81,7 +85,12 @@ class Tidy:
 
     Examples
     --------
-    >>> table = Tidy.of([{"k": 2, "loss": 0.5, "truncated": True}, {"k": 3, "loss": 1.5, "truncated": False}])
+    >>> table = Tidy.of(
+    ...     [
+    ...         {"k": 2, "loss": 0.5, "truncated": True},
+    ...         {"k": 3, "loss": 1.5, "truncated": False},
+    ...     ]
+    ... )
     >>> table.where(k=3)["loss"]
     [1.5]
     >>> print(table.csv())
@@ -129,7 +138,9 @@ class Tidy:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def csv(self) -> str:
-        """Return the table as CSV: numbers to ten digits, an empty field for what does not apply."""
+        """Return the table as CSV: numbers to ten digits, an empty field for what does not
+        apply.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self.columns)
@@ -139,19 +150,24 @@ class Tidy:
 
 
 def table_of(counts: ArrayLike) -> Table:
-    """Return the table with these counts: of rows and columns, and of strata where there is a third axis.
+    """Return the table with these counts: of rows and columns, and of strata where there is a third
+    axis.
 
     >>> table_of([[1, 2, 3], [4, 5, 6]]).margin(["column"]).counts.tolist()
     [5, 7, 9]
     """
     sides = zip(("row", "column", "stratum"), np.shape(counts), strict=False)
-    return Table(Schema([Feature(name, map(str, range(1, size + 1))) for name, size in sides]), counts)
+    return Table(
+        Schema([Feature(name, map(str, range(1, size + 1))) for name, size in sides]), counts
+    )
 
 
 def simulated_table(model: str, k: int, seed: int) -> Table:
-    """Return the k x k table of 500 records of the paper's simulations: multinomial, then held fixed.
+    """Return the k x k table of 500 records of the paper's simulations: multinomial, then held
+    fixed.
 
-    Model I has equal cell probabilities; in model II cell i of k² has a probability proportional to i.
+    Model I has equal cell probabilities; in model II cell i of k² has a probability proportional to
+    i.
 
     >>> simulated_table("II", 3, seed=0).n
     500

@@ -1,8 +1,9 @@
 """Why subspace DP does not protect: the paper's motivating example, attacked.
 
-Three people have a bit each, the number of ones is published exactly, the bits with noise that leaves it unchanged.
-Subspace DP compares datasets that contradict the published number; an attacker who reads it tells those apart with
-certainty, and the others better than the claim allows. The paper states this without numbers.
+Three people have a bit each, the number of ones is published exactly, the bits with noise that
+leaves it unchanged. Subspace DP compares datasets that contradict the published number; an attacker
+who reads it tells those apart with certainty, and the others better than the claim allows. The
+paper states this without numbers.
 """
 
 import itertools
@@ -23,7 +24,8 @@ _ATTACKS = 500  # attacks for each replicate of the settings
 
 
 def claimed_sensitivity() -> float:
-    """Return Δ2 of what subspace DP protects: changes of one record, projected away from the published sum.
+    """Return Δ2 of what subspace DP protects: changes of one record, projected away from the
+    published sum.
 
     >>> round(claimed_sensitivity() ** 2, 9)
     0.666666667
@@ -32,11 +34,12 @@ def claimed_sensitivity() -> float:
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return for each other dataset how well it is told from the confidential one, claimed and measured.
+    """Return for each other dataset how well it is told from the confidential one, claimed and
+    measured.
 
-    The mechanism adds Gaussian noise in the plane of constant sums, scaled so that subspace DP claims μ = 1. Accuracy
-    is that of the best attacker when both datasets are equally likely: ``Φ(μ/2)`` for μ-GDP, measured over 500 attacks
-    for each replicate.
+    The mechanism adds Gaussian noise in the plane of constant sums, scaled so that subspace DP
+    claims μ = 1. Accuracy is that of the best attacker when both datasets are equally likely:
+    ``Φ(μ/2)`` for μ-GDP, measured over 500 attacks for each replicate.
 
     >>> table = compute(Settings(replicates=2))
     >>> table.where(other="1 0 1")["mu"][0].round(4)  # √3 times the claim
@@ -78,20 +81,45 @@ def plot(table: Tidy) -> Figure:
     curves = {
         f"claimed by subspace DP (μ = {MU:g})": (gaussian(str(MU)), BLUE, "--"),
         f"dataset with the same total, true (μ = {true:.3f})": (gaussian(str(true)), ORANGE, "-"),
-        f"semi-DP: one-record claim for a = 2 (μ = {2 * MU:g})": (gaussian(str(2 * MU)), BLACK, ":"),
+        f"semi-DP: one-record claim for a = 2 (μ = {2 * MU:g})": (
+            gaussian(str(2 * MU)),
+            BLACK,
+            ":",
+        ),
     }
     with drawing(10.2, 4.6, columns=2) as (figure, (left, right)):
         left.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
         for label, (curve, colour, style) in curves.items():
-            left.plot(1 - alpha, np.asarray(curve(alpha)), color=colour, linestyle=style, linewidth=2, label=label)
-        left.plot([0, 0, 1], [1, 0, 0], color=ORANGE, linewidth=4, alpha=0.5, label="dataset with another total, true")
-        left.set(xlim=(-0.01, 1), ylim=(-0.01, 1), aspect="equal", xlabel="false alarms (type I error)")
+            left.plot(
+                1 - alpha,
+                np.asarray(curve(alpha)),
+                color=colour,
+                linestyle=style,
+                linewidth=2,
+                label=label,
+            )
+        left.plot(
+            [0, 0, 1],
+            [1, 0, 0],
+            color=ORANGE,
+            linewidth=4,
+            alpha=0.5,
+            label="dataset with another total, true",
+        )
+        left.set(
+            xlim=(-0.01, 1), ylim=(-0.01, 1), aspect="equal", xlabel="false alarms (type I error)"
+        )
         left.set_ylabel("misses (type II error)")
         _accuracies(right, table)
         handles, labels = left.get_legend_handles_labels()
         more = right.get_legend_handles_labels()
-        figure.legend(handles + more[0], labels + more[1], loc="outside lower center", ncols=2, fontsize=9.5)
-        figure.suptitle(f"Three bits {CONFIDENTIAL}, their sum published exactly: what subspace DP promises and keeps")
+        figure.legend(
+            handles + more[0], labels + more[1], loc="outside lower center", ncols=2, fontsize=9.5
+        )
+        figure.suptitle(
+            f"Three bits {CONFIDENTIAL}, their sum published exactly: what subspace DP promises and"
+            " keeps"
+        )
     return figure
 
 
@@ -105,7 +133,10 @@ def _accuracies(axes: Any, table: Tidy) -> None:
     axes.barh(lines, claimed, height=0.55, color=BLUE, alpha=0.35, label=label)
     label = "accuracy of the attack, measured"
     axes.errorbar(measured, lines, xerr=2 * errors, fmt="o", color=ORANGE, capsize=3, label=label)
-    axes.set_yticks(lines, [f"{row['other']}  ({'same' if row['agrees'] else 'other'} total)" for row in nearest])
+    axes.set_yticks(
+        lines,
+        [f"{row['other']}  ({'same' if row['agrees'] else 'other'} total)" for row in nearest],
+    )
     axes.invert_yaxis()
     axes.set(xlim=(0.5, 1.02), xlabel="how often the attacker names the right dataset")
 
@@ -115,9 +146,15 @@ def _away_from_sum(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _measured(
-    truth: NDArray[np.int64], other: NDArray[np.int64], scale: float, attacks: int, source: np.random.Generator
+    truth: NDArray[np.int64],
+    other: NDArray[np.int64],
+    scale: float,
+    attacks: int,
+    source: np.random.Generator,
 ) -> float:
-    """How often an attacker names the right one of two datasets, from the published number and the noisy bits."""
+    """How often an attacker names the right one of two datasets, from the published number and the
+    noisy bits.
+    """
     answers = source.integers(2, size=attacks)
     data = np.where(answers[:, None] == 1, other, truth)
     published = data.sum(axis=1)

@@ -1,7 +1,9 @@
-"""What swapping hides in strata of 8 to 10,000 records, at rates of 1% to 50%, beside noise with the same totals.
+"""What swapping hides in strata of 8 to 10,000 records, at rates of 1% to 50%, beside noise with
+the same totals.
 
-Strata of two held and two swapped values, each of half the records. Up to 1,000 records the advantage of the best
-attacker is exact, the worst over all true tables; above it stands what one attacker at least has.
+Strata of two held and two swapped values, each of half the records. Up to 1,000 records the
+advantage of the best attacker is exact, the worst over all true tables; above it stands what one
+attacker at least has.
 """
 
 import math
@@ -24,10 +26,12 @@ LISTED, PROVED = 20, 1000
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return for each rate and size of a stratum the advantage of an attacker, epsilons, and errors of a cell.
+    """Return for each rate and size of a stratum the advantage of an attacker, epsilons, and errors
+    of a cell.
 
-    The error of swapping is that of its unbiased estimate, at the table that is closest to independence; Gaussian noise
-    has the same advantage. Epsilons are for two people who change places, and derangements.
+    The error of swapping is that of its unbiased estimate, at the table that is closest to
+    independence; Gaussian noise has the same advantage. Epsilons are for two people who change
+    places, and derangements.
 
     >>> table = compute()
     >>> table.where(n=12, rate=Fraction(1, 5))["advantage"]
@@ -46,7 +50,12 @@ def compute(settings: Settings = PAPER) -> Tidy:
         epsilon = None
         if n <= LISTED:
             epsilon = listed(stratum, deranging).epsilon
-        row: dict[str, Any] = {"rate": rate, "n": n, "proved": loss.curve is not None, "advantage": loss.attack}
+        row: dict[str, Any] = {
+            "rate": rate,
+            "n": n,
+            "proved": loss.curve is not None,
+            "advantage": loss.attack,
+        }
         row["published_epsilon"] = 2 * deranging.published_epsilon(n)
         row["exact_epsilon"] = epsilon
         row["swapping_error"] = as_published
@@ -63,7 +72,8 @@ def _loss(stratum: Stratum, swap: Swap) -> StratumLoss:
 def _errors(stratum: Stratum, swap: Swap) -> tuple[float, float]:
     """Error of a published cell in the middle, and of its unbiased estimate.
 
-    The mean of the published cell is a linear function of the true one, so that dividing by its slope removes the bias.
+    The mean of the published cell is a linear function of the true one, so that dividing by its
+    slope removes the bias.
     """
     law = CellLaw.of(stratum.n, stratum.hold[1], stratum.over[1], swap)
     middle = (law.lowest + law.highest) // 2
@@ -91,7 +101,9 @@ def plot(table: Tidy) -> Figure:
             _advantages(grid[0], part, style, f"{float(rate):.0%}")
             grid[1].plot(part["n"], part["published_epsilon"], **style)
             # exact epsilons end where strata are too large to list
-            epsilons = [math.nan if epsilon is None else epsilon for epsilon in part["exact_epsilon"]]
+            epsilons = [
+                math.nan if epsilon is None else epsilon for epsilon in part["exact_epsilon"]
+            ]
             grid[1].plot(part["n"], epsilons, color=color, linestyle=":", linewidth=2)
             errors = np.array(part["swapping_error_unbiased"])
             noise = np.array(part["gaussian_error"])
@@ -106,17 +118,32 @@ def plot(table: Tidy) -> Figure:
             plain_numbers(axes.xaxis)
         handles, labels = grid[0].get_legend_handles_labels()
         figure.legend(
-            handles, labels, loc="outside lower center", ncols=len(RATES), title="swap rate (hollow: at least)"
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=len(RATES),
+            title="swap rate (hollow: at least)",
         )
-        figure.suptitle("Swapping in strata of two by two, halves: what it hides, and what it costs")
+        figure.suptitle(
+            "Swapping in strata of two by two, halves: what it hides, and what it costs"
+        )
     return figure
 
 
 def _advantages(axes: Any, part: Tidy, style: dict[str, Any], label: str) -> None:
-    """Draw a line, with hollow markers where the advantage is only what an attacker at least has."""
+    """Draw a line, with hollow markers where the advantage is only what an attacker at least
+    has.
+    """
     color = style["color"]
     axes.plot(part["n"], part["advantage"], color=color, linewidth=1.5)
     for proved, face in ((True, color), (False, "white")):
         points = part.where(proved=proved)
         name = label if proved else None
-        axes.plot(points["n"], points["advantage"], linestyle="", markerfacecolor=face, label=name, **style)
+        axes.plot(
+            points["n"],
+            points["advantage"],
+            linestyle="",
+            markerfacecolor=face,
+            label=name,
+            **style,
+        )

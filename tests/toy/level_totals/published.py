@@ -1,4 +1,6 @@
-"""What a release publishes of a level total. How it is rechecked is what all results have from `Published`."""
+"""What a release publishes of a level total. How it is rechecked is what all results have from
+`Published`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 class LevelTotal(Published):
     """One published total.
 
-    What it says in a report, on the terminal and in a forecast comes with the protocols of words: their methods belong
-    here and in `request`, and nowhere else.
+    What it says in a report, on the terminal and in a forecast comes with the protocols of words:
+    their methods belong here and in `request`, and nowhere else.
     """
 
     key: ClassVar[str] = "level_totals"
@@ -42,7 +44,11 @@ class LevelTotal(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: "LevelTotalRequest", scope: Scope, files: StoredFiles
+        cls,
+        entry: Mapping[str, Any],
+        request: "LevelTotalRequest",
+        scope: Scope,
+        files: StoredFiles,
     ) -> "LevelTotal":
         """Read what `to_json` and `files` wrote."""
         columns = files.numbers(request.name, 0)
@@ -55,7 +61,9 @@ class LevelTotal(Published):
         )
 
 
-def published_total(request: "LevelTotalRequest", mechanism: Mechanism, measured: Measurement) -> LevelTotal:
+def published_total(
+    request: "LevelTotalRequest", mechanism: Mechanism, measured: Measurement
+) -> LevelTotal:
     """Return the total with the standard error of its noise."""
     return LevelTotal(
         request=request,

@@ -55,6 +55,8 @@ class LevelTotalRequest(OwnBudget):
         counts = reader.table([self.feature]).counts
         return np.array([int((counts * np.arange(counts.size)).sum())])
 
-    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> LevelTotal:
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> LevelTotal:
         """Return the total with its standard error."""
         return published_total(self, mechanism, measured)

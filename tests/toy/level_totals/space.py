@@ -20,8 +20,8 @@ Floats = NDArray[np.float64]
 class LevelTotalSpace(QuerySpace):
     """S of ``Σ_i place(x_i)``, places of the L levels from 0 to L - 1.
 
-    If two datasets differ in at most a records, their totals differ by at most ``a (L - 1)``. Where the counts of the
-    feature are exact, the total follows from them: ``Σ_k k n_k``.
+    If two datasets differ in at most a records, their totals differ by at most ``a (L - 1)``. Where
+    the counts of the feature are exact, the total follows from them: ``Σ_k k n_k``.
     """
 
     dataspace: Dataspace
@@ -58,7 +58,9 @@ class LevelTotalSpace(QuerySpace):
 
     @property
     def exact(self) -> bool:
-        """Whether the norms are attained: where nothing but n is published, all records may go from end to end."""
+        """Whether the norms are attained: where nothing but n is published, all records may go from
+        end to end.
+        """
         return self._fixed or not self.dataspace.margins
 
     @property
@@ -95,6 +97,8 @@ class LevelTotalSpace(QuerySpace):
         return {"kind": "level total", "feature": self.feature}
 
 
-def recorded_total(query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency) -> LevelTotalSpace:
+def recorded_total(
+    query: Mapping[str, Any], dataspace: Dataspace, adjacency: Adjacency
+) -> LevelTotalSpace:
     """Return the space of a recorded query under any exact statistics."""
     return LevelTotalSpace(dataspace, adjacency, query["feature"])

@@ -1,7 +1,9 @@
-"""Which datasets must be hard to tell apart, and the semi-adjacent parameter a(t) that says how far apart they lie.
+"""Which datasets must be hard to tell apart, and the semi-adjacent parameter a(t) that says how far
+apart they lie.
 
-a(t) is how many records must move together so that one of them can be anything else: both readings of the paper,
-exact where a closed form or a listing exists, with a worked witness; a function of the published t, never of the data.
+a(t) is how many records must move together so that one of them can be anything else: both readings
+of the paper, exact where a closed form or a listing exists, with a worked witness; a function of
+the published t, never of the data.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +32,8 @@ from semidp.errors import AdjacencyUnknown, InputError
 
 _MOST_WORK = 300_000_000  # pairs of tables times cells: a few seconds
 _NEVER = 2**40  # more than any number of records
-_FEW_CELLS = 20  # where a closed form is known, a Graver basis is computed to improve it on so many cells
+# where a closed form is known, a Graver basis is computed to improve it on so many cells
+_FEW_CELLS = 20
 
 
 class AdjacencyKind(StrEnum):
@@ -42,7 +45,8 @@ class AdjacencyKind(StrEnum):
 
 @dataclass(frozen=True, repr=False)
 class Adjacency(ABC):
-    """Which datasets must be hard to tell apart: a `Ball`, or an `Exchange`. Neither is the other (docs/exchange.md).
+    """Which datasets must be hard to tell apart: a `Ball`, or an `Exchange`. Neither is the other
+    (docs/exchange.md).
 
     Attributes
     ----------
@@ -53,11 +57,15 @@ class Adjacency(ABC):
     protects_groups
         Whether any `a` records are protected that change at once.
     protection
-        Whom the promise is about where a person has several records; None where a record is a person.
+        Whom the promise is about where a person has several records; None where a record is a
+        person.
 
     Examples
     --------
-    >>> Adjacency.from_json({"metric": "hamming", "a": 3}), Adjacency.from_json({"kind": "exchange", "a": 3})
+    >>> (
+    ...     Adjacency.from_json({"metric": "hamming", "a": 3}),
+    ...     Adjacency.from_json({"kind": "exchange", "a": 3}),
+    ... )
     (Ball(a=3), Exchange(a=3))
     >>> print(Exchange(10, Protection("patient", 5, "stays")))
     exchange (one patient with up to 5 stays, up to 10 stays)
@@ -70,7 +78,9 @@ class Adjacency(ABC):
 
     def __post_init__(self) -> None:
         if isinstance(self.a, bool) or not isinstance(self.a, int) or self.a < 0:
-            raise InputError(f"the adjacency parameter a must be a whole number of at least 0, not {self.a}")
+            raise InputError(
+                f"the adjacency parameter a must be a whole number of at least 0, not {self.a}"
+            )
 
     @property
     @abstractmethod
@@ -86,25 +96,36 @@ class Adjacency(ABC):
 
     @property
     def times(self) -> int:
-        """How many records of one person are set one after the other; 1 where a record is a person."""
+        """How many records of one person are set one after the other; 1 where a record is a
+        person.
+        """
         return 1 if self.protection is None else self.protection.times
 
     @abstractmethod
     def adjacent(
-        self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
+        self,
+        one: Iterable[Sequence[Any]],
+        other: Iterable[Sequence[Any]],
+        dataspace: Dataspace | None = None,
     ) -> bool:
         """Whether two small datasets, as lists of labelled records, are adjacent."""
 
     @abstractmethod
-    def neighbours(self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace) -> list[tuple[tuple[str, ...], ...]]:
-        """Return the datasets of a small dataspace that are adjacent to one of them, without itself."""
+    def neighbours(
+        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
+    ) -> list[tuple[tuple[str, ...], ...]]:
+        """Return the datasets of a small dataspace that are adjacent to one of them, without
+        itself.
+        """
 
     @abstractmethod
     def check(self, dataspace: Dataspace) -> None:
         """Refuse a dataspace on which the relation is not defined."""
 
     def covers(self, dataspace: Datasets, other: "Adjacency", other_space: Datasets) -> bool:
-        """Whether every pair of `other` in its dataspace is provably a pair of this relation: IND' ⊆ IND."""
+        """Whether every pair of `other` in its dataspace is provably a pair of this relation: IND'
+        ⊆ IND.
+        """
         return other.differ(other_space) <= self.a and other_space.is_within(dataspace)
 
     def differ(self, dataspace: Datasets) -> int:
@@ -113,7 +134,9 @@ class Adjacency(ABC):
 
     @abstractmethod
     def steps(self, other: "Adjacency") -> int | None:
-        """Return how many steps of this relation join the pairs of another one in D_t, None where that is not known."""
+        """Return how many steps of this relation join the pairs of another one in D_t, None where
+        that is not known.
+        """
 
     @abstractmethod
     def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
@@ -127,7 +150,9 @@ class Adjacency(ABC):
 
     @abstractmethod
     def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
-        """Return how many values of an outcome are replaced in each group at most, groups without any left out."""
+        """Return how many values of an outcome are replaced in each group at most, groups without
+        any left out.
+        """
 
     def mark(self) -> dict[str, Any]:
         """Return what tells the relation from a ball beside its number in a release's JSON."""
@@ -144,7 +169,9 @@ class Adjacency(ABC):
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "Adjacency":
-        """Read what `to_json` wrote; without a kind it is a ball, as before there were two kinds."""
+        """Read what `to_json` wrote; without a kind it is a ball, as before there were two
+        kinds.
+        """
         whose = value.get("protection")
         protection = None if whose is None else Protection.from_json(whose)
         return Adjacency.named(value.get("kind", AdjacencyKind.ball), value["a"], protection)
@@ -164,10 +191,11 @@ class Adjacency(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Ball(Adjacency):
-    """A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace one).
+    """A_a: two datasets are adjacent where at most `a` records differ (Hamming distance, replace
+    one).
 
-    For a person with up to m records a is the most records that must change for all of that person's
-    to be different: `semi_adjacency` gives m times what one record needs.
+    For a person with up to m records a is the most records that must change for all of that
+    person's to be different: `semi_adjacency` gives m times what one record needs.
 
     >>> Ball(2).adjacent([("f", "n"), ("m", "s")], [("f", "s"), ("m", "n")])
     True
@@ -184,16 +212,24 @@ class Ball(Adjacency):
         return BallWords(self.a, self.protection)
 
     def adjacent(
-        self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
+        self,
+        one: Iterable[Sequence[Any]],
+        other: Iterable[Sequence[Any]],
+        dataspace: Dataspace | None = None,
     ) -> bool:
         """Whether two datasets, as lists of labelled records, differ in at most `a` of them."""
         try:
             return sum(x != y for x, y in zip(one, other, strict=True)) <= self.a
         except ValueError:
-            raise InputError("adjacency compares datasets with the same number of records") from None
+            raise InputError(
+                "adjacency compares datasets with the same number of records"
+            ) from None
 
-    def neighbours(self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace) -> list[tuple[tuple[str, ...], ...]]:
-        """Return the datasets of a small dataspace that are adjacent to one of them, without itself.
+    def neighbours(
+        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
+    ) -> list[tuple[tuple[str, ...], ...]]:
+        """Return the datasets of a small dataspace that are adjacent to one of them, without
+        itself.
 
         >>> from semidp.core.spaces.dataspace import Margin
         >>> from semidp.core.tables.features import Feature
@@ -201,11 +237,16 @@ class Ball(Adjacency):
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("ill", "yn")]), [[1, 0], [0, 1]])
         >>> public = Dataspace.of(table, [Margin("sex")])
         >>> records = [("f", "y"), ("m", "n")]
-        >>> len(Ball(2).neighbours(records, public)), len(Exchange.of(public).neighbours(records, public))
+        >>> (
+        ...     len(Ball(2).neighbours(records, public)),
+        ...     len(Exchange.of(public).neighbours(records, public)),
+        ... )
         (7, 5)
         """
         mine = tuple(map(tuple, dataset))
-        return [other for other in datasets(dataspace) if other != mine and self.adjacent(mine, other)]
+        return [
+            other for other in datasets(dataspace) if other != mine and self.adjacent(mine, other)
+        ]
 
     def check(self, dataspace: Dataspace) -> None:
         """Accept every dataspace: records can differ in all of them."""
@@ -241,15 +282,16 @@ class Ball(Adjacency):
 
 @dataclass(frozen=True, repr=False)
 class Exchange(Adjacency):
-    """The exchanges of one person: others do no more than hand over the published values that the person takes.
+    """The exchanges of one person: others do no more than hand over the published values that the
+    person takes.
 
-    One dataset arises from the other when one person takes any possible value, and for each published block that
-    changes one other record takes over the old value (`spaces.exchange`). `a` is the most records that one exchange
-    changes; every exchange lies in A_a of the same dataspace.
+    One dataset arises from the other when one person takes any possible value, and for each
+    published block that changes one other record takes over the old value (`spaces.exchange`). `a`
+    is the most records that one exchange changes; every exchange lies in A_a of the same dataspace.
 
-    A person with up to m records has m exchanges, one after the other: each sets one of the person's records, and its
-    carriers are records that are not set yet (one always exists). So every norm is at most m times that of one
-    exchange, and `a` is m times what one of them changes.
+    A person with up to m records has m exchanges, one after the other: each sets one of the
+    person's records, and its carriers are records that are not set yet (one always exists). So
+    every norm is at most m times that of one exchange, and `a` is m times what one of them changes.
 
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
@@ -259,8 +301,15 @@ class Exchange(Adjacency):
     >>> exchange = Exchange.of(public)
     >>> exchange
     Exchange(a=2)
-    >>> one, swapped = [("f", "y"), ("f", "n"), ("m", "n")], [("m", "y"), ("f", "n"), ("f", "n")]
-    >>> both_ill = [("f", "n"), ("f", "y"), ("m", "n")]  # two people change their illness: in A_2, and no exchange
+    >>> one, swapped = (
+    ...     [("f", "y"), ("f", "n"), ("m", "n")],
+    ...     [("m", "y"), ("f", "n"), ("f", "n")],
+    ... )
+    >>> both_ill = [
+    ...     ("f", "n"),
+    ...     ("f", "y"),
+    ...     ("m", "n"),
+    ... ]  # two people change their illness: in A_2, and no exchange
     >>> exchange.adjacent(one, swapped, public), exchange.adjacent(one, both_ill, public)
     (True, False)
     """
@@ -271,11 +320,16 @@ class Exchange(Adjacency):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.a % self.times:
-            raise InputError(f"{self.times} exchanges change as many times the records of one, which {self.a} are not")
+            raise InputError(
+                f"{self.times} exchanges change as many times the records of one, which {self.a}"
+                " are not"
+            )
 
     @classmethod
     def of(cls, dataspace: Datasets, protection: Protection | None = None) -> "Exchange":
-        """Return the exchanges of a dataspace; refuse one whose margins overlap or whose zeros tie a margin."""
+        """Return the exchanges of a dataspace; refuse one whose margins overlap or whose zeros tie
+        a margin.
+        """
         times = 1 if protection is None else protection.times
         return cls(times * Blocks.of(dataspace).reach, protection)
 
@@ -290,11 +344,19 @@ class Exchange(Adjacency):
         return ExchangeWords(self.a, self.protection)
 
     def adjacent(
-        self, one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]], dataspace: Dataspace | None = None
+        self,
+        one: Iterable[Sequence[Any]],
+        other: Iterable[Sequence[Any]],
+        dataspace: Dataspace | None = None,
     ) -> bool:
-        """Whether two small datasets, as lists of labelled records, are exchanges of each other in their dataspace."""
+        """Whether two small datasets, as lists of labelled records, are exchanges of each other in
+        their dataspace.
+        """
         if dataspace is None:
-            raise InputError("whether two datasets are exchanges depends on what is published: give their dataspace")
+            raise InputError(
+                "whether two datasets are exchanges depends on what is published: give their"
+                " dataspace"
+            )
         self._refuse_several()
         blocks = Blocks.of(dataspace)
         return blocks.adjacent(blocks.coded(one), blocks.coded(other))
@@ -302,10 +364,16 @@ class Exchange(Adjacency):
     def _refuse_several(self) -> None:
         """Refuse to compare records without their persons."""
         if self.times > 1:
-            raise InputError("records alone do not say whose they are: compare datasets one exchange at a time")
+            raise InputError(
+                "records alone do not say whose they are: compare datasets one exchange at a time"
+            )
 
-    def neighbours(self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace) -> list[tuple[tuple[str, ...], ...]]:
-        """Return the datasets of a small dataspace that are exchanges of one of them, without itself."""
+    def neighbours(
+        self, dataset: Iterable[Sequence[Any]], dataspace: Dataspace
+    ) -> list[tuple[tuple[str, ...], ...]]:
+        """Return the datasets of a small dataspace that are exchanges of one of them, without
+        itself.
+        """
         self._refuse_several()
         blocks = Blocks.of(dataspace)
         records = blocks.coded(dataset)
@@ -314,20 +382,28 @@ class Exchange(Adjacency):
         return sorted(map(blocks.labelled, blocks.neighbours(records)))
 
     def check(self, dataspace: Dataspace) -> None:
-        """Refuse margins that share a feature and structural zeros that tie one to anything else."""
+        """Refuse margins that share a feature and structural zeros that tie one to anything
+        else.
+        """
         Blocks.of(dataspace)
 
     def covers(self, dataspace: Datasets, other: Adjacency, other_space: Datasets) -> bool:
-        """Whether `other` has the same exchanges, or what one record does alone; pairs of more are never covered."""
+        """Whether `other` has the same exchanges, or what one record does alone; pairs of more are
+        never covered.
+        """
         if other.differ(other_space) > 1:
-            return other.kind is self.kind and dataspace == other_space and other.times <= self.times
+            return (
+                other.kind is self.kind and dataspace == other_space and other.times <= self.times
+            )
         return super().covers(dataspace, other, other_space)
 
     def steps(self, other: Adjacency) -> int | None:
-        """Return a for A_a: datasets of D_t that differ in k records are joined by at most k exchanges.
+        """Return a for A_a: datasets of D_t that differ in k records are joined by at most k
+        exchanges.
 
-        Over the records that differ each block has the same published values in both, so that carriers can be found
-        among them, and each step mends one. A step of a person with up to m records makes m of them.
+        Over the records that differ each block has the same published values in both, so that
+        carriers can be found among them, and each step mends one. A step of a person with up to m
+        records makes m of them.
 
         >>> Exchange(2).steps(Ball(4)), Exchange(6, Protection("patient", 3)).steps(Ball(4))
         (4, 2)
@@ -337,7 +413,8 @@ class Exchange(Adjacency):
         return None
 
     def changed_sums(self, counts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """Return a swap between two groups of each set that has two, or one outcome that changes alone.
+        """Return a swap between two groups of each set that has two, or one outcome that changes
+        alone.
 
         A person with several records makes as many of them, in the largest groups; fewer do less.
 
@@ -346,10 +423,13 @@ class Exchange(Adjacency):
         >>> Exchange(6, Protection("patient", 3)).changed_sums([np.array([5, 2, 4])])
         [array([ 3,  0, -3])]
         """
-        inhabited = [np.flatnonzero(sizes) if self.times == 1 else _largest_first(sizes) for sizes in counts]
+        inhabited = [
+            np.flatnonzero(sizes) if self.times == 1 else _largest_first(sizes) for sizes in counts
+        ]
         several = sum(len(groups) > 1 for groups in inhabited)
         single = sum(len(groups) == 1 for groups in inhabited)
-        swaps = several >= single  # carriers bring the upper bound along; else the outcome changes in place
+        # carriers bring the upper bound along; else the outcome changes in place
+        swaps = several >= single
         moves = []
         for sizes, groups in zip(counts, inhabited, strict=True):
             move = np.zeros(sizes.size, dtype=np.int64)
@@ -361,9 +441,11 @@ class Exchange(Adjacency):
         return moves
 
     def replaced_values(self, counts: Sequence[NDArray[np.int64]]) -> list[int]:
-        """Return one value in two groups of each set that has two, and in the only group of any other: 2p + p'.
+        """Return one value in two groups of each set that has two, and in the only group of any
+        other: 2p + p'.
 
-        Each of m exchanges replaces at most one value of a group, so that m times these are the worst.
+        Each of m exchanges replaces at most one value of a group, so that m times these are the
+        worst.
 
         >>> Exchange(2).replaced_values([np.array([5, 2]), np.array([7])])
         [1, 1, 1]
@@ -376,7 +458,9 @@ class Exchange(Adjacency):
 
 
 def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return where records are: two of the largest groups first, in their order, then the others."""
+    """Return where records are: two of the largest groups first, in their order, then the
+    others.
+    """
     flat = sizes.ravel()
     order = np.argsort(-flat, kind="stable")
     two = np.sort(order[:2])
@@ -391,9 +475,11 @@ class SemiAdjacency:
     Attributes
     ----------
     worst_case
-        The most records, over all datasets, records and values, that must move; None where only a bound is known.
+        The most records, over all datasets, records and values, that must move; None where only a
+        bound is known.
     definition
-        The paper's Definition read literally, which takes the most favourable dataset; None where it is not known.
+        The paper's Definition read literally, which takes the most favourable dataset; None where
+        it is not known.
     bound
         What is used: `worst_case` where known, else a proven upper bound of it.
     method
@@ -403,7 +489,9 @@ class SemiAdjacency:
 
     Examples
     --------
-    >>> SemiAdjacency(worst_case=3, definition=2, bound=3, method="closed form for disjoint margins").bound
+    >>> SemiAdjacency(
+    ...     worst_case=3, definition=2, bound=3, method="closed form for disjoint margins"
+    ... ).bound
     3
     """
 
@@ -411,17 +499,26 @@ class SemiAdjacency:
     definition: int | None
     bound: int
     method: str
-    find_witness: Callable[[], Witness | None] | None = field(default=None, repr=False, compare=False)
+    find_witness: Callable[[], Witness | None] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @cached_property
     def witness(self) -> Witness | None:
-        """A worst case that attains `worst_case`; None where none is known. Reports and analyses ask for it."""
+        """A worst case that attains `worst_case`; None where none is known. Reports and analyses
+        ask for it.
+        """
         return None if self.find_witness is None else self.find_witness()
 
     def _repr_html_(self) -> str:
         worst = str(self.worst_case) if self.worst_case is not None else f"at most {self.bound}"
-        rows = [("worst case", worst), ("definition, literally", str(self.definition or "not known"))]
-        rows += [("found by", self.method)] + ([("example", str(self.witness))] if self.witness is not None else [])
+        rows = [
+            ("worst case", worst),
+            ("definition, literally", str(self.definition or "not known")),
+        ]
+        rows += [("found by", self.method)] + (
+            [("example", str(self.witness))] if self.witness is not None else []
+        )
         return facts("a(t): how many records move together", rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -438,17 +535,19 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
     """Return the semi-adjacent parameter a(t) of a dataspace.
 
     Worst case: the maximum over X in D_t, records x of X and values y possible for it, of
-    ``min {d(X, Y) : Y in D_t, that record is y in Y}``. Definition (Cho and Awan, Section 3.2, literally): the maximum
-    over x and y of the minimum over both X and Y; docs/errata.md says why the two differ.
+    ``min {d(X, Y) : Y in D_t, that record is y in Y}``. Definition (Cho and Awan, Section 3.2,
+    literally): the maximum over x and y of the minimum over both X and Y; docs/errata.md says why
+    the two differ.
 
-    Margins that are disjoint, or disjoint apart from one common part, are exact in closed form: one record plus the
-    worst smallest cover of y's published values. A small space is listed. Other decomposable margins have the bound
-    m + 1 for m margins; `graver_degree` bounds some with structural zeros or without a junction tree. Otherwise the
-    caller must give a.
+    Margins that are disjoint, or disjoint apart from one common part, are exact in closed form: one
+    record plus the worst smallest cover of y's published values. A small space is listed. Other
+    decomposable margins have the bound m + 1 for m margins; `graver_degree` bounds some with
+    structural zeros or without a junction tree. Otherwise the caller must give a.
 
-    A person with up to m records needs at most m times a number that holds for all totals: the person's records are set
-    one after the other, and what is set leaves the data with its totals, so that each next one needs no more than some
-    totals may need. That m a(t) of these totals suffices is not proved where a(t) is smaller than that number.
+    A person with up to m records needs at most m times a number that holds for all totals: the
+    person's records are set one after the other, and what is set leaves the data with its totals,
+    so that each next one needs no more than some totals may need. That m a(t) of these totals
+    suffices is not proved where a(t) is smaller than that number.
 
     Examples
     --------
@@ -462,11 +561,15 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
     (3, 2, 3, 'closed form for disjoint margins')
     >>> print(found.witness)
     (m, s) → (f, n) needs (f, s) → (m, s); (m, n) → (m, s)
-    >>> semi_adjacency(Dataspace.of(table, [Margin("sex"), Margin("region")]), Protection("patient", 2)).bound
+    >>> semi_adjacency(
+    ...     Dataspace.of(table, [Margin("sex"), Margin("region")]), Protection("patient", 2)
+    ... ).bound
     6
     """
     if not isinstance(dataspace, Dataspace):
-        raise InputError("a(t) of a dataspace that is only described is not known: give its schema and margins")
+        raise InputError(
+            "a(t) of a dataspace that is only described is not known: give its schema and margins"
+        )
     structure = Structure.of(dataspace)
     if structure.n == 0:
         return SemiAdjacency(0, 0, 0, "no records")
@@ -480,24 +583,30 @@ def semi_adjacency(dataspace: Datasets, protection: Protection | None = None) ->
     bound, method = _bound(structure)
     if bound is not None:
         return SemiAdjacency(None, None, bound, method)
-    reason = "structural zeros tie its features" if structure.zeros_matter else "they are not decomposable"
+    reason = (
+        "structural zeros tie its features"
+        if structure.zeros_matter
+        else "they are not decomposable"
+    )
     raise AdjacencyUnknown(
-        f"a(t) for {dataspace.summary()} has no closed form ({reason}) and its tables are too many to list: give the "
-        f"number a of records that must be able to move together",
+        f"a(t) for {dataspace.summary()} has no closed form ({reason}) and its tables are too many"
+        " to list: give the number a of records that must be able to move together",
         needs="adjacency",
     )
 
 
 def _several(structure: Structure, protection: Protection) -> SemiAdjacency:
-    """How many records move together for a person with several: a bound that holds for all totals, so many times."""
+    """How many records move together for a person with several: a bound that holds for all totals,
+    so many times.
+    """
     times = protection.times
     if not structure.essential and free_witness(structure) is None:
         return SemiAdjacency(0, 0, 0, "no published margin leaves a choice")
     bound, method = _bound(structure)
     if bound is None:
         raise AdjacencyUnknown(
-            f"how many records change with {protection.who} is not known for these totals: give the number a of "
-            "records that must be able to move together",
+            f"how many records change with {protection.who} is not known for these totals: give the"
+            " number a of records that must be able to move together",
             needs="adjacency",
         )
     together = min(times * bound, structure.n)
@@ -509,34 +618,48 @@ def semi_adjacency_bound(
 ) -> SemiAdjacency:
     """Return the bound ``a(t) <= m + 1`` for m decomposable margins, over all published values t.
 
-    m counts the margins with a choice of two cells or more, nested ones dropped. Levels that do not occur under some t
-    only make margins smaller, which leaves them decomposable and no more of them, so the bound by the junction tree
-    holds for every t. Margins that are not decomposable, and structural zeros that forbid more than the margins do,
-    have the bound of their Graver elements where these are known: a t leaves some out and adds none.
+    m counts the margins with a choice of two cells or more, nested ones dropped. Levels that do not
+    occur under some t only make margins smaller, which leaves them decomposable and no more of
+    them, so the bound by the junction tree holds for every t. Margins that are not decomposable,
+    and structural zeros that forbid more than the margins do, have the bound of their Graver
+    elements where these are known: a t leaves some out and adds none.
 
     Examples
     --------
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
-    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nswe"), Feature("age", "0123")])
+    >>> schema = Schema(
+    ...     [Feature("sex", "fmx"), Feature("region", "nswe"), Feature("age", "0123")]
+    ... )
     >>> semi_adjacency_bound(schema, [Margin("sex"), Margin("region")]).bound
     3
-    >>> semi_adjacency_bound(schema, [Margin("sex", "region"), Margin("region", "age"), Margin("age", "sex")])
+    >>> semi_adjacency_bound(
+    ...     schema, [Margin("sex", "region"), Margin("region", "age"), Margin("age", "sex")]
+    ... )
     Traceback (most recent call last):
-    semidp.errors.AdjacencyUnknown: no number of records is known that suffices for all totals of ...
+    semidp.errors.AdjacencyUnknown: no number of records is known that suffices for all totals of
+    ...
     """
     listed, grid, possible = tuple(margins), schema.grid, schema.possible
     views = maximal(schema.view(margin.names) for margin in listed)
     occurs = (
-        Totals(view, np.ones(grid.shape_of(view), dtype=np.int64) if possible is None else grid.sum(possible, view))
+        Totals(
+            view,
+            (
+                np.ones(grid.shape_of(view), dtype=np.int64)
+                if possible is None
+                else grid.sum(possible, view)
+            ),
+        )
         for view in views
     )
     everything = Structure(schema, 1, tuple(occurs))
     bound, _ = _bound(everything)
     if bound is None:
         raise AdjacencyUnknown(
-            f"no number of records is known that suffices for all totals of {', '.join(map(str, listed))}: give the "
-            "totals themselves, or the number a of records that must be able to move together",
+            "no number of records is known that suffices for all totals of"
+            f" {', '.join(map(str, listed))}: give the totals themselves, or the number a of"
+            " records that must be able to move together",
             needs="adjacency",
         )
     times = 1 if protection is None else protection.times
@@ -551,12 +674,16 @@ def _bound(structure: Structure) -> tuple[int | None, str]:
     return None if degree is None else max(2, 1 + degree), "bound by Graver elements"
 
 
-def exchange_bound(schema: Schema, margins: Iterable[Margin], protection: Protection | None = None) -> Exchange:
-    """Return exchange adjacency with the most records that one exchange changes, over all published values t.
+def exchange_bound(
+    schema: Schema, margins: Iterable[Margin], protection: Protection | None = None
+) -> Exchange:
+    """Return exchange adjacency with the most records that one exchange changes, over all published
+    values t.
 
-    q + 1 for q margins with a choice of two cells or more, nested ones dropped: levels that do not occur under some t
-    leave fewer such margins. Margins that share a feature, and structural zeros that tie one to anything else, are
-    refused as by `Exchange.of`: what a product of possible cells is, it is under every t.
+    q + 1 for q margins with a choice of two cells or more, nested ones dropped: levels that do not
+    occur under some t leave fewer such margins. Margins that share a feature, and structural zeros
+    that tie one to anything else, are refused as by `Exchange.of`: what a product of possible cells
+    is, it is under every t.
 
     Examples
     --------
@@ -570,21 +697,26 @@ def exchange_bound(schema: Schema, margins: Iterable[Margin], protection: Protec
 
 
 def graver_degree(structure: Structure) -> int | None:
-    """Return the largest degree of a Graver element of the margins, where it is known: then ``a(t) <= max(2, 1 + g)``.
+    """Return the largest degree of a Graver element of the margins, where it is known: then
+    ``a(t) <= max(2, 1 + g)``.
 
-    If somebody already is y, two records swap. Otherwise T' - T for a table T' of D_t with a y is a sign-compatible sum
-    of Graver elements; one of them, e, brings a y, and T + e is in D_t: x becomes y, one record that e takes away
-    becomes x, the others follow. Structural zeros only leave Graver elements out, and features that nobody publishes
-    add some of degree 1.
+    If somebody already is y, two records swap. Otherwise T' - T for a table T' of D_t with a y is a
+    sign-compatible sum of Graver elements; one of them, e, brings a y, and T + e is in D_t: x
+    becomes y, one record that e takes away becomes x, the others follow. Structural zeros only
+    leave Graver elements out, and features that nobody publishes add some of degree 1.
 
-    At most one block: degree 1. Two disjoint blocks of r and c levels: cycles of a bipartite graph, min(r, c). Three
-    features by pairs, one of two levels: the Lawrence lifting of the J x K table, 2 min(J, K). Small structures: the
-    Graver basis itself, on the cells that can occur (`semidp.core.spaces.graver`).
+    At most one block: degree 1. Two disjoint blocks of r and c levels: cycles of a bipartite graph,
+    min(r, c). Three features by pairs, one of two levels: the Lawrence lifting of the J x K table,
+    2 min(J, K). Small structures: the Graver basis itself, on the cells that can occur
+    (`semidp.core.spaces.graver`).
 
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("a", "01"), Feature("b", "012"), Feature("c", "0123")]), np.ones((2, 3, 4)))
+    >>> table = Table(
+    ...     Schema([Feature("a", "01"), Feature("b", "012"), Feature("c", "0123")]),
+    ...     np.ones((2, 3, 4)),
+    ... )
     >>> pairs = Dataspace.of(table, [Margin("a", "b"), Margin("b", "c"), Margin("a", "c")])
     >>> graver_degree(Structure.of(pairs))
     6
@@ -617,18 +749,28 @@ def _known_degree(structure: Structure) -> int | None:
     by_pairs = len(views) == len(axes) == 3 and all(sum(map(bool, view)) == 2 for view in views)
     if not by_pairs or any(len(named) != 1 for named in depths):
         return None
-    sizes = [int(structure.inhabited_nodes(axis, named.pop()).sum()) for axis, named in zip(axes, depths, strict=True)]
+    sizes = [
+        int(structure.inhabited_nodes(axis, named.pop()).sum())
+        for axis, named in zip(axes, depths, strict=True)
+    ]
     sizes.sort()
     return 2 * sizes[1] if sizes[0] <= 2 else None
 
 
 def _published_cells(structure: Structure) -> NDArray[np.intp] | None:
-    """The cells of all that is published together that can occur, flat; None where the table is too large to look."""
+    """The cells of all that is published together that can occur, flat; None where the table is too
+    large to look.
+    """
     grid, view = structure.grid, structure.published
-    if max(structure.schema.size if structure.zeros_matter else 0, grid.size_of(view)) > LARGEST_MASK:
+    if (
+        max(structure.schema.size if structure.zeros_matter else 0, grid.size_of(view))
+        > LARGEST_MASK
+    ):
         return None
     declared = structure.schema.possible
-    possible = None if declared is None or not structure.zeros_matter else grid.sum(declared, view) > 0
+    possible = (
+        None if declared is None or not structure.zeros_matter else grid.sum(declared, view) > 0
+    )
     inhabited = grid.inhabited(possible, structure.margins, view)
     return np.arange(grid.size_of(view)) if inhabited is None else np.flatnonzero(inhabited)
 
@@ -650,10 +792,16 @@ def _closed_form(structure: Structure) -> SemiAdjacency:
         most = max(most, 1 + max(cover.most, int(away)))
         if 1 + size > least:
             least, best = 1 + size, (z, cover, away)
-    kind = "disjoint margins" if not any(structure.common) else "margins disjoint apart from a common part"
+    kind = (
+        "disjoint margins"
+        if not any(structure.common)
+        else "margins disjoint apart from a common part"
+    )
     exact = least == most
     method = f"closed form for {kind}" if exact else f"bound for {kind}"
-    find_witness = partial(slice_witness, structure, slices, *best) if best is not None and exact else None
+    find_witness = (
+        partial(slice_witness, structure, slices, *best) if best is not None and exact else None
+    )
     return SemiAdjacency(least if exact else None, 2, most, method, find_witness)
 
 
@@ -689,12 +837,14 @@ def by_listing(dataspace: Dataspace) -> SemiAdjacency | None:
     return SemiAdjacency(worst, definition, worst, "listing of all tables", find_witness)
 
 
-def _cheapest(table: NDArray[np.int64], listed: NDArray[np.int64], occurs: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _cheapest(
+    table: NDArray[np.int64], listed: NDArray[np.int64], occurs: NDArray[np.bool_]
+) -> NDArray[np.int64]:
     """For each x and y, the fewest records to change so that a record x of this table becomes y.
 
     The cheapest datasets of tables T and T' with x in the one and y in the other differ in
-    ``1 + |(T - e_x) - (T' - e_y)|_1 / 2`` records: the distance of the tables, and one more or less. Tables are taken
-    nearest first, until the next ones cannot be cheaper.
+    ``1 + |(T - e_x) - (T' - e_y)|_1 / 2`` records: the distance of the tables, and one more or
+    less. Tables are taken nearest first, until the next ones cannot be cheaper.
     """
     change = table - listed
     distance = np.abs(change).sum(axis=1) // 2
@@ -713,7 +863,9 @@ def _cheapest(table: NDArray[np.int64], listed: NDArray[np.int64], occurs: NDArr
     return cost
 
 
-def _listed_witness(dataspace: Dataspace, listed: NDArray[np.int64], i: int, x: int, y: int) -> Witness:
+def _listed_witness(
+    dataspace: Dataspace, listed: NDArray[np.int64], i: int, x: int, y: int
+) -> Witness:
     """Write out the cheapest way from table i, where a record x becomes y."""
     change = listed[i] - listed
     change[:, x] -= 1

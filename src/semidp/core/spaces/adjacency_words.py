@@ -1,6 +1,7 @@
 """What the two kinds of adjacency are called in messages, on the terminal and in reports.
 
-`Ball` and `Exchange` (in `adjacency`) hold their words here, so that nobody else asks which of the two there is.
+`Ball` and `Exchange` (in `adjacency`) hold their words here, so that nobody else asks which of the
+two there is.
 """
 
 from abc import ABC, abstractmethod
@@ -55,7 +56,9 @@ class AdjacencyWords(ABC):
     @property
     @abstractmethod
     def restriction(self) -> str | None:
-        """What an attack says first: that the claim is about these pairs alone; None where it is about any records."""
+        """What an attack says first: that the claim is about these pairs alone; None where it is
+        about any records.
+        """
 
     @abstractmethod
     def protected(self, exact: str) -> str:
@@ -72,10 +75,16 @@ class AdjacencyWords(ABC):
 
     @property
     def whose(self) -> str:
-        """The same in front of what the person has: "each person's record", "one patient's stays"."""
+        """The same in front of what the person has: "each person's record", "one patient's
+        stays".
+        """
         if self.protection is None:
             return "each person's record"
-        every = f"all {self.protection.records}" if self.protection.most > 1 else f"the {self.protection.record}"
+        every = (
+            f"all {self.protection.records}"
+            if self.protection.most > 1
+            else f"the {self.protection.record}"
+        )
         return f"{every} of each {self.protection.noun} (up to {self.protection.most})"
 
     @property
@@ -93,18 +102,33 @@ class AdjacencyWords(ABC):
         if self.protection is not None:
             return f"Why {self._records} {'move' if exact else 'change'} together"
         if not exact:
-            return "Why one record changes alone" if self.a == 1 else f"Why {self.a} records change together"
+            return (
+                "Why one record changes alone"
+                if self.a == 1
+                else f"Why {self.a} records change together"
+            )
         return "Why records move together" if self.a == 1 else f"Why {self.a} records move together"
 
     def together(self, exact: bool) -> str:
-        """Say in a few words how many records change together; `exact` says whether there are exact totals."""
+        """Say in a few words how many records change together; `exact` says whether there are exact
+        totals.
+        """
         a = self.a
         if self.protection is not None:
             kept = " under the exact totals" if exact else ""
-            return f"a = {a}: {self.protection.who} can be different with up to {self._records}{kept}"
+            return (
+                f"a = {a}: {self.protection.who} can be different with up to {self._records}{kept}"
+            )
         if not exact:
-            return "a = 1: one record changes alone" if a == 1 else f"a = {a}: any {a} records change together"
-        return f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the exact totals"
+            return (
+                "a = 1: one record changes alone"
+                if a == 1
+                else f"a = {a}: any {a} records change together"
+            )
+        return (
+            f"a = {a}: up to {a} record{'s change' if a != 1 else ' changes'} together under the"
+            " exact totals"
+        )
 
     @property
     def _records(self) -> str:
@@ -126,7 +150,9 @@ class BallWords(AdjacencyWords):
     def name(self) -> str:
         if not self.a:
             return f"no {self.noun}"
-        return f"any {self._records}" + ("" if self.protection is None else f" ({self.protection.who})")
+        return f"any {self._records}" + (
+            "" if self.protection is None else f" ({self.protection.who})"
+        )
 
     @property
     def used(self) -> str:
@@ -134,7 +160,9 @@ class BallWords(AdjacencyWords):
 
     @property
     def pairs(self) -> str:
-        return f"any {self.a} {self.noun} at once" + ("" if self.protection is None else f" ({self.protection.who})")
+        return f"any {self.a} {self.noun} at once" + (
+            "" if self.protection is None else f" ({self.protection.who})"
+        )
 
     @property
     def promise(self) -> str:
@@ -152,9 +180,10 @@ class BallWords(AdjacencyWords):
     def protected(self, exact: str) -> str:
         if self.protection is not None:
             return (
-                f"What is protected: {self.whose}, as far as the exact statistics leave them open. Datasets that agree "
-                f"on every exact statistic ({exact}) and differ in at most {self._records} are hard to tell apart. "
-                f"There {self.protection.who} can be different together with {self.noun} of others."
+                f"What is protected: {self.whose}, as far as the exact statistics leave them open."
+                f" Datasets that agree on every exact statistic ({exact}) and differ in at most"
+                f" {self._records} are hard to tell apart. There {self.protection.who} can be"
+                f" different together with {self.noun} of others."
             )
         if self.a == 1:
             together = "one record can change alone"
@@ -162,22 +191,23 @@ class BallWords(AdjacencyWords):
             other_people = f"{self.a - 1} other{'s' if self.a > 2 else ''}"
             together = f"a record can only be different together with up to {other_people}"
         return (
-            "What is protected: each person's record, as far as the exact statistics leave it open. Datasets that "
-            f"agree on every exact statistic ({exact}) and differ in at most {self._records} are hard to tell apart. "
-            f"There {together}."
+            "What is protected: each person's record, as far as the exact statistics leave it"
+            f" open. Datasets that agree on every exact statistic ({exact}) and differ in at most"
+            f" {self._records} are hard to tell apart. There {together}."
         )
 
     def why(self, most: str) -> list[str]:
         if self.protection is not None:
             return [
-                f"For {self.protection.who} to be any other that the published totals allow, {most} {self.noun} have "
-                f"to change together in the worst case. The guarantee compares datasets that differ in up to "
-                f"{self._records} and agree on every published total."
+                f"For {self.protection.who} to be any other that the published totals allow, {most}"
+                f" {self.noun} have to change together in the worst case. The guarantee compares"
+                f" datasets that differ in up to {self._records} and agree on every published"
+                " total."
             ]
         return [
-            f"In the worst case {most} records have to change together, whoever the person is and whatever else they "
-            f"could have been. The guarantee compares datasets that differ in up to {self.a} "
-            f"record{'s' if self.a > 1 else ''} and agree on every published total."
+            f"In the worst case {most} records have to change together, whoever the person is and"
+            " whatever else they could have been. The guarantee compares datasets that differ in"
+            f" up to {self.a} record{'s' if self.a > 1 else ''} and agree on every published total."
         ]
 
 
@@ -203,7 +233,9 @@ class ExchangeWords(AdjacencyWords):
     @property
     def name(self) -> str:
         whose = "" if self.protection is None else f"{self.protection.who}, "
-        return f"exchange ({whose}up to {self._records})" if self.a else "exchange (nobody can change)"
+        return (
+            f"exchange ({whose}up to {self._records})" if self.a else "exchange (nobody can change)"
+        )
 
     @property
     def used(self) -> str:
@@ -216,57 +248,82 @@ class ExchangeWords(AdjacencyWords):
     @property
     def same_noise(self) -> str:
         return (
-            f"For exchanges of {self.who} alone (at most {self.a} {self.noun}, the others hand over published values) "
-            "the same noise gives"
+            f"For exchanges of {self.who} alone (at most {self.a} {self.noun}, the others hand over"
+            " published values) the same noise gives"
         )
 
     def protected(self, exact: str) -> str:
         if self.protection is not None:
             return (
-                f"What is protected: {self.whose}, against every alternative that the exact statistics ({exact}) "
-                f"allow. Two datasets are hard to tell apart where {self.protection.who} differs and {self.noun} of "
-                "others do no more than hand over the published values that are taken (exchange adjacency, one "
-                f"{self.protection.record} after the other). This is not a guarantee for any {max(self.a, 2)} "
-                f"{self.noun} that change at once: such changes may be protected less."
+                f"What is protected: {self.whose}, against every alternative that the exact"
+                f" statistics ({exact}) allow. Two datasets are hard to tell apart where"
+                f" {self.protection.who} differs and {self.noun} of others do no more than hand"
+                " over the published values that are taken (exchange adjacency, one"
+                f" {self.protection.record} after the other). This is not a guarantee for any"
+                f" {max(self.a, 2)} {self.noun} that change at once: such changes may be protected"
+                " less."
             )
         if self.a == 1:
             other_people = "nobody else changes"
         else:
             handing = f"{self.a - 1} other record{'s do' if self.a > 2 else ' does'}"
-            other_people = f"at most {handing} no more than hand over the published values that the person takes"
+            other_people = (
+                f"at most {handing} no more than hand over the published values that the person"
+                " takes"
+            )
         return (
-            "What is protected: each person's record, against every alternative that the exact statistics "
-            f"({exact}) allow. Two datasets are hard to tell apart where one person's record differs and "
-            f"{other_people} (exchange adjacency). This is not a guarantee for any {max(self.a, 2)} records that "
-            "change at once: such changes may be protected less."
+            "What is protected: each person's record, against every alternative that the exact"
+            f" statistics ({exact}) allow. Two datasets are hard to tell apart where one person's"
+            f" record differs and {other_people} (exchange adjacency). This is not a guarantee for"
+            f" any {max(self.a, 2)} records that change at once: such changes may be protected"
+            " less."
         )
 
     def why(self, most: str) -> list[str]:
         if self.protection is not None:
             return [
-                f"The guarantee compares datasets in which {self.protection.who} is different and {self.noun} of "
-                f"others, {self._records} in all at most, hand over the published values that are taken, keeping "
-                f"everything else (exchange adjacency). Every {self.protection.noun} could have had any "
-                f"{self.noun} that the published totals allow.",
-                f"This is not a guarantee for any {max(self.a, 2)} {self.noun} that change at once; what the same "
-                "noise guarantees for those is stated apart.",
+                (
+                    f"The guarantee compares datasets in which {self.protection.who} is different"
+                    f" and {self.noun} of others, {self._records} in all at most, hand over the"
+                    " published values that are taken, keeping everything else (exchange"
+                    f" adjacency). Every {self.protection.noun} could have had any {self.noun} that"
+                    " the published totals allow."
+                ),
+                (
+                    f"This is not a guarantee for any {max(self.a, 2)} {self.noun} that change at"
+                    " once; what the same noise guarantees for those is stated apart."
+                ),
             ]
-        other_people = "at most one other record hands" if self.a == 2 else f"at most {self.a - 1} other records hand"
+        other_people = (
+            "at most one other record hands"
+            if self.a == 2
+            else f"at most {self.a - 1} other records hand"
+        )
         return [
-            f"The guarantee compares datasets in which one person's record is different and {other_people} over the "
-            "published values that the person takes, keeping everything else (exchange adjacency). Every person could "
-            "have been everybody that the published totals allow.",
-            f"This is not a guarantee for any {max(self.a, 2)} records that change at once; what the same noise "
-            "guarantees for those is stated apart.",
+            (
+                "The guarantee compares datasets in which one person's record is different and"
+                f" {other_people} over the published values that the person takes, keeping"
+                " everything else (exchange adjacency). Every person could have been everybody"
+                " that the published totals allow."
+            ),
+            (
+                f"This is not a guarantee for any {max(self.a, 2)} records that change at once;"
+                " what the same noise guarantees for those is stated apart."
+            ),
         ]
 
     def heading(self, exact: bool) -> str:
         if self.protection is not None:
-            return f"Who changes with one {self.protection.noun}" if exact else super().heading(exact)
+            return (
+                f"Who changes with one {self.protection.noun}" if exact else super().heading(exact)
+            )
         return "Who changes with one person" if exact else super().heading(exact)
 
     def together(self, exact: bool) -> str:
         if self.a <= 1 or self.protection is not None:
             return super().together(exact)
         other_people = "one other hands" if self.a == 2 else f"up to {self.a - 1} others hand"
-        return f"exchange: one person changes and {other_people} over published values (not any {self.a} records)"
+        return (
+            f"exchange: one person changes and {other_people} over published values (not any"
+            f" {self.a} records)"
+        )

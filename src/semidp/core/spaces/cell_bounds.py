@@ -1,7 +1,8 @@
-"""What exact totals say about single cells and sums of cells of a table: whole numbers that they lie between.
+"""What exact totals say about single cells and sums of cells of a table: whole numbers that they
+lie between.
 
-From the published margins alone, never from noise. All bounds are valid for every table of D_t; which of them are sharp
-is said at each.
+From the published margins alone, never from noise. All bounds are valid for every table of D_t;
+which of them are sharp is said at each.
 """
 
 import itertools
@@ -13,11 +14,22 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Counts, Grid, Totals, View, join, junction_order, maximal, meet, within
+from semidp.core.margins import (
+    Counts,
+    Grid,
+    Totals,
+    View,
+    join,
+    junction_order,
+    maximal,
+    meet,
+    within,
+)
 from semidp.core.spaces.dataspace import Dataspace
 
 _MOST_CELLS = 2_000_000  # of a finer table whose bounds are summed
-_TINY = 1e-6  # by which a whole number may be missed in floating point; relative to large ones its square
+# by which a whole number may be missed in floating point; relative to large ones its square
+_TINY = 1e-6
 _MOST_ORDERED = 4  # margins that are tried in every order
 _MOST_MARGINS = 8  # margins of which every few are tried together
 
@@ -35,7 +47,8 @@ class CellBounds:
     totals
         The exact margins, n among them.
     possible
-        The cells of all features that can hold a record; None where all can, or where they are too many to look at.
+        The cells of all features that can hold a record; None where all can, or where they are too
+        many to look at.
 
     Examples
     --------
@@ -43,8 +56,12 @@ class CellBounds:
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 0], [4, 5, 1]])
-    >>> bounds = CellBounds.of(Dataspace.of(table, [Margin("sex"), Margin("region")]), table.schema.names)
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 0], [4, 5, 1]]
+    ... )
+    >>> bounds = CellBounds.of(
+    ...     Dataspace.of(table, [Margin("sex"), Margin("region")]), table.schema.names
+    ... )
     >>> bounds.lower.tolist(), bounds.upper.tolist()
     ([[0, 0, 0], [2, 4, 0]], [[3, 3, 1], [5, 7, 1]])
     >>> bounds.span(np.array([[1, 1, 0], [0, 0, 0]]))  # 3 less what is left for the third
@@ -76,12 +93,15 @@ class CellBounds:
 
     @cached_property
     def _ends(self) -> tuple[Counts, Counts]:
-        """The bounds of the table's own margins, and those summed from finer tables that name a missing separator.
+        """The bounds of the table's own margins, and those summed from finer tables that name a
+        missing separator.
 
-        Sharp for decomposable margins of which the table lacks at most one separator (sharp is not claimed elsewhere).
+        Sharp for decomposable margins of which the table lacks at most one separator (sharp is not
+        claimed elsewhere).
         """
         lower, upper = self._direct(self.view)
-        # Summed bounds of a finer table are bounds too, and sharper where it has a separator that this one lacks.
+        # Summed bounds of a finer table are bounds too, and sharper where it has a separator that
+        # this one lacks.
         for finer in self._finer_views():
             low, high = self._direct(finer)
             lower = np.maximum(lower, self.grid.sum(low, self.view, finer))
@@ -89,7 +109,9 @@ class CellBounds:
         return lower, upper
 
     def _finer_views(self) -> list[View]:
-        """Tables that also name what two margins share and this table lacks: one such part, or all of them."""
+        """Tables that also name what two margins share and this table lacks: one such part, or all
+        of them.
+        """
         views = maximal(total.view for total in self.totals)
         missing = set()
         for one, other in itertools.combinations(views, 2):
@@ -125,7 +147,9 @@ class CellBounds:
         return lower, upper
 
     def _rolled(self, view: View) -> dict[View, Totals]:
-        """The exact margins summed to what a table has of them, without those that others contain; and n."""
+        """The exact margins summed to what a table has of them, without those that others contain;
+        and n.
+        """
         summed = {}
         for total in self.totals:
             shared = meet(total.view, view)
@@ -137,8 +161,9 @@ class CellBounds:
     def _overlap(self, chosen: Sequence[View], rolled: dict[View, Totals], view: View) -> Counts:
         """``Σ cliques - Σ separators``: so many records at least agree with a cell on every margin.
 
-        Of the n(S) records that agree with the cell on S, which U and C share, n(U) agree on U and n(C) on C; so at
-        least ``n(U) + n(C) - n(S)`` agree on both. S is part of C, hence its total is known.
+        Of the n(S) records that agree with the cell on S, which U and C share, n(U) agree on U and
+        n(C) on C; so at least ``n(U) + n(C) - n(S)`` agree on both. S is part of C, hence its total
+        is known.
         """
         union = chosen[0]
         first = self.grid.spread(rolled[union].counts, union, view)
@@ -154,8 +179,8 @@ class CellBounds:
     def span(self, chosen: NDArray[np.generic]) -> tuple[int, int]:
         """Return what the sum of some cells, marked by 1 and the others by 0, lies between.
 
-        Within each cell of an exact margin the chosen cells have at least their own bounds, and at least what the
-        others there leave; the best margin counts.
+        Within each cell of an exact margin the chosen cells have at least their own bounds, and at
+        least what the others there leave; the best margin counts.
         """
         marks = np.asarray(chosen).astype(np.int64)
         inside = marks.reshape(self.grid.shape_of(self.view))
@@ -173,7 +198,8 @@ class CellBounds:
 
 
 def _orders(views: Sequence[View]) -> list[Sequence[View]]:
-    """Return orders in which margins are put together: a junction order where there is one, which is the best.
+    """Return orders in which margins are put together: a junction order where there is one, which
+    is the best.
 
     Else every few of them, in every order: bounds that are valid, not sharp.
     """
@@ -192,9 +218,14 @@ def _orders(views: Sequence[View]) -> list[Sequence[View]]:
 def whole_interval(low: float, high: float, span: tuple[float, float]) -> tuple[float, float]:
     """Return an interval for a count, cut to what is possible and inward to whole numbers.
 
-    One that misses what is possible altogether becomes the nearest bound; one without a whole number the nearest one.
+    One that misses what is possible altogether becomes the nearest bound; one without a whole
+    number the nearest one.
 
-    >>> whole_interval(-2.2, 4.7, (0, 3)), whole_interval(5.1, 6.0, (0, 3)), whole_interval(1.2, 1.4, (0, 3))
+    >>> (
+    ...     whole_interval(-2.2, 4.7, (0, 3)),
+    ...     whole_interval(5.1, 6.0, (0, 3)),
+    ...     whole_interval(1.2, 1.4, (0, 3)),
+    ... )
     ((0.0, 3.0), (3.0, 3.0), (1.0, 1.0))
     """
     first, last = span

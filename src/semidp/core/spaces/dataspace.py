@@ -1,7 +1,8 @@
 """What is published exactly, and the set of datasets that is left.
 
-`Margin` names a public statistic. `Dataspace` is the set D_t of datasets that agree with the published values t;
-`DescribedDatasets` is such a set known by its name alone; `Datasets` is what both answer.
+`Margin` names a public statistic. `Dataspace` is the set D_t of datasets that agree with the
+published values t; `DescribedDatasets` is such a set known by its name alone; `Datasets` is what
+both answer.
 """
 
 import hashlib
@@ -21,15 +22,16 @@ from semidp.core.tables.schema import Schema
 from semidp.errors import DataError, InputError, SchemaError
 
 RECORD = "record"
-"""The kind of record that data of one row a record hold. Linked data hold several: units, and their members."""
+"""The kind of record that data of one row a record hold. Linked data hold several: units, and their
+members."""
 
 
 @frozen(init=False, repr=False)
 class Margin:
     """A published margin: the counts over one feature, or over several jointly.
 
-    Two margins over the same features are equal, in whatever order they are named; the margin over no feature is
-    the total n, which is always public.
+    Two margins over the same features are equal, in whatever order they are named; the margin over
+    no feature is the total n, which is always public.
 
     >>> Margin("sex", "region") == Margin("region", "sex")
     True
@@ -46,7 +48,8 @@ class Margin:
 
     @classmethod
     def of(cls, value: "Margin | str | Iterable[str]") -> "Margin":
-        """Return a margin from what a user may write for one: itself, a feature, or several features.
+        """Return a margin from what a user may write for one: itself, a feature, or several
+        features.
 
         >>> Margin.of("sex"), Margin.of(["sex", "region"])
         (Margin('sex'), Margin('sex', 'region'))
@@ -58,7 +61,9 @@ class Margin:
         try:
             return cls(*value)
         except TypeError:
-            raise InputError(f"a margin is one feature or several, such as Margin('sex'), not {value!r}") from None
+            raise InputError(
+                f"a margin is one feature or several, such as Margin('sex'), not {value!r}"
+            ) from None
 
     def __repr__(self) -> str:
         return f"Margin({', '.join(map(repr, self.names))})"
@@ -88,7 +93,9 @@ def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
 
 
 def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
-    """Return features without repetitions, a chain in place of its upper part; None where two contradict each other."""
+    """Return features without repetitions, a chain in place of its upper part; None where two
+    contradict each other.
+    """
     kept: list[Feature] = []
     for feature in features:
         same = [place for place, old in enumerate(kept) if {*old.names} & {*feature.names}]
@@ -97,7 +104,11 @@ def _merged(features: Iterable[Feature]) -> tuple[Feature, ...] | None:
             continue
         old = kept[same[0]]
         upper, deeper = sorted((old, feature), key=lambda one: len(one.names))
-        if len(same) > 1 or upper.names != deeper.names[: len(upper.names)] or deeper.at(len(upper.names)) != upper:
+        if (
+            len(same) > 1
+            or upper.names != deeper.names[: len(upper.names)]
+            or deeper.at(len(upper.names)) != upper
+        ):
             return None
         kept[same[0]] = deeper
     return tuple(kept)
@@ -107,13 +118,16 @@ def _ordered(total: Table, schema: Schema) -> Table:
     """Return a table with its features in the order of a schema."""
     part = schema.restrict(total.schema.names)
     place = {feature.name: axis for axis, feature in enumerate(total.schema.features)}
-    return Table(part, np.transpose(total.counts, [place[feature.name] for feature in part.features]))
+    return Table(
+        part, np.transpose(total.counts, [place[feature.name] for feature in part.features])
+    )
 
 
 class Datasets(ABC):
     """Datasets that agree with what is published exactly: what a guarantee is about.
 
-    A `Dataspace` knows the features of a record and the published values; `DescribedDatasets` are known by name.
+    A `Dataspace` knows the features of a record and the published values; `DescribedDatasets` are
+    known by name.
 
     Attributes
     ----------
@@ -151,11 +165,15 @@ class Datasets(ABC):
         return self == other
 
     def union(self, other: "Datasets") -> "Datasets | None":
-        """Return the space where all that either publishes is published; None where that is not known."""
+        """Return the space where all that either publishes is published; None where that is not
+        known.
+        """
         return self if self == other else None
 
     def with_features(self, schema: Schema) -> "Dataspace | None":
-        """Return the same statistics about records with more features; None where the schema does not contain these."""
+        """Return the same statistics about records with more features; None where the schema does
+        not contain these.
+        """
         return None
 
     @cached_property
@@ -191,7 +209,9 @@ class Datasets(ABC):
         values = {}
         for entry in value["margins"]:
             part = schema.restrict(entry["features"])
-            values[Margin(*entry["features"])] = Table(part, np.array(entry["counts"], np.int64).reshape(part.shape))
+            values[Margin(*entry["features"])] = Table(
+                part, np.array(entry["counts"], np.int64).reshape(part.shape)
+            )
         members = Dataspace.known(schema, values, value["n"])
         if "link" not in value:
             return members
@@ -280,27 +300,43 @@ class Dataspace(Datasets):
     def __attrs_post_init__(self) -> None:
         if self.n is None or self.n < 0:
             raise InputError("a dataspace needs the number of records, at least 0")
-        if normalised(self.schema, self.margins) != self.margins or len(self.totals) != len(self.margins):
-            raise InputError("build a dataspace with Dataspace.of(table, margins) or Dataspace.known(schema, values)")
+        if normalised(self.schema, self.margins) != self.margins or len(self.totals) != len(
+            self.margins
+        ):
+            raise InputError(
+                "build a dataspace with Dataspace.of(table, margins) or Dataspace.known(schema,"
+                " values)"
+            )
         for margin, total in zip(self.margins, self.totals, strict=True):
             if total.schema != self.schema.restrict(margin.names):
                 raise SchemaError(f"the published values of {margin} do not fit the schema")
             if total.n != self.n:
-                raise DataError(f"the published values of {margin} do not add up to the number of records")
+                raise DataError(
+                    f"the published values of {margin} do not add up to the number of records"
+                )
         for one, total in zip(self.margins, self.totals, strict=True):
             for other, again in zip(self.margins, self.totals, strict=True):
-                shared = [name for name in one.names if name in other.names]  # closed: both name the coarser depths
-                if shared and not np.array_equal(total.margin(shared).counts, again.margin(shared).counts):
-                    raise DataError(f"the published values of {one} and {other} contradict each other")
+                # closed: both name the coarser depths
+                shared = [name for name in one.names if name in other.names]
+                if shared and not np.array_equal(
+                    total.margin(shared).counts, again.margin(shared).counts
+                ):
+                    raise DataError(
+                        f"the published values of {one} and {other} contradict each other"
+                    )
 
     @classmethod
     def of(cls, table: Table, margins: Iterable[Margin]) -> "Dataspace":
         """Return the space of datasets that agree with `table` on `margins`."""
         kept = normalised(table.schema, margins)
-        return cls(table.schema, kept, tuple(table.margin(margin.names) for margin in kept), table.n)
+        return cls(
+            table.schema, kept, tuple(table.margin(margin.names) for margin in kept), table.n
+        )
 
     @classmethod
-    def known(cls, schema: Schema, values: Mapping[Margin, Table], n: int | None = None) -> "Dataspace":
+    def known(
+        cls, schema: Schema, values: Mapping[Margin, Table], n: int | None = None
+    ) -> "Dataspace":
         """Return the space with published values known from elsewhere.
 
         >>> from semidp.core.tables.features import Feature
@@ -350,7 +386,8 @@ class Dataspace(Datasets):
         return not closed.names or any(closed.within(other) for other in self.margins)
 
     def about(self, kind: str) -> "Dataspace":
-        """Return what is public about the records of one kind: their features, their number, their margins.
+        """Return what is public about the records of one kind: their features, their number, their
+        margins.
 
         A request names the kind of record that it counts, and asks for its datasets here.
 
@@ -363,21 +400,29 @@ class Dataspace(Datasets):
         semidp.errors.InputError: the data hold no records of the kind 'household'; they hold record
         """
         if kind not in self.kinds:
-            raise InputError(f"the data hold no records of the kind {kind!r}; they hold {', '.join(self.kinds)}")
+            raise InputError(
+                f"the data hold no records of the kind {kind!r}; they hold {', '.join(self.kinds)}"
+            )
         return self
 
     @cached_property
     def published(self) -> tuple[Totals, ...]:
-        """The published margins as arrays with an axis for each feature that they name, for the geometry of margins."""
+        """The published margins as arrays with an axis for each feature that they name, for the
+        geometry of margins.
+        """
         views = [self.schema.view(margin.names) for margin in self.margins]
-        return tuple(Totals(view, total.counts) for view, total in zip(views, self.totals, strict=True))
+        return tuple(
+            Totals(view, total.counts) for view, total in zip(views, self.totals, strict=True)
+        )
 
     def over(self, names: Iterable[str]) -> "Dataspace":
         """Return what is published about the table over some features alone.
 
         >>> from semidp.core.tables.features import Feature
         >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[1, 2], [3, 4]])
-        >>> Dataspace.of(table, [Margin("sex", "region")]).over(["region"]).value(Margin("region")).counts
+        >>> Dataspace.of(table, [Margin("sex", "region")]).over(["region"]).value(
+        ...     Margin("region")
+        ... ).counts
         array([4, 6])
         """
         part = self.schema.restrict(names)
@@ -385,7 +430,9 @@ class Dataspace(Datasets):
         for margin in self.margins:
             names = [name for name in margin.names if name in part.names]
             shared.append(Margin(*names))
-        return Dataspace.known(part, {margin: self.value(margin) for margin in normalised(part, shared)}, self.n)
+        return Dataspace.known(
+            part, {margin: self.value(margin) for margin in normalised(part, shared)}, self.n
+        )
 
     def contains(self, table: Table) -> bool:
         """Whether a table is one of this space: same schema, same n, same published margins."""
@@ -424,16 +471,21 @@ class Dataspace(Datasets):
     def union(self, other: Datasets) -> "Dataspace | None":
         """Return the space over the features of both where all that either publishes is published.
 
-        Dropping features neither changes a published value nor moves two datasets further apart, so that every pair of
-        the union is a pair of each: what protects either space at some a protects the union at that a. None where the
-        two are not about the same records: another number of them, other levels, values that contradict each other.
-        Structural zeros may tie the features of both together, so that with any the features must be the same.
+        Dropping features neither changes a published value nor moves two datasets further apart, so
+        that every pair of the union is a pair of each: what protects either space at some a
+        protects the union at that a. None where the two are not about the same records: another
+        number of them, other levels, values that contradict each other. Structural zeros may tie
+        the features of both together, so that with any the features must be the same.
 
         >>> from semidp.core.tables.features import Feature
         >>> sexes = {Margin("sex"): Table(Schema([Feature("sex", "fm")]), [6, 15])}
         >>> ages = {Margin("age"): Table(Schema([Feature("age", "yo")]), [11, 10])}
-        >>> regions = Dataspace.known(Schema([Feature("sex", "fm"), Feature("region", "ns")]), sexes)
-        >>> both = regions.union(Dataspace.known(Schema([Feature("region", "ns"), Feature("age", "yo")]), ages))
+        >>> regions = Dataspace.known(
+        ...     Schema([Feature("sex", "fm"), Feature("region", "ns")]), sexes
+        ... )
+        >>> both = regions.union(
+        ...     Dataspace.known(Schema([Feature("region", "ns"), Feature("age", "yo")]), ages)
+        ... )
         >>> both.schema.names, both.summary()
         (('sex', 'region', 'age'), 'sex, age')
         """
@@ -445,10 +497,16 @@ class Dataspace(Datasets):
         if features is None:
             return None
         zeros, theirs = self.schema.structural_zeros, other.schema.structural_zeros
-        if (zeros or theirs) and ({*zeros} != {*theirs} or {*self.schema.features} != {*other.schema.features}):
+        if (zeros or theirs) and (
+            {*zeros} != {*theirs} or {*self.schema.features} != {*other.schema.features}
+        ):
             return None
         schema = Schema(features, zeros)
-        told = [(margin, _ordered(total, schema)) for one in (self, other) for margin, total in one._told]
+        told = [
+            (margin, _ordered(total, schema))
+            for one in (self, other)
+            for margin, total in one._told
+        ]
         try:
             space = Dataspace.known(schema, dict(told), self.n)
         except DataError:
@@ -456,12 +514,16 @@ class Dataspace(Datasets):
         return space if all(space.value(margin) == total for margin, total in told) else None
 
     def with_features(self, schema: Schema) -> "Dataspace | None":
-        """Return the same statistics about records with more features; None where the schema does not contain these."""
+        """Return the same statistics about records with more features; None where the schema does
+        not contain these.
+        """
         if self.schema.structural_zeros or schema.structural_zeros:
             return self if self.schema == schema else None
         if _merged((*schema.features, *self.schema.features)) != schema.features:
             return None
-        return Dataspace.known(schema, {margin: _ordered(total, schema) for margin, total in self._told}, self.n)
+        return Dataspace.known(
+            schema, {margin: _ordered(total, schema) for margin, total in self._told}, self.n
+        )
 
     @property
     def _told(self) -> tuple[tuple[Margin, Table], ...]:
@@ -477,17 +539,23 @@ class Dataspace(Datasets):
         return sorted(
             (
                 sorted(margin.names),
-                np.transpose(total.counts, np.argsort([f.name for f in total.schema.features])).ravel().tolist(),
+                np.transpose(total.counts, np.argsort([f.name for f in total.schema.features]))
+                .ravel()
+                .tolist(),
             )
             for margin, total in zip(self.margins, self.totals, strict=True)
         )
 
     def _document(self) -> dict[str, Any]:
-        """What the digest is taken of, whatever the order in which features and margins are listed."""
+        """What the digest is taken of, whatever the order in which features and margins are
+        listed.
+        """
         document = self.to_json()
         for feature in document["schema"]["feature"]:  # the order of leaves is that of the counts
             feature |= {"tree": json.dumps(feature["tree"])} if "tree" in feature else {}
-        document["schema"] = {part: sorted(entries, key=json.dumps) for part, entries in document["schema"].items()}
+        document["schema"] = {
+            part: sorted(entries, key=json.dumps) for part, entries in document["schema"].items()
+        }
         document["margins"] = self._values
         return document
 

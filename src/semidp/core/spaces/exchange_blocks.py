@@ -1,7 +1,9 @@
-"""Exchange adjacency: one person changes, and others hand over the published values that the person takes.
+"""Exchange adjacency: one person changes, and others hand over the published values that the person
+takes.
 
-`Blocks` holds the published blocks of a dataspace and executes the definition on small datasets; which spaces have such
-blocks, and how many records an exchange moves, it decides for any size. Norms are in `queries`.
+`Blocks` holds the published blocks of a dataspace and executes the definition on small datasets;
+which spaces have such blocks, and how many records an exchange moves, it decides for any size.
+Norms are in `queries`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,12 +28,14 @@ Records = tuple[Record, ...]
 class Blocks:
     """The published blocks of a dataspace, no feature in two of them.
 
-    X and Y are exchanges of each other if one arises from the other so: one person goes from x to a possible y. For
-    every block in which their published tuples differ, one other record that has y's whole tuple there (the carrier,
-    read before any change; one record may serve several blocks) takes x's leaf on the features of the block whose
-    published nodes differ, and keeps all else. Nobody else changes.
+    X and Y are exchanges of each other if one arises from the other so: one person goes from x to a
+    possible y. For every block in which their published tuples differ, one other record that has
+    y's whole tuple there (the carrier, read before any change; one record may serve several blocks)
+    takes x's leaf on the features of the block whose published nodes differ, and keeps all else.
+    Nobody else changes.
 
-    Features that the published counts leave no choice are not part of a block: x and y agree on them.
+    Features that the published counts leave no choice are not part of a block: x and y agree on
+    them.
 
     Examples
     --------
@@ -51,9 +55,14 @@ class Blocks:
 
     @classmethod
     def of(cls, dataspace: Datasets) -> "Blocks":
-        """Return the blocks; refuse margins that overlap and structural zeros that tie a block to anything else."""
+        """Return the blocks; refuse margins that overlap and structural zeros that tie a block to
+        anything else.
+        """
         if not isinstance(dataspace, Dataspace):
-            raise InputError("exchanges in a dataspace that is only described are not known: give schema and margins")
+            raise InputError(
+                "exchanges in a dataspace that is only described are not known: give schema and"
+                " margins"
+            )
         blocks = cls(dataspace, Structure.of(dataspace))
         views = [margin.view for margin in blocks.margins]
         for position, one in enumerate(views):
@@ -62,13 +71,15 @@ class Blocks:
                 if shared:
                     name = dataspace.schema.features[shared[0]].name
                     raise Refused(
-                        f"exchange adjacency needs published margins that share no feature, and {name!r} is in two of "
-                        "them: publish it in one margin, or protect a number of records instead"
+                        "exchange adjacency needs published margins that share no feature, and"
+                        f" {name!r} is in two of them: publish it in one margin, or protect a"
+                        " number of records instead"
                     )
         if blocks._zeros_tie():
             raise Refused(
-                "exchange adjacency needs every combination of levels below the published counts to be possible, and "
-                "structural zeros tie a published margin to something else: protect a number of records instead"
+                "exchange adjacency needs every combination of levels below the published counts to"
+                " be possible, and structural zeros tie a published margin to something else:"
+                " protect a number of records instead"
             )
         return blocks
 
@@ -84,7 +95,9 @@ class Blocks:
 
     @property
     def reach(self) -> int:
-        """The most records that one exchange changes: q + 1, all of them where there are fewer, 0 without freedom."""
+        """The most records that one exchange changes: q + 1, all of them where there are fewer, 0
+        without freedom.
+        """
         free = bool(self.structure.varying) or self.count
         return min(self.count + 1, self.structure.n) if free else 0
 
@@ -94,7 +107,9 @@ class Blocks:
         return frozenset(axis for margin in self.margins for axis in named(margin.view))
 
     def _zeros_tie(self) -> bool:
-        """Whether the cells that can occur are fewer than: all below the blocks, times what zeros leave of the rest."""
+        """Whether the cells that can occur are fewer than: all below the blocks, times what zeros
+        leave of the rest.
+        """
         schema, grid = self.structure.schema, self.structure.grid
         zeros = [schema.view(dict(zero.levels)) for zero in schema.structural_zeros]
         if all(self._apart(view) for view in zeros):
@@ -106,12 +121,15 @@ class Blocks:
             inhabited = np.ones(grid.shape, dtype=bool)
         assert schema.possible is not None
         possible = inhabited & schema.possible
-        # No tie: what can occur is the product of the cells of the blocks and of what zeros leave outside them.
+        # No tie: what can occur is the product of the cells of the blocks and of what zeros leave
+        # outside them.
         outside = possible.any(axis=tuple(self.axes), keepdims=True)
         return bool((possible != (inhabited & outside)).any())
 
     def _apart(self, zero: View) -> bool:
-        """Whether a structural zero lies inside one margin, where it is an empty cell, or touches no block."""
+        """Whether a structural zero lies inside one margin, where it is an empty cell, or touches
+        no block.
+        """
         inside = any(within(zero, margin.view) for margin in self.structure.margins)
         return inside or self.axes.isdisjoint(named(zero))
 
@@ -174,8 +192,12 @@ class Blocks:
                 for chosen in product(*carriers):
                     yield from self._undone(records, i, x, zip(differ, chosen, strict=True))
 
-    def _former_carriers(self, records: Records, i: int, x: Record, block: tuple[View, list[int]]) -> list[int]:
-        """Who may have carried a block, by what they have now: x's leaves where the nodes differed, y's nodes else."""
+    def _former_carriers(
+        self, records: Records, i: int, x: Record, block: tuple[View, list[int]]
+    ) -> list[int]:
+        """Who may have carried a block, by what they have now: x's leaves where the nodes differed,
+        y's nodes else.
+        """
         view, axes = block
         kept = tuple(0 if axis in axes else depth for axis, depth in enumerate(view))
         kept_of_y = self.nodes(records[i], kept)
@@ -187,9 +209,15 @@ class Blocks:
         return carriers
 
     def _undone(
-        self, records: Records, i: int, x: Record, served: Iterable[tuple[tuple[View, list[int]], int]]
+        self,
+        records: Records,
+        i: int,
+        x: Record,
+        served: Iterable[tuple[tuple[View, list[int]], int]],
     ) -> Iterator[Records]:
-        """Iterate over the datasets before these carriers gave up some leaf below y's node for that of x."""
+        """Iterate over the datasets before these carriers gave up some leaf below y's node for that
+        of x.
+        """
         y = records[i]
         places, leaves_below = [], []
         for (view, axes), j in served:
@@ -261,10 +289,14 @@ class Blocks:
                 path = labels[start : start + len(feature.names)]
                 start += len(feature.names)
                 if path not in leaves:
-                    raise InputError(f"a record has no level of {feature.name!r} that the schema declares")
+                    raise InputError(
+                        f"a record has no level of {feature.name!r} that the schema declares"
+                    )
                 codes.append(leaves[path])
             if start != len(labels):
-                raise InputError("a record has a label for every feature of the schema, in its order")
+                raise InputError(
+                    "a record has a label for every feature of the schema, in its order"
+                )
             records.append(tuple(codes))
         return tuple(records)
 
@@ -274,7 +306,8 @@ class Blocks:
 
 
 def servings(blocks: int) -> Iterator[tuple[tuple[int | None, ...], int]]:
-    """Iterate over who carries each block, None where x and y agree there, and how many carriers there are.
+    """Iterate over who carries each block, None where x and y agree there, and how many carriers
+    there are.
 
     Carriers are numbered as they first occur.
 
@@ -282,7 +315,9 @@ def servings(blocks: int) -> Iterator[tuple[tuple[int | None, ...], int]]:
     [(None, None), (None, 0), (0, None), (0, 0), (0, 1)]
     """
 
-    def grow(servers: tuple[int | None, ...], carriers: int) -> Iterator[tuple[tuple[int | None, ...], int]]:
+    def grow(
+        servers: tuple[int | None, ...], carriers: int
+    ) -> Iterator[tuple[tuple[int | None, ...], int]]:
         if len(servers) == blocks:
             yield servers, carriers
             return

@@ -1,7 +1,7 @@
 """The Graver basis of a small margin map: its largest degree bounds a(t) where no closed form does.
 
-A Graver element is a table of whole numbers with zero margins that is no sum of two others without cancellation. What
-follows for a(t) is in `adjacency`.
+A Graver element is a table of whole numbers with zero margins that is no sum of two others without
+cancellation. What follows for a(t) is in `adjacency`.
 """
 
 import numpy as np
@@ -15,13 +15,15 @@ Matrix = NDArray[np.int64]
 
 
 def graver_basis(matrix: Matrix) -> Matrix | None:
-    """Return the Graver basis of ``{z whole : matrix z = 0}``, a row for each element, or None where it takes long.
+    """Return the Graver basis of ``{z whole : matrix z = 0}``, a row for each element, or None
+    where it takes long.
 
-    Project and lift. Some cells determine the others in whole numbers; on them alone the basis is ±e_i. Cell by cell is
-    added: every z is a sum of lifted elements that is free of cancellation on the cells so far. Two of its terms that
-    cancel on the new cell are replaced by a sum of known elements for theirs, free of cancellation everywhere, until no
-    two terms cancel. So exactly the sums of pairs that agree in sign on the old cells and cancel on the new one are
-    needed; taken in the order of their size on the old cells, each is either a sum of known elements or a new one.
+    Project and lift. Some cells determine the others in whole numbers; on them alone the basis is
+    ±e_i. Cell by cell is added: every z is a sum of lifted elements that is free of cancellation on
+    the cells so far. Two of its terms that cancel on the new cell are replaced by a sum of known
+    elements for theirs, free of cancellation everywhere, until no two terms cancel. So exactly the
+    sums of pairs that agree in sign on the old cells and cancel on the new one are needed; taken in
+    the order of their size on the old cells, each is either a sum of known elements or a new one.
 
     None also where no such cells are found.
 
@@ -55,9 +57,11 @@ def graver_basis(matrix: Matrix) -> Matrix | None:
 
 
 def _whole_kernel(matrix: Matrix) -> tuple[list[int], Matrix] | None:
-    """Cells that may be chosen freely, and for each the table that is one there and zero on the other free cells.
+    """Cells that may be chosen freely, and for each the table that is one there and zero on the
+    other free cells.
 
-    By elimination; None where a table would need fractions, so that these cells do not determine whole tables.
+    By elimination; None where a table would need fractions, so that these cells do not determine
+    whole tables.
     """
     from flint import fmpq_mat, fmpz_mat
 
@@ -78,7 +82,9 @@ def _whole_kernel(matrix: Matrix) -> tuple[list[int], Matrix] | None:
 
 
 class _Elements:
-    """Elements of the lattice on the first cells, the last of which is new, with their signs as bits."""
+    """Elements of the lattice on the first cells, the last of which is new, with their signs as
+    bits.
+    """
 
     def __init__(self, rows: Matrix, known: int) -> None:
         self.rows, self.known = rows, known
@@ -106,7 +112,8 @@ class _Elements:
         width = self.known + 1
         sizes = np.abs(by.rows[:, :width])
         for place, row in enumerate(np.abs(self.rows[:, :width])):
-            # Within, sign by sign: the signs first, as bits, then the sizes of the few that are left.
+            # Within, sign by sign: the signs first, as bits, then the sizes of the few that are
+            # left.
             outside = (by.above & ~self.above[place]) | (by.below & ~self.below[place])
             inside = np.flatnonzero(outside == 0)
             kept[place] = not (sizes[inside] <= row).all(axis=1).any()
@@ -121,7 +128,8 @@ def _bits(truths: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def _complete(basis: Matrix, known: int, work: int) -> tuple[Matrix | None, int]:
-    """Add one cell to a Graver basis on the `known` first ones; the work that is left, None where it does not suffice.
+    """Add one cell to a Graver basis on the `known` first ones; the work that is left, None where
+    it does not suffice.
 
     Elements are closed under negation, and whole rows are kept: the first cells determine them.
     """

@@ -1,7 +1,9 @@
-"""Units and their members: what is public about two linked kinds of records, and the two promises about them.
+"""Units and their members: what is public about two linked kinds of records, and the two promises
+about them.
 
-A unit (a household, a patient) has members (persons, stays). `LinkedDataspace` is D_t of both kinds; `Reach` counts
-how many members and units change together under a promise. What residuals then cost is in `queries.linked_costs`.
+A unit (a household, a patient) has members (persons, stays). `LinkedDataspace` is D_t of both
+kinds; `Reach` counts how many members and units change together under a promise. What residuals
+then cost is in `queries.linked_costs`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,10 +46,11 @@ def _kinds(value: Iterable[str]) -> tuple[str, ...]:
 
 @frozen
 class Quarters:
-    """Units without a bound on their members, which are counted in no table of units: group quarters.
+    """Units without a bound on their members, which are counted in no table of units: group
+    quarters.
 
-    Every place and kind of quarters counts as one such unit, empty or not. Members have the kind of their quarters
-    from their unit; the one other level is that of units which are counted.
+    Every place and kind of quarters counts as one such unit, empty or not. Members have the kind of
+    their quarters from their unit; the one other level is that of units which are counted.
 
     Parameters
     ----------
@@ -66,15 +69,20 @@ class Quarters:
     kinds: tuple[str, ...] = field(converter=_kinds)
 
     def home(self, levels: Sequence[str]) -> int:
-        """Return the place of the level of counted units; refuse levels of which not exactly one is no quarters."""
+        """Return the place of the level of counted units; refuse levels of which not exactly one is
+        no quarters.
+        """
         strange = [kind for kind in self.kinds if kind not in levels]
         if strange:
-            raise InputError(f"{strange[0]!r} is no level of {self.feature!r}, so that it can be no kind of quarters")
+            raise InputError(
+                f"{strange[0]!r} is no level of {self.feature!r}, so that it can be no kind of"
+                " quarters"
+            )
         other_places = [place for place, level in enumerate(levels) if level not in self.kinds]
         if len(other_places) != 1:
             raise InputError(
-                f"all levels of {self.feature!r} but one are kinds of quarters, and that one is of units that are "
-                "counted: name the others as quarters, or merge them"
+                f"all levels of {self.feature!r} but one are kinds of quarters, and that one is of"
+                " units that are counted: name the others as quarters, or merge them"
             )
         return other_places[0]
 
@@ -86,7 +94,9 @@ class Quarters:
     def from_json(cls, value: Any) -> "Quarters":
         """Read what `to_json` wrote: one column, and its levels that are quarters."""
         if not isinstance(value, Mapping) or len(value) != 1:
-            raise InputError('group quarters are one column and its levels, such as {unittype = ["1"]}')
+            raise InputError(
+                'group quarters are one column and its levels, such as {unittype = ["1"]}'
+            )
         ((feature, kinds),) = value.items()
         return cls(str(feature), [kinds] if isinstance(kinds, str) else kinds)
 
@@ -126,22 +136,28 @@ class Link:
             raise InputError("the least number of members of a unit is 0 or 1")
         most = _whole(self.most, "the largest number of members of a unit")
         if not max(1, self.least) <= most <= MOST_MEMBERS:
-            raise InputError(f"the largest number of members of a unit lies between 1 and {MOST_MEMBERS:,}")
+            raise InputError(
+                f"the largest number of members of a unit lies between 1 and {MOST_MEMBERS:,}"
+            )
         if self.quarters is not None:
             self._check_quarters(self.quarters)
 
     def _check_quarters(self, quarters: Quarters) -> None:
         if self.protect is Protect.unit:
             raise Refused(
-                "group quarters have no bound on their members, so that no promise about a whole unit is known: "
-                "protect members, or leave quarters out"
+                "group quarters have no bound on their members, so that no promise about a whole"
+                " unit is known: protect members, or leave quarters out"
             )
         if self.least:
             raise Refused(
-                "everybody may live in group quarters, so that any unit may be empty: declare least = 0 beside quarters"
+                "everybody may live in group quarters, so that any unit may be empty: declare least"
+                " = 0 beside quarters"
             )
         if quarters.feature in self.derived:
-            raise InputError(f"{quarters.feature!r} is derived from members, so that it says of no unit what it is")
+            raise InputError(
+                f"{quarters.feature!r} is derived from members, so that it says of no unit what"
+                " it is"
+            )
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -163,7 +179,14 @@ class Link:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
         quarters = Quarters.from_json(value["quarters"]) if "quarters" in value else None
-        return cls(value["protect"], value["least"], value["most"], value["derived"], value["column"], quarters)
+        return cls(
+            value["protect"],
+            value["least"],
+            value["most"],
+            value["derived"],
+            value["column"],
+            quarters,
+        )
 
 
 @frozen(slots=False, eq=False, repr=False)
@@ -185,7 +208,9 @@ class LinkedDataspace(Dataspace):
     >>> zone, sex = Feature("zone", "ab"), Feature("sex", "fm")
     >>> persons = Dataspace.of(Table(Schema([zone, sex]), [[3, 2], [1, 4]]), [])
     >>> homes = Table(Schema([zone, Feature("size", "123")]), [[1, 2, 0], [0, 1, 1]])
-    >>> public = LinkedDataspace.joining(persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3))
+    >>> public = LinkedDataspace.joining(
+    ...     persons, Dataspace.of(homes, [Margin("zone")]), Link("member", 1, 3)
+    ... )
     >>> public.inherited, public.about("unit").n, public.summary()
     (('zone',), 5, 'the number of members, units by zone')
     """
@@ -202,16 +227,26 @@ class LinkedDataspace(Dataspace):
         for feature in self.units.schema.features:
             for other in self.schema.features:
                 if {*feature.names} & {*other.names} and feature != other:
-                    raise InputError(f"{feature.name!r} has other levels for units than for members")
+                    raise InputError(
+                        f"{feature.name!r} has other levels for units than for members"
+                    )
         for name in self.link.derived:
             if name in self.schema.names:
-                raise Refused(f"{name!r} is derived from the members of a unit, so that no table of members has it")
+                raise Refused(
+                    f"{name!r} is derived from the members of a unit, so that no table of members"
+                    " has it"
+                )
         for margin in self.units.margins:
             if {*margin.names} & {*self.link.derived}:
-                raise Refused(f"exact totals of units are by their own features, and {margin} depends on members")
+                raise Refused(
+                    f"exact totals of units are by their own features, and {margin} depends on"
+                    " members"
+                )
         size = next((part for part in self.units.schema.features if part.name == SIZE), None)
         if size is not None and size.levels != self.link.sizes:
-            raise InputError("the levels of size are every number from the least to the most members of a unit")
+            raise InputError(
+                "the levels of size are every number from the least to the most members of a unit"
+            )
         self._check_quarters()
         # public totals outside would leave no dataset; quarters hold as many as there are
         low, high = self.link.least * self.units.n, self.link.most * self.units.n
@@ -225,8 +260,8 @@ class LinkedDataspace(Dataspace):
             return
         if quarters.feature in self.units.schema.names or quarters.feature not in self.schema.names:
             raise Refused(
-                f"group quarters are counted in no table of units, and some table of members has to say who lives in "
-                f"them: ask for {quarters.feature!r} in tables of members alone"
+                "group quarters are counted in no table of units, and some table of members has to"
+                f" say who lives in them: ask for {quarters.feature!r} in tables of members alone"
             )
         _ = self.home
 
@@ -279,7 +314,8 @@ class LinkedDataspace(Dataspace):
 
     @cached_property
     def home(self) -> tuple[int, int] | None:
-        """The place of the feature of quarters among those of members, and of the level of counted units in it.
+        """The place of the feature of quarters among those of members, and of the level of counted
+        units in it.
 
         None where there are no quarters.
         """
@@ -289,46 +325,74 @@ class LinkedDataspace(Dataspace):
         for axis, feature in enumerate(self.schema.features):
             if feature.name == quarters.feature:
                 return axis, quarters.home(feature.levels)
-        raise InputError(f"{quarters.feature!r} says where members live: it is a feature that does not nest")
+        raise InputError(
+            f"{quarters.feature!r} says where members live: it is a feature that does not nest"
+        )
 
     @cached_property
     def reach(self) -> "Reach":
-        """How many members and units change together; refuse exact totals under which the promise is not known."""
+        """How many members and units change together; refuse exact totals under which the promise
+        is not known.
+        """
         return Reach.of(self)
 
     def summary(self) -> str:
         """Say in a few words what is published."""
         members = ", ".join(str(margin) for margin in self.margins) or "the number of members"
         units = ", ".join(str(margin) for margin in self.units.margins) or "their number"
-        return f"{members}, units by {units}" if self.units.margins else f"{members}, the number of units"
+        return (
+            f"{members}, units by {units}"
+            if self.units.margins
+            else f"{members}, the number of units"
+        )
 
     def exact_lines(self) -> list[str]:
-        """Name what is published exactly of both kinds, and the bounds on the size of units, a line each."""
+        """Name what is published exactly of both kinds, and the bounds on the size of units, a line
+        each.
+        """
         link = self.link
         lines = [f"counts of {margin}" for margin in self.margins]
         lines += [f"units by {margin}" for margin in self.units.margins]
         sizes = f"of {link.least} to {link.most} members (declared)"
         if link.quarters is not None:
-            sizes += f"; none of them is of {link.quarters.feature} {', '.join(link.quarters.kinds)}"
-        return [*lines, f"the number of members, {self.n:,}", f"the number of units, {self.units.n:,}, each {sizes}"]
+            sizes += (
+                f"; none of them is of {link.quarters.feature} {', '.join(link.quarters.kinds)}"
+            )
+        return [
+            *lines,
+            f"the number of members, {self.n:,}",
+            f"the number of units, {self.units.n:,}, each {sizes}",
+        ]
 
     def why_together(self) -> list[str]:
         """Say whom the promise is about, and why others change with that member or unit."""
         reach, link = self.reach, self.link
         if link.protect is Protect.member:
             return [
-                "The promise is about one member, who may be anybody and belong to any unit that exists. Where that "
-                "unit is full, or the old one would be left with too few, somebody else takes the place; where totals "
-                "are exact, others hand over the published values.",
-                f"For that at most {reach.members} members change, and at most {reach.derived_units} units are "
-                "composed otherwise. Units keep their own features, which this promise does not protect.",
+                (
+                    "The promise is about one member, who may be anybody and belong to any unit"
+                    " that exists. Where that unit is full, or the old one would be left with too"
+                    " few, somebody else takes the place; where totals are exact, others hand over"
+                    " the published values."
+                ),
+                (
+                    f"For that at most {reach.members} members change, and at most"
+                    f" {reach.derived_units} units are composed otherwise. Units keep their own"
+                    " features, which this promise does not protect."
+                ),
                 *self._why_quarters(),
             ]
         return [
-            f"The promise is about one whole unit with up to {link.most} members, which may be any other one. The "
-            "number of members is exact, so that other units gain what this one loses.",
-            f"For that at most {reach.members} members and {reach.derived_units} units change. Datasets are compared "
-            "that differ in no more members and no more units than these, not any so many members wherever they are.",
+            (
+                f"The promise is about one whole unit with up to {link.most} members, which may be"
+                " any other one. The number of members is exact, so that other units gain what"
+                " this one loses."
+            ),
+            (
+                f"For that at most {reach.members} members and {reach.derived_units} units change."
+                " Datasets are compared that differ in no more members and no more units than"
+                " these, not any so many members wherever they are."
+            ),
         ]
 
     def _why_quarters(self) -> list[str]:
@@ -336,8 +400,9 @@ class LinkedDataspace(Dataspace):
         if quarters is None:
             return []
         return [
-            f"Members of {quarters.feature} {', '.join(quarters.kinds)} live in group quarters: each place and kind of "
-            "them counts as one unit without a bound, into which anybody may move, and is in no table of units."
+            f"Members of {quarters.feature} {', '.join(quarters.kinds)} live in group quarters:"
+            " each place and kind of them counts as one unit without a bound, into which anybody"
+            " may move, and is in no table of units."
         ]
 
     def is_within(self, other: Any) -> bool:
@@ -345,7 +410,9 @@ class LinkedDataspace(Dataspace):
         return bool(self == other)
 
     def union(self, other: Any) -> "Dataspace | None":
-        """Return this space where the other is the same; None elsewhere: what both publish is not put together."""
+        """Return this space where the other is the same; None elsewhere: what both publish is not
+        put together.
+        """
         return self if self == other else None
 
     def with_features(self, schema: Schema) -> "Dataspace | None":
@@ -368,14 +435,15 @@ class Reach:
     Parameters
     ----------
     members
-        The most members that change: ``a_M = 2 + `` the blocks with own features of members where one member is
-        protected; ``m (1 + q_m + q_u)`` for a whole unit.
+        The most members that change: ``a_M = 2 + `` the blocks with own features of members where
+        one member is protected; ``m (1 + q_m + q_u)`` for a whole unit.
     own_units, size_units, derived_units
-        The most units that change, as tables see it that have own features of units alone, the size but no other
-        derived feature, or other derived features. A protected member changes no own feature of any unit.
+        The most units that change, as tables see it that have own features of units alone, the size
+        but no other derived feature, or other derived features. A protected member changes no own
+        feature of any unit.
     exchanged_units
-        The same for exchanges of one member, ``h = 2 + q_m``; for a whole unit the units beside those of one
-        exchange.
+        The same for exchanges of one member, ``h = 2 + q_m``; for a whole unit the units beside
+        those of one exchange.
     """
 
     members: int
@@ -398,8 +466,8 @@ class Reach:
         placed = [view for view in views if public.inherited_axes & {*named(view)}]
         if len(placed) > 1:
             raise Refused(
-                "at most one exact total of members may have features of their units, for one member is protected: "
-                "publish one of them, or both jointly"
+                "at most one exact total of members may have features of their units, for one"
+                " member is protected: publish one of them, or both jointly"
             )
         # a second mover makes room where the new unit is full; each further total needs a carrier
         with_own = [view for view in views if {*named(view)} - public.inherited_axes]
@@ -411,8 +479,8 @@ class Reach:
     def _of_unit(cls, public: LinkedDataspace, views: list[View]) -> "Reach":
         if any(public.inherited_axes & {*named(view)} for view in views):
             raise Refused(
-                "exact totals of members by a feature of their units are not known for whole units: publish them with "
-                "noise, or protect members"
+                "exact totals of members by a feature of their units are not known for whole units:"
+                " publish them with noise, or protect members"
             )
         unit_views = [margin.view for margin in public.units.published]
         refuse_shared(unit_views, "exact totals of units")
@@ -428,7 +496,9 @@ class Reach:
 
 
 def linked_adjacency(public: LinkedDataspace, exchange: bool) -> Adjacency:
-    """Return which pairs of linked datasets are compared: exchanges, or any members within the promise."""
+    """Return which pairs of linked datasets are compared: exchanges, or any members within the
+    promise.
+    """
     link, members = public.link, public.reach.members
     protection = None
     if link.protect is Protect.unit:
@@ -437,7 +507,9 @@ def linked_adjacency(public: LinkedDataspace, exchange: bool) -> Adjacency:
 
 
 def linked_semi_adjacency(public: LinkedDataspace) -> SemiAdjacency:
-    """Return the bound on the members that change together; readings of a(t) are for records of one kind."""
+    """Return the bound on the members that change together; readings of a(t) are for records of one
+    kind.
+    """
     return SemiAdjacency(None, None, public.reach.members, "bound for linked records")
 
 
@@ -446,5 +518,7 @@ def refuse_shared(views: Iterable[View], what: str) -> None:
     seen: list[View] = []
     for view in views:
         if any(any(meet(view, other)) for other in seen):
-            raise Refused(f"two {what} share a feature, for which no promise about linked records is known")
+            raise Refused(
+                f"two {what} share a feature, for which no promise about linked records is known"
+            )
         seen.append(view)

@@ -1,6 +1,7 @@
 """The tables and datasets of a small dataspace, one by one: definitions that execute.
 
-Only for spaces small enough to list; closed forms are in `adjacency` and `queries` and are tested against this.
+Only for spaces small enough to list; closed forms are in `adjacency` and `queries` and are tested
+against this.
 """
 
 import math
@@ -17,17 +18,21 @@ from semidp.errors import InputError
 
 MOST_TABLES = 20_000
 MOST_CELLS = 4_096
-_FRONTIER = 8_000_000  # margin cells times partial tables held at once; beyond it a space is given up
+# margin cells times partial tables held at once; beyond it a space is given up
+_FRONTIER = 8_000_000
 
 
 def cells(dataspace: Dataspace) -> NDArray[np.intp]:
-    """Return the flat positions of the cells that can be positive: possible, and no published margin empty there.
+    """Return the flat positions of the cells that can be positive: possible, and no published
+    margin empty there.
 
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 1], [2, 0, 1]])
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 1], [2, 0, 1]]
+    ... )
     >>> cells(Dataspace.of(table, [Margin("sex"), Margin("region")]))
     array([0, 2, 3, 5])
     """
@@ -39,7 +44,8 @@ def cells(dataspace: Dataspace) -> NDArray[np.intp]:
 
 
 def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
-    """Return every table of D_t, a row of counts of `cells` for each; None where there are more than `MOST_TABLES`.
+    """Return every table of D_t, a row of counts of `cells` for each; None where there are more
+    than `MOST_TABLES`.
 
     Cells are filled in order; a partial table is dropped once a margin cannot be met any more.
 
@@ -67,7 +73,8 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
     for position, row in enumerate(rows):
         open_ends = residual[:, row]
         low, top = np.zeros(len(open_ends), dtype=np.int64), open_ends.min(axis=1)
-        # the last cell of a margin takes what is left of it; otherwise every value up to the tightest margin
+        # the last cell of a margin takes what is left of it; otherwise every value up to the
+        # tightest margin
         forced = np.array([last[part] == position for part in row])
         if forced.any():
             low = open_ends[:, forced].max(axis=1)
@@ -89,7 +96,8 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
             return None
     complete = np.flatnonzero((residual == 0).all(axis=1))
     listed = np.zeros((len(complete), len(rows)), dtype=np.int64)
-    # Back from the complete tables: the value of the last cell, then that of the table it grew from.
+    # Back from the complete tables: the value of the last cell, then that of the table it grew
+    # from.
     for position in range(len(rows) - 1, -1, -1):
         source, value = steps[position]
         listed[:, position] = value[complete]
@@ -98,9 +106,11 @@ def fiber(dataspace: Dataspace) -> NDArray[np.int64] | None:
 
 
 def _certainly_more(dataspace: Dataspace, where: NDArray[np.intp]) -> bool:
-    """Whether there are more tables than `MOST_TABLES`, where they can be counted: one margin, or n alone.
+    """Whether there are more tables than `MOST_TABLES`, where they can be counted: one margin, or n
+    alone.
 
-    Then they are ``Π C(t + k - 1, k - 1)`` over the cells of the margin, with k cells of the table in each.
+    Then they are ``Π C(t + k - 1, k - 1)`` over the cells of the margin, with k cells of the table
+    in each.
     """
     if len(dataspace.published) > 1 or not len(where):
         return False
@@ -131,7 +141,8 @@ def tables(dataspace: Dataspace) -> Iterator[Table]:
 
 
 def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Iterate over the datasets of a small dataspace: labelled records, each the names of its levels.
+    """Iterate over the datasets of a small dataspace: labelled records, each the names of its
+    levels.
 
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
@@ -150,15 +161,21 @@ def datasets(dataspace: Dataspace) -> Iterator[tuple[tuple[str, ...], ...]]:
 
 
 def labelled(schema: Schema, record: Iterable[int]) -> tuple[str, ...]:
-    """Return the labels of a record at every depth of its features, from the codes of its leaves."""
+    """Return the labels of a record at every depth of its features, from the codes of its
+    leaves.
+    """
     labels: list[str] = []
     for feature, leaf in zip(schema.features, record, strict=True):
         labels += feature.path(leaf)
     return tuple(labels)
 
 
-def _constraints(dataspace: Dataspace, where: NDArray[np.intp]) -> tuple[list[list[int]], NDArray[np.int64]]:
-    """For each cell the rows of the published margins that it adds to (the total among them), and their values."""
+def _constraints(
+    dataspace: Dataspace, where: NDArray[np.intp]
+) -> tuple[list[list[int]], NDArray[np.int64]]:
+    """For each cell the rows of the published margins that it adds to (the total among them), and
+    their values.
+    """
     schema = dataspace.schema
     rows: list[list[int]] = [[0] for _ in where]
     values = [np.array([dataspace.n], dtype=np.int64)]

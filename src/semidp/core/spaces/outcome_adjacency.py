@@ -8,9 +8,9 @@ from semidp.core.spaces.protection import Protection
 def outcome_adjacency(dataspace: Dataspace, protection: Protection | None = None) -> Ball:
     """Return A_a(t) for records that carry an unpublished outcome.
 
-    Changing only y needs one record, and a record that changes its features needs as many others as it would without
-    y, which keep theirs. So a(t) is that of the published margins, and at least 1 where there is a record; for a
-    person with several records, at least as many as these.
+    Changing only y needs one record, and a record that changes its features needs as many others as
+    it would without y, which keep theirs. So a(t) is that of the published margins, and at least 1
+    where there is a record; for a person with several records, at least as many as these.
 
     >>> from semidp import Margin
     >>> from semidp.core.tables.features import Feature

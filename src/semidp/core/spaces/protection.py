@@ -39,7 +39,8 @@ class Protection:
     protect
         A unit with all its records, or one of them.
     least
-        The fewest records of one unit. Units that are known from their records alone have one at least.
+        The fewest records of one unit. Units that are known from their records alone have one at
+        least.
 
     Examples
     --------
@@ -58,24 +59,36 @@ class Protection:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
-            raise InputError("a promise for several records needs the column that says whose a record is")
+            raise InputError(
+                "a promise for several records needs the column that says whose a record is"
+            )
         whole = isinstance(self.most, int) and not isinstance(self.most, bool)
         if not whole or not 1 <= self.most <= MOST_RECORDS:
             raise InputError(
-                f"the most records of one {self.noun} is a whole number from 1 to {MOST_RECORDS:,}, not {self.most}"
+                f"the most records of one {self.noun} is a whole number from 1 to {MOST_RECORDS:,},"
+                f" not {self.most}"
             )
         if not isinstance(self.records, str) or not self.records.strip() or len(self.records) > 40:
             raise InputError("what records are called is a short word, such as stays")
         # files name it by its word
         object.__setattr__(self, "protect", Protect(self.protect))
-        if isinstance(self.least, bool) or not isinstance(self.least, int) or not 0 <= self.least <= self.most:
-            raise InputError(f"the fewest records of one {self.noun} is a whole number from 0 to the most")
+        if (
+            isinstance(self.least, bool)
+            or not isinstance(self.least, int)
+            or not 0 <= self.least <= self.most
+        ):
+            raise InputError(
+                f"the fewest records of one {self.noun} is a whole number from 0 to the most"
+            )
 
     @property
     def noun(self) -> str:
         """What a unit is called: the name of its column without the part that says it is one.
 
-        >>> [Protection(name, 2).noun for name in ("patient", "patient_id", "PupilID", "id", "hh_no")]
+        >>> [
+        ...     Protection(name, 2).noun
+        ...     for name in ("patient", "patient_id", "PupilID", "id", "hh_no")
+        ... ]
         ['patient', 'patient', 'pupil', 'person', 'hh']
         """
         # a column such as patient_id or PatientID names the patient
@@ -109,13 +122,18 @@ class Protection:
 
     @property
     def times(self) -> int:
-        """How many records of the same unit change one after the other: all of a unit, or one member."""
+        """How many records of the same unit change one after the other: all of a unit, or one
+        member.
+        """
         return self.most if self.protect is Protect.unit else 1
 
     def is_about(self, other: "Protection | None") -> bool:
         """Whether another promise is about the same units, whatever the most records and the words.
 
-        >>> Protection("patient", 2).is_about(Protection("patient", 5)), Protection("patient", 2).is_about(None)
+        >>> (
+        ...     Protection("patient", 2).is_about(Protection("patient", 5)),
+        ...     Protection("patient", 2).is_about(None),
+        ... )
         (True, False)
         """
         if other is None:
@@ -140,4 +158,6 @@ class Protection:
         >>> Protection.from_json(Protection("patient", 5).to_json()) == Protection("patient", 5)
         True
         """
-        return cls(value["id"], value["most"], value["records"], Protect(value["protect"]), value["least"])
+        return cls(
+            value["id"], value["most"], value["records"], Protect(value["protect"]), value["least"]
+        )

@@ -1,8 +1,9 @@
-"""How the published margins of a dataspace hang together: what really constrains the data, and the slices it leaves.
+"""How the published margins of a dataspace hang together: what really constrains the data, and the
+slices it leaves.
 
-`worst_cover` says how many other records it can take to carry the values that one record of a slice wants. Everything
-here is a function of the schema and the published values. What follows for a(t) is in `adjacency`, what
-follows for norms and projections in `queries`.
+`worst_cover` says how many other records it can take to carry the values that one record of a slice
+wants. Everything here is a function of the schema and the published values. What follows for a(t)
+is in `adjacency`, what follows for norms and projections in `queries`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,8 @@ from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.schema import Schema
 
 MOST_BLOCKS = 6  # 63 patterns; the program has a row for each of the 203 partitions of six blocks
-_LARGEST_COUNT = 100_000  # beyond this the program runs on scaled counts, so that solver tolerances cannot matter
+# beyond this the program runs on scaled counts, so that solver tolerances cannot matter
+_LARGEST_COUNT = 100_000
 _INFEASIBLE = 2  # scipy's code for a program proven to have no solution
 
 BlockSet = frozenset[int]
@@ -44,7 +46,9 @@ class Structure:
     >>> from semidp.core.tables.counts import Table
     >>> places = Feature.nested(["state", "county"], [("s", "a"), ("s", "b"), ("t", "c")])
     >>> table = Table(Schema([places, Feature("sex", "fm")]), [[5, 5], [5, 5], [7, 7]])
-    >>> structure = Structure.of(Dataspace.of(table, [Margin("state"), Margin("county"), Margin("sex")]))
+    >>> structure = Structure.of(
+    ...     Dataspace.of(table, [Margin("state"), Margin("county"), Margin("sex")])
+    ... )
     >>> [total.view for total in structure.margins], structure.common
     ([(2, 0), (0, 1)], (0, 0))
     """
@@ -65,7 +69,9 @@ class Structure:
 
     @cached_property
     def choices(self) -> tuple[tuple[bool, ...], ...]:
-        """For each feature and each of its depths, whether some inhabited node above has two nodes that can occur."""
+        """For each feature and each of its depths, whether some inhabited node above has two nodes
+        that can occur.
+        """
         choices = []
         for axis, full in enumerate(self.grid.full):
             depths = range(1, full + 1)
@@ -87,7 +93,9 @@ class Structure:
         return frozenset(varying)
 
     def branches(self, axis: int, depth: int, above: int | None = None) -> NDArray[np.int64]:
-        """Return how many nodes of a depth can occur below each inhabited node above (one depth up unless said)."""
+        """Return how many nodes of a depth can occur below each inhabited node above (one depth up
+        unless said).
+        """
         above = depth - 1 if above is None else above
         firsts = self.grid.chains[axis].first(above, depth)
         inhabited = self.inhabited_nodes(axis, depth).astype(np.int64)
@@ -103,7 +111,8 @@ class Structure:
             if not published:
                 continue
             counts = margin.down(self.grid, self.grid.alone(axis, published)).counts
-            # A finer margin is summed up to the depth; a coarser one lets all its descendants occur.
+            # A finer margin is summed up to the depth; a coarser one lets all its descendants
+            # occur.
             if published >= depth:
                 inhabited &= np.add.reduceat(counts, chain.first(depth, published)) > 0
             else:
@@ -111,7 +120,8 @@ class Structure:
         return inhabited
 
     def canonical(self, view: View) -> View:
-        """Return the coarsest view that says as much: depths without a choice are left out at the end of a chain.
+        """Return the coarsest view that says as much: depths without a choice are left out at the
+        end of a chain.
 
         Views of one class are mapped to one of them, in a way that keeps their order.
         """
@@ -128,15 +138,17 @@ class Structure:
 
     @cached_property
     def essential(self) -> tuple[Totals, ...]:
-        """The margins as far as they leave a choice, nested ones dropped: what really constrains the data."""
+        """The margins as far as they leave a choice, nested ones dropped: what really constrains
+        the data.
+        """
         return finest(self.grid, self.margins, self.canonical)
 
     @cached_property
     def zeros_matter(self) -> bool:
         """Whether structural zeros forbid more than the published margins do.
 
-        They do not if every combination of published levels that the margins allow can be completed by unpublished
-        ones: a zero inside a margin is an empty cell there.
+        They do not if every combination of published levels that the margins allow can be completed
+        by unpublished ones: a zero inside a margin is an empty cell there.
         """
         zeros = [self.schema.view(dict(zero.levels)) for zero in self.schema.structural_zeros]
         if all(self._inside_margin(view) for view in zeros):
@@ -171,7 +183,8 @@ class Structure:
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """Margins that are disjoint apart from a common part Z: for each level z of Z, blocks of published counts.
+    """Margins that are disjoint apart from a common part Z: for each level z of Z, blocks of
+    published counts.
 
     Parameters
     ----------
@@ -206,7 +219,9 @@ class Slices:
         return np.asarray(sizes.ravel())
 
     def largest(self, number: int, a: int) -> Counts:
-        """Return the largest counts of a block at each level of Z: a matrix of at most a columns, capped at a."""
+        """Return the largest counts of a block at each level of Z: a matrix of at most a columns,
+        capped at a.
+        """
         counts, home = self.margins[number].counts.ravel(), self.homes[number]
         # Sorted by level of Z, and within a level by count, the largest first.
         order = np.lexsort((-counts, home))
@@ -228,15 +243,18 @@ class Slices:
         return rows
 
     def candidates(self) -> Iterator[tuple[int, tuple[int, ...], int, bool]]:
-        """Yield levels of Z where y may lie, with what decides how many records must move; most choices first.
+        """Yield levels of Z where y may lie, with what decides how many records must move; most
+        choices first.
 
-        That is the smallest positive count of each block that leaves a choice there, sorted, how many other records are
-        there, and whether x lies elsewhere. Levels that are alike in all this are tried once.
+        That is the smallest positive count of each block that leaves a choice there, sorted, how
+        many other records are there, and whether x lies elsewhere. Levels that are alike in all
+        this are tried once.
         """
         inhabited = np.flatnonzero(self.sizes)
         several = len(inhabited) > 1
         rarest = [self._rarest_of_all(number) for number in range(len(self.margins))]
-        keys = np.sort(np.stack(rarest, axis=1), axis=1)[inhabited]  # no choice counts as 0: sorted to the front
+        # no choice counts as 0: sorted to the front
+        keys = np.sort(np.stack(rarest, axis=1), axis=1)[inhabited]
         # Levels of Z with the same rarest counts and as many records are one case.
         with_sizes = np.hstack([keys, self.sizes[inhabited, None]])
         _, first = np.unique(with_sizes, axis=0, return_index=True)
@@ -248,7 +266,9 @@ class Slices:
             yield z, tuple(key[key > 0].tolist()), others_at_z, several
 
     def _rarest_of_all(self, number: int) -> Counts:
-        """The smallest positive count of a block at each level of Z; 0 where the block leaves no choice there."""
+        """The smallest positive count of a block at each level of Z; 0 where the block leaves no
+        choice there.
+        """
         counts, home = self.margins[number].counts.ravel(), self.homes[number]
         size = self.grid.size_of(self.common)
         positive = counts > 0
@@ -260,7 +280,9 @@ class Slices:
 
 @dataclass(frozen=True)
 class Cover:
-    """The largest size of a smallest cover: proven bounds, and the records of one smallest cover of size `least`."""
+    """The largest size of a smallest cover: proven bounds, and the records of one smallest cover of
+    size `least`.
+    """
 
     least: int
     most: int
@@ -272,11 +294,16 @@ class Cover:
 def worst_cover(rarest: tuple[int, ...], others: int) -> Cover:
     """Return the size of the smallest cover of all blocks in the worst dataset.
 
-    Block b has ``rarest[b]`` records that agree with y, all among `others`. If Σ rarest <= others they can all be
-    different, and each block needs a record of its own. If not, a cover of size k or more exists iff the records can be
-    given patterns (sets of blocks on which they agree with y) such that no k - 1 of them together are all blocks.
+    Block b has ``rarest[b]`` records that agree with y, all among `others`. If Σ rarest <= others
+    they can all be different, and each block needs a record of its own. If not, a cover of size k
+    or more exists iff the records can be given patterns (sets of blocks on which they agree with y)
+    such that no k - 1 of them together are all blocks.
 
-    >>> worst_cover((1, 1), 2).least, worst_cover((2, 2), 3).least, worst_cover((1, 1, 1), 2).least
+    >>> (
+    ...     worst_cover((1, 1), 2).least,
+    ...     worst_cover((2, 2), 3).least,
+    ...     worst_cover((1, 1, 1), 2).least,
+    ... )
     (2, 1, 2)
     """
     blocks = len(rarest)
@@ -299,7 +326,8 @@ def worst_cover(rarest: tuple[int, ...], others: int) -> Cover:
             cover = _smallest_cover(list(used), blocks)
             if len(cover[0]) >= size and _fits(used, rarest, others):
                 return Cover(size, most, *cover)
-        # unscaled, the program was the question itself; scaled, real numbers of records are a relaxation of it
+        # unscaled, the program was the question itself; scaled, real numbers of records are a
+        # relaxation of it
         if scale > 1:
             shares = [count / scale for count in rarest]
             solved = _program(shares, others / scale, size, whole=False)
@@ -309,7 +337,9 @@ def worst_cover(rarest: tuple[int, ...], others: int) -> Cover:
 
 
 def _fits(used: dict[BlockSet, int], rarest: tuple[int, ...], others: int) -> bool:
-    """Whether the records exist, in whole numbers: enough carriers for every block, and not too many in all."""
+    """Whether the records exist, in whole numbers: enough carriers for every block, and not too
+    many in all.
+    """
     if sum(used.values()) > others:
         return False
     for block, needed in enumerate(rarest):
@@ -319,13 +349,16 @@ def _fits(used: dict[BlockSet, int], rarest: tuple[int, ...], others: int) -> bo
     return True
 
 
-def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> dict[BlockSet, float] | None:
+def _program(
+    rarest: Sequence[float], others: float, size: int, whole: bool
+) -> dict[BlockSet, float] | None:
     """Numbers of records by pattern such that no size - 1 patterns in use cover all blocks.
 
     None where that is impossible, empty where the solver could not decide.
 
-    A pattern is open (z = 1) if records with it, or with a larger one, exist; open patterns are closed under subsets,
-    so a cover by fewer than `size` of them exists iff a partition of the blocks into fewer than `size` open ones does.
+    A pattern is open (z = 1) if records with it, or with a larger one, exist; open patterns are
+    closed under subsets, so a cover by fewer than `size` of them exists iff a partition of the
+    blocks into fewer than `size` open ones does.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -343,7 +376,8 @@ def _program(rarest: Sequence[float], others: float, size: int, whole: bool) -> 
         rows.append(row)
         tops.append(top)
 
-    # The first half of the columns counts records by pattern, the second half says which patterns are open.
+    # The first half of the columns counts records by pattern, the second half says which patterns
+    # are open.
     at_most(others, *((i, 1.0) for i in range(count)))
     for b, needed in enumerate(rarest):
         carriers = [place[pattern] for pattern in patterns if b in pattern]
@@ -379,9 +413,14 @@ def _block_set(code: int, blocks: int) -> BlockSet:
     return frozenset(b for b in range(blocks) if code >> b & 1)
 
 
-def _smallest_cover(patterns: list[BlockSet], blocks: int) -> tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]:
-    """Return a smallest cover of the blocks by the patterns, and what each of them adds to the earlier ones."""
-    # Blocks covered so far, by which patterns, and what each of these added; one more pattern a round.
+def _smallest_cover(
+    patterns: list[BlockSet], blocks: int
+) -> tuple[tuple[BlockSet, ...], tuple[BlockSet, ...]]:
+    """Return a smallest cover of the blocks by the patterns, and what each of them adds to the
+    earlier ones.
+    """
+    # Blocks covered so far, by which patterns, and what each of these added; one more pattern a
+    # round.
     reached: dict[BlockSet, tuple[BlockSets, BlockSets]] = {frozenset(): ((), ())}
     everything = frozenset(range(blocks))
     while everything not in reached:

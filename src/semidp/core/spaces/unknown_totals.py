@@ -1,6 +1,7 @@
 """Exact statistics whose values nobody has said: the published values under which most can change.
 
-What somebody else knows or publishes is often known by its features alone. A claim about it must hold for any values.
+What somebody else knows or publishes is often known by its features alone. A claim about it must
+hold for any values.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,8 @@ from semidp.errors import Refused
 def even_space(schema: Schema, margins: Iterable[Margin], each: int) -> Dataspace:
     """Return the dataspace of the table with so many records in every possible cell.
 
-    Without structural zeros the table itself is not written down: it may be large where its margins are not.
+    Without structural zeros the table itself is not written down: it may be large where its margins
+    are not.
 
     >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "nsw")])
@@ -37,13 +39,16 @@ def even_space(schema: Schema, margins: Iterable[Margin], each: int) -> Dataspac
 
 
 def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a: int) -> Dataspace:
-    """Return a dataspace with S_a(t) ⊆ S_a(t0) for every t of the margins that agrees with what is known of it.
+    """Return a dataspace with S_a(t) ⊆ S_a(t0) for every t of the margins that agrees with what is
+    known of it.
 
-    t0 has at least `a` records in every cell that the known values leave possible. Let X, X' be adjacent in D_t. At
-    most a of their records differ, and every cell of t0 holds as many; the rest of t0 is filled up with records that
-    both share. So X, X' become adjacent datasets of D_t0 (any a records, or exchanges: carriers are among those that
-    differ), and a query that sums over records has the same difference. Margins that share no feature are filled up one
-    by one, because records can be put together from any of theirs; with structural zeros only the whole table will do.
+    t0 has at least `a` records in every cell that the known values leave possible. Let X, X' be
+    adjacent in D_t. At most a of their records differ, and every cell of t0 holds as many; the rest
+    of t0 is filled up with records that both share. So X, X' become adjacent datasets of D_t0 (any
+    a records, or exchanges: carriers are among those that differ), and a query that sums over
+    records has the same difference. Margins that share no feature are filled up one by one, because
+    records can be put together from any of theirs; with structural zeros only the whole table will
+    do.
 
     Parameters
     ----------
@@ -60,8 +65,15 @@ def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a:
     --------
     >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw")])
-    >>> known = Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), [4, 1, 0])})
-    >>> [total.counts.tolist() for total in widest_space(schema, [Margin("sex"), Margin("region")], known, 3).totals]
+    >>> known = Dataspace.known(
+    ...     schema, {Margin("sex"): Table(schema.restrict(["sex"]), [4, 1, 0])}
+    ... )
+    >>> [
+    ...     total.counts.tolist()
+    ...     for total in widest_space(
+    ...         schema, [Margin("sex"), Margin("region")], known, 3
+    ...     ).totals
+    ... ]
     [[6, 3, 0], [3, 3, 3]]
     """
     kept = normalised(schema, margins)
@@ -71,7 +83,8 @@ def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a:
     n = max((int(counts.sum()) for _, counts in filled), default=0)
     values: dict[Margin, Table] = {}
     for together, (part, counts) in zip(groups, filled, strict=True):
-        # All groups describe the same records: the largest cell takes what is missing to the same n.
+        # All groups describe the same records: the largest cell takes what is missing to the same
+        # n.
         flat = counts.ravel()
         flat[int(flat.argmax())] += n - int(flat.sum())
         table = Table(part, counts)
@@ -79,14 +92,18 @@ def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a:
     return Dataspace.known(schema, values, n)
 
 
-def _filled(schema: Schema, together: Sequence[Margin], known: Dataspace, a: int) -> tuple[Schema, NDArray[np.int64]]:
+def _filled(
+    schema: Schema, together: Sequence[Margin], known: Dataspace, a: int
+) -> tuple[Schema, NDArray[np.int64]]:
     """A records in every cell of some margins together that the known values leave possible."""
     names = schema.names
     if not schema.structural_zeros:
         names = tuple(name for margin in together for name in margin.names)
     part = schema.restrict(names)
     if part.size > LARGEST_MASK:
-        raise Refused(f"the totals of {', '.join(map(str, together))} have too many cells: give their values")
+        raise Refused(
+            f"the totals of {', '.join(map(str, together))} have too many cells: give their values"
+        )
     inside = {}
     for margin, total in zip(known.margins, known.totals, strict=True):
         if any(margin.within(whole) for whole in together):

@@ -1,4 +1,5 @@
-"""A worked example of a(t): who wants to change, and who must move with them, in the names of the levels.
+"""A worked example of a(t): who wants to change, and who must move with them, in the names of the
+levels.
 
 Which slice is worst, and how many records it takes, is found in `adjacency`.
 """
@@ -22,9 +23,11 @@ Record = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Witness:
-    """A dataset's worst case: a record, the value it wants to take, and the other records that must move for it.
+    """A dataset's worst case: a record, the value it wants to take, and the other records that must
+    move for it.
 
-    Built from the published t alone. Each of `others` is a pair: what the record was, what it becomes.
+    Built from the published t alone. Each of `others` is a pair: what the record was, what it
+    becomes.
 
     >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns")])
@@ -38,7 +41,9 @@ class Witness:
     others: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 
     @classmethod
-    def of(cls, schema: Schema, x: Record, y: Record, others: Sequence[tuple[Record, Record]]) -> "Witness":
+    def of(
+        cls, schema: Schema, x: Record, y: Record, others: Sequence[tuple[Record, Record]]
+    ) -> "Witness":
         """Name the levels of records given by their codes."""
         moved = []
         for before, after in others:
@@ -65,8 +70,12 @@ def _arrow(before: Sequence[str], after: Sequence[str]) -> str:
     return f"({', '.join(before)}) → ({', '.join(after)})"
 
 
-def slice_witness(structure: Structure, slices: Slices, z: int, cover: Cover, away: bool) -> Witness:
-    """Write out a worst case: y at the rarest levels of slice z, the carriers of its values all different."""
+def slice_witness(
+    structure: Structure, slices: Slices, z: int, cover: Cover, away: bool
+) -> Witness:
+    """Write out a worst case: y at the rarest levels of slice z, the carriers of its values all
+    different.
+    """
     cells, rows = zip(*slices.rows(z), strict=True)
     # y has the rarest level of each block, so that as few records as possible can carry its values.
     y = [_rarest(row) for row in rows]
@@ -135,7 +144,9 @@ def a_record(structure: Structure, chosen: Iterable[tuple[View, int]] = ()) -> R
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]])
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]]
+    ... )
     >>> structure = Structure.of(Dataspace.of(table, [Margin("sex"), Margin("region")]))
     >>> a_record(structure), a_record(structure, [((1, 0), 1)])
     ((0, 1), (1, 1))
@@ -154,7 +165,9 @@ def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]])
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[0, 0, 1], [0, 2, 1]]
+    ... )
     >>> list(completions(Structure.of(Dataspace.of(table, [Margin("sex")])), (1, 0)))
     [(1, 0), (1, 1), (1, 2)]
     """
@@ -174,13 +187,18 @@ def completions(structure: Structure, record: Sequence[int]) -> Iterator[Record]
 
 
 def free_witness(structure: Structure) -> Witness | None:
-    """Return a record that can change on its own where every published feature has one level, or None.
+    """Return a record that can change on its own where every published feature has one level, or
+    None.
 
     >>> from semidp.core.spaces.dataspace import Dataspace
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> print(free_witness(Structure.of(Dataspace.of(Table(Schema([Feature("sex", "fm")]), [3, 4]), []))))
+    >>> print(
+    ...     free_witness(
+    ...         Structure.of(Dataspace.of(Table(Schema([Feature("sex", "fm")]), [3, 4]), []))
+    ...     )
+    ... )
     (f) → (m) needs no other record
     """
     start = a_record(structure)

@@ -25,7 +25,11 @@ def _integers(values: ArrayLike) -> NDArray[np.int64]:
     """Return counts as an array of their own that cannot be written; refuse what is no count."""
     counts = np.asarray(values)
     if counts.dtype.kind not in "iu":
-        whole = counts.dtype.kind == "f" and np.isfinite(counts).all() and (counts == np.floor(counts)).all()
+        whole = (
+            counts.dtype.kind == "f"
+            and np.isfinite(counts).all()
+            and (counts == np.floor(counts)).all()
+        )
         if not (whole and (np.abs(counts) < 2.0**53).all()):
             raise DataError("counts must be whole numbers")
     if counts.dtype.kind == "u" and (counts > np.iinfo(np.int64).max).any():
@@ -34,7 +38,9 @@ def _integers(values: ArrayLike) -> NDArray[np.int64]:
     if (counts < 0).any():
         raise DataError("counts must not be negative")
     if counts.size and counts.sum(dtype=float) >= 2.0**62:
-        raise DataError("the counts sum to more than 2^62, which exact arithmetic here does not cover")
+        raise DataError(
+            "the counts sum to more than 2^62, which exact arithmetic here does not cover"
+        )
     # A table is a value: its counts never change.
     counts.setflags(write=False)
     return counts
@@ -62,11 +68,15 @@ class Table:
     def __attrs_post_init__(self) -> None:
         refuse_cells(self.schema.shape)
         if self.counts.shape != self.schema.shape:
-            raise InputError(f"the counts have shape {self.counts.shape}, but the schema has shape {self.schema.shape}")
+            raise InputError(
+                f"the counts have shape {self.counts.shape}, but the schema has shape"
+                f" {self.schema.shape}"
+            )
         possible = self.schema.possible
         if possible is not None and self.counts[~possible].any():
             raise DataError(
-                "a cell declared impossible (a structural zero) has a count: correct the schema or the data"
+                "a cell declared impossible (a structural zero) has a count: correct the schema or"
+                " the data"
             )
 
     @property
@@ -99,7 +109,9 @@ class Table:
         return hash((self.schema, self.counts.tobytes()))
 
     def __repr__(self) -> str:
-        parts = [f"{feature.name}: {len(feature.levels)} levels" for feature in self.schema.features]
+        parts = [
+            f"{feature.name}: {len(feature.levels)} levels" for feature in self.schema.features
+        ]
         return f"Table({', '.join(parts)})"
 
     @classmethod
@@ -109,8 +121,8 @@ class Table:
         Parameters
         ----------
         frame
-            Anything whose columns are reached as ``frame[name]``: a pandas or polars frame, an Arrow table, a
-            mapping of names to arrays.
+            Anything whose columns are reached as ``frame[name]``: a pandas or polars frame, an
+            Arrow table, a mapping of names to arrays.
         schema
             The features to tabulate; other columns are ignored.
         count
@@ -141,12 +153,14 @@ def refuse_cells(shape: Iterable[int]) -> None:
 
     >>> refuse_cells([2] * 40)
     Traceback (most recent call last):
-    semidp.errors.SchemaError: the table is too large: over 2,147,483,648 cells or 63 features; use fewer features
+    semidp.errors.SchemaError: the table is too large: over 2,147,483,648 cells or 63 features; use
+    fewer features
     """
     sizes = tuple(shape)
     if math.prod(sizes) > MAX_CELLS or len(sizes) > MAX_AXES:
         raise SchemaError(
-            f"the table is too large: over {MAX_CELLS:,} cells or {MAX_AXES} features; use fewer features"
+            f"the table is too large: over {MAX_CELLS:,} cells or {MAX_AXES} features; use fewer"
+            " features"
         )
 
 
@@ -164,12 +178,15 @@ def _whole_counts(values: ArrayLike, name: str) -> NDArray[np.int64]:
     except (TypeError, ValueError, OverflowError):
         good = False
     if not good:
-        raise DataError(f"the count column {name!r} must hold whole numbers of at least 0 and no missing values")
+        raise DataError(
+            f"the count column {name!r} must hold whole numbers of at least 0 and no missing values"
+        )
     return numbers
 
 
 def no_column(name: str, columns: Iterable[str]) -> SchemaError:
-    """Return the error for a column that is not there; it lists those that are, quoted where one holds a comma.
+    """Return the error for a column that is not there; it lists those that are, quoted where one
+    holds a comma.
 
     >>> no_column("town", ["sex", "region, old"])
     SchemaError("there is no column 'town'; the columns are sex, 'region, old'")
@@ -190,7 +207,9 @@ def _total(table: Table) -> Table:
 
 
 def _columns(frame: Any, schema: Schema) -> dict[str, NDArray[Any]]:
-    """Return the columns of all features, and those of the parents of nested ones that are there."""
+    """Return the columns of all features, and those of the parents of nested ones that are
+    there.
+    """
     columns = {}
     for feature in schema.features:
         columns[feature.name] = np.asarray(_column(frame, feature.name))

@@ -1,7 +1,8 @@
 """Features: what a column may hold, and the level that each of its values is.
 
-A `Feature` has levels, or the edges of bins, or is a chain of depths: a county lies in a state. A `Nest` names such a
-chain whose levels are still to be read. How features form a table is in `schema`.
+A `Feature` has levels, or the edges of bins, or is a chain of depths: a county lies in a state. A
+`Nest` names such a chain whose levels are still to be read. How features form a table is in
+`schema`.
 """
 
 import bisect
@@ -38,7 +39,8 @@ LabelPath = tuple[str, ...]  # the labels of a node, from the coarsest depth dow
 
 @frozen
 class Depth:
-    """One depth of a nested feature: its name, the label of each node, and the first leaf below each.
+    """One depth of a nested feature: its name, the label of each node, and the first leaf below
+    each.
 
     >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).depths[0]
     Depth(name='state', labels=('a', 'b'), starts=(0, 2))
@@ -58,15 +60,19 @@ def _bins(edges: Iterable[Number] | None) -> tuple[Any, ...] | None:
 
 
 HOW_NUMBERS = (
-    "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units, and a missing one as nothing"
+    "write numbers as 1200, 12.5 or 1e3, without separators, percent signs and units, and a missing"
+    " one as nothing"
 )
-"""What to do about values such as 1,200 or 12% or n/a; to leave their records out would change exact counts."""
+"""What to do about values such as 1,200 or 12% or n/a; to leave their records out would change
+exact counts."""
 
 
 def missing_value(name: str) -> DataError:
     """Return the refusal of a missing value of a feature that has no level for it."""
     return DataError(
-        f"feature {name!r} has missing values: declare a null level for it", needs="null level", names=(name,)
+        f"feature {name!r} has missing values: declare a null level for it",
+        needs="null level",
+        names=(name,),
     )
 
 
@@ -81,11 +87,11 @@ class Feature:
     levels
         The values it may take, as text. Left out where `bins` are given.
     bins
-        Increasing edges of a numeric feature. ``(0, 18, 65)`` means 0 to below 18, 18 to below 65, 65 and over;
-        ``-inf`` as the first edge leaves the lowest bin open.
+        Increasing edges of a numeric feature. ``(0, 18, 65)`` means 0 to below 18, 18 to below 65,
+        65 and over; ``-inf`` as the first edge leaves the lowest bin open.
     null_level
-        The level that stands for a missing value; added to the levels if it is not one of them. Without it a
-        missing value is an error.
+        The level that stands for a missing value; added to the levels if it is not one of them.
+        Without it a missing value is an error.
 
     Examples
     --------
@@ -111,7 +117,9 @@ class Feature:
             labels = _bin_labels(edges)
             with_null = (*labels, self.null_level)
             if levels and levels not in (labels, with_null):
-                raise SchemaError(f"feature {self.name!r} has both levels and bins: give one of them")
+                raise SchemaError(
+                    f"feature {self.name!r} has both levels and bins: give one of them"
+                )
             levels = labels
         if self.null_level is not None and self.null_level not in levels:
             levels = (*levels, self.null_level)
@@ -130,11 +138,12 @@ class Feature:
         repeat: bool = False,
         null_level: str | None = None,
     ) -> "Feature":
-        """Return a chain of depths, coarse to fine, from the path of each leaf: its label at every depth.
+        """Return a chain of depths, coarse to fine, from the path of each leaf: its label at every
+        depth.
 
-        Leaves are ordered so that every node is a range of them: by the order in which nodes first occur. A label lies
-        in one parent, unless names `repeat`: then a level is its path. A `null_level` is one more child of every
-        node, and a missing parent is a path of them.
+        Leaves are ordered so that every node is a range of them: by the order in which nodes first
+        occur. A label lies in one parent, unless names `repeat`: then a level is its path. A
+        `null_level` is one more child of every node, and a missing parent is a path of them.
 
         >>> county = Feature.nested(["state", "county"], [("b", "z"), ("a", "x"), ("b", "y")])
         >>> county.levels, county.path(0), county.chain.size(1)
@@ -143,10 +152,14 @@ class Feature:
         names = Nest(tuple(names)).names
         rows = [_levels(path) for path in paths]
         if not rows:
-            raise SchemaError(f"the nested feature {names[-1]!r} has no levels: list them, or give a lookup file")
+            raise SchemaError(
+                f"the nested feature {names[-1]!r} has no levels: list them, or give a lookup file"
+            )
         if any(len(row) != len(names) for row in rows):
             depths = ", ".join(names)
-            raise SchemaError(f"every level of {names[-1]!r} needs its label at each depth: {depths}")
+            raise SchemaError(
+                f"every level of {names[-1]!r} needs its label at each depth: {depths}"
+            )
         if len(set(rows)) < len(rows):
             raise SchemaError(f"the nested feature {names[-1]!r} lists a level twice")
         if null_level is not None:
@@ -194,7 +207,9 @@ class Feature:
     def leaves_below(self, name: str) -> dict[str, list[int]]:
         """Return the leaves below each label at the depth of that name.
 
-        >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).leaves_below("state")
+        >>> Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")]).leaves_below(
+        ...     "state"
+        ... )
         {'a': [0, 1], 'b': [2]}
         """
         return self._leaves_below[self.names.index(name)]
@@ -246,16 +261,22 @@ class Feature:
         return Feature(here.name, here.labels, null_level=self.null_level, above=tuple(above))
 
     def located(self, columns: Mapping[str, Sequence[str | None]]) -> NDArray[np.intp]:
-        """Return the leaf of each record of a nested feature, from the path's columns that are there as texts.
+        """Return the leaf of each record of a nested feature, from the path's columns that are
+        there as texts.
 
-        The parents of a level follow from the declaration; where the data hold them too, they must agree.
+        The parents of a level follow from the declaration; where the data hold them too, they must
+        agree.
 
         >>> county = Feature.nested(["state", "county"], [("a", "x"), ("a", "y"), ("b", "z")])
-        >>> county.located({"county": ["z", "x"]}), county.located({"state": ["a"], "county": ["y"]})
+        >>> (
+        ...     county.located({"county": ["z", "x"]}),
+        ...     county.located({"state": ["a"], "county": ["y"]}),
+        ... )
         (array([2, 0]), array([1]))
         >>> county.located({"state": ["b"], "county": ["y"]})
         Traceback (most recent call last):
-        semidp.errors.DataError: the data put a level of 'county' in another parent than the declaration: correct one
+        semidp.errors.DataError: the data put a level of 'county' in another parent than the
+        declaration: correct one
         """
         present = tuple(name for name in self.names if name in columns)
         leaves = self._leaves_of(present)
@@ -271,12 +292,15 @@ class Feature:
             finest_labels = {row[-1] for row in rows}
             if finest_labels <= {*self.levels}:
                 raise DataError(
-                    f"the data put a level of {self.name!r} in another parent than the declaration: correct one"
+                    f"the data put a level of {self.name!r} in another parent than the declaration:"
+                    " correct one"
                 )
         return self.declared(codes)
 
     def _leaves_of(self, present: tuple[str, ...]) -> dict[tuple[str, ...], int]:
-        """Return the leaf that the labels at some depths mean; a missing label, the one that is missing longest."""
+        """Return the leaf that the labels at some depths mean; a missing label, the one that is
+        missing longest.
+        """
         depths = [self.names.index(name) for name in present]
         leaves: dict[tuple[str, ...], int] = {}
         nulls: dict[tuple[str, ...], int] = {}
@@ -289,7 +313,10 @@ class Feature:
                 leaves[key], nulls[key] = leaf, missing
             elif not is_null:
                 parents = ", ".join(name for name in self.names if name not in present)
-                raise DataError(f"the levels of {self.name!r} repeat, so the data must hold its parents too: {parents}")
+                raise DataError(
+                    f"the levels of {self.name!r} repeat, so the data must hold its parents too:"
+                    f" {parents}"
+                )
         return leaves
 
     def paths(self) -> list[tuple[str, ...]]:
@@ -332,7 +359,9 @@ class Feature:
         return self.null_level
 
     def declared(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return positions among the levels; refuse values that have none, whose position is negative."""
+        """Return positions among the levels; refuse values that have none, whose position is
+        negative.
+        """
         if (codes < 0).any():
             legal, needs = "not among its declared levels", "declared levels"
             if self.bins is not None:
@@ -347,10 +376,13 @@ class Feature:
     def _binned(self, values: NDArray[Any]) -> NDArray[np.intp]:
         assert self.bins is not None
         numbers = None
-        with contextlib.suppress(TypeError, ValueError):  # not raised from here: what is suppressed quotes a value
+        # not raised from here: what is suppressed quotes a value
+        with contextlib.suppress(TypeError, ValueError):
             numbers = values.astype(float)
         if numbers is None:
-            raise DataError(f"feature {self.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}")
+            raise DataError(
+                f"feature {self.name!r} has bins but its values are not all numbers: {HOW_NUMBERS}"
+            )
         edges = np.array([float(edge) for edge in self.bins])
         return np.searchsorted(edges, numbers, side="right") - 1
 
@@ -396,7 +428,8 @@ class Feature:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], folder: Path | None = None) -> "Feature":
-        """Read what `to_json` wrote, or one ``[[feature]]`` of a schema file, whose lookup lies in `folder`.
+        """Read what `to_json` wrote, or one ``[[feature]]`` of a schema file, whose lookup lies in
+        `folder`.
 
         >>> Feature.from_json({"name": "age", "bins": ["0", "18"]}).levels
         ('0 to <18', '18 and over')
@@ -414,7 +447,10 @@ class Feature:
             if "lookup" in entry:
                 file = Path(folder or ".") / entry["lookup"]
                 return nest.feature(_looked_up(file, nest))
-            raise SchemaError(f"the nested feature {nest.names[-1]!r} needs its levels: give a tree or a lookup file")
+            raise SchemaError(
+                f"the nested feature {nest.names[-1]!r} needs its levels: give a tree or a lookup"
+                " file"
+            )
         levels = entry.get("levels", ())
         if isinstance(levels, str):
             raise SchemaError(f"the levels of feature {entry['name']!r} must be a list")
@@ -426,7 +462,8 @@ _NEST_KEYS = ("nest", "tree", "lookup", "names")
 
 @frozen
 class Nest:
-    """The names of the depths of a nested feature, coarse to fine, whose levels and parents are still to be read.
+    """The names of the depths of a nested feature, coarse to fine, whose levels and parents are
+    still to be read.
 
     >>> Nest(("state", "county")).feature([("a", "x"), ("b", "z")]).levels
     ('x', 'z')
@@ -441,7 +478,9 @@ class Nest:
         good = all(isinstance(name, str) and name for name in self.names)
         unique = len(set(self.names)) == len(self.names)
         if len(self.names) < 2 or not good or not unique:
-            raise SchemaError("a nested feature needs two or more depths with names of their own, coarse to fine")
+            raise SchemaError(
+                "a nested feature needs two or more depths with names of their own, coarse to fine"
+            )
 
     @property
     def name(self) -> str:
@@ -470,11 +509,16 @@ class Nest:
         """
         names, repeat = entry.get("nest"), entry.get("names", "unique")
         if not isinstance(names, (list, tuple)) or not _named_finest(entry, names):
-            raise SchemaError('a nested feature has the name of its finest depth, and nest = ["state", "county"]')
+            raise SchemaError(
+                'a nested feature has the name of its finest depth, and nest = ["state", "county"]'
+            )
         both_sources = {"tree", "lookup"} <= set(entry)
         plain_keys = {"levels", "bins"} & set(entry)
         if repeat not in ("unique", "repeat") or plain_keys or both_sources:
-            raise SchemaError('a nested feature has one of tree and lookup, no levels or bins, and names = "repeat"')
+            raise SchemaError(
+                "a nested feature has one of tree and lookup, no levels or bins, and names ="
+                ' "repeat"'
+            )
         return cls(tuple(names), repeat == "repeat", entry.get("null_level"))
 
 
@@ -500,14 +544,16 @@ def _with_missing(rows: list[LabelPath], null_level: str) -> list[LabelPath]:
     return list(dict.fromkeys((*rows, *added)))
 
 
-def _refuse_repeated(names: Sequence[str], orders: Sequence[Iterable[LabelPath]], null_level: str | None) -> None:
+def _refuse_repeated(
+    names: Sequence[str], orders: Sequence[Iterable[LabelPath]], null_level: str | None
+) -> None:
     """Refuse a label that lies in two parents."""
     for depth, nodes in enumerate(orders):
         labels = [path[-1] for path in nodes if path[-1] != null_level]
         if len(set(labels)) < len(labels):
             raise SchemaError(
-                f"a level of {names[depth]!r} lies in more than one level of {names[depth - 1]!r}: correct that, "
-                'or declare names = "repeat" where different ones share a name',
+                f"a level of {names[depth]!r} lies in more than one level of {names[depth - 1]!r}:"
+                ' correct that, or declare names = "repeat" where different ones share a name',
                 needs="repeated names",
                 names=tuple(names),
             )
@@ -536,11 +582,16 @@ def _tree(paths: Sequence[tuple[str, ...]]) -> Any:
 def _paths(tree: Any, names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the paths of what `_tree` wrote; refuse a parent without children."""
     if not tree and isinstance(tree, (Mapping, list, tuple)):
-        raise SchemaError(f"the tree has a level without any {names[0]!r} below it: leave it out, or list them")
+        raise SchemaError(
+            f"the tree has a level without any {names[0]!r} below it: leave it out, or list them"
+        )
     if len(names) == 1 and isinstance(tree, (list, tuple)):
         return [(level_text(label),) for label in tree]
     if len(names) == 1 or not isinstance(tree, Mapping):
-        raise SchemaError("a tree is a mapping of each level to those below it, which at the finest depth are a list")
+        raise SchemaError(
+            "a tree is a mapping of each level to those below it, which at the finest depth are a"
+            " list"
+        )
     paths = []
     for label, below in tree.items():
         text = level_text(label)
@@ -558,7 +609,10 @@ def _looked_up(file: Path, nest: Nest) -> list[tuple[str, ...]]:
     header = [name.strip() for name in rows[0]] if rows else []
     missing = [name for name in nest.names if header.count(name) != 1]
     if missing:
-        raise SchemaError(f"the lookup file {file} needs one column for each depth, and for {missing[0]!r} it has none")
+        raise SchemaError(
+            f"the lookup file {file} needs one column for each depth, and for {missing[0]!r} it has"
+            " none"
+        )
     places = [header.index(name) for name in nest.names]
     paths: dict[tuple[str, ...], None] = {}
     for row in rows[1:]:
@@ -567,17 +621,20 @@ def _looked_up(file: Path, nest: Nest) -> list[tuple[str, ...]]:
             path = tuple(row[place].strip() or nest.null_level or "" for place in places)
         if not path or not all(path):
             raise SchemaError(
-                f"the lookup file {file} has a row without a level at each depth: {', '.join(nest.names)}"
+                f"the lookup file {file} has a row without a level at each depth:"
+                f" {', '.join(nest.names)}"
             )
         paths[path] = None
     return list(paths)
 
 
 def level_text(value: object) -> str:
-    """Write a data value as the text of a level: whole numbers without a point, truth values in lower case.
+    """Write a data value as the text of a level: whole numbers without a point, truth values in
+    lower case.
 
-    Decimals print as the numbers they are and timestamps at midnight as dates, since engines differ in these types.
-    Every engine follows this rule, so that one schema reads the same data alike everywhere.
+    Decimals print as the numbers they are and timestamps at midnight as dates, since engines differ
+    in these types. Every engine follows this rule, so that one schema reads the same data alike
+    everywhere.
 
     >>> level_text(1.0), level_text(True), level_text("north"), level_text(Decimal("1.50"))
     ('1', 'true', 'north', '1.5')
@@ -602,7 +659,10 @@ def level_text(value: object) -> str:
 def missing_values(column: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether each value of a column is missing: None, not a number, or the null of a data frame.
 
-    >>> missing_values(np.array([1.0, np.nan])), missing_values(np.array(["f", None], dtype=object))
+    >>> (
+    ...     missing_values(np.array([1.0, np.nan])),
+    ...     missing_values(np.array(["f", None], dtype=object)),
+    ... )
     (array([False,  True]), array([False,  True]))
     """
     if column.dtype.kind == "f":
@@ -615,7 +675,8 @@ def missing_values(column: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def value_text(value: object) -> str | None:
-    """Write a data value as the text of a level, by the rule of `level_text`; None if it is missing.
+    """Write a data value as the text of a level, by the rule of `level_text`; None if it is
+    missing.
 
     >>> [value_text(value) for value in (2.0, True, math.nan)]
     ['2', 'true', None]
@@ -639,7 +700,9 @@ def _edges(name: str, bins: Iterable[Any]) -> tuple[Fraction | float, ...]:
             edges.append(exact(edge, f"a bin edge of {name!r}"))
     exact_edges = [edge for edge in edges if isinstance(edge, Fraction)]
     if any(abs(edge) > _LARGEST_EDGE for edge in exact_edges):
-        raise SchemaError(f"the bins of {name!r} must have edges between -1e300 and 1e300 (or -inf first)")
+        raise SchemaError(
+            f"the bins of {name!r} must have edges between -1e300 and 1e300 (or -inf first)"
+        )
     # Values are compared with edges as floating-point numbers, so that edges must differ as such.
     rounded = [float(edge) for edge in edges]
     if not edges or any(low >= high for low, high in itertools.pairwise(rounded)):

@@ -1,6 +1,7 @@
 """Schemas: the features of a table, and the combinations of their levels that cannot occur.
 
-A schema declares; it holds no count. Counts are in `counts`, which margins of them are public in `spaces`.
+A schema declares; it holds no count. Counts are in `counts`, which margins of them are public in
+`spaces`.
 """
 
 import itertools
@@ -24,8 +25,8 @@ from semidp.errors import SchemaError
 class StructuralZero:
     """A combination of levels that cannot occur, such as a married child.
 
-    Each pair names a feature and one or several of its levels; a cell that matches every pair is impossible.
-    Structural zeros are declared, never inferred from empty cells.
+    Each pair names a feature and one or several of its levels; a cell that matches every pair is
+    impossible. Structural zeros are declared, never inferred from empty cells.
 
     >>> StructuralZero.of({"age": "child", "status": ["married", "widowed"]}).levels
     (('age', ('child',)), ('status', ('married', 'widowed')))
@@ -88,8 +89,8 @@ class Schema:
                 listed = ", ".join(levels[:12])
                 more = ", …" if len(levels) > 12 else ""
                 raise SchemaError(
-                    f"a structural zero names the level {level!r}, which feature {name!r} does not have; it "
-                    f"has {listed}{more}"
+                    f"a structural zero names the level {level!r}, which feature {name!r} does not"
+                    f" have; it has {listed}{more}"
                 )
 
     def _zero_levels(self) -> set[tuple[str, str]]:
@@ -102,7 +103,9 @@ class Schema:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the features, in order; a nested feature has one for each of its depths, coarse to fine."""
+        """The names of the features, in order; a nested feature has one for each of its depths,
+        coarse to fine.
+        """
         return tuple(name for feature in self.features for name in feature.names)
 
     @cached_property
@@ -121,7 +124,9 @@ class Schema:
         return math.prod(self.shape)
 
     def axis(self, name: str) -> int:
-        """Return the position of the feature that has this name; an unknown name lists the ones there are."""
+        """Return the position of the feature that has this name; an unknown name lists the ones
+        there are.
+        """
         return self._place(name)[0]
 
     def axes(self, names: Iterable[str]) -> tuple[int, ...]:
@@ -161,7 +166,8 @@ class Schema:
         return self.named(self.view(names))
 
     def restrict(self, names: Iterable[str]) -> "Schema":
-        """Return the schema of the margin over `names`, in this schema's order: features are dropped, or cut.
+        """Return the schema of the margin over `names`, in this schema's order: features are
+        dropped, or cut.
 
         A structural zero survives where all its features do.
         """
@@ -175,9 +181,12 @@ class Schema:
         return Schema(tuple(features), tuple(zeros))
 
     def order_of(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Return the positions of the features in the order in which names mention them; others follow.
+        """Return the positions of the features in the order in which names mention them; others
+        follow.
 
-        >>> Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("age", "yo")]).order_of(["age", "sex"])
+        >>> Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("age", "yo")]).order_of(
+        ...     ["age", "sex"]
+        ... )
         (2, 0, 1)
         """
         mentioned = [self.axis(name) for name in names]
@@ -199,7 +208,9 @@ class Schema:
 
     def _place(self, name: str) -> tuple[int, int]:
         if name not in self._places:
-            raise SchemaError(f"there is no feature {name!r}; the features are {', '.join(self.names)}")
+            raise SchemaError(
+                f"there is no feature {name!r}; the features are {', '.join(self.names)}"
+            )
         return self._places[name]
 
     @cached_property
@@ -218,8 +229,12 @@ class Schema:
         mask.setflags(write=False)
         return mask
 
-    def _not_among(self, names: tuple[str, ...], zeros: Sequence[tuple[tuple[str, ...], ...]]) -> NDArray[np.bool_]:
-        """Return a mask, broadcast along other features, of the cells that match none of the zeros on some names."""
+    def _not_among(
+        self, names: tuple[str, ...], zeros: Sequence[tuple[tuple[str, ...], ...]]
+    ) -> NDArray[np.bool_]:
+        """Return a mask, broadcast along other features, of the cells that match none of the zeros
+        on some names.
+        """
         axes = [self.axis(name) for name in names]
         leaves_of = [self.feature(name).leaves_below(name) for name in names]
         sides = [1] * len(self.shape)
@@ -255,15 +270,18 @@ class Schema:
         """
         unknown = set(value) - {"feature", "structural_zero"}
         if unknown:
-            raise SchemaError(f"a schema has the parts feature and structural_zero, not {', '.join(sorted(unknown))}")
+            raise SchemaError(
+                "a schema has the parts feature and structural_zero, not"
+                f" {', '.join(sorted(unknown))}"
+            )
         try:
             entries, zero_entries = value.get("feature", ()), value.get("structural_zero", ())
             features = tuple(Feature.from_json(entry, folder) for entry in entries)
             zeros = tuple(StructuralZero.of(entry) for entry in zero_entries)
         except (AttributeError, TypeError, KeyError):
             raise SchemaError(
-                'each feature of a schema needs name = "…" and levels = ["…", …] or bins = [0, 18, 65]; '
-                'each structural zero gives feature = "level"'
+                'each feature of a schema needs name = "…" and levels = ["…", …] or bins = [0, 18,'
+                ' 65]; each structural zero gives feature = "level"'
             ) from None
         return cls(features, zeros)
 

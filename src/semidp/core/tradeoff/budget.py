@@ -1,6 +1,7 @@
 """How much privacy loss may be spent, in exact numbers.
 
-A `Budget` is one of four kinds; what it buys depends on the query and the invariants and is worked out elsewhere.
+A `Budget` is one of four kinds; what it buys depends on the query and the invariants and is worked
+out elsewhere.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,8 @@ from semidp.errors import InputError
 Kind = Literal["zcdp", "gdp", "pure", "approximate"]
 
 MOST = 10**15
-"""The largest rho, mu or epsilon: beyond it nothing is private, and floating point runs out first."""
+"""The largest rho, mu or epsilon: beyond it nothing is private, and floating point runs out
+first."""
 
 
 GIVEN: dict[str, tuple[str, ...]] = {
@@ -29,12 +31,18 @@ GIVEN: dict[str, tuple[str, ...]] = {
 }
 """The numbers that each kind of budget is given; a pure one has a delta of 0 besides."""
 
-_WORDS = {"zcdp": "zero-concentrated DP", "gdp": "Gaussian DP", "pure": "pure DP", "approximate": "approximate DP"}
+_WORDS = {
+    "zcdp": "zero-concentrated DP",
+    "gdp": "Gaussian DP",
+    "pure": "pure DP",
+    "approximate": "approximate DP",
+}
 
 
 @frozen
 class Budget:
-    """A privacy-loss budget: ``Budget.zcdp(rho)``, ``.gdp(mu)``, ``.pure(epsilon)``, ``.approximate(epsilon, delta)``.
+    """A privacy-loss budget: ``Budget.zcdp(rho)``, ``.gdp(mu)``, ``.pure(epsilon)``,
+    ``.approximate(epsilon, delta)``.
 
     >>> Budget.zcdp("0.1").rho
     Fraction(1, 10)
@@ -61,7 +69,8 @@ class Budget:
             )
         if not all(isinstance(number, Fraction) for number in self._numbers().values()):
             raise InputError(
-                "the numbers of a budget are exact: build it with Budget.zcdp, .gdp, .pure or .approximate"
+                "the numbers of a budget are exact: build it with Budget.zcdp, .gdp, .pure or"
+                " .approximate"
             )
 
     @classmethod
@@ -119,7 +128,8 @@ class Budget:
         return Approximate(self.epsilon, self.delta or Fraction(0))
 
     def shared(self, parts: int) -> "Budget":
-        """Return the budget that each of several measurements gets, so that together they spend no more than this.
+        """Return the budget that each of several measurements gets, so that together they spend no
+        more than this.
 
         >>> Budget.zcdp(1).shared(4).rho, Budget.gdp(1).shared(4).mu
         (Fraction(1, 4), Fraction(1, 2))
@@ -141,7 +151,8 @@ class Budget:
 
     @staticmethod
     def together(parts: "Sequence[Budget | None]") -> "Budget | None":
-        """Return what several measurements may spend together, simply added; None where kinds differ or one has none.
+        """Return what several measurements may spend together, simply added; None where kinds
+        differ or one has none.
 
         >>> Budget.together([Budget.gdp("3/5"), Budget.gdp("4/5")]).mu
         Fraction(1, 1)
@@ -160,13 +171,15 @@ class Budget:
         if sum(part.delta or Fraction(0) for part in budgets) >= 1:
             return None
         sums = [
-            sum(numbers, Fraction(0)) for numbers in zip(*(part._given().values() for part in budgets), strict=True)
+            sum(numbers, Fraction(0))
+            for numbers in zip(*(part._given().values() for part in budgets), strict=True)
         ]
         return Budget._of(budgets[0].kind, sums)
 
     @staticmethod
     def stated(value: Mapping[str, Any]) -> "Budget | None":
-        """Read a budget from the keys of a plan: one of epsilon (with delta or without), rho or mu; None without any.
+        """Read a budget from the keys of a plan: one of epsilon (with delta or without), rho or mu;
+        None without any.
 
         >>> Budget.stated({"epsilon": "1"}) == Budget.pure(1)
         True
@@ -175,12 +188,18 @@ class Budget:
         if not stated_keys:
             return None
         if len(stated_keys) > 1:
-            raise InputError(f"give one of epsilon, rho and mu as the privacy budget, not {' and '.join(stated_keys)}")
+            raise InputError(
+                "give one of epsilon, rho and mu as the privacy budget, not"
+                f" {' and '.join(stated_keys)}"
+            )
         amount, delta = value[stated_keys[0]], value.get("delta")
         if stated_keys[0] == "epsilon":
             return Budget.pure(amount) if delta is None else Budget.approximate(amount, delta)
         if delta is not None:
-            raise InputError(f"delta is part of an epsilon budget; beside {stated_keys[0]} set report_delta instead")
+            raise InputError(
+                f"delta is part of an epsilon budget; beside {stated_keys[0]} set report_delta"
+                " instead"
+            )
         return Budget.zcdp(amount) if stated_keys[0] == "rho" else Budget.gdp(amount)
 
     def keys(self) -> dict[str, str]:
@@ -201,7 +220,8 @@ class Budget:
         return {"kind": self.kind, **numbers}
 
     def numbers(self) -> dict[str, Any]:
-        """Return the budget for readers of a result: numbers, rounded up where no float prints as they do.
+        """Return the budget for readers of a result: numbers, rounded up where no float prints as
+        they do.
 
         >>> Budget.approximate(1, "1e-9").numbers()
         {'kind': 'approximate', 'epsilon': 1, 'delta': 1e-09}
@@ -219,7 +239,12 @@ class Budget:
     @classmethod
     def _of(cls, kind: Kind, numbers: Sequence[Number]) -> "Budget":
         makers: dict[Kind, Callable[..., Budget]]
-        makers = {"zcdp": cls.zcdp, "gdp": cls.gdp, "pure": cls.pure, "approximate": cls.approximate}
+        makers = {
+            "zcdp": cls.zcdp,
+            "gdp": cls.gdp,
+            "pure": cls.pure,
+            "approximate": cls.approximate,
+        }
         return makers[kind](*numbers)
 
     @classmethod
@@ -240,9 +265,12 @@ def _amount(value: Number, name: str) -> Fraction:
 
     >>> _amount("1e300", "epsilon")
     Traceback (most recent call last):
-    semidp.errors.InputError: epsilon must be at most 1e15, and a budget that protects anybody is far smaller
+    semidp.errors.InputError: epsilon must be at most 1e15, and a budget that protects anybody is
+    far smaller
     """
     amount = positive(value, name)
     if amount > MOST:
-        raise InputError(f"{name} must be at most 1e15, and a budget that protects anybody is far smaller")
+        raise InputError(
+            f"{name} must be at most 1e15, and a budget that protects anybody is far smaller"
+        )
     return amount

@@ -1,7 +1,7 @@
 """The curve of several mechanisms together, ``f ⊗ g ⊗ …``, and of groups facing such a composition.
 
-A composition keeps its parts exactly and computes numbers only when asked, so it is commutative and associative by
-construction and small on disk. The arithmetic of privacy losses is in `losses`.
+A composition keeps its parts exactly and computes numbers only when asked, so it is commutative and
+associative by construction and small on disk. The arithmetic of privacy losses is in `losses`.
 """
 
 import functools
@@ -17,7 +17,15 @@ import numpy as np
 
 from semidp.core.ball_arithmetic import above, ball, least, sharp
 from semidp.core.exact import Number, down, up
-from semidp.core.tradeoff.function import ROUNDOFF, Floats, Tradeoff, group_size, grown, proportion, read_up
+from semidp.core.tradeoff.function import (
+    ROUNDOFF,
+    Floats,
+    Tradeoff,
+    group_size,
+    grown,
+    proportion,
+    read_up,
+)
 from semidp.core.tradeoff.losses import Losses, convolve_all
 from semidp.core.tradeoff.polygons import Approximate, Cornered, Polygon, geometric
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
@@ -30,13 +38,18 @@ _LARGEST_EXPONENT = 700  # of e, in floats
 def compose(*parts: Tradeoff) -> Tradeoff:
     """Return ``f1 ⊗ … ⊗ fk``: Gaussian, zCDP, or a `Composed` that keeps the parts.
 
-    Gaussians add their mu²; where a part is known by its rho alone and all others imply zCDP, the rhos add; otherwise
-    privacy-loss distributions decide, pessimistically. Parts are symmetrised first.
+    Gaussians add their mu²; where a part is known by its rho alone and all others imply zCDP, the
+    rhos add; otherwise privacy-loss distributions decide, pessimistically. Parts are symmetrised
+    first.
 
     >>> compose(Gaussian(Fraction(1)), ZCDP(Fraction(2)))
     ZCDP(rho=Fraction(5, 2))
     """
-    flat = [piece.symmetric() for part in parts for piece in (part.parts if isinstance(part, Composed) else (part,))]
+    flat = [
+        piece.symmetric()
+        for part in parts
+        for piece in (part.parts if isinstance(part, Composed) else (part,))
+    ]
     kept = [part for part in flat if not part.is_trivial]
     square = _total(part.implied_mu_squared() for part in kept)
     if square is not None:
@@ -49,7 +62,9 @@ def compose(*parts: Tradeoff) -> Tradeoff:
 
 
 def _merged(parts: list[Tradeoff]) -> list[Tradeoff]:
-    """Add up the Gaussians and the zCDP parts, and sort the rest, so that equal compositions are equal values."""
+    """Add up the Gaussians and the zCDP parts, and sort the rest, so that equal compositions are
+    equal values.
+    """
     square = sum((part.mu_squared for part in parts if isinstance(part, Gaussian)), Fraction(0))
     rho = sum((part.rho for part in parts if isinstance(part, ZCDP)), Fraction(0))
     sums = [part for part in (Gaussian(square), ZCDP(rho)) if not part.is_trivial]
@@ -67,7 +82,9 @@ class Numeric(Cornered):
         pure = self.implied_epsilon()
         if pure is not None and epsilon >= pure:
             return 0.0
-        return min(float(self._deltas(np.array([down(epsilon)]))[0]), *self._other_deltas(epsilon), 1.0)
+        return min(
+            float(self._deltas(np.array([down(epsilon)]))[0]), *self._other_deltas(epsilon), 1.0
+        )
 
     def epsilon(self, delta: Number) -> float:
         exactly = proportion(delta, "delta")
@@ -76,7 +93,8 @@ class Numeric(Cornered):
         sizes, powers = self._outer
         best = math.inf
         held = powers > target
-        if np.all(sizes[held] > 0):  # else delta does not fall to the target, or only beyond the range of floats
+        # else delta does not fall to the target, or only beyond the range of floats
+        if np.all(sizes[held] > 0):
             slopes = np.log(powers[held] - target) - np.log(sizes[held])
             best = max(float(np.max(slopes, initial=0.0)), 0.0) * (1 + 4 * ROUNDOFF)
             best += 8 * ROUNDOFF * (1 + best) if best else 0.0
@@ -84,7 +102,9 @@ class Numeric(Cornered):
         return best if pure is None else min(best, up(pure))
 
     def _other_deltas(self, epsilon: Fraction) -> list[float]:
-        """Return what other proofs say of delta(epsilon): arithmetic leaves the curve itself no delta below 1e-15."""
+        """Return what other proofs say of delta(epsilon): arithmetic leaves the curve itself no
+        delta below 1e-15.
+        """
         rho = self.implied_rho()
         return [] if rho is None else [ZCDP(rho).delta(epsilon)]
 
@@ -96,7 +116,9 @@ class Numeric(Cornered):
     def _landmarks(self) -> Floats:
         sizes, powers = self._outer
         held = (sizes > 0) & (powers > powers[0])
-        last = max(float(np.max(np.log(powers[held] - powers[0]) - np.log(sizes[held]), initial=0.0)), 0.0)
+        last = max(
+            float(np.max(np.log(powers[held] - powers[0]) - np.log(sizes[held]), initial=0.0)), 0.0
+        )
         return np.append(np.linspace(0.0, last, 129), 2 * last + 1)
 
     def _deltas(self, epsilons: Floats) -> Floats:
@@ -127,17 +149,21 @@ class Composed(Numeric):
     def step(self) -> float:
         """The spacing of the grid of privacy losses, fixed by the parts alone.
 
-        A claim exceeds the truth by about half a step per part. Losses of (epsilon, delta) parts are multiples of
-        epsilon: a grid that holds them all is exact for these parts, and the only grid needed without others.
+        A claim exceeds the truth by about half a step per part. Losses of (epsilon, delta) parts
+        are multiples of epsilon: a grid that holds them all is exact for these parts, and the only
+        grid needed without others.
         """
         reaches = [reach_of(part) for part in self.parts]
         spreads = [
-            min(max(2.6 * part.delta(0), reach / 9), reach) for part, reach in zip(self.parts, reaches, strict=True)
+            min(max(2.6 * part.delta(0), reach / 9), reach)
+            for part, reach in zip(self.parts, reaches, strict=True)
         ]
         variance = sum(spread**2 for spread in spreads)
         width = min(sum(reaches), 9 * math.sqrt(variance) + variance)
         fine = 2.0 ** math.floor(math.log2(width / _CELLS))
-        unit = float(_common([part.epsilon0 for part in self.parts if isinstance(part, Approximate)]))
+        unit = float(
+            _common([part.epsilon0 for part in self.parts if isinstance(part, Approximate)])
+        )
         if unit * 4 < fine:  # too fine to hold: rounding losses up costs less
             return fine
         if all(isinstance(part, Approximate) for part in self.parts):
@@ -152,8 +178,9 @@ class Composed(Numeric):
     def _basic(self) -> tuple[Fraction, Fraction, Tradeoff] | None:
         """Return epsilon, delta and a closed form that compose to at most this curve, or None.
 
-        Basic composition (Dwork and others 2006, dwork2006our): parts whose losses are bounded but for a small
-        delta add their epsilons and deltas, and Gaussian and zCDP parts keep their closed form.
+        Basic composition (Dwork and others 2006, dwork2006our): parts whose losses are bounded but
+        for a small delta add their epsilons and deltas, and Gaussian and zCDP parts keep their
+        closed form.
         """
         smooth = [part for part in self.parts if isinstance(part, (Gaussian, ZCDP))]
         points = [_bounded(part) for part in self.parts if part not in smooth]
@@ -202,17 +229,24 @@ class Grouped(Numeric):
 
     def _other_epsilons(self, delta: Fraction) -> list[float]:
         epsilons = super()._other_epsilons(delta)
-        if self.curve.epsilon(delta) < math.inf:  # else the rule, which loses more delta, says nothing either
-            epsilons.append(read_up(least(lambda epsilon: self._by_rule(Fraction(epsilon)) <= delta)))
+        # else the rule, which loses more delta, says nothing either
+        if self.curve.epsilon(delta) < math.inf:
+            epsilons.append(
+                read_up(least(lambda epsilon: self._by_rule(Fraction(epsilon)) <= delta))
+            )
         return epsilons
 
     def _by_rule(self, epsilon: Fraction) -> float:
-        """Return the delta of ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` at a group's epsilon, rounded up."""
+        """Return the delta of ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` at a group's epsilon,
+        rounded up.
+        """
         step = epsilon / self.size
         once = self.curve.delta(step)
         if not once or epsilon > _LARGEST_EXPONENT:
             return 1.0 if once else 0.0
-        return min(above(sharp(lambda: ball(Fraction(once)) * geometric(self.size, ball(step)))), 1.0)
+        return min(
+            above(sharp(lambda: ball(Fraction(once)) * geometric(self.size, ball(step)))), 1.0
+        )
 
     @cached_property
     def _outer(self) -> tuple[Floats, Floats]:
@@ -242,7 +276,9 @@ def losses_of(part: Tradeoff, step: float) -> Losses:
 
 
 def _bounded(part: Tradeoff) -> tuple[Fraction | None, Fraction]:
-    """Return an (epsilon, delta) of a part at which its losses end, with no epsilon where they do not."""
+    """Return an (epsilon, delta) of a part at which its losses end, with no epsilon where they do
+    not.
+    """
     pure = part.implied_epsilon()
     if pure is None and isinstance(part, Polygon):
         lost = Fraction(float(part._outer[1][0]))
@@ -259,7 +295,11 @@ def _common(numbers: list[Fraction]) -> Fraction:
 
 def _total(values: Iterable[Fraction | None]) -> Fraction | None:
     listed = list(values)
-    return None if None in listed else sum((value for value in listed if value is not None), Fraction(0))
+    return (
+        None
+        if None in listed
+        else sum((value for value in listed if value is not None), Fraction(0))
+    )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,4 +1,6 @@
-"""Functions that make tradeoff curves: Gaussian, (epsilon, delta), zCDP, Laplace, and what JSON holds."""
+"""Functions that make tradeoff curves: Gaussian, (epsilon, delta), zCDP, Laplace, and what JSON
+holds.
+"""
 
 from collections.abc import Mapping
 from typing import Any

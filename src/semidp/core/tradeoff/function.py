@@ -1,7 +1,8 @@
-"""What a tradeoff function can do: evaluate, group, compose, convert to (epsilon, delta), and compare.
+"""What a tradeoff function can do: evaluate, group, compose, convert to (epsilon, delta), and
+compare.
 
-The families live beside this file (smooth, polygons, composition). Which pairs of datasets a curve protects is the
-business of guarantees.
+The families live beside this file (smooth, polygons, composition). Which pairs of datasets a curve
+protects is the business of guarantees.
 """
 
 import enum
@@ -22,14 +23,16 @@ ROUNDOFF = 2.0**-52
 """Spacing of floats at 1: every rounding margin is a multiple of it."""
 
 SMALLEST, LARGEST = Fraction(1, 10**100), Fraction(10**15)
-"""The range of privacy parameters other than 0: beyond it nothing is protected, or nothing is lost."""
+"""The range of privacy parameters other than 0: beyond it nothing is protected, or nothing is
+lost."""
 
 _TIE = 1e-9
 _CLOSE = 1e-12  # where fast deltas are too close to call, and slow ones decide
 
 
 class Order(enum.Enum):
-    """How one curve stands to another; "stronger" means more private, that is pointwise at least as high.
+    """How one curve stands to another; "stronger" means more private, that is pointwise at least as
+    high.
 
     >>> Order.STRONGER.reversed()
     <Order.WEAKER: 'weaker'>
@@ -50,7 +53,8 @@ class Order(enum.Enum):
 
     @classmethod
     def of(cls, below: bool, above: bool) -> "Order":
-        """Return the order of a curve that is somewhere below (`below`), somewhere above (`above`) another.
+        """Return the order of a curve that is somewhere below (`below`), somewhere above (`above`)
+        another.
 
         >>> Order.of(below=True, above=True)
         <Order.NOT_COMPARABLE: 'not comparable'>
@@ -63,9 +67,10 @@ class Order(enum.Enum):
 class Tradeoff(ABC):
     """A tradeoff function f: nondecreasing, convex, continuous, ``f(x) <= x``.
 
-    ``f(alpha)`` is the smallest type II error of a test between two datasets at type I error ``1 - alpha`` (Cho and
-    Awan, Section 2; Dong, Roth and Su 2022 use ``alpha`` for the type I error). Values are never above the true curve
-    and claims (`delta`, `epsilon`) never below the true number, whatever the rounding.
+    ``f(alpha)`` is the smallest type II error of a test between two datasets at type I error
+    ``1 - alpha`` (Cho and Awan, Section 2; Dong, Roth and Su 2022 use ``alpha`` for the type I
+    error). Values are never above the true curve and claims (`delta`, `epsilon`) never below the
+    true number, whatever the rounding.
 
     >>> from semidp.core.tradeoff.curves import gaussian
     >>> curve: Tradeoff = gaussian(1)
@@ -98,10 +103,14 @@ class Tradeoff(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Return the exact parameters as plain JSON values; `tradeoff_from_json` reads them back."""
+        """Return the exact parameters as plain JSON values; `tradeoff_from_json` reads them
+        back.
+        """
 
     def epsilon(self, delta: Number) -> float:
-        """Return the smallest epsilon at which (epsilon, delta)-DP follows, rounded up; infinity if there is none."""
+        """Return the smallest epsilon at which (epsilon, delta)-DP follows, rounded up; infinity if
+        there is none.
+        """
         target = proportion(delta, "delta")
         if target == 1 or self.is_trivial:
             return 0.0
@@ -113,8 +122,8 @@ class Tradeoff(ABC):
     def compose(self, *others: "Tradeoff") -> "Tradeoff":
         """Return ``f ⊗ g ⊗ …``, the curve of all mechanisms together.
 
-        Closed form among Gaussians and wherever zCDP meets a curve that implies zCDP; privacy-loss distributions
-        otherwise.
+        Closed form among Gaussians and wherever zCDP meets a curve that implies zCDP; privacy-loss
+        distributions otherwise.
         """
         from semidp.core.tradeoff.composition import compose
 
@@ -128,7 +137,9 @@ class Tradeoff(ABC):
         return self
 
     def __ge__(self, other: "Tradeoff") -> bool:
-        """Whether this curve is nowhere lower than `other`: at least as private. Of two that cross, neither is."""
+        """Whether this curve is nowhere lower than `other`: at least as private. Of two that cross,
+        neither is.
+        """
         return self.compare(other) in (Order.EQUAL, Order.STRONGER)
 
     def __gt__(self, other: "Tradeoff") -> bool:
@@ -138,8 +149,9 @@ class Tradeoff(ABC):
     def compare(self, other: "Tradeoff") -> Order:
         """Return how this curve stands to `other`, pointwise.
 
-        Exact within a family. Between families the curves are compared through delta(epsilon) on a grid that
-        reaches into the far tails and holds every kink; differences below one part in 10^9 count as none.
+        Exact within a family. Between families the curves are compared through delta(epsilon) on a
+        grid that reaches into the far tails and holds every kink; differences below one part in
+        10^9 count as none.
         """
         if self == other:
             return Order.EQUAL
@@ -147,7 +159,9 @@ class Tradeoff(ABC):
         below = above = False
         for ours, theirs in zip(self._sides(other), other._sides(self), strict=True):
             mine, yours = ours._deltas(grid), theirs._deltas(grid)
-            for i in np.flatnonzero(np.abs(mine - yours) <= _CLOSE + _CLOSE * np.maximum(mine, yours)):
+            for i in np.flatnonzero(
+                np.abs(mine - yours) <= _CLOSE + _CLOSE * np.maximum(mine, yours)
+            ):
                 mine[i], yours[i] = ours.delta(Fraction(grid[i])), theirs.delta(Fraction(grid[i]))
             below = below or bool(np.any(mine > yours * (1 + _TIE)))
             above = above or bool(np.any(yours > mine * (1 + _TIE)))
@@ -162,7 +176,9 @@ class Tradeoff(ABC):
         return Fraction(0) if self.is_trivial else None
 
     def implied_epsilon(self) -> Fraction | None:
-        """Return an exact epsilon such that pure epsilon-DP follows, or None where none is known."""
+        """Return an exact epsilon such that pure epsilon-DP follows, or None where none is
+        known.
+        """
         return Fraction(0) if self.is_trivial else None
 
     @property
@@ -202,7 +218,8 @@ class Tradeoff(ABC):
 
 
 def read_up(x: float) -> float:
-    """Return the next float, so that a number found by search holds both as it is and as its digits are read.
+    """Return the next float, so that a number found by search holds both as it is and as its digits
+    are read.
 
     >>> read_up(1.0), read_up(0.0)
     (1.0000000000000002, 0.0)

@@ -1,7 +1,8 @@
 """Privacy-loss distributions on a grid, with every rounding error counted against the claim.
 
-Discretisation is "connect the dots" (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), as in dp-accounting; what
-is added here is a proven bound on the round-off of every step, which dp-accounting does not give.
+Discretisation is "connect the dots" (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), as in
+dp-accounting; what is added here is a proven bound on the round-off of every step, which
+dp-accounting does not give.
 """
 
 import heapq
@@ -23,7 +24,9 @@ _TINY = 1e-300
 
 @dataclass(frozen=True)
 class Losses:
-    """Masses of the privacy loss at ``(lowest + i) · step``, and at infinity, under the second dataset."""
+    """Masses of the privacy loss at ``(lowest + i) · step``, and at infinity, under the second
+    dataset.
+    """
 
     step: float
     lowest: int
@@ -32,11 +35,13 @@ class Losses:
 
     @classmethod
     def of(cls, deltas: Callable[[Floats], Floats], step: float, reach: float) -> "Losses":
-        """Return masses on the grid whose delta(epsilon) is at least `deltas`, with equality on the grid.
+        """Return masses on the grid whose delta(epsilon) is at least `deltas`, with equality on the
+        grid.
 
         For a symmetric curve: the loss -l then has e^-l times the mass of l, and the mass at 0 is
-        ``1 - delta(0) - 2 (delta(0) - delta(step))/(e^step - 1)``. Losses beyond `reach` become infinite. Rounding only
-        ever adds mass, so that the total may exceed 1 a little, and every delta with it.
+        ``1 - delta(0) - 2 (delta(0) - delta(step))/(e^step - 1)``. Losses beyond `reach` become
+        infinite. Rounding only ever adds mass, so that the total may exceed 1 a little, and every
+        delta with it.
 
         >>> half = Losses.of(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), 0.25, 1.0)
         >>> round(float(half.masses.sum() + half.infinite), 12)
@@ -67,10 +72,13 @@ class Losses:
     def through(cls, sizes: Floats, powers: Floats, step: float) -> "Losses":
         """Return masses on the grid for a power function with the given corners.
 
-        Each edge is one loss, the logarithm of its slope. Off the grid it is split over both neighbours so that
-        both datasets keep its probability. Rounding shifts a mass by a few units at most, paid at infinity.
+        Each edge is one loss, the logarithm of its slope. Off the grid it is split over both
+        neighbours so that both datasets keep its probability. Rounding shifts a mass by a few units
+        at most, paid at infinity.
 
-        >>> coin = Losses.through(np.array([0.0, 0.25, 1.0]), np.array([0.0, 0.75, 1.0]), math.log(3))
+        >>> coin = Losses.through(
+        ...     np.array([0.0, 0.25, 1.0]), np.array([0.0, 0.75, 1.0]), math.log(3)
+        ... )
         >>> coin.masses.round(6).tolist(), coin.lowest, coin.infinite < 1e-14
         ([0.25, 0.0, 0.75, 0.0], -1, True)
         """
@@ -98,12 +106,14 @@ class Losses:
         return cls(step, lowest, masses, infinite + rounding)
 
     def convolve(self, other: "Losses") -> "Losses":
-        """Return the distribution of the sum of two independent losses, never below the true one in effect.
+        """Return the distribution of the sum of two independent losses, never below the true one in
+        effect.
 
-        A plain convolution of nonnegative numbers errs by a relative bound, paid by a factor. A Fourier transform
-        errs in the l2 norm by at most 7 u log2(N) per transform (Higham 2002, Theorem 24.2); the l1 error, at most
-        sqrt(N) times as large, is added to the mass at infinity. The few largest masses are convolved directly:
-        without them the norms, and the bound, are a hundred times smaller.
+        A plain convolution of nonnegative numbers errs by a relative bound, paid by a factor. A
+        Fourier transform errs in the l2 norm by at most 7 u log2(N) per transform (Higham 2002,
+        Theorem 24.2); the l1 error, at most sqrt(N) times as large, is added to the mass at
+        infinity. The few largest masses are convolved directly: without them the norms, and the
+        bound, are a hundred times smaller.
         """
         short, long = sorted((self.masses, other.masses), key=len)
         lost = 0.0
@@ -123,7 +133,9 @@ class Losses:
         return Losses(self.step, lowest, masses, infinite).trimmed(_TAIL)
 
     def trimmed(self, mass: float) -> "Losses":
-        """Move an upper tail of at most `mass` to infinity, and a lower one up to the lowest loss kept."""
+        """Move an upper tail of at most `mass` to infinity, and a lower one up to the lowest loss
+        kept.
+        """
         size = len(self.masses)
         left = int(np.searchsorted(np.cumsum(self.masses), mass))
         from_above = np.cumsum(self.masses[::-1])
@@ -137,7 +149,8 @@ class Losses:
         return Losses(self.step, self.lowest + left, masses, self.infinite + tail)
 
     def power_curve(self) -> tuple[Floats, Floats]:
-        """Return corners (sizes, powers) of the best test between the two datasets: sizes too small, powers too big.
+        """Return corners (sizes, powers) of the best test between the two datasets: sizes too
+        small, powers too big.
 
         Powers may pass 1, where the curve ends.
 
@@ -162,7 +175,8 @@ class Losses:
 
 
 def convolve_all(parts: Sequence[Losses]) -> Losses:
-    """Return the distribution of the sum of all losses, shortest first so that long arrays meet rarely.
+    """Return the distribution of the sum of all losses, shortest first so that long arrays meet
+    rarely.
 
     >>> pair = Losses(1.0, 0, np.array([0.5, 0.5]), 0.0)
     >>> convolve_all([pair] * 3).masses.round(3).tolist()
@@ -192,12 +206,18 @@ def _without_peaks(x: Floats) -> tuple[Floats, list[int]]:
 
 
 def _transform(x: Floats, y: Floats) -> tuple[Floats, float]:
-    """Return the convolution of `x` and `y` by Fourier transform, and a bound on its error in the l1 norm."""
+    """Return the convolution of `x` and `y` by Fourier transform, and a bound on its error in the
+    l1 norm.
+    """
     length = len(x) + len(y) - 1
     size = scipy.fft.next_fast_len(length, real=True)
     product = scipy.fft.rfft(x, size) * scipy.fft.rfft(y, size)
     masses: Floats = scipy.fft.irfft(product, size)[:length]
-    one, other, both = float(np.linalg.norm(x)), float(np.linalg.norm(y)), float(np.linalg.norm(masses))
+    one, other, both = (
+        float(np.linalg.norm(x)),
+        float(np.linalg.norm(y)),
+        float(np.linalg.norm(masses)),
+    )
     norms = one * float(y.sum()) + other * float(x.sum()) + both
     # Higham's bound in the l2 norm, times sqrt(size) for the l1 norm
     error = math.sqrt(size) * 4 * ROUNDOFF * math.log2(size) * norms

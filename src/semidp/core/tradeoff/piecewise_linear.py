@@ -1,6 +1,7 @@
 """Piecewise linear curves with exact corners: given as such, as a privacy profile, or as code.
 
-Everything here is rational arithmetic, groups and symmetrisation included; what polygons have in common is in polygons.
+Everything here is rational arithmetic, groups and symmetrisation included; what polygons have in
+common is in polygons.
 """
 
 import itertools
@@ -43,7 +44,8 @@ class PiecewiseLinear(Polygon):
         alphas = tuple(exact(alpha, "alpha") for alpha in self.alphas)
         values = tuple(exact(value, "a value of f") for value in self.values)
         _check_shape(alphas, values)
-        kept = lower_hull(list(zip(alphas, values, strict=True)))  # without corners on straight lines
+        # without corners on straight lines
+        kept = lower_hull(list(zip(alphas, values, strict=True)))
         object.__setattr__(self, "alphas", tuple(alpha for alpha, _ in kept))
         object.__setattr__(self, "values", tuple(value for _, value in kept))
 
@@ -113,7 +115,9 @@ class PiecewiseLinear(Polygon):
 
     @cached_property
     def _reflected(self) -> "PiecewiseLinear":
-        reflected = [(1 - value, 1 - alpha) for alpha, value in zip(self.alphas, self.values, strict=True)]
+        reflected = [
+            (1 - value, 1 - alpha) for alpha, value in zip(self.alphas, self.values, strict=True)
+        ]
         corners = reflected[::-1]
         if corners[0][0] > 0:  # f(1) < 1: the inverse is 0 up to 1 - f(1)
             corners.insert(0, (Fraction(0), Fraction(0)))
@@ -140,10 +144,11 @@ def piecewise(alphas: Iterable[Number], values: Iterable[Number]) -> PiecewiseLi
 
 
 def from_profile(points: Iterable[tuple[Number, Number]]) -> PiecewiseLinear:
-    """Return the best curve for a mechanism that is (epsilon, delta)-DP at each of the given points.
+    """Return the best curve for a mechanism that is (epsilon, delta)-DP at each of the given
+    points.
 
-    ``f(a) = max(0, 1 - delta_i - e^eps_i (1 - a), e^-eps_i (a - delta_i))`` over all points i, with irrational corners
-    rounded down on a grid of 2^-200 (Dong, Roth and Su 2022, Proposition 6).
+    ``f(a) = max(0, 1 - delta_i - e^eps_i (1 - a), e^-eps_i (a - delta_i))`` over all points i, with
+    irrational corners rounded down on a grid of 2^-200 (Dong, Roth and Su 2022, Proposition 6).
 
     >>> curve = from_profile([(1, "1e-6"), ("1/2", "1e-3")])
     >>> curve.delta("1/2") - 1e-3 < 1e-12, curve.is_symmetric
@@ -152,23 +157,31 @@ def from_profile(points: Iterable[tuple[Number, Number]]) -> PiecewiseLinear:
     pairs = [(nonnegative(e, "epsilon"), proportion(d, "delta")) for e, d in points]
     if not pairs:
         raise InputError("a privacy profile needs at least one pair (epsilon, delta)")
-    with precision(BITS):  # power <= slope · size + delta, with the slope rounded up: claims a little less
+    # power <= slope · size + delta, with the slope rounded up: claims a little less
+    with precision(BITS):
         lines = sorted(((_ceiling(ball(e).exp()), d) for e, d in pairs), reverse=True)
     first, corners = lowest([*lines, (Fraction(0), Fraction(1))])
-    ends = [(Fraction(0), first), *(corner for corner in corners if corner[0] < 1), (Fraction(1), Fraction(1))]
+    ends = [
+        (Fraction(0), first),
+        *(corner for corner in corners if corner[0] < 1),
+        (Fraction(1), Fraction(1)),
+    ]
     return _through([(1 - size, 1 - power) for size, power in reversed(ends)]).symmetric()
 
 
 def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> PiecewiseLinear:
-    """Return a curve just below a function given as code, after checking that it can be a tradeoff function.
+    """Return a curve just below a function given as code, after checking that it can be a tradeoff
+    function.
 
-    The function is asked for its values at about `points` alphas, down to 1e-15 from 0 and from 1. Between them a
-    convex function lies above its neighbouring chords, extended, and those are what is returned.
+    The function is asked for its values at about `points` alphas, down to 1e-15 from 0 and from 1.
+    Between them a convex function lies above its neighbouring chords, extended, and those are what
+    is returned.
 
     Parameters
     ----------
     f
-        Takes an array of alphas and returns as many values. Values may be off by 1e-9 through rounding.
+        Takes an array of alphas and returns as many values. Values may be off by 1e-9 through
+        rounding.
     points
         How many alphas to look at.
 
@@ -188,7 +201,9 @@ def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> P
     grid[0] = 0.0
     values = np.asarray(f(grid), dtype=np.float64)
     if values.shape != grid.shape:
-        raise InputError("not a tradeoff function: it must return one value for each alpha of an array")
+        raise InputError(
+            "not a tradeoff function: it must return one value for each alpha of an array"
+        )
     if np.isnan(values).any():
         raise InputError("not a tradeoff function: a value is not a number")
     clipped = np.clip(values, 0.0, grid)
@@ -212,7 +227,9 @@ def from_function(f: Callable[[Floats], npt.ArrayLike], points: int = 1024) -> P
 def _check_shape(alphas: Sequence[Fraction], values: Sequence[Fraction]) -> None:
     as_many = len(alphas) == len(values) and len(alphas) >= 2
     if not as_many or alphas[0] != 0 or alphas[-1] != 1:
-        raise InputError("a piecewise linear curve needs as many values as alphas, from alpha = 0 to alpha = 1")
+        raise InputError(
+            "a piecewise linear curve needs as many values as alphas, from alpha = 0 to alpha = 1"
+        )
     if any(low >= high for low, high in itertools.pairwise(alphas)):
         raise InputError("the alphas of a piecewise linear curve must increase")
 
@@ -239,7 +256,9 @@ def _turn(a: tuple[Any, Any], b: tuple[Any, Any], c: tuple[Any, Any]) -> Any:
 
 
 def lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Return the corners of the largest convex function below sorted points, none of them on a straight line."""
+    """Return the corners of the largest convex function below sorted points, none of them on a
+    straight line.
+    """
     hull: list[tuple[Any, Any]] = []
     for point in points:
         while len(hull) > 1 and _turn(hull[-2], hull[-1], point) <= 0:
@@ -251,8 +270,8 @@ def lower_hull(points: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 def _below_chords(corners: list[Corner]) -> list[Corner]:
     """Return corners of a polygon that lies below every convex function through the given points.
 
-    Between two points a convex function is above both neighbouring chords, extended. At the two ends only one
-    neighbour exists; the other bound is that f does not fall.
+    Between two points a convex function is above both neighbouring chords, extended. At the two
+    ends only one neighbour exists; the other bound is that f does not fall.
     """
     if len(corners) < 3:
         flat = corners[-1][1] == 0

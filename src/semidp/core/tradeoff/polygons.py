@@ -1,8 +1,9 @@
-"""Curves with corners, and the first of them: (epsilon, delta) and its groups, with corners known as balls.
+"""Curves with corners, and the first of them: (epsilon, delta) and its groups, with corners known
+as balls.
 
-A corner is kept as (size, power) = (1 - alpha, 1 - f(alpha)) of a test, where small numbers keep their precision and
-``delta(eps) = max over corners of power - e^eps size``. Curves with corners given by the user are in
-`piecewise_linear`.
+A corner is kept as (size, power) = (1 - alpha, 1 - f(alpha)) of a test, where small numbers keep
+their precision and ``delta(eps) = max over corners of power - e^eps size``. Curves with corners
+given by the user are in `piecewise_linear`.
 """
 
 import math
@@ -36,18 +37,23 @@ _LINES = 1024  # of a group's curve that are kept
 
 
 class Cornered(Tradeoff):
-    """A curve known by the corners (size, power) of its power function, in floats that claim a little less."""
+    """A curve known by the corners (size, power) of its power function, in floats that claim a
+    little less.
+    """
 
     @property
     @abstractmethod
     def _outer(self) -> tuple[Floats, Floats]:
-        """Sizes that are rounded down and powers that are rounded up; where these pass 1, the curve ends."""
+        """Sizes that are rounded down and powers that are rounded up; where these pass 1, the curve
+        ends.
+        """
 
     def _values(self, alpha: Floats) -> Floats:
         sizes, powers = self._outer
         power_at = np.minimum(np.interp(1 - alpha, sizes, powers), 1.0)
         values: Floats = 1 - power_at * (1 + 4 * ROUNDOFF) - ROUNDOFF
-        if self.is_symmetric:  # then f is the inverse of the power function, which is precise where f is small
+        # then f is the inverse of the power function, which is precise where f is small
+        if self.is_symmetric:
             rising, first = np.unique(powers, return_index=True)
             inverse = np.interp(alpha, rising, sizes[first])
             values = np.maximum(values, inverse * (1 - 8 * ROUNDOFF))
@@ -68,7 +74,8 @@ class Polygon(Cornered):
 
     @cached_property
     def _outer(self) -> tuple[Floats, Floats]:
-        # Smaller sizes and larger powers: a test that is better than the true one, so that less is claimed.
+        # Smaller sizes and larger powers: a test that is better than the true one, so that less is
+        # claimed.
         sizes = [max(below(size), 0.0) for size, _ in self._corners]
         powers = [min(above(power), 1.0) for _, power in self._corners]
         return np.array(sizes), np.array(powers)
@@ -115,7 +122,8 @@ class Polygon(Cornered):
 
     def _deltas(self, epsilons: Floats) -> Floats:
         sizes, powers = self._outer
-        # delta(epsilon) is the largest gap between the power function and the line of slope e^epsilon.
+        # delta(epsilon) is the largest gap between the power function and the line of slope
+        # e^epsilon.
         best: Floats = np.full(epsilons.shape, powers[0])
         factor = grown(epsilons)
         inner = zip(sizes[1:-1], powers[1:-1], strict=True)
@@ -129,9 +137,10 @@ class Polygon(Cornered):
 class Approximate(Polygon):
     """(epsilon, delta)-DP for one record, seen by a group of `size` records.
 
-    For one record ``f(a) = max(0, 1 - delta - e^eps (1 - a), e^-eps (a - delta))``. For k records ``f∘…∘f`` is the
-    maximum of 0 and the k + 1 lines that apply the steep piece k - j times and then the flat piece j times (the other
-    orders are never higher): strictly more private than (k eps, delta (e^{k eps} - 1)/(e^eps - 1)).
+    For one record ``f(a) = max(0, 1 - delta - e^eps (1 - a), e^-eps (a - delta))``. For k records
+    ``f∘…∘f`` is the maximum of 0 and the k + 1 lines that apply the steep piece k - j times and
+    then the flat piece j times (the other orders are never higher): strictly more private than (k
+    eps, delta (e^{k eps} - 1)/(e^eps - 1)).
 
     >>> pair = Approximate(Fraction(1)).group(2)
     >>> pair.epsilon(0), pair.compare(Approximate(Fraction(2))).name
@@ -189,7 +198,9 @@ class Approximate(Polygon):
         return [(ball(0), first), *inner, (one, one)]
 
     def _line(self, j: int, step: RealBall) -> tuple[RealBall, RealBall]:
-        """Return slope and power at size 0 of the line with j flat pieces outside k - j steep ones."""
+        """Return slope and power at size 0 of the line with j flat pieces outside k - j steep
+        ones.
+        """
         # each piece loses delta0, shrunk or grown by the pieces that are applied after it
         terms = geometric(self.size - j, step) + geometric(j, step)
         lost = ball(self.delta0) * terms
@@ -206,12 +217,19 @@ def geometric(terms: int, step: RealBall) -> RealBall:
 
 
 def lowest(lines: Iterable[tuple[Any, Any]]) -> tuple[Any, list[tuple[Any, Any]]]:
-    """Return the power at size 0 and the corners (size, power) of the lowest of lines (slope, power at size 0).
+    """Return the power at size 0 and the corners (size, power) of the lowest of lines (slope, power
+    at size 0).
 
-    Lines come steepest first, in fractions or in balls. One is dropped where balls cannot prove it lowest somewhere:
-    a higher curve only claims less.
+    Lines come steepest first, in fractions or in balls. One is dropped where balls cannot prove it
+    lowest somewhere: a higher curve only claims less.
 
-    >>> lowest([(Fraction(2), Fraction(0)), (Fraction(1), Fraction(1, 4)), (Fraction(0), Fraction(1))])
+    >>> lowest(
+    ...     [
+    ...         (Fraction(2), Fraction(0)),
+    ...         (Fraction(1), Fraction(1, 4)),
+    ...         (Fraction(0), Fraction(1)),
+    ...     ]
+    ... )
     (Fraction(0, 1), [(Fraction(1, 4), Fraction(1, 2)), (Fraction(3, 4), Fraction(1, 1))])
     """
     corners: list[tuple[Any, Any]] = []

@@ -1,7 +1,8 @@
-"""The smooth families: Gaussian(mu), ZCDP(rho) and Laplace(epsilon), each with closed forms for everything.
+"""The smooth families: Gaussian(mu), ZCDP(rho) and Laplace(epsilon), each with closed forms for
+everything.
 
-Each is closed under grouping: the noise distributions behind them are log-concave (or, for zCDP, the bound is of that
-form), so a shift by k records is the same curve with a larger parameter.
+Each is closed under grouping: the noise distributions behind them are log-concave (or, for zCDP,
+the bound is of that form), so a shift by k records is the same curve with a larger parameter.
 """
 
 import math
@@ -35,7 +36,8 @@ _DEEPEST = 37.0  # standard deviations at which a normal tail leaves the range o
 
 @dataclass(frozen=True)
 class OneNumber(Tradeoff):
-    """A family with one exact number: the larger it is, the lower the curve, and for 0 it is the diagonal.
+    """A family with one exact number: the larger it is, the lower the curve, and for 0 it is the
+    diagonal.
 
     A group of k records multiplies the number by k to some `power`.
     """
@@ -69,7 +71,8 @@ class OneNumber(Tradeoff):
 
 @dataclass(frozen=True)
 class Gaussian(OneNumber):
-    """``G_mu(a) = Phi(Phi^-1(a) - mu)``, kept by the exact square of mu so that sqrt(6)/sigma needs no rounding.
+    """``G_mu(a) = Phi(Phi^-1(a) - mu)``, kept by the exact square of mu so that sqrt(6)/sigma needs
+    no rounding.
 
     >>> Gaussian(Fraction(6)).compose(Gaussian(Fraction(3))).group(2)
     Gaussian(mu_squared=Fraction(36, 1))
@@ -143,12 +146,13 @@ class Gaussian(OneNumber):
 class ZCDP(OneNumber):
     """The best curve that follows from the moment bound behind rho-zCDP; rho stays exact.
 
-    A test of size s has power at most ``exp(-(sqrt(ln 1/s) - sqrt(rho))^2)`` (Hölder's inequality at every order),
-    so ``f(a) = max(exp(-(sqrt(ln 1/a) + sqrt(rho))^2), 1 - exp(-(sqrt(ln 1/(1-a)) - sqrt(rho))^2))``, the second term
-    where ``1 - a <= e^-rho``. Beyond the kink where the two meet, its dual is exactly the conversion ``inf over x > 1
-    of rho x + ln(1/(x delta))/(x-1) + ln(1 - 1/x)`` of Canonne, Kamath and Steinke (2020): the best x has
-    ``delta = exp(-rho (x-1)^2)/x`` at ``eps = (2x-1) rho + ln(1 - 1/x)``. For smaller epsilons it is the dual of the
-    (epsilon, delta) at the kink.
+    A test of size s has power at most ``exp(-(sqrt(ln 1/s) - sqrt(rho))^2)`` (Hölder's inequality
+    at every order), so ``f(a) = max(exp(-(sqrt(ln 1/a) + sqrt(rho))^2), 1 - exp(-(sqrt(ln 1/(1-a))
+    - sqrt(rho))^2))``, the second term where ``1 - a <= e^-rho``. Beyond the kink where the two
+    meet, its dual is exactly the conversion ``inf over x > 1 of rho x + ln(1/(x delta))/(x-1) +
+    ln(1 - 1/x)`` of Canonne, Kamath and Steinke (2020): the best x has
+    ``delta = exp(-rho (x-1)^2)/x`` at ``eps = (2x-1) rho + ln(1 - 1/x)``. For smaller epsilons it
+    is the dual of the (epsilon, delta) at the kink.
 
     >>> ZCDP(Fraction("2.56")).group(2)
     ZCDP(rho=Fraction(256, 25))
@@ -171,7 +175,8 @@ class ZCDP(OneNumber):
         rare = np.exp(-exponent) * (1 - 8 * ROUNDOFF * (1 + finite))
         high = np.where(alpha == 1, 0.0, high)
         gap = np.maximum(np.sqrt(high) - root, 0.0)
-        # an error of a few units in sqrt(high) or root moves gap^2 by that times (sqrt(high) + root)
+        # an error of a few units in sqrt(high) or root moves gap^2 by that times (sqrt(high) +
+        # root)
         margin = 16 * ROUNDOFF * gap * (gap + 2 * root + 1)
         gap_squared = np.maximum(gap * gap - margin, 0.0)
         below_one = -np.expm1(-gap_squared) * (1 - 8 * ROUNDOFF)
@@ -182,7 +187,8 @@ class ZCDP(OneNumber):
         return min(self.conversion(epsilon), self._kink.delta(epsilon))
 
     def conversion(self, epsilon: Number) -> float:
-        """Return the delta of the tight conversion alone, rounded up: at least `delta`, and equal beyond the kink.
+        """Return the delta of the tight conversion alone, rounded up: at least `delta`, and equal
+        beyond the kink.
 
         >>> ZCDP(Fraction(1)).conversion(4) == ZCDP(Fraction(1)).delta(4)
         True
@@ -201,9 +207,11 @@ class ZCDP(OneNumber):
 
     @cached_property
     def _kink(self) -> Approximate:
-        """The (epsilon, delta) at which the two parts of the curve meet: size e^(-rho x^2) = 1 - e^(-rho (x-1)^2).
+        """The (epsilon, delta) at which the two parts of the curve meet: size e^(-rho x^2) = 1 -
+        e^(-rho (x-1)^2).
 
-        It follows from the conversion whatever x is; the search only makes it the best one for smaller epsilons.
+        It follows from the conversion whatever x is; the search only makes it the best one for
+        smaller epsilons.
         """
         rho = up(self.rho)
 
@@ -230,7 +238,8 @@ class ZCDP(OneNumber):
         if self.is_trivial:
             return np.zeros(epsilons.shape)
         rho = up(self.rho)
-        # The best order for each epsilon, read off a table of orders; any order gives a valid bound.
+        # The best order for each epsilon, read off a table of orders; any order gives a valid
+        # bound.
         last = float(epsilons.max(initial=1.0))
         orders = np.geomspace(_best_order(rho, 0.0), _best_order(rho, last), 1 << 13)
         best_for = (2 * orders + 1) * rho + np.log(orders) - np.log1p(orders)
@@ -265,7 +274,8 @@ class Laplace(OneNumber):
         if shrink == 0:
             return np.where(alpha == 1, 1.0, 0.0)
         complement = 1 - alpha
-        # Three pieces: both tails of the noise are straight lines, and a hyperbola lies between them.
+        # Three pieces: both tails of the noise are straight lines, and a hyperbola lies between
+        # them.
         middle = shrink / (4 * np.maximum(complement, shrink / 4)) * (1 - 4 * ROUNDOFF)
         top = 1 - complement / shrink * (1 + 4 * ROUNDOFF)
         right = np.where(complement >= shrink / 2, middle, top)
@@ -305,7 +315,9 @@ def _mills(x: Floats) -> Floats:
 
 
 def _best_order(rho: float, epsilon: float) -> float:
-    """Return x - 1 for the order x > 1 with ``(2x - 1) rho + ln(1 - 1/x) = epsilon``; the left side is increasing."""
+    """Return x - 1 for the order x > 1 with ``(2x - 1) rho + ln(1 - 1/x) = epsilon``; the left side
+    is increasing.
+    """
     if rho == 0:
         return 1.0
     low = -700.0  # of ln(x - 1)

@@ -1,7 +1,8 @@
 """Balls whose norm and whose uniform point have a closed form: root polytopes and sums of them.
 
-Here: one published side of a table (rows, or only the total) and tables with two levels on one side. Tables with
-three levels or more on both sides are in `table`, arbitrary lists of vectors in `explicit`.
+Here: one published side of a table (rows, or only the total) and tables with two levels on one
+side. Tables with three levels or more on both sides are in `table`, arbitrary lists of vectors in
+`explicit`.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ _CHUNK = 1 << 17  # numbers drawn at a time
 
 
 def half_l1(rows: Floats) -> Floats:
-    """Return ``N(u) = ||u||_1 / 2`` along the last axis: for sums of zero, the norm of the root polytope.
+    """Return ``N(u) = ||u||_1 / 2`` along the last axis: for sums of zero, the norm of the root
+    polytope.
 
     >>> half_l1(np.array([[1.0, -0.5, -0.5]]))
     array([1.])
@@ -30,17 +32,21 @@ def half_l1(rows: Floats) -> Floats:
 
 
 def root_directions(size: int, columns: int, generator: Generator) -> Floats:
-    """Draw boundary points of the root polytope ``hull{e_j - e_l}`` by the cone measure of its facets.
+    """Draw boundary points of the root polytope ``hull{e_j - e_l}`` by the cone measure of its
+    facets.
 
-    A facet holds the positive coordinates P against the others and is a product of two simplices of normalised volume
-    ``C(c-2, |P|-1)``; so P is the part below c of a uniform (c-1)-subset of 2c-2 things, and |P| is hypergeometric.
+    A facet holds the positive coordinates P against the others and is a product of two simplices of
+    normalised volume ``C(c-2, |P|-1)``; so P is the part below c of a uniform (c-1)-subset of 2c-2
+    things, and |P| is hypergeometric.
 
     >>> point = root_directions(1, 4, np.random.default_rng(0))
     >>> bool(abs(point.sum()) < 1e-15), bool(abs(half_l1(point)[0] - 1) < 1e-15)
     (True, True)
     """
     positive = np.zeros((size, columns), dtype=bool)
-    chosen = generator.random((size, 2 * columns - 2)).argpartition(columns - 2, axis=1)[:, : columns - 1]
+    chosen = generator.random((size, 2 * columns - 2)).argpartition(columns - 2, axis=1)[
+        :, : columns - 1
+    ]
     row, place = np.nonzero(chosen < columns)
     positive[row, chosen[row, place]] = True
     masses = generator.standard_exponential((size, columns))
@@ -61,16 +67,18 @@ def root_second_moment(columns: Integers) -> Floats:
 
 @dataclass(frozen=True)
 class RowsBall:
-    """K = {V : rows sum to 0, N(V_i) <= limit_i, Σ N(V_i) <= a}: the hull of S_a when only row totals are published.
+    """K = {V : rows sum to 0, N(V_i) <= limit_i, Σ N(V_i) <= a}: the hull of S_a when only row
+    totals are published.
 
-    One row is the case where only the total is published; rows have different lengths c_i where a feature is nested, as
-    the counties of each state. Points are flat, row after row. The corners of ``{0 <= n_i <= limit_i, Σ n_i <= a}`` are
-    integers, so K is exactly the hull of the integer moves. The radii of a uniform point are Dirichlet(c_1 - 1, …,
-    c_k - 1; 1), since the part of row i at distance r has volume ``r^(c_i - 2) dr``, and kept where they are within the
-    limits; the direction of each row comes from the root polytope of its length.
+    One row is the case where only the total is published; rows have different lengths c_i where a
+    feature is nested, as the counties of each state. Points are flat, row after row. The corners of
+    ``{0 <= n_i <= limit_i, Σ n_i <= a}`` are integers, so K is exactly the hull of the integer
+    moves. The radii of a uniform point are Dirichlet(c_1 - 1, …, c_k - 1; 1), since the part of row
+    i at distance r has volume ``r^(c_i - 2) dr``, and kept where they are within the limits; the
+    direction of each row comes from the root polytope of its length.
 
-    The limits are the positive row totals: a row of t records cannot move by more than t. A row has at least 2 cells:
-    one cell has nothing to move.
+    The limits are the positive row totals: a row of t records cannot move by more than t. A row has
+    at least 2 cells: one cell has nothing to move.
 
     >>> ball = RowsBall(limits=(5, 9), lengths=(3, 2), a=2)
     >>> ball.norm(np.array([[2.0, -1, -1, 0, 0]])), ball.dimension
@@ -86,7 +94,9 @@ class RowsBall:
     def __post_init__(self) -> None:
         good = self.limits and min(self.limits) >= 1 and min(self.lengths) >= 2 and self.a >= 1
         if not good or len(self.limits) != len(self.lengths):
-            raise InputError("a ball over rows needs positive row totals, at least two cells in each and a >= 1")
+            raise InputError(
+                "a ball over rows needs positive row totals, at least two cells in each and a >= 1"
+            )
 
     @property
     def shape(self) -> tuple[int]:
@@ -105,7 +115,9 @@ class RowsBall:
         return np.asarray(np.maximum(lengths.sum(axis=-1) / self._reach, longest))
 
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
-        """Return uniform points: radii within their limits times root directions, rows of one length at a time."""
+        """Return uniform points: radii within their limits times root directions, rows of one
+        length at a time.
+        """
         points = np.repeat(self._radii(size, generator), self._sizes, axis=1)
         step = max(1, _CHUNK // sum(self.lengths))
         for start in range(0, size, step):
@@ -121,7 +133,9 @@ class RowsBall:
         return np.repeat(self._row_moments / self._sizes, self._sizes)
 
     def spread(self, weights: Floats) -> float:
-        """Return ``Σ_i E||U_i||² ||w_i - mean(w_i)||² / (c_i - 1)``: each row is exchangeable and centred."""
+        """Return ``Σ_i E||U_i||² ||w_i - mean(w_i)||² / (c_i - 1)``: each row is exchangeable and
+        centred.
+        """
         means = self._row_sums(weights) / self._sizes
         centred = self._row_sums((weights - np.repeat(means, self._sizes)) ** 2)
         return float((self._row_moments * centred / (self._sizes - 1)).sum())
@@ -140,8 +154,13 @@ class RowsBall:
         """The cells of all rows of each length."""
         if len(set(self.lengths)) == 1:
             return [(self.lengths[0], slice(None))]
-        starts = {length: self._starts[self._sizes == length] for length in sorted(set(self.lengths))}
-        return [(length, (first[:, None] + np.arange(length)).ravel()) for length, first in starts.items()]
+        starts = {
+            length: self._starts[self._sizes == length] for length in sorted(set(self.lengths))
+        }
+        return [
+            (length, (first[:, None] + np.arange(length)).ravel())
+            for length, first in starts.items()
+        ]
 
     def _row_sums(self, values: Floats) -> Floats:
         return np.asarray(np.add.reduceat(values, self._starts, axis=-1))
@@ -161,7 +180,9 @@ class RowsBall:
         return np.asarray(squares * root_second_moment(self._sizes))
 
     def _radii(self, size: int, generator: Generator) -> Floats:
-        """Draw the N(V_i) of a uniform point: ``a`` times Dirichlet(c_i - 1, …; 1), kept where within the limits."""
+        """Draw the N(V_i) of a uniform point: ``a`` times Dirichlet(c_i - 1, …; 1), kept where
+        within the limits.
+        """
         kept: list[Floats] = []
         missing, count = size, size
         while True:
@@ -178,9 +199,11 @@ class RowsBall:
 
 @dataclass(frozen=True)
 class PairBall:
-    """K = {(u, -u) : Σu = 0, N(u) <= reach}: the hull of S_a for tables with two rows and both margins published.
+    """K = {(u, -u) : Σu = 0, N(u) <= reach}: the hull of S_a for tables with two rows and both
+    margins published.
 
-    The positive part of a move of such a table is even, so ``reach = floor(a / 2)``: 1 for a = 2 and a = 3.
+    The positive part of a move of such a table is even, so ``reach = floor(a / 2)``: 1 for a = 2
+    and a = 3.
 
     >>> PairBall(3).norm(np.array([[[1.0, -1, 0], [-1, 1, 0]]]))
     array([1.])

@@ -1,7 +1,9 @@
-"""The ball of an explicit list of vectors, rank-deficient or not: K = hull of the vectors and their negatives.
+"""The ball of an explicit list of vectors, rank-deficient or not: K = hull of the vectors and their
+negatives.
 
-The norm by one generic linear program, the uniform point by the paper's rejection from a cube (Cho and Awan,
-Algorithm 3). For few dimensions; tables with published margins have faster balls in `closed` and `table`.
+The norm by one generic linear program, the uniform point by the paper's rejection from a cube (Cho
+and Awan, Algorithm 3). For few dimensions; tables with published margins have faster balls in
+`closed` and `table`.
 """
 
 from collections.abc import Iterator
@@ -29,8 +31,8 @@ _ZERO = 1e-9  # singular values below this part of the largest are rounding erro
 class ExplicitBall:
     """K = hull(S) for a finite S, in the coordinates of an orthonormal basis of its span.
 
-    `vectors` has a vector (or table) of S along the first axis; one and its negative count as one, zeros as none. The
-    paper's 2 x 2 table: a segment in four dimensions.
+    `vectors` has a vector (or table) of S along the first axis; one and its negative count as one,
+    zeros as none. The paper's 2 x 2 table: a segment in four dimensions.
 
     >>> ball = ExplicitBall(np.array([[1, -1, -1, 1], [-1, 1, 1, -1], [0, 0, 0, 0]]))
     >>> ball.dimension, ball.norm(np.array([[0.5, -0.5, -0.5, 0.5]]))
@@ -61,7 +63,9 @@ class ExplicitBall:
 
     @cached_property
     def basis(self) -> Floats:
-        """Orthonormal rows that span the vectors: their principal axes, along which a cube fits best."""
+        """Orthonormal rows that span the vectors: their principal axes, along which a cube fits
+        best.
+        """
         _, lengths, axes = np.linalg.svd(self._distinct, full_matrices=False)
         return np.asarray(axes[lengths > _ZERO * lengths[0]])
 
@@ -71,7 +75,9 @@ class ExplicitBall:
         return self.basis.T @ self.basis
 
     def norm(self, points: Floats) -> Floats:
-        """Return the K-norm of the projection of each point on the span, to nine digits and never too small."""
+        """Return the K-norm of the projection of each point on the span, to nine digits and never
+        too small.
+        """
         return np.array([self._norm(self._coordinates(point)) for point in points])
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
@@ -79,7 +85,9 @@ class ExplicitBall:
         return self._contains(points.reshape(len(points), -1) @ self.basis.T)
 
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
-        """Return independent uniform points of K: uniform points of a cube around K, kept where they lie in K."""
+        """Return independent uniform points of K: uniform points of a cube around K, kept where
+        they lie in K.
+        """
         sides = np.abs(self._vertices).max(axis=0)
         kept = np.empty((size, self.dimension))
         done = 0
@@ -94,7 +102,9 @@ class ExplicitBall:
 
     def variances(self) -> Floats:
         """Return the variance of each coordinate, from a pilot."""
-        return np.asarray(((self.basis.T @ self._covariance) * self.basis.T).sum(axis=1).reshape(self.shape))
+        return np.asarray(
+            ((self.basis.T @ self._covariance) * self.basis.T).sum(axis=1).reshape(self.shape)
+        )
 
     def spread(self, weights: Floats) -> float:
         """Return ``E <weights, U>²``, from a pilot."""
@@ -128,7 +138,9 @@ class ExplicitBall:
 
     @cached_property
     def _polar_points(self) -> list[Floats]:
-        """Points of the polar that proved something to lie outside: most other proposals fail on one of them."""
+        """Points of the polar that proved something to lie outside: most other proposals fail on
+        one of them.
+        """
         return []
 
     def _contains(self, coordinates: Floats) -> NDArray[np.bool_]:
@@ -155,17 +167,23 @@ class ExplicitBall:
         return min([first, *(high for _, high, _ in self._bounds(point))])
 
     def _bounds(self, point: Floats) -> Iterator[tuple[float, float, Floats]]:
-        """Yield proved bounds of the norm, with the point of the polar behind the lower: warm, cold if they stay apart.
+        """Yield proved bounds of the norm, with the point of the polar behind the lower: warm, cold
+        if they stay apart.
 
-        Low is ``<x, w>`` with w scaled into the polar, whatever the solver says; high is the cost of the weights of the
-        answer, and of what they leave over in the starting vertices.
+        Low is ``<x, w>`` with w scaled into the polar, whatever the solver says; high is the cost
+        of the weights of the answer, and of what they leave over in the starting vertices.
         """
         for solve in (self._program.solve, self._program.solve_cold):
             answer = solve(point)
             if answer is not None:
-                polar = answer.point / max(float(np.abs(self._vertices @ answer.point).max()), 1e-300)
+                polar = answer.point / max(
+                    float(np.abs(self._vertices @ answer.point).max()), 1e-300
+                )
                 remainder = self._start_inverse @ (point - answer.multipliers @ self._vertices)
-                low, high = float(point @ polar), float(np.abs(answer.multipliers).sum() + np.abs(remainder).sum())
+                low, high = (
+                    float(point @ polar),
+                    float(np.abs(answer.multipliers).sum() + np.abs(remainder).sum()),
+                )
                 yield low, high, polar
                 if high - low <= MARGIN:
                     return
@@ -183,7 +201,9 @@ class ExplicitBall:
         return np.asarray(np.linalg.inv(self._vertices[self._start].T), dtype=np.float64)
 
     def contains_exactly(self, coordinates: Floats) -> bool:
-        """Decide by rational arithmetic whether a point, in coordinates of the basis, lies in K; slow."""
+        """Decide by rational arithmetic whether a point, in coordinates of the basis, lies in K;
+        slow.
+        """
         rows = [list(map(Fraction, row)) for row in self._vertices.tolist()]
         vertices = np.array(rows, dtype=object)
 
@@ -199,7 +219,9 @@ class ExplicitBall:
 
 @lru_cache(maxsize=64)
 def _pilot_covariance(vectors: bytes, shape: tuple[int, ...]) -> Floats:
-    """Return the covariance of a uniform point in coordinates of the basis; kept, since a choice asks for it often."""
+    """Return the covariance of a uniform point in coordinates of the basis; kept, since a choice
+    asks for it often.
+    """
     ball = ExplicitBall(np.frombuffer(vectors).reshape(shape))
     size = 200 + _PILOT // ball.dimension
     points = ball.uniform(size, pilot()) @ ball.basis.T

@@ -1,8 +1,10 @@
-"""Linear programs over the polar of a ball: many objectives in a row in floating point, and membership decided exactly.
+"""Linear programs over the polar of a ball: many objectives in a row in floating point, and
+membership decided exactly.
 
-The polar is given as rows ``lower <= A w <= upper`` and maximised with scipy's HiGHS: warm from the last answer where
-scipy lets us, cold otherwise. What the answers prove about a point is up to the balls that own the rows. Points that
-floating point cannot place are left to an exact simplex method, which knows the polytope through a pricing function.
+The polar is given as rows ``lower <= A w <= upper`` and maximised with scipy's HiGHS: warm from the
+last answer where scipy lets us, cold otherwise. What the answers prove about a point is up to the
+balls that own the rows. Points that floating point cannot place are left to an exact simplex
+method, which knows the polytope through a pricing function.
 """
 
 import importlib
@@ -19,7 +21,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Optimum:
-    """A point of the polar and the multipliers of its rows: neither is trusted before it was checked."""
+    """A point of the polar and the multipliers of its rows: neither is trusted before it was
+    checked.
+    """
 
     point: Floats
     multipliers: Floats
@@ -52,7 +56,9 @@ class LinearProgram:
         if self._warm is not None:
             at, column = np.nonzero(rows)
             starts = np.searchsorted(at, np.arange(len(rows))).astype(np.int32)
-            self._warm.addRows(len(rows), lower, upper, len(at), starts, column.astype(np.int32), rows[at, column])
+            self._warm.addRows(
+                len(rows), lower, upper, len(at), starts, column.astype(np.int32), rows[at, column]
+            )
 
     def solve(self, objective: Floats) -> Optimum | None:
         """Return an optimal answer, None where the solver does not claim one."""
@@ -93,17 +99,25 @@ def _core() -> Any:
 
 
 def _warm_solver(columns: int) -> Any:
-    """Return a HiGHS object that keeps its basis between objectives, None where this scipy does not offer one.
+    """Return a HiGHS object that keeps its basis between objectives, None where this scipy does not
+    offer one.
 
-    scipy.optimize has no public warm start, and the `highspy` package cannot share a process with ortools.
+    scipy.optimize has no public warm start, and the `highspy` package cannot share a process with
+    ortools.
     """
     try:
         core = _core()
         solver = core._Highs()
     except (ImportError, AttributeError):
         return None
-    for option, value in {"output_flag": False, "presolve": "off", "solver": "simplex", "simplex_strategy": 4}.items():
-        solver.setOptionValue(option, value)  # strategy 4, primal: a new objective leaves the old basis feasible
+    for option, value in {
+        "output_flag": False,
+        "presolve": "off",
+        "solver": "simplex",
+        "simplex_strategy": 4,
+    }.items():
+        # strategy 4, primal: a new objective leaves the old basis feasible
+        solver.setOptionValue(option, value)
     program = core.HighsLp()
     program.num_row_, program.num_col_ = 0, columns
     program.col_cost_ = np.zeros(columns)
@@ -121,25 +135,30 @@ Pricing = Callable[[Rationals], tuple[Rationals, Fraction]]
 def inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepest: Pricing) -> bool:
     """Decide exactly whether a point lies in a centrally symmetric polytope K.
 
-    The simplex method on ``min Σλ`` with ``Σ λ_m m = x``, ``λ >= 0``, whose optimum is the K-norm of x. Each basis
-    gives an upper bound ``Σλ`` and, with ``w`` its multipliers, the lower bound ``Σλ / max_m <m, w>``; the search
-    stops as soon as one of them settles the question. The lexicographic ratio test excludes cycling [Dantzig, Orden
-    and Wolfe 1955].
+    The simplex method on ``min Σλ`` with ``Σ λ_m m = x``, ``λ >= 0``, whose optimum is the K-norm
+    of x. Each basis gives an upper bound ``Σλ`` and, with ``w`` its multipliers, the lower bound
+    ``Σλ / max_m <m, w>``; the search stops as soon as one of them settles the question. The
+    lexicographic ratio test excludes cycling [Dantzig, Orden and Wolfe 1955].
 
-    `start` are as many linearly independent vertices of K as x has coordinates; their negatives are vertices too. The
-    square with corners (±1, 0) and (0, ±1):
+    `start` are as many linearly independent vertices of K as x has coordinates; their negatives are
+    vertices too. The square with corners (±1, 0) and (0, ±1):
 
     >>> def steepest(w):
     ...     k = max(range(2), key=lambda i: abs(w[i]))
     ...     sign = 1 if w[k] > 0 else -1
     ...     return np.array([sign * (i == k) for i in range(2)], dtype=object), abs(w[k])
     >>> half, start = Fraction(1, 2), [[1, 0], [0, 1]]
-    >>> inside([half, half], start, steepest), inside([half, half + Fraction(1, 10**30)], start, steepest)
+    >>> (
+    ...     inside([half, half], start, steepest),
+    ...     inside([half, half + Fraction(1, 10**30)], start, steepest),
+    ... )
     (True, False)
     """
     inverse = _inverse(start)
     weights = inverse @ np.array(point, dtype=object)
-    flip = np.array([_lexicographically_negative(w, row) for w, row in zip(weights, inverse, strict=True)])
+    flip = np.array(
+        [_lexicographically_negative(w, row) for w, row in zip(weights, inverse, strict=True)]
+    )
     inverse[flip] *= -1
     weights[flip] *= -1
     while True:
@@ -176,6 +195,10 @@ def _inverse(rows: Sequence[Sequence[Any]]) -> Rationals:
 
     size = len(rows)
     fractions = [Fraction(x) for row in rows for x in row]
-    matrix = fmpq_mat(size, size, [fmpq(x.numerator, x.denominator) for x in fractions]).transpose().inv()
+    matrix = (
+        fmpq_mat(size, size, [fmpq(x.numerator, x.denominator) for x in fractions])
+        .transpose()
+        .inv()
+    )
     entries = [Fraction(int(x.p), int(x.q)) for x in matrix.entries()]
     return np.array(entries, dtype=object).reshape(size, size)

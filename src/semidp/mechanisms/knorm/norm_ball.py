@@ -1,7 +1,7 @@
 """What a ball is, and K-norm noise on the real numbers from it: a radius times a uniform point.
 
-The radius is what makes the noise private; how much of it, and on which grid it is published, is decided in
-`mechanisms`.
+The radius is what makes the noise private; how much of it, and on which grid it is published, is
+decided in `mechanisms`.
 """
 
 from fractions import Fraction
@@ -15,7 +15,8 @@ from semidp.core.exact import down
 from semidp.core.progress import Progress, silent
 
 Floats = NDArray[np.float64]
-_PILOT_SEED = 20  # pilots draw from their own stream: they see neither the data nor the randomness of a release
+# pilots draw from their own stream: they see neither the data nor the randomness of a release
+_PILOT_SEED = 20
 
 
 class NormBall(Protocol):
@@ -43,7 +44,8 @@ class NormBall(Protocol):
 
 
 def pilot() -> Generator:
-    """Return the generator of every pilot study: always the same, so that what is announced never varies.
+    """Return the generator of every pilot study: always the same, so that what is announced never
+    varies.
 
     >>> int(pilot().integers(10**9)) == int(pilot().integers(10**9))
     True
@@ -66,9 +68,9 @@ def knorm_noise(
 ) -> Floats:
     """Draw noise with density ``∝ exp(-ε ||v||_K)`` on the span of K.
 
-    ``v = r U`` with U uniform in K and r ~ Gamma(s+1, rate ε), s the dimension of the span (Cho and Awan, Algorithm 3;
-    Hardt and Talwar 2010, Remark 4.2). A neighbour's value is at most one away in the K-norm, so the noise satisfies
-    pure ε, in ideal arithmetic.
+    ``v = r U`` with U uniform in K and r ~ Gamma(s+1, rate ε), s the dimension of the span (Cho and
+    Awan, Algorithm 3; Hardt and Talwar 2010, Remark 4.2). A neighbour's value is at most one away
+    in the K-norm, so the noise satisfies pure ε, in ideal arithmetic.
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""Which ball belongs to a sensitivity space, where its points lie in the table, and the whole numbers next to them.
+"""Which ball belongs to a sensitivity space, where its points lie in the table, and the whole
+numbers next to them.
 
-From the public statistics alone. The balls themselves are in `closed`, `table` and `explicit`; the budget, and what is
-said to the user, in `mechanisms`.
+From the public statistics alone. The balls themselves are in `closed`, `table` and `explicit`; the
+budget, and what is said to the user, in `mechanisms`.
 """
 
 import itertools
@@ -24,7 +25,8 @@ from semidp.queries.query_space import QuerySpace
 
 Integers = NDArray[np.int64]
 
-MOST_DIMENSIONS = 8  # of a list of moves: rejection from a cube keeps one proposal in some thousands
+# of a list of moves: rejection from a cube keeps one proposal in some thousands
+MOST_DIMENSIONS = 8
 MOST_MOVES = 20_000
 _LARGEST = 2.0**52  # beyond it floats are whole numbers anyway, and their sums no longer exact
 
@@ -39,7 +41,9 @@ class PlacedBall(ABC):
     stretch: int = field(default=1, kw_only=True)  # how many times the ball holds the space
 
     def place(self, point: NDArray[np.generic]) -> NDArray[np.generic]:
-        """Return the table that has a point's entries at its cells and zeros elsewhere; many tables for many points."""
+        """Return the table that has a point's entries at its cells and zeros elsewhere; many tables
+        for many points.
+        """
         many = point.shape[: point.ndim - self.cells.ndim]
         table = np.zeros((*many, math.prod(self.shape)), dtype=point.dtype)
         table[..., self.cells] = point
@@ -51,7 +55,8 @@ class PlacedBall(ABC):
 
     @abstractmethod
     def rounded(self, point: Floats) -> Integers:
-        """Round in coordinates that are whole exactly for whole tables: post-processing, and the margins stay zero.
+        """Round in coordinates that are whole exactly for whole tables: post-processing, and the
+        margins stay zero.
 
         Many points, along the first axis, are rounded each for itself.
         """
@@ -59,7 +64,9 @@ class PlacedBall(ABC):
     @property
     @abstractmethod
     def lattice(self) -> Any:
-        """A basis of the whole points, a row for each of the coordinates that are rounded; sparse where it is large."""
+        """A basis of the whole points, a row for each of the coordinates that are rounded; sparse
+        where it is large.
+        """
 
     def rounding_coefficients(self, weights: Floats) -> Floats:
         """Return how much each rounding error counts in a weighted sum of the rounded point."""
@@ -73,10 +80,11 @@ class PlacedBall(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PlacedMatrix(PlacedBall):
-    """A ball of matrices with both sides published: whole iff the sums over leading rows and columns are.
+    """A ball of matrices with both sides published: whole iff the sums over leading rows and
+    columns are.
 
-    Rounding single free cells and rebuilding the others would pile up all errors in the last cell; rounded leading sums
-    give each cell the errors of its four corners.
+    Rounding single free cells and rebuilding the others would pile up all errors in the last cell;
+    rounded leading sums give each cell the errors of its four corners.
     """
 
     def rounded(self, point: Floats) -> Integers:
@@ -96,7 +104,9 @@ class PlacedMatrix(PlacedBall):
 
 @dataclass(frozen=True, eq=False)
 class PlacedRows(PlacedBall):
-    """A ball of rows with published totals: whole iff the sums over leading cells of each row are."""
+    """A ball of rows with published totals: whole iff the sums over leading cells of each row
+    are.
+    """
 
     lengths: tuple[int, ...]
 
@@ -109,23 +119,31 @@ class PlacedRows(PlacedBall):
     @cached_property
     def lattice(self) -> Any:
         """A cell against the next one of its row."""
-        return _steps(np.delete(np.arange(self.cells.size), np.cumsum(self.lengths) - 1), self.cells.size)
+        return _steps(
+            np.delete(np.arange(self.cells.size), np.cumsum(self.lengths) - 1), self.cells.size
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedList(PlacedBall):
-    """The ball of a list of whole vectors: whole iff the coordinates in a basis of the whole points of the span are."""
+    """The ball of a list of whole vectors: whole iff the coordinates in a basis of the whole points
+    of the span are.
+    """
 
     def rounded(self, point: Floats) -> Integers:
         """Round the coordinates in the lattice basis."""
-        coordinates = np.stack([self._inverse @ flat for flat in point.reshape(-1, self.cells.size)])
+        coordinates = np.stack(
+            [self._inverse @ flat for flat in point.reshape(-1, self.cells.size)]
+        )
         return (_whole(coordinates) @ self.lattice).reshape(point.shape)
 
     @cached_property
     def lattice(self) -> Integers:
         """A short basis of all whole points of the span, a row for each vector."""
         assert isinstance(self.ball, ExplicitBall)
-        return whole_points(np.asarray(self.ball.vectors, dtype=np.int64).reshape(len(self.ball.vectors), -1))
+        return whole_points(
+            np.asarray(self.ball.vectors, dtype=np.int64).reshape(len(self.ball.vectors), -1)
+        )
 
     @cached_property
     def _inverse(self) -> Floats:
@@ -138,21 +156,24 @@ def _steps(starts: NDArray[np.intp], size: int) -> Any:
 
     places = np.stack([starts, starts + 1], axis=1).ravel()
     return csr_array(
-        (np.tile([1.0, -1.0], len(starts)), places, 2 * np.arange(len(starts) + 1)), shape=(len(starts), size)
+        (np.tile([1.0, -1.0], len(starts)), places, 2 * np.arange(len(starts) + 1)),
+        shape=(len(starts), size),
     )
 
 
 def place_ball(space: QuerySpace) -> PlacedBall:
     """Return the ball K of a space, hull(S) or the smallest known ball that contains it.
 
-    One published side (or none): `RowsBall`. Two: `PairBall` for two levels on a side, else `TableBall` for a = 2, 3,
-    and for more records that of three, stretched: moves split into cycles, and a cycle of L records is a sum of ⌊L/2⌋
-    elements of hull(S_3), so that ``S_a ⊆ ⌊a/2⌋ hull(S_3)``. Everything else by listing S_a where that is small. Levels
-    without records take no part.
+    One published side (or none): `RowsBall`. Two: `PairBall` for two levels on a side, else
+    `TableBall` for a = 2, 3, and for more records that of three, stretched: moves split into
+    cycles, and a cycle of L records is a sum of ⌊L/2⌋ elements of hull(S_3), so that
+    ``S_a ⊆ ⌊a/2⌋ hull(S_3)``. Everything else by listing S_a where that is small. Levels without
+    records take no part.
 
-    Exchanges with one published side: `ExchangeBall` for two levels on a side, else a list where that is small, else
-    the ball over rows of all moves that are no longer, which contains them. Both sides: the space of three records.
-    So many exchanges one after the other: the same ball, stretched as often.
+    Exchanges with one published side: `ExchangeBall` for two levels on a side, else a list where
+    that is small, else the ball over rows of all moves that are no longer, which contains them.
+    Both sides: the space of three records. So many exchanges one after the other: the same ball,
+    stretched as often.
 
     Examples
     --------
@@ -162,7 +183,9 @@ def place_ball(space: QuerySpace) -> PlacedBall:
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 3], [4, 0, 6]])
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 0, 3], [4, 0, 6]]
+    ... )
     >>> public = Dataspace.of(table, [Margin("sex"), Margin("region")])
     >>> place_ball(sensitivity_space(public, Ball(3))).ball
     PairBall(columns=2, reach=1)
@@ -177,9 +200,15 @@ def place_ball(space: QuerySpace) -> PlacedBall:
         sides = None if form is None else form.cells.shape
         if sides is None:
             a = space.norms.l1 // 2  # of the rows together, so that the ball contains the exchanges
-        elif sides[0] > 1 and min(sides) == 2 and (sides[1] == 2 or space.dimension <= MOST_FREE_CELLS):
+        elif (
+            sides[0] > 1
+            and min(sides) == 2
+            and (sides[1] == 2 or space.dimension <= MOST_FREE_CELLS)
+        ):
             ball = ExchangeBall(*sides)
-            return PlacedRows(ball, rows.cells.reshape(sides), space.shape, rows.lengths, stretch=stretch)
+            return PlacedRows(
+                ball, rows.cells.reshape(sides), space.shape, rows.lengths, stretch=stretch
+            )
         if (a if sides is None else sides[0]) > 1 and space.dimension <= MOST_DIMENSIONS:
             return _listed(space)
     return PlacedRows(RowsBall(rows.totals, rows.lengths, a), rows.cells, space.shape, rows.lengths)
@@ -193,7 +222,11 @@ def _two_sided(space: QuerySpace, cells: NDArray[np.intp], a: int) -> PlacedBall
     if len(cells) == 2:
         smallest = int(np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).min())
         # an exchange swaps two records of such a table
-        return PlacedMatrix(PairBall(cells.shape[1], min(times if several else a // 2, smallest)), cells, space.shape)
+        return PlacedMatrix(
+            PairBall(cells.shape[1], min(times if several else a // 2, smallest)),
+            cells,
+            space.shape,
+        )
     table = TableBall(len(cells), cells.shape[1], min(a, 3))
     stretch = a // 2 if a > 3 else 1
     return PlacedMatrix(table, cells, space.shape, stretch=times if several else stretch)
@@ -203,12 +236,17 @@ def _listed(space: QuerySpace) -> PlacedBall:
     """The ball of all moves, on the cells that some move touches."""
     if space.dimension > MOST_DIMENSIONS:
         raise Refused(
-            f"k-norm serves these margins for at most {MOST_DIMENSIONS} free cells and the table has "
-            f"{space.dimension}: use laplace"
+            f"k-norm serves these margins for at most {MOST_DIMENSIONS} free cells and the table"
+            f" has {space.dimension}: use laplace"
         )
-    moves = np.array(list(itertools.islice(space.moves(), MOST_MOVES + 1))).reshape(-1, math.prod(space.shape))
+    moves = np.array(list(itertools.islice(space.moves(), MOST_MOVES + 1))).reshape(
+        -1, math.prod(space.shape)
+    )
     if len(moves) > MOST_MOVES:
-        raise Refused(f"k-norm serves these margins for at most {MOST_MOVES:,} moves, and there are more: use laplace")
+        raise Refused(
+            f"k-norm serves these margins for at most {MOST_MOVES:,} moves, and there are more: use"
+            " laplace"
+        )
     cells = np.flatnonzero(moves.any(axis=0))
     ball = ExplicitBall(moves[:, cells])
     if ball.dimension < space.dimension:
@@ -217,7 +255,9 @@ def _listed(space: QuerySpace) -> PlacedBall:
 
 
 def _check_reach(space: QuerySpace, ball: ExplicitBall, cells: NDArray[np.intp]) -> None:
-    """Refuse where noise in the span of S_a would leave exact something that the public statistics do not fix."""
+    """Refuse where noise in the span of S_a would leave exact something that the public statistics
+    do not fix.
+    """
     listing = space.listing()
     if listing is not None:
         differences = (listing.released - listing.released[0]).reshape(len(listing.released), -1)
@@ -227,8 +267,9 @@ def _check_reach(space: QuerySpace, ball: ExplicitBall, cells: NDArray[np.intp])
         if not outside.any() and np.allclose(inner @ ball.projection, inner, atol=1e-9):
             return
     raise Refused(
-        f"the moves of a = {space.adjacency.a} records do not connect all tables with these margins, so that k-norm "
-        "would publish exactly what separates them: use laplace, or give a larger a"
+        f"the moves of a = {space.adjacency.a} records do not connect all tables with these"
+        " margins, so that k-norm would publish exactly what separates them: use laplace, or give"
+        " a larger a"
     )
 
 
@@ -242,8 +283,8 @@ def _whole(values: Floats) -> Integers:
 def whole_points(vectors: Integers) -> Integers:
     """Return a short basis of the whole points in the span of whole vectors.
 
-    The span is the kernel of whole equations E; the rows of a Hermite form of [Eᵀ | I] that are zero on the left are a
-    basis of its whole points, which lattice reduction then shortens.
+    The span is the kernel of whole equations E; the rows of a Hermite form of [Eᵀ | I] that are
+    zero on the left are a basis of its whole points, which lattice reduction then shortens.
 
     >>> whole_points(np.array([[2, 0, -2], [0, 2, -2]])).tolist()
     [[1, 0, -1], [0, 1, -1]]

@@ -1,7 +1,8 @@
 """The norm of tables with both margins published, by linear program, with proofs.
 
-The polar of hull(S_2) is small enough to write down; the three-cycles of S_3 join it when they are violated. Every
-answer comes as two proved bounds, and rational arithmetic decides what they leave open.
+The polar of hull(S_2) is small enough to write down; the three-cycles of S_3 join it when they are
+violated. Every answer comes as two proved bounds, and rational arithmetic decides what they leave
+open.
 """
 
 import itertools
@@ -16,15 +17,18 @@ from semidp.mechanisms.knorm.closed import half_l1
 from semidp.mechanisms.knorm.linear_programs import LinearProgram, Optimum, Rationals, inside
 from semidp.mechanisms.knorm.norm_ball import Floats
 
-MARGIN = 1e-11  # far above the rounding error of any sum below, far below what a sample of any size can see
+# far above the rounding error of any sum below, far below what a sample of any size can see
+MARGIN = 1e-11
 _SLACK = 1e-9  # a three-cycle violated by less is not worth a row
 _CYCLES_AT_ONCE = 8  # the worst few: the others are often satisfied then
-_ROUNDS = 60  # five are usual; a solver that keeps violating the rows it was given is not asked for ever
+# five are usual; a solver that keeps violating the rows it was given is not asked for ever
+_ROUNDS = 60
 _CYCLES_KEPT = 3000  # more rows cost more than finding the needed ones again
 
 
 class TablePolar:
-    """W with ``<m, W> <= 1`` for every move m of an r x c table: four-cell moves, and three-cycles for a = 3.
+    """W with ``<m, W> <= 1`` for every move m of an r x c table: four-cell moves, and three-cycles
+    for a = 3.
 
     Examples
     --------
@@ -44,7 +48,9 @@ class TablePolar:
         self._program = self._start()
 
     def norm(self, point: Floats) -> tuple[float, float]:
-        """Return a proved lower and a proved upper bound of the K-norm, equal to about nine digits."""
+        """Return a proved lower and a proved upper bound of the K-norm, equal to about nine
+        digits.
+        """
         low, high = 0.0, float(np.abs(point[:-1, :-1]).sum())
         for better_low, better_high in self._bounds(point):
             low, high = max(low, better_low), min(high, better_high)
@@ -62,11 +68,14 @@ class TablePolar:
     def contains_exactly(self, point: Floats) -> bool:
         """Decide the same by rational arithmetic alone; slow."""
         free = [Fraction(x) for x in point[:-1, :-1].ravel().tolist()]
-        start = np.eye(self._free, dtype=int).tolist()  # a free cell against the last row and column is a move
+        # a free cell against the last row and column is a move
+        start = np.eye(self._free, dtype=int).tolist()
         return inside(free, start, self._steepest_exactly)
 
     def _bounds(self, point: Floats) -> Iterator[tuple[float, float]]:
-        """Yield proved bounds, better and better; from a cold start at the end if they stay apart."""
+        """Yield proved bounds, better and better; from a cold start at the end if they stay
+        apart.
+        """
         if len(self._cycles) > _CYCLES_KEPT:
             self._cycles = self._cycles[:0]
             self._program = self._start()
@@ -88,10 +97,15 @@ class TablePolar:
         answer = self._program.solve_cold(objective)
         if answer is not None:
             polar = self._table(answer)
-            yield self._low(point, polar, self._steepest_cycles(polar)[1]), self._high(point, answer)
+            yield (
+                self._low(point, polar, self._steepest_cycles(polar)[1]),
+                self._high(point, answer),
+            )
 
     def _start(self) -> LinearProgram:
-        """Columns: the free cells of W, then m_ik for each pair of rows; rows: ``0 <= W_ij - W_kj - m_ik <= 1``."""
+        """Columns: the free cells of W, then m_ik for each pair of rows; rows:
+        ``0 <= W_ij - W_kj - m_ik <= 1``.
+        """
         rows, columns = self.shape
         pairs = np.arange(len(self._first))
         differences = np.zeros((len(pairs), rows))
@@ -119,7 +133,9 @@ class TablePolar:
         return float((point * polar)[:-1, :-1].sum()) / steepest if steepest > 0 else 0.0
 
     def _high(self, point: Floats, answer: Optimum) -> float:
-        """The cost of the flows and cycles of the answer, and of what they leave over, one free cell at a time."""
+        """The cost of the flows and cycles of the answer, and of what they leave over, one free
+        cell at a time.
+        """
         flows = answer.multipliers[: len(self._first) * self.shape[1]].reshape(-1, self.shape[1])
         flows = flows - flows.mean(axis=1, keepdims=True)
         weights = np.maximum(answer.multipliers[flows.size :], 0.0)
@@ -139,8 +155,8 @@ class TablePolar:
     def _steepest_cycles(self, polar: Floats) -> tuple[Floats, Floats]:
         """Return for each cyclic order of three rows its steepest three-cycle and ``<cycle, W>``.
 
-        A cycle goes from each row to the next in a column of its own; the best three different columns are among the
-        three largest differences of each step.
+        A cycle goes from each row to the next in a column of its own; the best three different
+        columns are among the three largest differences of each step.
         """
         count = len(self._triples)
         if count == 0:

@@ -1,8 +1,10 @@
-"""The ball of tables with both margins published: K = hull(S_2) or hull(S_3), three levels or more on both sides.
+"""The ball of tables with both margins published: K = hull(S_2) or hull(S_3), three levels or more
+on both sides.
 
-Its norm by closed form (three rows), by facets (4 x 4) or by linear program (`polar`), and its uniform point by
-rejection from an l1 envelope; facets and second moments are known before anything is drawn. Exchanges of a table with
-one published side and two levels on a side have the ball of a table with one more row.
+Its norm by closed form (three rows), by facets (4 x 4) or by linear program (`polar`), and its
+uniform point by rejection from an l1 envelope; facets and second moments are known before anything
+is drawn. Exchanges of a table with one published side and two levels on a side have the ball of a
+table with one more row.
 """
 
 import itertools
@@ -20,9 +22,10 @@ from semidp.mechanisms.knorm.closed import PairBall, half_l1, root_directions
 from semidp.mechanisms.knorm.norm_ball import Floats
 from semidp.mechanisms.knorm.polar import MARGIN, TablePolar
 
-# One facet of each kind of the 4 x 4 balls: the upper left 3 x 3 cells of six times its normal, whose last row and
-# column are zero. Permutations of rows and columns, transposition and sign turn these few into all 866 (a = 2) and
-# 3818 (a = 3); a test proves that none is missing. Larger balls have too many.
+# One facet of each kind of the 4 x 4 balls: the upper left 3 x 3 cells of six times its normal,
+# whose last row and column are zero. Permutations of rows and columns, transposition and sign turn
+# these few into all 866 (a = 2) and 3818 (a = 3); a test proves that none is missing. Larger balls
+# have too many.
 KINDS = {
     2: (
         ((6, 0, 0), (0, 0, 0), (0, 0, 0)),
@@ -46,9 +49,9 @@ KINDS = {
     ),
 }
 
-# A smooth fit to Monte Carlo runs like those of `benchmarks/knorm.py`, at 29 sizes (a = 2: up to 12 x 12 and 3 x 61)
-# and 28 sizes (a = 3: up to 12 x 12 and 3 x 31):
-# log(E||v||² / s) in powers of x = 1/rows and y = 1/columns: 1, x+y, xy, x²+y², xy(x+y), x³+y³, x²y²
+# A smooth fit to Monte Carlo runs like those of `benchmarks/knorm.py`, at 29 sizes (a = 2: up to 12
+# x 12 and 3 x 61) and 28 sizes (a = 3: up to 12 x 12 and 3 x 31): log(E||v||² / s) in powers of x =
+# 1/rows and y = 1/columns: 1, x+y, xy, x²+y², xy(x+y), x³+y³, x²y²
 _COEFFICIENTS = {
     2: (3.5831, -2.3072, -7.5619, 2.9663, 21.2484, -3.9712, -55.236),
     3: (4.0489, 0.6753, -12.1659, -3.488, -1.8561, -2.2446, 57.7566),
@@ -57,7 +60,8 @@ _COEFFICIENTS = {
 
 @cache
 def facets(a: int) -> NDArray[np.float64]:
-    """Return the normals W of all facets ``<V, W> = 1`` of the 4 x 4 ball, with rows and columns that sum to zero.
+    """Return the normals W of all facets ``<V, W> = 1`` of the 4 x 4 ball, with rows and columns
+    that sum to zero.
 
     >>> facets(2).shape, facets(3).shape
     ((866, 4, 4), (3818, 4, 4))
@@ -66,19 +70,28 @@ def facets(a: int) -> NDArray[np.float64]:
     balls = []
     for kind in KINDS[a]:
         normal = np.pad(np.array(kind), (0, 1)) * 16
-        normal = normal - normal.sum(axis=0) // 4 - normal.sum(axis=1, keepdims=True) // 4 + normal.sum() // 16
+        normal = (
+            normal
+            - normal.sum(axis=0) // 4
+            - normal.sum(axis=1, keepdims=True) // 4
+            + normal.sum() // 16
+        )
         for turned in (normal, normal.T, -normal, -normal.T):
-            balls.append(turned[orders[:, None, :, None], orders[None, :, None, :]].reshape(-1, 4, 4))
+            balls.append(
+                turned[orders[:, None, :, None], orders[None, :, None, :]].reshape(-1, 4, 4)
+            )
     result: NDArray[np.float64] = np.unique(np.concatenate(balls), axis=0) / 96
     result.flags.writeable = False
     return result
 
 
 def table_moment(rows: int, columns: int, a: int) -> float:
-    """Return E||v||² at epsilon = 1 for r x c tables under A_2 or A_3, three levels or more on both sides.
+    """Return E||v||² at epsilon = 1 for r x c tables under A_2 or A_3, three levels or more on both
+    sides.
 
-    At seven sizes that were not fitted it was within 0.6 percent of a = 2 runs of 0.2 to 0.5 percent Monte Carlo error,
-    and within 1.9 percent of a = 3 runs of 0.2 to 1.4 percent. Beyond 121 free cells it extrapolates.
+    At seven sizes that were not fitted it was within 0.6 percent of a = 2 runs of 0.2 to 0.5
+    percent Monte Carlo error, and within 1.9 percent of a = 3 runs of 0.2 to 1.4 percent. Beyond
+    121 free cells it extrapolates.
 
     >>> round(table_moment(3, 3, a=2)), round(table_moment(4, 4, a=3))
     (47, 241)
@@ -89,17 +102,20 @@ def table_moment(rows: int, columns: int, a: int) -> float:
     return (rows - 1) * (columns - 1) * math.exp(logarithm)
 
 
-MOST_FREE_CELLS = 121  # beyond it a point takes long: 12 x 12 takes a tenth of a second, 3 x 61 a few seconds
+# beyond it a point takes long: 12 x 12 takes a tenth of a second, 3 x 61 a few seconds
+MOST_FREE_CELLS = 121
 _BATCH = 1 << 18  # numbers in a batch of proposals
 
 
 @dataclass(frozen=True)
 class TableBall:
-    """K = hull(S_a) for r x c tables, 3 <= r <= c, under A_2 (four-cell moves) or A_3 (three-cycles as well).
+    """K = hull(S_a) for r x c tables, 3 <= r <= c, under A_2 (four-cell moves) or A_3 (three-cycles
+    as well).
 
-    The norm is ``min Σ_{i<k} N(w_ik)`` over ways to write row i as ``Σ_k w_ik`` with ``w_ki = -w_ik`` (for a = 3, plus
-    weights of three-cycles); its dual is ``max <V, W>`` over W whose row differences ``W_i - W_k`` all have range at
-    most one (and whose three-cycles are at most one). The three-cycles are missing in the paper: `docs/errata.md`.
+    The norm is ``min Σ_{i<k} N(w_ik)`` over ways to write row i as ``Σ_k w_ik`` with
+    ``w_ki = -w_ik`` (for a = 3, plus weights of three-cycles); its dual is ``max <V, W>`` over W
+    whose row differences ``W_i - W_k`` all have range at most one (and whose three-cycles are at
+    most one). The three-cycles are missing in the paper: `docs/errata.md`.
 
     Examples
     --------
@@ -118,7 +134,9 @@ class TableBall:
 
     def __post_init__(self) -> None:
         if not 3 <= self.rows <= self.columns or self.a not in (2, 3):
-            raise InputError(f"a ball of tables needs 3 <= rows <= columns and a = 2 or 3, not {self}")
+            raise InputError(
+                f"a ball of tables needs 3 <= rows <= columns and a = 2 or 3, not {self}"
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -133,10 +151,14 @@ class TableBall:
     def norm(self, points: Floats) -> Floats:
         """Return the K-norm of each table of a batch, to nine digits and never too small."""
         values = self._formula(points)
-        return np.array([self._polar.norm(point)[1] for point in points]) if values is None else values
+        return (
+            np.array([self._polar.norm(point)[1] for point in points]) if values is None else values
+        )
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
-        """Decide for each table of a batch whether it lies in K; every answer is proved for the floats as given."""
+        """Decide for each table of a batch whether it lies in K; every answer is proved for the
+        floats as given.
+        """
         values = self._formula(points)
         if values is None:
             return np.array([self._polar.contains(point) for point in points], dtype=bool)
@@ -148,9 +170,9 @@ class TableBall:
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
         """Return independent uniform points of K, by rejection.
 
-        By symmetry let the last row be the longest. Then ``Σ_{i<r} N(V_i) <= a (r-1)/r`` on K: draw the other rows
-        uniformly from that envelope (Dirichlet radii times root directions), keep what passes the screens and lies
-        in K, and exchange the last row with a row at random.
+        By symmetry let the last row be the longest. Then ``Σ_{i<r} N(V_i) <= a (r-1)/r`` on K: draw
+        the other rows uniformly from that envelope (Dirichlet radii times root directions), keep
+        what passes the screens and lies in K, and exchange the last row with a row at random.
         """
         points = np.empty((size, *self.shape))
         done = 0
@@ -172,7 +194,9 @@ class TableBall:
         return np.full(self.shape, self._second_moment / (self.rows * self.columns))
 
     def spread(self, weights: Floats) -> float:
-        """Return ``E||U||² ||P w||² / s``: the symmetry in rows and columns allows no other covariance."""
+        """Return ``E||U||² ||P w||² / s``: the symmetry in rows and columns allows no other
+        covariance.
+        """
         centred = weights - weights.mean(axis=0)
         centred = centred - centred.mean(axis=1, keepdims=True)
         return float(self._second_moment * (centred**2).sum() / self.dimension)
@@ -197,13 +221,16 @@ class TableBall:
     def _proposals(self, generator: Generator) -> Floats:
         """Draw one batch from the envelope and return what passes every cheap necessary condition.
 
-        On K every row and every column has N <= 1, and the N(V_i) add up to at most a. The last row is the longest,
-        so the longest of the others plus their sum is at most a: most proposals end here, before a direction is drawn.
+        On K every row and every column has N <= 1, and the N(V_i) add up to at most a. The last row
+        is the longest, so the longest of the others plus their sum is at most a: most proposals end
+        here, before a direction is drawn.
         """
         rows, columns = self.shape
         count = _BATCH // rows
         radii = generator.standard_gamma(columns - 1, (count, rows - 1))
-        radii *= (self.a * (rows - 1) / rows) / (radii.sum(axis=1) + generator.standard_exponential(count))[:, None]
+        radii *= (self.a * (rows - 1) / rows) / (
+            radii.sum(axis=1) + generator.standard_exponential(count)
+        )[:, None]
         longest, room = radii.max(axis=1), np.minimum(self.a - radii.sum(axis=1), 1.0)
         keep = longest <= room
         radii, longest, room = radii[keep], longest[keep], room[keep]
@@ -220,9 +247,10 @@ class TableBall:
 class ExchangeBall:
     """K = hull(S) of exchanges where one side of a table is published: two rows, or two columns.
 
-    An exchange is ``e_ib - e_ia + e_jc - e_jb``. One more row that takes what the columns gain turns it into a cycle
-    through that row, or into a four-cell move: exactly the moves of three records in tables with both sides published,
-    but for the three-cycles that miss that row, and with two rows or two columns there are none.
+    An exchange is ``e_ib - e_ia + e_jc - e_jb``. One more row that takes what the columns gain
+    turns it into a cycle through that row, or into a four-cell move: exactly the moves of three
+    records in tables with both sides published, but for the three-cycles that miss that row, and
+    with two rows or two columns there are none.
 
     Examples
     --------
@@ -238,7 +266,9 @@ class ExchangeBall:
 
     def __post_init__(self) -> None:
         if min(self.shape) != 2:
-            raise InputError(f"the ball of exchanges is known for two rows or two columns, not for {self}")
+            raise InputError(
+                f"the ball of exchanges is known for two rows or two columns, not for {self}"
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -257,7 +287,9 @@ class ExchangeBall:
 
     def norm(self, points: Floats) -> Floats:
         """Return the norm of the tables with one more row."""
-        return self.closed.norm(self._turned(np.concatenate([points, -points.sum(axis=1, keepdims=True)], axis=1)))
+        return self.closed.norm(
+            self._turned(np.concatenate([points, -points.sum(axis=1, keepdims=True)], axis=1))
+        )
 
     def uniform(self, size: int, generator: Generator, progress: Progress = silent) -> Floats:
         """Return uniform points: those of the tables with one more row, without it."""
@@ -269,7 +301,9 @@ class ExchangeBall:
 
     def spread(self, weights: Floats) -> float:
         """Return ``E <weights, U>²``."""
-        return self.closed.spread(self._turned(np.concatenate([weights, np.zeros((1, self.columns))])))
+        return self.closed.spread(
+            self._turned(np.concatenate([weights, np.zeros((1, self.columns))]))
+        )
 
     def _turned(self, points: Floats) -> Floats:
         return np.asarray(np.swapaxes(points, -1, -2)) if self.columns == 2 else points
@@ -278,11 +312,14 @@ class ExchangeBall:
 def _three_rows(points: Floats, a: int) -> Floats:
     """Return the norm of 3 x c tables.
 
-    a = 2: one free flow w, ``min N(w) + N(V_1 - w) + N(V_2 + w)`` with ``Σw = 0``: in each column the median of 0,
-    V_1j and -V_2j is cheapest, and making their sum zero costs half of it. a = 3: the longest row or column.
+    a = 2: one free flow w, ``min N(w) + N(V_1 - w) + N(V_2 + w)`` with ``Σw = 0``: in each column
+    the median of 0, V_1j and -V_2j is cheapest, and making their sum zero costs half of it. a = 3:
+    the longest row or column.
     """
     if a == 3:
-        longest = np.maximum(np.abs(points).sum(axis=-1).max(axis=-1), np.abs(points).sum(axis=-2).max(axis=-1))
+        longest = np.maximum(
+            np.abs(points).sum(axis=-1).max(axis=-1), np.abs(points).sum(axis=-2).max(axis=-1)
+        )
         return np.asarray(longest / 2)
     flat = np.zeros_like(points[..., 0, :])
     low, median, high = np.sort(np.stack([flat, points[..., 0, :], -points[..., 1, :]]), axis=0)

@@ -21,8 +21,9 @@ _MOST_GROUPS = 40
 def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> Figure:
     """Draw tradeoff functions as error curves: false alarms against misses of the best attacker.
 
-    The diagonal is an attacker who guesses; the closer a curve lies to it, the more private. In the convention of
-    the package ``f(alpha)`` is the smallest type II error at type I error ``1 - alpha``.
+    The diagonal is an attacker who guesses; the closer a curve lies to it, the more private. In the
+    convention of the package ``f(alpha)`` is the smallest type II error at type I error
+    ``1 - alpha``.
 
     Examples
     --------
@@ -35,10 +36,19 @@ def tradeoff_plot(curves: Mapping[str, Tradeoff], axes: Any = None) -> Figure:
     with drawing(4.2, 3.9, axes=axes) as (figure, axes):
         axes.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
         for (label, curve), color, style in zip(curves.items(), CYCLE, _STYLES, strict=False):
-            axes.plot(1 - alpha, np.asarray(curve(alpha)), color=color, linestyle=style, linewidth=2, label=label)
+            axes.plot(
+                1 - alpha,
+                np.asarray(curve(alpha)),
+                color=color,
+                linestyle=style,
+                linewidth=2,
+                label=label,
+            )
         if len(curves) == 1:
             values = np.asarray(next(iter(curves.values()))(alpha))
-            axes.fill_between(1 - alpha, values, 1 - (1 - alpha), color=BLUE, alpha=0.08, linewidth=0)
+            axes.fill_between(
+                1 - alpha, values, 1 - (1 - alpha), color=BLUE, alpha=0.08, linewidth=0
+            )
         axes.set(aspect="equal", xlabel="false alarms", ylabel="misses")
         _percent_ticks(axes, (0, 0.25, 0.5, 0.75, 1))
         axes.legend(loc="upper right", fontsize=9.5)
@@ -64,9 +74,11 @@ def loss_plot(losses: Mapping[str, float]) -> Figure:
 
 
 def flattened(schema: Schema, counts: NDArray[Any]) -> tuple[NDArray[Any], list[str], list[str]]:
-    """Lay a table of any number of features out as a matrix, with the labels of its rows and columns.
+    """Lay a table of any number of features out as a matrix, with the labels of its rows and
+    columns.
 
-    The features are split so that the matrix is as square as can be; a one-way table becomes one column.
+    The features are split so that the matrix is as square as can be; a one-way table becomes one
+    column.
 
     >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fm"), Feature("region", "ns"), Feature("age", "yo")])
@@ -80,7 +92,8 @@ def flattened(schema: Schema, counts: NDArray[Any]) -> tuple[NDArray[Any], list[
     cut = _cut(sizes)
     sides = schema.features[:cut], schema.features[cut:]
     rows, columns = (
-        [" · ".join(cell) for cell in itertools.product(*(feature.levels for feature in side))] for side in sides
+        [" · ".join(cell) for cell in itertools.product(*(feature.levels for feature in side))]
+        for side in sides
     )
     return counts.reshape(len(rows), -1), rows, columns
 
@@ -91,7 +104,9 @@ def heatmap(schema: Schema, counts: NDArray[Any], axes: Any = None) -> Figure | 
     Examples
     --------
     >>> from semidp.core.tables.features import Feature
-    >>> schema = Schema([Feature("row", map(str, range(90))), Feature("column", map(str, range(80)))])
+    >>> schema = Schema(
+    ...     [Feature("row", map(str, range(90))), Feature("column", map(str, range(80)))]
+    ... )
     >>> figure = heatmap(schema, np.arange(7200).reshape(90, 80))
     >>> figure.axes[1].get_ylabel()
     'published count'
@@ -124,7 +139,8 @@ def _sides(schema: Schema) -> tuple[str, str]:
 def _cut(sizes: Sequence[int]) -> int:
     """Return how many features are rows, so that a matrix is as square as can be."""
     return min(
-        range(1, len(sizes)), key=lambda at: abs(np.log(np.prod(sizes[:at]) or 1) - np.log(np.prod(sizes[at:]) or 1))
+        range(1, len(sizes)),
+        key=lambda at: abs(np.log(np.prod(sizes[:at]) or 1) - np.log(np.prod(sizes[at:]) or 1)),
     )
 
 
@@ -142,11 +158,14 @@ def estimates_plot(
     bounds: tuple[float, float] | None = None,
     axes: Any = None,
 ) -> Figure | None:
-    """Draw one estimate a group with two standard errors to each side, and declared bounds near them.
+    """Draw one estimate a group with two standard errors to each side, and declared bounds near
+    them.
 
     The scale is that of the estimates, not of the bounds. None for too many groups.
 
-    >>> estimates_plot(["a", "b"], [0.4, 0.6], [0.1, 0.1], "mean of score", (0.0, 1.0)).axes[0].get_xlabel()
+    >>> estimates_plot(["a", "b"], [0.4, 0.6], [0.1, 0.1], "mean of score", (0.0, 1.0)).axes[
+    ...     0
+    ... ].get_xlabel()
     'mean of score'
     """
     if not labels or len(labels) > _MOST_GROUPS:
@@ -154,29 +173,45 @@ def estimates_plot(
     with drawing(5.4, 0.9 + 0.32 * len(labels), axes=axes) as (figure, axes):
         places = range(len(labels))
         reach = 2 * np.asarray(errors)
-        axes.errorbar(values, places, xerr=reach, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3)
+        axes.errorbar(
+            values, places, xerr=reach, fmt="o", color=BLUE, markersize=5, linewidth=1.6, capsize=3
+        )
         low, high = float((values - reach).min()), float((values + reach).max())
         margin = 0.06 * (high - low) or 0.5
         for bound in bounds or ():
             if low - margin <= bound <= high + margin:
                 axes.axvline(bound, color=GREY, linestyle=":", linewidth=1.2)
         axes.set_xlim(low - margin, high + margin)
-        axes.set(xlabel=axis, yticks=list(places), yticklabels=list(labels), ylim=(len(labels) - 0.5, -0.5))
+        axes.set(
+            xlabel=axis,
+            yticks=list(places),
+            yticklabels=list(labels),
+            ylim=(len(labels) - 0.5, -0.5),
+        )
     return figure
 
 
-def audit_plot(claim: Tradeoff, attacks: Sequence[Any], title: str = "", axes: Any = None) -> Figure:
-    """Draw attacks (`audit.Point`) with exact confidence bounds, and the claimed curve below which none may lie.
+def audit_plot(
+    claim: Tradeoff, attacks: Sequence[Any], title: str = "", axes: Any = None
+) -> Figure:
+    """Draw attacks (`audit.Point`) with exact confidence bounds, and the claimed curve below which
+    none may lie.
 
-    A bar runs from what was observed to the corner that the truth does not exceed; an attack convicts where even that
-    corner lies below the curve. Both axes are square-root scaled, since rare false alarms matter most.
+    A bar runs from what was observed to the corner that the truth does not exceed; an attack
+    convicts where even that corner lies below the curve. Both axes are square-root scaled, since
+    rare false alarms matter most.
 
     Examples
     --------
     >>> from types import SimpleNamespace
     >>> from semidp.core.tradeoff.curves import gaussian
-    >>> attack = SimpleNamespace(size=0.1, power=0.4, size_high=0.11, power_low=0.39, convicts=False)
-    >>> [text.get_text() for text in audit_plot(gaussian(1), [attack]).axes[0].get_legend().get_texts()][-1]
+    >>> attack = SimpleNamespace(
+    ...     size=0.1, power=0.4, size_high=0.11, power_low=0.39, convicts=False
+    ... )
+    >>> [
+    ...     text.get_text()
+    ...     for text in audit_plot(gaussian(1), [attack]).axes[0].get_legend().get_texts()
+    ... ][-1]
     'attack, with its confidence bound'
     """
     size = np.concatenate([np.geomspace(1e-6, 0.02, 200), np.linspace(0.02, 1, 300)])
@@ -185,7 +220,9 @@ def audit_plot(claim: Tradeoff, attacks: Sequence[Any], title: str = "", axes: A
         axes.set_xscale("function", functions=(np.sqrt, np.square))
         axes.set_yscale("function", functions=(np.sqrt, np.square))
         axes.plot(size, 1 - size, color=GREY, linewidth=1, label="guessing (perfect privacy)")
-        axes.plot(size, misses, color=BLUE, linewidth=2, label="the claim: no attack below this curve")
+        axes.plot(
+            size, misses, color=BLUE, linewidth=2, label="the claim: no attack below this curve"
+        )
         axes.fill_between(size, 0, misses, color=BLUE, alpha=0.08, linewidth=0)
         for convicts, color, marker, label in (
             (False, "#222222", "o", "attack, with its confidence bound"),

@@ -1,4 +1,6 @@
-"""Pictures by place: a map of estimates beside one of their errors, hatched where noise dominates; or sorted bars."""
+"""Pictures by place: a map of estimates beside one of their errors, hatched where noise dominates;
+or sorted bars.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,9 @@ _NO_VALUE = "#EDEDED"
 
 @dataclass(frozen=True)
 class PlaceValues:
-    """What is numbered of places: estimates, standard errors, and where noise dominates, by their labels."""
+    """What is numbered of places: estimates, standard errors, and where noise dominates, by their
+    labels.
+    """
 
     title: str
     values: Mapping[str, float]
@@ -24,11 +28,14 @@ class PlaceValues:
 
 
 def place_map(places: PlaceMap, panels: Sequence[PlaceValues], what: str) -> Figure:
-    """Draw a row for each panel: the estimates, and their standard errors; hatched where noise dominates.
+    """Draw a row for each panel: the estimates, and their standard errors; hatched where noise
+    dominates.
 
     >>> from semidp.output.place_maps import Outline
     >>> square = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 0.0))
-    >>> places = PlaceMap((Outline({"name": "north"}, (square,)), Outline({"name": "south"}, (square,))))
+    >>> places = PlaceMap(
+    ...     (Outline({"name": "north"}, (square,)), Outline({"name": "south"}, (square,)))
+    ... )
     >>> panel = PlaceValues("ill", {"north": 7.0}, {"north": 2.0}, frozenset({"north"}))
     >>> len(place_map(places, [panel], "count").axes)
     4
@@ -42,7 +49,13 @@ def place_map(places: PlaceMap, panels: Sequence[PlaceValues], what: str) -> Fig
 
 
 def _draw(
-    figure: Any, axes: Any, places: PlaceMap, panel: PlaceValues, numbers: Mapping[str, float], what: str, shades: str
+    figure: Any,
+    axes: Any,
+    places: PlaceMap,
+    panel: PlaceValues,
+    numbers: Mapping[str, float],
+    what: str,
+    shades: str,
 ) -> None:
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
@@ -58,8 +71,12 @@ def _draw(
     for number, outline in enumerate(places.outlines):
         label = label_of.get(number)
         value = np.nan if label is None else numbers[label]
-        path = Outlined.make_compound_path(*(Outlined(np.array(ring)) for ring in outline.rings if len(ring) > 2))
-        style: dict[str, Any] = {"facecolor": colors(scale(value)) if np.isfinite(value) else _NO_VALUE}
+        path = Outlined.make_compound_path(
+            *(Outlined(np.array(ring)) for ring in outline.rings if len(ring) > 2)
+        )
+        style: dict[str, Any] = {
+            "facecolor": colors(scale(value)) if np.isfinite(value) else _NO_VALUE
+        }
         # Noise dominates: the shade alone would be believed.
         style["hatch"] = "////" if label in panel.faint else None
         axes.add_patch(PathPatch(path, edgecolor="#666666", linewidth=0.5, **style))
@@ -70,7 +87,8 @@ def _draw(
 
 
 def sorted_bars(panel: PlaceValues, what: str) -> Figure | None:
-    """Draw one estimate a place as a bar, the largest first, with two standard errors; None for too many.
+    """Draw one estimate a place as a bar, the largest first, with two standard errors; None for too
+    many.
 
     >>> panel = PlaceValues("", {"a": 3.0, "b": 9.0}, {"a": 1.0, "b": 1.0}, frozenset({"a"}))
     >>> [text.get_text() for text in sorted_bars(panel, "count").axes[0].get_yticklabels()]
@@ -84,8 +102,21 @@ def sorted_bars(panel: PlaceValues, what: str) -> Figure | None:
     reach = [2 * panel.errors[label] for label in labels]
     with drawing(5.4, 0.9 + 0.26 * len(labels)) as (figure, axes):
         colors = [GREY if label in panel.faint else BLUE for label in labels]
-        bars = axes.barh(range(len(labels)), values, xerr=reach, color=colors, height=0.7, ecolor="#222222", capsize=2)
+        bars = axes.barh(
+            range(len(labels)),
+            values,
+            xerr=reach,
+            color=colors,
+            height=0.7,
+            ecolor="#222222",
+            capsize=2,
+        )
         for bar, label in zip(bars, labels, strict=True):
             bar.set_hatch("////" if label in panel.faint else None)
-        axes.set(xlabel=what, yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
+        axes.set(
+            xlabel=what,
+            yticks=range(len(labels)),
+            yticklabels=labels,
+            ylim=(len(labels) - 0.5, -0.5),
+        )
     return figure

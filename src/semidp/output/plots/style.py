@@ -18,7 +18,8 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK, GREY = (
     *("#0072B2", "#D55E00", "#009E73", "#8B5A9F"),
     *("#56B4E9", "#222222", "#8A8A8A"),
 )
-"""The palette of Okabe and Ito, which people with any colour vision can tell apart (purple darkened for text)."""
+"""The palette of Okabe and Ito, which people with any colour vision can tell apart (purple darkened
+for text)."""
 
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -44,7 +45,9 @@ _SETTINGS: Any = {
 def drawing(
     width: float = 5.4, height: float = 3.6, columns: int = 1, rows: int = 1, axes: Any = None
 ) -> Iterator[tuple[Figure, Any]]:
-    """Yield a figure and its axes in the common style, off screen; or the axes that were given, and their figure."""
+    """Yield a figure and its axes in the common style, off screen; or the axes that were given, and
+    their figure.
+    """
     if axes is not None:
         yield axes.figure, axes
         return
@@ -57,8 +60,12 @@ def drawing(
         yield figure, figure.subplots(rows, columns)
 
 
-def error_bars(axes: Any, x: Any, means: Any, errors: Any, style: int, label: str, **more: Any) -> None:
-    """Draw means with two standard errors to each side, joined by a line in one of the styles of the package."""
+def error_bars(
+    axes: Any, x: Any, means: Any, errors: Any, style: int, label: str, **more: Any
+) -> None:
+    """Draw means with two standard errors to each side, joined by a line in one of the styles of
+    the package.
+    """
     axes.errorbar(
         x,
         means,
@@ -81,7 +88,9 @@ def plain_numbers(*axes: Any) -> None:
 
 
 def logarithmic_errors(axes: Any) -> None:
-    """Put errors on a logarithmic scale, with plain numbers on both axes and ticks at 1, 2 and 5."""
+    """Put errors on a logarithmic scale, with plain numbers on both axes and ticks at 1, 2 and
+    5.
+    """
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     axes.set_yticks([tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2) if low < tick < high])
@@ -94,7 +103,8 @@ def svg(figure: Figure) -> str:
 
     text = io.StringIO()
     with rc_context(_SETTINGS), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the browser's fonts draw the text, whatever its script
+        # the browser's fonts draw the text, whatever its script
+        warnings.filterwarnings("ignore", "Glyph")
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     body = text.getvalue()
     return re.sub(r"<metadata>.*?</metadata>", "", body[body.index("<svg") :], flags=re.DOTALL)

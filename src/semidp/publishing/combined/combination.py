@@ -1,7 +1,8 @@
-"""The best linear unbiased estimate from several releases: of every table, and of every weighted sum of cells.
+"""The best linear unbiased estimate from several releases: of every table, and of every weighted
+sum of cells.
 
-Every measured table and every measured residual is an independent linear measurement with a known variance; exact
-totals of any release bind all. The estimator is in `semidp.combining`.
+Every measured table and every measured residual is an independent linear measurement with a known
+variance; exact totals of any release bind all. The estimator is in `semidp.combining`.
 """
 
 import itertools
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from semidp.publishing.release import Release
 
 MOST_CELLS, MOST_COUPLED = 2 * 10**7, 2000
-"""Cells of all features together, and cells of features that unequal groups or structural zeros couple."""
+"""Cells of all features together, and cells of features that unequal groups or structural zeros
+couple."""
 _TELLING = 24  # so many numbers of one measurement are not drawn alike twice
 _MOST_WEIGHTS = 2 * 10**7  # weights on measured values that are held at once
 
@@ -73,7 +75,8 @@ class Combination:
         """Where the cells stand for the estimator."""
         if cells_of(self.schema) > MOST_CELLS:
             raise Refused(
-                f"all features together have {cells_of(self.schema):,} cells, and at most {MOST_CELLS:,} are combined"
+                f"all features together have {cells_of(self.schema):,} cells, and at most"
+                f" {MOST_CELLS:,} are combined"
             )
         return TreeLayout(self.dataspace)
 
@@ -85,12 +88,15 @@ class Combination:
         seen: set[str] = set()
         for release in self.releases:
             parts = evidence_of(release, self.layout)
-            # A few numbers may be drawn alike by chance, many are not. A copy of few has the time of its making, too.
+            # A few numbers may be drawn alike by chance, many are not. A copy of few has the time
+            # of its making, too.
             digests = {digest([part]) for part in parts if part.observed.values.size >= _TELLING}
             if parts:
                 digests.add(f"{release.created} {digest(parts)}")
             if digests & seen:
-                raise InputError("the same measurement stands in two of these releases: name each release once")
+                raise InputError(
+                    "the same measurement stands in two of these releases: name each release once"
+                )
             seen |= digests
             every += parts
         return (*every, *exact_evidence(self.dataspace, self.layout))
@@ -104,9 +110,10 @@ class Combination:
         coupled = Classes.of(measurements).block
         if coupled > MOST_COUPLED:
             raise Refused(
-                f"several nested features, structural zeros or empty cells of exact joint totals couple {coupled:,} "
-                f"cells here, and at most {MOST_COUPLED:,} are combined: combine releases of fewer such features, or "
-                "use semidp.combining with the places as a tree"
+                "several nested features, structural zeros or empty cells of exact joint totals"
+                f" couple {coupled:,} cells here, and at most {MOST_COUPLED:,} are combined:"
+                " combine releases of fewer such features, or use semidp.combining with the places"
+                " as a tree"
             )
         return estimate(measurements)
 
@@ -148,7 +155,9 @@ class Combination:
         return any(isinstance(noise, TableNoise) and noise.has_rounding for noise in noises)
 
     def _rounding(self, weights: Mapping[View, Floats]) -> Floats:
-        """Terms of weighted sums, (sums, terms), whose products are what rounding adds to covariances."""
+        """Terms of weighted sums, (sums, terms), whose products are what rounding adds to
+        covariances.
+        """
         terms = [np.zeros((len(next(iter(weights.values()))), 0))]
         if self._rounded:
             for one, part in self.influences(weights):
@@ -157,22 +166,32 @@ class Combination:
         return np.concatenate(terms, axis=1)
 
     def tables(self, progress: Progress = silent) -> tuple[PublishedTable, ...]:
-        """Every table: estimate, standard errors, intervals, and whole numbers that agree with those of the others."""
+        """Every table: estimate, standard errors, intervals, and whole numbers that agree with
+        those of the others.
+        """
         views = self.views
         estimated = [self.estimates(view) for view in views]
         fitted = self.fits([values for values, _ in estimated], progress)
         tables = []
-        for (view, name), (values, errors), (counts, how) in zip(views.items(), estimated, fitted, strict=True):
+        for (view, name), (values, errors), (counts, how) in zip(
+            views.items(), estimated, fitted, strict=True
+        ):
             schema = self.schema.restrict(self.schema.named(view))
-            tables.append(PublishedTable(name, schema, counts, values, errors, how, self.half_widths(view)))
+            tables.append(
+                PublishedTable(name, schema, counts, values, errors, how, self.half_widths(view))
+            )
         return tuple(tables)
 
-    def fits(self, estimates: list[Floats], progress: Progress = silent) -> list[tuple[NDArray[Any], Fitted]]:
+    def fits(
+        self, estimates: list[Floats], progress: Progress = silent
+    ) -> list[tuple[NDArray[Any], Fitted]]:
         """Whole numbers for every table that agree with each other and with the exact totals."""
         views = list(self.views)
         kinds = [FitKind.integer] * len(views)
         masks = [self._possible(view) for view in views]
-        return fit_product(self.schema.grid, views, self.totals, estimates, kinds, progress, possible=masks)
+        return fit_product(
+            self.schema.grid, views, self.totals, estimates, kinds, progress, possible=masks
+        )
 
     @property
     def totals(self) -> list[Totals]:
@@ -183,11 +202,15 @@ class Combination:
     def _possible(self, view: View) -> Mask | None:
         """Cells of a table that can be filled; None where all combinations of levels in use can."""
         zeros = bool(self.schema.structural_zeros)
-        joint = any(len(named(total.view)) > 1 and not total.counts.all() for total in self.dataspace.published)
+        joint = any(
+            len(named(total.view)) > 1 and not total.counts.all()
+            for total in self.dataspace.published
+        )
         return domain_of(self.dataspace, view) if zeros or joint else None
 
     def weights(self, weights: Mapping[View, Floats]) -> dict[int, Floats]:
-        """Weights of several sums on cells of tables, by view, as weights on places and attributes by depth.
+        """Weights of several sums on cells of tables, by view, as weights on places and attributes
+        by depth.
 
         The arrays are (sums, *cells of the table).
         """
@@ -200,7 +223,9 @@ class Combination:
         return by_depth
 
     def estimate(self, weights: Mapping[View, ArrayLike]) -> tuple[float, float]:
-        """Return a weighted sum of cells, across tables and depths, and its standard error from the noise alone."""
+        """Return a weighted sum of cells, across tables and depths, and its standard error from the
+        noise alone.
+        """
         # One sum is a stack of one.
         arrays = {view: np.asarray(array, dtype=float)[None] for view, array in weights.items()}
         by_depth = {depth: array[0] for depth, array in self.weights(arrays).items()}
@@ -209,12 +234,20 @@ class Combination:
         return float(total.values[0, 0]), math.sqrt(variance)
 
     def influences(self, weights: Mapping[View, Floats]) -> list[tuple[Evidence, Floats]]:
-        """Everything that was measured with noise, with its weights (sums, places, *values) in several sums."""
+        """Everything that was measured with noise, with its weights (sums, places, *values) in
+        several sums.
+        """
         parts = self.answer.influences(self.weights(weights))
-        return [(one, part) for one, part in zip(self.evidence, parts, strict=True) if one.noise is not None]
+        return [
+            (one, part)
+            for one, part in zip(self.evidence, parts, strict=True)
+            if one.noise is not None
+        ]
 
     def covariance(self, weights: Mapping[View, Floats]) -> Floats:
-        """Covariance matrix of weighted sums, from the noise alone: ``Σ c c' σ²`` over all that was measured."""
+        """Covariance matrix of weighted sums, from the noise alone: ``Σ c c' σ²`` over all that was
+        measured.
+        """
         count = len(next(iter(weights.values())))
         matrix = np.zeros((count, count))
         for one, part in self.influences(weights):
@@ -226,7 +259,9 @@ class Combination:
         terms = self._rounding(weights)
         return matrix + terms @ terms.T
 
-    def drawn(self, influences: Sequence[tuple[Evidence, Floats]], count: int, randomness: Randomness) -> Floats:
+    def drawn(
+        self, influences: Sequence[tuple[Evidence, Floats]], count: int, randomness: Randomness
+    ) -> Floats:
         """Draw the errors of weighted sums, (count, sums), by the noise of every measurement."""
         sums = len(influences[0][1]) if influences else 0
         total = np.zeros((count, sums))
@@ -236,7 +271,8 @@ class Combination:
         return total
 
     def half_widths(self, view: View) -> Floats | None:
-        """How far each cell of a table is off at most in 95% of all draws, from the laws of the noise.
+        """How far each cell of a table is off at most in 95% of all draws, from the laws of the
+        noise.
 
         None for large tables, and where a noise is drawn for a whole table at once.
         """
@@ -244,7 +280,11 @@ class Combination:
         values = sum(part.observed.values.size for part in self.evidence)
         independent = all(isinstance(part.noise, IndependentNoise | None) for part in self.evidence)
         representatives = self._representatives(view)
-        if grid.size_of(view) >= INTERVALS_BELOW or not independent or len(representatives) * values > _MOST_WEIGHTS:
+        if (
+            grid.size_of(view) >= INTERVALS_BELOW
+            or not independent
+            or len(representatives) * values > _MOST_WEIGHTS
+        ):
             return None
         influences = self.influences({view: self._units(view, representatives)})
         sums: dict[tuple[Weighted, ...], int] = {}
@@ -256,7 +296,10 @@ class Combination:
         # Cells whose errors have the same law share one half-width.
         halves = np.array([widths.get(terms, 0.0) for terms in sums])[numbers]
         _, errors = self.estimates(view)
-        shape = [1 if self._is_alike(axis) else size for axis, size in zip(named(view), errors.shape, strict=True)]
+        shape = [
+            1 if self._is_alike(axis) else size
+            for axis, size in zip(named(view), errors.shape, strict=True)
+        ]
         spread = np.broadcast_to(halves.reshape(shape), errors.shape)
         # Cells that are known to be empty, or that exact totals fix, have no error.
         return np.where(errors > 0, spread, 0.0)
@@ -267,7 +310,9 @@ class Combination:
         return place in self.answer.classes.plain
 
     def _representatives(self, view: View) -> list[tuple[int, ...]]:
-        """One cell for each kind of cells of a table: the first level that holds records where all are alike."""
+        """One cell for each kind of cells of a table: the first level that holds records where all
+        are alike.
+        """
         choices = []
         for axis in named(view):
             if self._is_alike(axis):
@@ -291,7 +336,9 @@ def _terms(influences: Sequence[tuple[Evidence, Floats]], number: int) -> tuple[
         for key, count in one.noise.terms(part[number]).items():
             counts[key] = counts.get(key, 0) + count
     terms = []
-    for (law, weight), count in sorted(counts.items(), key=lambda item: (str(item[0][0]), item[0][1])):
+    for (law, weight), count in sorted(
+        counts.items(), key=lambda item: (str(item[0][0]), item[0][1])
+    ):
         terms.append(Weighted(law, Fraction(weight), count))
     return tuple(terms)
 
@@ -300,16 +347,16 @@ def together(releases: "Sequence[Release]") -> Dataspace:
     """What all releases publish exactly; refuse releases that cannot be of the same records."""
     if any(release.scope.dataspace.kinds != (RECORD,) for release in releases):
         raise Refused(
-            "releases of linked records are not combined: their tables count two kinds of records, which would have to "
-            "agree once more"
+            "releases of linked records are not combined: their tables count two kinds of records,"
+            " which would have to agree once more"
         )
     dataspace = releases[0].scope.dataspace
     for release in releases[1:]:
         union = dataspace.union(release.scope.dataspace)
         if union is None:
             raise InputError(
-                "these releases are not of the same records: another number of them, other levels of a feature, other "
-                "structural zeros, or exact totals that contradict each other"
+                "these releases are not of the same records: another number of them, other levels"
+                " of a feature, other structural zeros, or exact totals that contradict each other"
             )
         dataspace = union
     return dataspace

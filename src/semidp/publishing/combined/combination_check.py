@@ -1,6 +1,7 @@
 """A combination of releases, computed again from the releases that its folder holds.
 
-Everything in it follows from them; whether they themselves follow from their measurements is checked one by one.
+Everything in it follows from them; whether they themselves follow from their measurements is
+checked one by one.
 """
 
 import json
@@ -20,8 +21,12 @@ from semidp.statistics.tables.refit import FittedTable, Refit, intervals_hold, n
 _BELIEVED = {"created", "versions", "combination"}
 
 
-def check_sources(release: Release, folder: Path | None, check: Callable[..., Any], findings: Findings) -> None:
-    """Check every release of a combination by itself, and note what is wrong with it and what is believed of it."""
+def check_sources(
+    release: Release, folder: Path | None, check: Callable[..., Any], findings: Findings
+) -> None:
+    """Check every release of a combination by itself, and note what is wrong with it and what is
+    believed of it.
+    """
     assert release.combination is not None
     for number, source in enumerate(release.combination.releases, 1):
         place = f"{SOURCES}/{number}"
@@ -64,7 +69,9 @@ def check_combination(release: Release, document: Mapping[str, Any], findings: F
 def _compare_tables(
     combination: Combination, tables: tuple[PublishedTable, ...], findings: Findings
 ) -> tuple[PublishedTable, ...]:
-    """Compare estimates, errors, intervals and whole numbers; return the tables as they are computed again."""
+    """Compare estimates, errors, intervals and whole numbers; return the tables as they are
+    computed again.
+    """
     again = []
     fitted = []
     for table in tables:
@@ -72,12 +79,20 @@ def _compare_tables(
         values, errors = combination.estimates(view)
         half_widths = combination.half_widths(view)
         if not close(table.estimate, values):
-            findings.wrong.append(f"it states estimates of {table.name} that do not follow from its releases")
+            findings.wrong.append(
+                f"it states estimates of {table.name} that do not follow from its releases"
+            )
         if not close(table.standard_errors, errors):
-            findings.wrong.append(f"it states standard errors of {table.name} that the noise does not have")
+            findings.wrong.append(
+                f"it states standard errors of {table.name} that the noise does not have"
+            )
         elif not intervals_hold(table, half_widths, findings.current):
-            findings.wrong.append(f"it states intervals of {table.name} that the noise does not have")
-        again.append(replace(table, estimate=values, standard_errors=errors, half_widths=half_widths))
+            findings.wrong.append(
+                f"it states intervals of {table.name} that the noise does not have"
+            )
+        again.append(
+            replace(table, estimate=values, standard_errors=errors, half_widths=half_widths)
+        )
         fitted.append(FittedTable(table.name, f"{table.name}.csv", table, values))
     # Fitting again takes the time of a recheck, and is left out where it was not asked for.
     fits: list[Refit] | None = None

@@ -1,7 +1,8 @@
 """The tables of several releases together, as a release publishes them: words, files, JSON.
 
-A combination is of tables alone, and no request of a plan. So this folder knows functions of `statistics.tables`: how
-tables are fitted, fitted again, and said to miss totals. Which results take part is asked through the protocol.
+A combination is of tables alone, and no request of a plan. So this folder knows functions of
+`statistics.tables`: how tables are fitted, fitted again, and said to miss totals. Which results
+take part is asked through the protocol.
 """
 
 from collections.abc import Mapping
@@ -44,8 +45,17 @@ class CombinedTables(Published):
     releases: int
 
     @classmethod
-    def of(cls, tables: tuple[PublishedTable, ...], releases: int, scope: Scope, claim: str, private: bool) -> Self:
-        """Return the result; what it guarantees is said of the release as a whole, and here nothing is claimed."""
+    def of(
+        cls,
+        tables: tuple[PublishedTable, ...],
+        releases: int,
+        scope: Scope,
+        claim: str,
+        private: bool,
+    ) -> Self:
+        """Return the result; what it guarantees is said of the release as a whole, and here nothing
+        is claimed.
+        """
         squares = sum(float((table.standard_errors**2).sum()) for table in tables)
         return cls(
             name="tables",
@@ -59,7 +69,10 @@ class CombinedTables(Published):
         )
 
     def __repr__(self) -> str:
-        return f"CombinedTables({', '.join(table.name for table in self.tables)}; {self.releases} releases)"
+        return (
+            f"CombinedTables({', '.join(table.name for table in self.tables)}; {self.releases}"
+            " releases)"
+        )
 
     def title(self) -> str:
         """Name the tables, or their number where they are many."""
@@ -69,14 +82,20 @@ class CombinedTables(Published):
 
     def noisy_lines(self) -> list[str]:
         """Say how many cells each table has."""
-        return [f"{table_title(table)}: {table.schema.size:,} cells, from all releases" for table in self.tables]
+        return [
+            f"{table_title(table)}: {table.schema.size:,} cells, from all releases"
+            for table in self.tables
+        ]
 
     def summary_lines(self) -> list[tuple[str, str]]:
         """Return the errors of each table, for a terminal."""
         lines = [("combined", f"{self.releases} releases of the same records")]
         for table in self.tables:
             largest = error_text(float(table.standard_errors.max(initial=0.0)))
-            text = f"{table.name}: standard error at most {largest} a cell, {table.schema.size:,} cells"
+            text = (
+                f"{table.name}: standard error at most {largest} a cell, {table.schema.size:,}"
+                " cells"
+            )
             lines.append(("estimate", text))
         return lines
 
@@ -86,12 +105,17 @@ class CombinedTables(Published):
         for table in self.tables[:LISTED_ROWS]:
             typical = error_text(float(np.sqrt((table.standard_errors**2).mean())))
             largest = error_text(float(table.standard_errors.max(initial=0.0)))
-            rows.append((table.name, f"{table.schema.size:,}", typical, largest, table.fitted.method))
+            rows.append(
+                (table.name, f"{table.schema.size:,}", typical, largest, table.fitted.method)
+            )
         paragraphs = [
-            f"{self.releases} releases of the same records are combined. Every estimate is the best linear unbiased "
-            "one from all that was measured: residual by residual the average weighted by precision. Exact totals of "
-            "each release bind all tables. Standard errors are those of the noise alone. The counts are whole numbers "
-            "fitted to the estimates, from the coarsest table to the finest.",
+            (
+                f"{self.releases} releases of the same records are combined. Every estimate is the"
+                " best linear unbiased one from all that was measured: residual by residual the"
+                " average weighted by precision. Exact totals of each release bind all tables."
+                " Standard errors are those of the noise alone. The counts are whole numbers"
+                " fitted to the estimates, from the coarsest table to the finest."
+            ),
             *more("tables are listed", len(rows), len(self.tables), "the files"),
         ]
         section = Section(
@@ -105,13 +129,20 @@ class CombinedTables(Published):
 
     def details(self) -> Details:
         """Say how the tables were estimated."""
-        return Details("the tables", f"the best linear unbiased estimate from {self.releases} releases")
+        return Details(
+            "the tables", f"the best linear unbiased estimate from {self.releases} releases"
+        )
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what the files hold."""
         words = []
         for file, table in zip(self.files(form), self.tables, strict=True):
-            words.append((file, f"the counts of {table_title(table)}, with estimates and their standard errors"))
+            words.append(
+                (
+                    file,
+                    f"the counts of {table_title(table)}, with estimates and their standard errors",
+                )
+            )
         return words
 
     def every_table(self) -> tuple[PublishedTable, ...]:
@@ -128,7 +159,9 @@ class CombinedTables(Published):
 
     def warnings(self) -> list[str]:
         """Name the tables that have no whole numbers with all totals."""
-        return [misses_totals(table.name) for table in self.tables if table.fitted.kind != "integer"]
+        return [
+            misses_totals(table.name) for table in self.tables if table.fitted.kind != "integer"
+        ]
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a file for each table."""

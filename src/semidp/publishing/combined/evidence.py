@@ -1,4 +1,5 @@
-"""What a release measured of tables, as measurements for the estimator, each with the law of its noise.
+"""What a release measured of tables, as measurements for the estimator, each with the law of its
+noise.
 
 Only what was drawn counts: never fitted whole numbers. Exact totals are measurements without noise.
 """
@@ -48,7 +49,9 @@ class IndependentNoise:
     scales: Floats
 
     def drawn(self, weights: Floats, count: int, randomness: Randomness) -> Floats:
-        """Draw the noise of weighted sums of the values, (count, sums); weights are (sums, *values)."""
+        """Draw the noise of weighted sums of the values, (count, sums); weights are (sums,
+        *values).
+        """
         flat = weights.reshape(len(weights), -1) / self.scales.ravel()
         which = self.which.ravel()
         total = np.zeros((count, len(weights)))
@@ -66,7 +69,9 @@ class IndependentNoise:
         for number, law in enumerate(self.laws):
             sizes = flat[(which == number) & (flat > 1e-15)]
             # Weights that are equal by symmetry differ in their last digits.
-            rounded, times = np.unique([float(f"{size:.10g}") for size in sizes], return_counts=True)
+            rounded, times = np.unique(
+                [float(f"{size:.10g}") for size in sizes], return_counts=True
+            )
             for size, number_of in zip(rounded.tolist(), times.tolist(), strict=True):
                 counts[(law, size)] = counts.get((law, size), 0) + number_of
         return counts
@@ -96,7 +101,11 @@ class TableNoise:
         space = self.mechanism.space
         pulled = [space.project(table).ravel() for table in self._tables(weights)]
         zeros = np.zeros(space.shape, dtype=np.int64)
-        draws = self.mechanism.measure_many(zeros, count, randomness).reshape(count, -1).astype(np.float64)
+        draws = (
+            self.mechanism.measure_many(zeros, count, randomness)
+            .reshape(count, -1)
+            .astype(np.float64)
+        )
         return np.asarray(draws @ np.stack(pulled).T)
 
     @property
@@ -105,7 +114,8 @@ class TableNoise:
         return isinstance(self.mechanism, KNormMechanism)
 
     def rounding(self, weights: Floats) -> Floats:
-        """Terms of weighted sums whose products are covariances of rounding that `variance` leaves out, (sums, terms).
+        """Terms of weighted sums whose products are covariances of rounding that `variance` leaves
+        out, (sums, terms).
 
         None but for K-norm noise, which is weighed by its variance before rounding.
         """
@@ -122,17 +132,23 @@ class TableNoise:
 
 @frozen(eq=False)
 class Evidence:
-    """One measurement of tables: its values for the estimator, and their noise (None for exact totals)."""
+    """One measurement of tables: its values for the estimator, and their noise (None for exact
+    totals).
+    """
 
     observed: Observed
     noise: IndependentNoise | TableNoise | None
 
 
 def evidence_of(release: "Release", layout: TreeLayout) -> list[Evidence]:
-    """Return what a release measured of tables, in its order; statistics of outcomes measure nothing of tables."""
+    """Return what a release measured of tables, in its order; statistics of outcomes measure
+    nothing of tables.
+    """
     release.refuse_large_parts("combined estimates")
     parts: list[Evidence] = []
-    for request, result, mechanism in zip(release.plan.requests, release.results, release.mechanisms, strict=True):
+    for request, result, mechanism in zip(
+        release.plan.requests, release.results, release.mechanisms, strict=True
+    ):
         if not result.counts_cells or isinstance(mechanism, NoNoise):
             continue
         _refuse_other_noise(result, mechanism)
@@ -146,20 +162,27 @@ def evidence_of(release: "Release", layout: TreeLayout) -> list[Evidence]:
 def _refuse_other_noise(result: Published, mechanism: Mechanism) -> None:
     if isinstance(mechanism, KNormMechanism) and mechanism.unrounded_variance is None:
         raise Refused(
-            f"the K-norm noise of {result.name!r} is not alike in every direction, as that of two-way tables with both "
-            "totals exact is: such noise is combined, or Gaussian, Laplace, l2 and residual noise"
+            f"the K-norm noise of {result.name!r} is not alike in every direction, as that of"
+            " two-way tables with both totals exact is: such noise is combined, or Gaussian,"
+            " Laplace, l2 and residual noise"
         )
     if mechanism.has_one_scale and result.noise.scale > mechanism.scale * (1 + 1e-6):
         raise Refused(
-            f"the noise of {result.name!r} is not what this version would draw from its plan: use the version of "
-            "semidp that wrote the release"
+            f"the noise of {result.name!r} is not what this version would draw from its plan: use"
+            " the version of semidp that wrote the release"
         )
 
 
 def _table(
-    request: Request, result: Published, mechanism: Mechanism, layout: TreeLayout, dataspace: Dataspace
+    request: Request,
+    result: Published,
+    mechanism: Mechanism,
+    layout: TreeLayout,
+    dataspace: Dataspace,
 ) -> Evidence:
-    """A table with noise on its cells: as drawn, or projected where the noise keeps the exact totals."""
+    """A table with noise on its cells: as drawn, or projected where the noise keeps the exact
+    totals.
+    """
     schema = dataspace.schema.restrict(request.features)
     names = [feature.name for feature in schema.features]
     # Noise that keeps the totals is white in what they leave open: the projection is measured.
@@ -175,13 +198,19 @@ def _table(
     observed = Observed(layout.query(view), layout.depth(view), arranged, variance)
     if isinstance(mechanism, CellByCell):
         which = np.zeros(arranged.shape, dtype=np.intp)
-        return Evidence(observed, IndependentNoise((mechanism.sampler,), which, np.ones(arranged.shape)))
+        return Evidence(
+            observed, IndependentNoise((mechanism.sampler,), which, np.ones(arranged.shape))
+        )
     order = tuple(np.argsort([layout.schema.axis(name) for name in names]).tolist())
     return Evidence(observed, TableNoise(mechanism, view, layout, order))
 
 
-def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], layout: TreeLayout) -> Iterator[Evidence]:
-    """Residuals that were measured themselves: contrasts of each named feature, with the noise they were drawn with."""
+def _residuals(
+    mechanism: ResidualMechanism, noisy: NDArray[Any], layout: TreeLayout
+) -> Iterator[Evidence]:
+    """Residuals that were measured themselves: contrasts of each named feature, with the noise they
+    were drawn with.
+    """
     space = mechanism.space
     laws, which = mechanism.samplers
     for view, part in space.parts.items():
@@ -201,7 +230,9 @@ def _residuals(mechanism: ResidualMechanism, noisy: NDArray[Any], layout: TreeLa
             names = [space.schema.features[axis].names[view[axis] - 1] for axis in named(view)]
             full = space.whole(np.asarray(values, dtype=float).reshape(shape), view)
             ordered, own_view = layout.ordered(full, names)
-            whole[name] = np.asarray(layout.arranged(ordered, own_view, compared_levels), dtype=float)
+            whole[name] = np.asarray(
+                layout.arranged(ordered, own_view, compared_levels), dtype=float
+            )
         compared = np.asarray(whole["measured"].reshape(len(whole["measured"]), -1).any(axis=1))
         alike = _one_variance(whole["variances"], compared)
         siblings = bool(layout.depth(own_view))
@@ -224,8 +255,12 @@ def _along_places(values: NDArray[Any], axes: int) -> NDArray[Any]:
     return values.reshape(-1, *[1] * (axes - 1))
 
 
-def _compared_levels(mechanism: ResidualMechanism, view: View, layout: TreeLayout) -> dict[int, Mask]:
-    """Levels that a residual compares of each flat feature of which another release shows one of them to be empty."""
+def _compared_levels(
+    mechanism: ResidualMechanism, view: View, layout: TreeLayout
+) -> dict[int, Mask]:
+    """Levels that a residual compares of each flat feature of which another release shows one of
+    them to be empty.
+    """
     space = mechanism.space
     compared: dict[int, Mask] = {}
     for axis in named(view):
@@ -247,7 +282,9 @@ def _one_variance(variances: Floats, compared: NDArray[np.bool_]) -> Floats:
     several = variances.reshape(len(variances), -1)
     first = several[:, 0]
     if not np.allclose(several[compared], first[compared, None], rtol=1e-9):
-        raise Refused("noise on residuals that differs between the levels of a nested feature is not combined")
+        raise Refused(
+            "noise on residuals that differs between the levels of a nested feature is not combined"
+        )
     return np.asarray(first)
 
 
@@ -257,7 +294,9 @@ def exact_evidence(dataspace: Dataspace, layout: TreeLayout) -> Iterator[Evidenc
     yield Evidence(Observed(layout.query(nothing), 0, np.full((1,), dataspace.n), 0.0), None)
     for total in dataspace.published:
         values = layout.arranged(total.counts, total.view)
-        yield Evidence(Observed(layout.query(total.view), layout.depth(total.view), values, 0.0), None)
+        yield Evidence(
+            Observed(layout.query(total.view), layout.depth(total.view), values, 0.0), None
+        )
 
 
 def digest(parts: Sequence[Evidence]) -> str:

@@ -1,7 +1,7 @@
 """One release from several of the same records, and the folder that holds it.
 
-The folder of a combination holds the releases themselves, so that everything in it follows from them and is computed
-again by `semidp show`.
+The folder of a combination holds the releases themselves, so that everything in it follows from
+them and is computed again by `semidp show`.
 """
 
 from collections.abc import Sequence
@@ -26,31 +26,37 @@ from semidp.publishing.release import Release, versions
 from semidp.publishing.survey import semi_of
 
 _UNCHECKED = (
-    "That the releases are of the same records was checked by their number, their levels and their exact totals alone."
+    "That the releases are of the same records was checked by their number, their levels and their"
+    " exact totals alone."
 )
 
 
 def combine(*releases: Release | Path | str) -> Release:
-    """Return one release from several of the same records: the best linear unbiased estimate of all their tables.
+    """Return one release from several of the same records: the best linear unbiased estimate of all
+    their tables.
 
-    A table w with noise of variance σ² a cell measures every residual d below it with variance ``σ² Π n_i`` over the
-    features of w that d lacks; tables that share a budget measure residuals themselves. The estimate of a residual is
-    the average of what was measured, weighted by precision, and exact totals have infinite precision (nested features:
-    one pass up the tree, one down; ghazi2026denoising). No cell has a larger variance than in the better release. The
-    guarantee is that of all releases together, each computed anew for all exact totals; where they do not add up, none
-    is stated. Whether the releases are of the same records cannot be checked beyond the number of records, the levels
-    and the exact totals.
+    A table w with noise of variance σ² a cell measures every residual d below it with variance
+    ``σ² Π n_i`` over the features of w that d lacks; tables that share a budget measure residuals
+    themselves. The estimate of a residual is the average of what was measured, weighted by
+    precision, and exact totals have infinite precision (nested features: one pass up the tree, one
+    down; ghazi2026denoising). No cell has a larger variance than in the better release. The
+    guarantee is that of all releases together, each computed anew for all exact totals; where they
+    do not add up, none is stated. Whether the releases are of the same records cannot be checked
+    beyond the number of records, the levels and the exact totals.
 
     Parameters
     ----------
     releases
-        At least two releases, or folders of releases. In the place of a combination stand the releases that it is of.
+        At least two releases, or folders of releases. In the place of a combination stand the
+        releases that it is of.
 
     Examples
     --------
     >>> import semidp
     >>> people = {"sex": [*"fmf"] * 20, "vote": [*"yny"] * 20}
-    >>> plan = semidp.Plan([semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"])
+    >>> plan = semidp.Plan(
+    ...     [semidp.TableRequest(["sex", "vote"], semidp.Budget.gdp(1))], ["sex", "vote"]
+    ... )
     >>> march, june = semidp.run(plan, people), semidp.run(plan, people)
     >>> both = semidp.combine(march, june)
     >>> ratio = both.tables[0].standard_errors / march.tables[0].standard_errors
@@ -81,7 +87,12 @@ def put_together(combination: Combination, tables: tuple[PublishedTable, ...]) -
     guarantee, notes = _guarantee(sources)
     scope = _scope(sources, combination.dataspace, guarantee, notes)
     private = all(release.private for release in sources)
-    claims = {result.noise.claim for release in sources for result in release.results if result.counts_cells}
+    claims = {
+        result.noise.claim
+        for release in sources
+        for result in release.results
+        if result.counts_cells
+    }
     claim = "exact" if claims <= {"exact"} else "ideal"
     result = CombinedTables.of(tables, len(sources), scope, claim, private)
     return Release(
@@ -113,9 +124,14 @@ def _guarantee(releases: Sequence[Release]) -> tuple[Guarantee | None, tuple[str
 
 
 def _scope(
-    releases: Sequence[Release], dataspace: Dataspace, guarantee: Guarantee | None, notes: Sequence[str]
+    releases: Sequence[Release],
+    dataspace: Dataspace,
+    guarantee: Guarantee | None,
+    notes: Sequence[str],
 ) -> Scope:
-    """What is public of all releases; where no guarantee is stated, all records may change at once."""
+    """What is public of all releases; where no guarantee is stated, all records may change at
+    once.
+    """
     try:
         semi = semi_of(dataspace, _plan(releases, dataspace, guarantee))
     except AdjacencyUnknown:

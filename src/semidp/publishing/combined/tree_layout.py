@@ -1,6 +1,8 @@
-"""Where the cells of all features stand for the estimator: one nested feature is the tree, the others are attributes.
+"""Where the cells of all features stand for the estimator: one nested feature is the tree, the
+others are attributes.
 
-Views, as everywhere, give a depth for each feature. The estimator knows nodes of a tree and cells of attributes.
+Views, as everywhere, give a depth for each feature. The estimator knows nodes of a tree and cells
+of attributes.
 """
 
 import itertools
@@ -27,8 +29,8 @@ Floats = NDArray[np.float64]
 class TreeLayout:
     """The features of several releases as a tree of places and attributes of cells.
 
-    Levels of flat features that exact totals show to be empty are left out; places that are empty stay in the tree,
-    with no possible cell.
+    Levels of flat features that exact totals show to be empty are left out; places that are empty
+    stay in the tree, with no possible cell.
 
     Parameters
     ----------
@@ -38,7 +40,9 @@ class TreeLayout:
     Examples
     --------
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 0], [3, 4, 5]])
+    >>> table = Table(
+    ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 0], [3, 4, 5]]
+    ... )
     >>> layout = TreeLayout(Dataspace.of(table, []))
     >>> layout.sizes, layout.query((0, 1)).treatments
     ((2, 3), ('summed', 'each'))
@@ -95,7 +99,9 @@ class TreeLayout:
 
     @cached_property
     def possible(self) -> dict[int, Mask]:
-        """Cells of the finest places that can be positive, with length 1 along attributes that make no difference."""
+        """Cells of the finest places that can be positive, with length 1 along attributes that make
+        no difference.
+        """
         mask = domain_of(self.dataspace, self.schema.grid.full)
         if mask is None:
             return {}
@@ -117,7 +123,9 @@ class TreeLayout:
         return 0 if self.tree is None else view[self.tree]
 
     def query(self, view: View) -> CellSums:
-        """Query of the table at a view, at each place: attributes summed up, level by level, or at a coarser depth."""
+        """Query of the table at a view, at each place: attributes summed up, level by level, or at
+        a coarser depth.
+        """
         treatments: list[str | tuple[int, ...]] = []
         for axis in self.attributes:
             feature = self.schema.features[axis]
@@ -131,14 +139,16 @@ class TreeLayout:
         return CellSums(treatments)
 
     def residual_query(self, view: View, compared: Mapping[int, Mask]) -> CellSums:
-        """Query of a residual at each place: contrasts of levels, or of siblings at a depth of a nested attribute.
+        """Query of a residual at each place: contrasts of levels, or of siblings at a depth of a
+        nested attribute.
 
         Parameters
         ----------
         view
             The residual.
         compared
-            For some features the levels that it compares, where other releases show some of them to be empty.
+            For some features the levels that it compares, where other releases show some of them to
+            be empty.
         """
         treatments: list[str | Within | Among] = []
         for axis in self.attributes:
@@ -155,7 +165,8 @@ class TreeLayout:
                 self._refuse_empty(axis)
                 groups = nodes_at(feature, depth)
                 above = nodes_at(feature, depth - 1) if depth > 1 else (0,) * len(groups)
-                # Leaves are in the order of their nodes, so that the first leaf of a node tells its parent.
+                # Leaves are in the order of their nodes, so that the first leaf of a node tells its
+                # parent.
                 firsts = np.unique(groups, return_index=True)[1]
                 treatments.append(Within(groups, [above[first] for first in firsts]))
         return CellSums(treatments)
@@ -163,15 +174,18 @@ class TreeLayout:
     def arranged(
         self, values: NDArray[np.generic], view: View, compared: Mapping[int, Mask] | None = None
     ) -> NDArray[np.generic]:
-        """Values of a table at a view as (places, *levels that can hold a record), in the order of the attributes.
+        """Values of a table at a view as (places, *levels that can hold a record), in the order of
+        the attributes.
 
-        `values` have an axis for each feature that the view names, in the order of the schema; `compared` are levels
-        that stay although they are empty, as in `residual_query`.
+        `values` have an axis for each feature that the view names, in the order of the schema;
+        `compared` are levels that stay although they are empty, as in `residual_query`.
         """
         axes = named(view)
         for place, axis in enumerate(axes):
             if axis != self.tree and view[axis] == self.schema.features[axis].chain.depth:
-                levels = self.kept[axis] if compared is None else compared.get(axis, self.kept[axis])
+                levels = (
+                    self.kept[axis] if compared is None else compared.get(axis, self.kept[axis])
+                )
                 values = values.compress(levels, axis=place)
         # A view that does not name the tree is a table of its root.
         if self.tree in axes:
@@ -179,14 +193,20 @@ class TreeLayout:
         return values[None]
 
     def restored(self, values: Floats, view: View, empty: float = 0.0) -> Floats:
-        """Values as `arranged` gives them as a table again, with `empty` in levels that hold no record."""
+        """Values as `arranged` gives them as a table again, with `empty` in levels that hold no
+        record.
+        """
         axes = named(view)
         inner = [axis for axis in axes if axis != self.tree]
         order = [axis for axis in axes if axis == self.tree] + inner
         shape = [values.shape[0]] if self.tree in axes else []
         for axis in inner:
             whole = view[axis] == self.schema.features[axis].chain.depth
-            shape.append(int(self.kept[axis].sum()) if whole else self.schema.grid.chains[axis].size(view[axis]))
+            shape.append(
+                int(self.kept[axis].sum())
+                if whole
+                else self.schema.grid.chains[axis].size(view[axis])
+            )
         cut = values.reshape(shape)
         full = np.full([self.schema.grid.chains[axis].size(view[axis]) for axis in order], empty)
         chosen = []
@@ -199,7 +219,9 @@ class TreeLayout:
         return np.moveaxis(full, 0, axes.index(self.tree)) if self.tree in axes else full
 
     def on_cells(self, weights: NDArray[np.generic], view: View) -> Floats:
-        """Weights of the cells of a table as weights (places, *sizes) of the cells of all attributes."""
+        """Weights of the cells of a table as weights (places, *sizes) of the cells of all
+        attributes.
+        """
         query = self.query(view)
         arranged = self.arranged(weights, view)
         spread = np.asarray(arranged, dtype=float).reshape(len(arranged), *query.shape(self.sizes))
@@ -208,7 +230,9 @@ class TreeLayout:
             spread = np.moveaxis(np.tensordot(matrix.T, spread, axes=(1, axis + 1)), 0, axis + 1)
         return spread
 
-    def ordered(self, values: NDArray[np.generic], names: Sequence[str]) -> tuple[NDArray[np.generic], View]:
+    def ordered(
+        self, values: NDArray[np.generic], names: Sequence[str]
+    ) -> tuple[NDArray[np.generic], View]:
         """Values of a table of some features in the order of the schema, and its view.
 
         `names` are those of the features, one an axis of the values.
@@ -220,8 +244,8 @@ class TreeLayout:
         if not self.kept[axis].all():
             name = self.schema.features[axis].name
             raise Refused(
-                f"two nested features are combined where every level of {name} holds a record, and exact totals show "
-                "an empty one: leave it out of the schema"
+                f"two nested features are combined where every level of {name} holds a record, and"
+                " exact totals show an empty one: leave it out of the schema"
             )
 
 

@@ -1,7 +1,9 @@
-"""A release part by part: what is measured at the cut and above first, then a task for each node below it.
+"""A release part by part: what is measured at the cut and above first, then a task for each node
+below it.
 
-`run_parts` is what `run` calls for tables that one machine does not hold. The guarantee is that of one
-measurement of all residuals, whoever draws them: noise is calibrated to the whole product, never to a part.
+`run_parts` is what `run` calls for tables that one machine does not hold. The guarantee is that of
+one measurement of all residuals, whoever draws them: noise is calibrated to the whole product,
+never to a part.
 """
 
 import contextlib
@@ -33,7 +35,14 @@ from semidp.publishing.needs import refuse_files
 from semidp.publishing.parts.in_one_piece import InOnePiece
 from semidp.publishing.parts.runners import Runner, runner_for
 from semidp.publishing.parts.tasks import PART_DONE, done_before, measured_before
-from semidp.publishing.pipeline import Prepared, RunOptions, charge_told, charged, put_together, records_of
+from semidp.publishing.pipeline import (
+    Prepared,
+    RunOptions,
+    charge_told,
+    charged,
+    put_together,
+    records_of,
+)
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release, release_files
 from semidp.publishing.survey import survey
@@ -47,11 +56,15 @@ _FORMAT = 3  # of what an unfinished release keeps
 
 
 def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Release:
-    """Carry out a plan of tables part by part, and write it to a folder: what `run` does with a partition."""
+    """Carry out a plan of tables part by part, and write it to a folder: what `run` does with a
+    partition.
+    """
     if options.out is None:
         raise InputError("a release by parts is written as it is made: give out, the folder for it")
     if options.presented.workbook:
-        raise InputError("a workbook is written of a release in one piece: leave it out, or the partition")
+        raise InputError(
+            "a workbook is written of a release in one piece: leave it out, or the partition"
+        )
     out = Path(options.out).absolute()  # whoever carries out a part may be in another folder
     randomness, ledger, progress = options.words, options.book, options.progress
     written = options.written_as or Form.parquet
@@ -76,20 +89,25 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
                 _refuse_other(unfinished.noted(), about)
             else:
                 whole.refuse_place(work, written)
-                # What is foreseen to be published otherwise than in one piece is told before anything is charged.
+                # What is foreseen to be published otherwise than in one piece is told before
+                # anything is charged.
                 options.tell(whole.foreseen)
-                # Noted before the charge: a run that is killed right after that is gone on with, and not charged anew.
+                # Noted before the charge: a run that is killed right after that is gone on with,
+                # and not charged anew.
                 charging = None if ledger is None else ledger.account().id
                 unfinished.begin({**about, "ledger": None, "charging": charging})
             entry = _charged_once(whole, unfinished, ledger, options.label, resume)
-            if unfinished.noted().get("whole") is True:  # all that is left to do is to put the folder in its place
+            # all that is left to do is to put the folder in its place
+            if unfinished.noted().get("whole") is True:
                 release = Release.load(work)
                 options.finish(work, sorted(_passing(work)))
             else:
                 whole.measure(unfinished, randomness)
                 # Where parts are fitted together, all of them are measured before any is fitted.
                 if any(request.together for request in whole.in_parts):
-                    measuring = whole.tasks(unfinished, written, randomness, source, only_measured=True)
+                    measuring = whole.tasks(
+                        unfinished, written, randomness, source, only_measured=True
+                    )
                     _all_measured(measuring, runner, progress)
                 for number, request in enumerate(whole.in_parts):
                     request.settle(number, work, progress)
@@ -97,7 +115,9 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
                 parts = _carried_out(tasks, runner, progress)
                 results = [request.published(parts, work, progress) for request in whole.in_parts]
                 partition_of = Partition(whole.partition, tuple(parts))
-                release = put_together(whole, results, entry, written, partition_of, options.presented)
+                release = put_together(
+                    whole, results, entry, written, partition_of, options.presented
+                )
                 release.write_files(work, progress)
                 options.finish(work, sorted(_passing(work)))
                 durable(work)
@@ -109,8 +129,9 @@ def run_parts(plan: Plan, data: Any, options: RunOptions, partition: str) -> Rel
 class PreparedByParts(Prepared):
     """A prepared plan that is carried out part by part; nothing random has been drawn yet.
 
-    Its mechanisms are calibrated to the whole plan. `in_parts` says of each request how it is carried out, in parts or
-    beside them. `foreseen` warns of tables that may have no whole numbers with all totals.
+    Its mechanisms are calibrated to the whole plan. `in_parts` says of each request how it is
+    carried out, in parts or beside them. `foreseen` warns of tables that may have no whole numbers
+    with all totals.
     """
 
     cut: Cut
@@ -130,12 +151,13 @@ class PreparedByParts(Prepared):
     def measure(self, unfinished: Unfinished, randomness: Randomness) -> None:
         """Measure what comes before the parts: draw and store it, or read it again.
 
-        Once it is noted that all of it is stored, nothing is drawn again. What was drawn before that is in no part, and
-        is dropped with what else a run that was killed has left.
+        Once it is noted that all of it is stored, nothing is drawn again. What was drawn before
+        that is in no part, and is dropped with what else a run that was killed has left.
         """
         state = unfinished.folder / STATE
         if unfinished.noted().get("measured") is True:
-            for attempt in state.glob("attempt-*"):  # of a run that was killed: nothing is drawn twice and kept
+            # of a run that was killed: nothing is drawn twice and kept
+            for attempt in state.glob("attempt-*"):
                 shutil.rmtree(attempt)
             for number, request in enumerate(self.in_parts):
                 _begin_again(request, state / f"above-{number}.npy", randomness.secure)
@@ -146,7 +168,9 @@ class PreparedByParts(Prepared):
         for number, vector in enumerate(drawn):
             np.save(state / f"above-{number}.npy", vector, allow_pickle=False)
         for node in range(self.nodes):  # made here: a task makes no folder but in its own attempt
-            (unfinished.folder / part_folder(self.schema, self.cut, node)).parent.mkdir(parents=True, exist_ok=True)
+            (unfinished.folder / part_folder(self.schema, self.cut, node)).parent.mkdir(
+                parents=True, exist_ok=True
+            )
         durable(unfinished.folder)
         unfinished.note(measured=True)
         for request, vector in zip(self.in_parts, drawn, strict=True):
@@ -161,12 +185,15 @@ class PreparedByParts(Prepared):
         only_measured: bool = False,
     ) -> Iterator[PartTask]:
         """Yield the task of each part; one that only measures knows nothing of fits."""
-        feature = next((known for known in self.plan.features if self.partition in known.names), None)
+        feature = next(
+            (known for known in self.plan.features if self.partition in known.names), None
+        )
         owner = self.schema.features[self.cut.axis] if feature is None else feature
         where = source.branches(at_hand(owner, self.partition, source.columns()), self.cut.depth)
         for node in range(self.nodes):
             declared = tuple(
-                known.branch(self.cut.depth, node) if known is feature else known for known in self.plan.features
+                known.branch(self.cut.depth, node) if known is feature else known
+                for known in self.plan.features
             )
             works = [request.part_work(node) for request in self.in_parts]
             yield PartTask(
@@ -191,7 +218,9 @@ class PreparedByParts(Prepared):
         return self.schema.features[self.cut.axis].names[self.cut.depth - 1]
 
     def refuse_place(self, work: Path, form: Form) -> None:
-        """Refuse a place that cannot take the files and folders of a release, while nothing is charged."""
+        """Refuse a place that cannot take the files and folders of a release, while nothing is
+        charged.
+        """
         overview = [stem for request in self.in_parts for stem in request.stems]
         refuse_files(self.plan, self.schema, work, form, overview)
         try:
@@ -199,7 +228,8 @@ class PreparedByParts(Prepared):
             os.link(work / "a", work / "b")
         except OSError:
             raise InputError(
-                "the file system there gives no file a second name, which parts need: choose another"
+                "the file system there gives no file a second name, which parts need: choose"
+                " another"
             ) from None
         finally:
             for name in "ab":
@@ -214,24 +244,31 @@ class PreparedByParts(Prepared):
                 folder.rmdir()
         except (OSError, ValueError):
             raise InputError(
-                f"the parts of {self.partition!r} cannot all have folders of their own there: a label is too long, or "
-                "two differ in nothing that the file system tells apart"
+                f"the parts of {self.partition!r} cannot all have folders of their own there: a"
+                " label is too long, or two differ in nothing that the file system tells apart"
             ) from None
 
 
 def prepare_parts(
     plan: Plan, source: Source, partition: str, *, jobs: int = 1, memory: int | None = None
 ) -> PreparedByParts:
-    """Read what is public, and the tables at the cut, and calibrate the noise of the whole; nothing is drawn."""
+    """Read what is public, and the tables at the cut, and calibrate the noise of the whole; nothing
+    is drawn.
+    """
     for request in plan.requests:
         request.refuse_parts()
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise InputError(f"the number of worker processes is a whole number, at least 1, not {jobs!r}")
+        raise InputError(
+            f"the number of worker processes is a whole number, at least 1, not {jobs!r}"
+        )
     scope, reader = survey(plan, source, memory, partition, jobs)
     schema = scope.dataspace.schema
     cut = Cut.at(schema, partition)
     if not any(cut.reaches(schema.view(table.features)) for table in plan.tables):
-        raise InputError(f"no table is finer than {partition!r}, so that there is nothing to release part by part")
+        raise InputError(
+            f"no table is finer than {partition!r}, so that there is nothing to release part by"
+            " part"
+        )
     plan, scope = one_by_one(with_targets_met(plan, scope, by_parts=True), scope)
     plan, choices = best_answered(plan, scope)
     mechanisms = []
@@ -268,7 +305,9 @@ def _begin_again(request: InParts, stored: Path, private: bool) -> None:
         noisy: NDArray[Any] = np.load(stored, allow_pickle=False)
         request.begin(noisy, private)
     except (ValueError, EOFError, OSError):
-        raise InputError("what was measured of the unfinished release is damaged: discard it") from None
+        raise InputError(
+            "what was measured of the unfinished release is damaged: discard it"
+        ) from None
 
 
 def _about(whole: PreparedByParts, form: Form, randomness: Randomness) -> dict[str, Any]:
@@ -288,7 +327,9 @@ def _about(whole: PreparedByParts, form: Form, randomness: Randomness) -> dict[s
 def _refuse_other(noted: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Refuse to go on with a release that was begun with something else."""
     if any(noted.get(key) != about[key] for key in ("format", "version")):
-        raise InputError("the unfinished release was begun by another version of semidp: finish it with that one")
+        raise InputError(
+            "the unfinished release was begun by another version of semidp: finish it with that one"
+        )
     for key, what in (
         ("plan", "another plan"),
         ("partition", "another partition"),
@@ -297,24 +338,42 @@ def _refuse_other(noted: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         ("secure", "another source of random numbers"),
     ):
         if noted.get(key) != about[key]:
-            raise InputError(f"the unfinished release has {what}: go on with what it was begun with, or discard it")
+            raise InputError(
+                f"the unfinished release has {what}: go on with what it was begun with, or"
+                " discard it"
+            )
 
 
 def _charged_once(
-    whole: PreparedByParts, unfinished: Unfinished, ledger: Ledger | None, label: str | None, resume: bool
+    whole: PreparedByParts,
+    unfinished: Unfinished,
+    ledger: Ledger | None,
+    label: str | None,
+    resume: bool,
 ) -> Mapping[str, Any] | None:
-    """Return the ledger's entry for this run: charged now, or found where the run was charged before it was killed."""
+    """Return the ledger's entry for this run: charged now, or found where the run was charged
+    before it was killed.
+    """
     noted = unfinished.noted()
     entry, charging = noted.get("ledger"), noted.get("charging")
     if ledger is None:
         if entry is None and charging is not None:
-            raise InputError("the unfinished release ended while a ledger was charged: give that ledger again")
+            raise InputError(
+                "the unfinished release ended while a ledger was charged: give that ledger again"
+            )
         return entry if isinstance(entry, Mapping) else None
     begun_with = charging if entry is None else entry.get("ledger")
-    if begun_with and begun_with != ledger.account().id:  # a ledger of version 1 has no id before it is charged
-        raise InputError("the unfinished release was begun with another ledger: give that one, or discard the release")
+    # a ledger of version 1 has no id before it is charged
+    if begun_with and begun_with != ledger.account().id:
+        raise InputError(
+            "the unfinished release was begun with another ledger: give that one, or discard the"
+            " release"
+        )
     if entry is None and noted.get("whole") is True:
-        raise InputError("the unfinished release is whole and states that no ledger was charged: finish it without one")
+        raise InputError(
+            "the unfinished release is whole and states that no ledger was charged: finish it"
+            " without one"
+        )
     try:
         entry = charged(whole, ledger, label, unfinished.run)
     except SemidpError:
@@ -328,7 +387,9 @@ def _charged_once(
 def _passing(work: Path) -> set[str]:
     """Return the files that only an unfinished release needs, as seen from its folder."""
     found = {path.relative_to(work).as_posix() for path in work.rglob(PART_DONE)}
-    return found | {path.relative_to(work).as_posix() for path in (work / STATE).rglob("*") if path.is_file()}
+    return found | {
+        path.relative_to(work).as_posix() for path in (work / STATE).rglob("*") if path.is_file()
+    }
 
 
 def _clear(work: Path) -> None:
@@ -350,7 +411,8 @@ def _all_measured(tasks: Iterable[PartTask], runner: Runner, progress: Progress)
             progress("measuring the parts", done, len(every))
     if not all(map(measured_before, left)):
         raise InputError(
-            "a part was measured elsewhere: whoever carries out parts must share the folder that is written"
+            "a part was measured elsewhere: whoever carries out parts must share the folder that is"
+            " written"
         )
 
 
@@ -360,15 +422,19 @@ def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) 
     found = {task.path: part for task in wanted if (part := done_before(task)) is not None}
     changed = Partition("", tuple(found.values()), wanted[0].work).changed() if found else None
     if changed is not None:
-        raise InputError(f"{changed} of the unfinished release was changed since it was written: discard it")
+        raise InputError(
+            f"{changed} of the unfinished release was changed since it was written: discard it"
+        )
     left = [task for task in wanted if task.path not in found]
     progress("carrying out the parts", len(found), len(wanted))
-    with contextlib.closing(runner(left)) as parts:  # whoever works on them stops at once when this is left
+    # whoever works on them stops at once when this is left
+    with contextlib.closing(runner(left)) as parts:
         for part in parts:
             found[part.path] = part
             progress("carrying out the parts", len(found), len(wanted))
     if any(done_before(task) != found[task.path] for task in left):
         raise InputError(
-            "a part was written elsewhere: whoever carries out parts must share the folder that is written"
+            "a part was written elsewhere: whoever carries out parts must share the folder that is"
+            " written"
         )
     return [found[task.path] for task in wanted]

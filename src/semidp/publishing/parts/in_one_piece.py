@@ -31,7 +31,9 @@ class InOnePiece:
     stems: Sequence[str] = ()
     together = False
 
-    def __init__(self, request: Request, mechanism: Mechanism, scope: Scope, values: NDArray[np.int64]) -> None:
+    def __init__(
+        self, request: Request, mechanism: Mechanism, scope: Scope, values: NDArray[np.int64]
+    ) -> None:
         self.request = request
         self.mechanism = mechanism
         self.scope = scope

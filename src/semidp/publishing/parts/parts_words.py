@@ -10,8 +10,12 @@ from semidp.output.texts import more
 from semidp.statistics.parts import Partition
 
 
-def parts_section(partition: Partition, overview: Sequence[PublishedTable], form: Form | None) -> Section:
-    """Return the section that lists the parts of a release, with the counts of all tables at the cut."""
+def parts_section(
+    partition: Partition, overview: Sequence[PublishedTable], form: Form | None
+) -> Section:
+    """Return the section that lists the parts of a release, with the counts of all tables at the
+    cut.
+    """
     depth, parts = partition.depth, partition.parts
     rows = []
     for part in parts[:LISTED_ROWS]:
@@ -29,5 +33,8 @@ def parts_section(partition: Partition, overview: Sequence[PublishedTable], form
 def parts_file_words(partition: Partition) -> list[tuple[str, str]]:
     """Say what the files of the first part hold, and where all parts are listed."""
     first, depth = partition.parts[0], partition.depth
-    words = [(f"{first.folder}/{name}", f"the same of one {depth}, in every detail") for name in first.files]
+    words = [
+        (f"{first.folder}/{name}", f"the same of one {depth}, in every detail")
+        for name in first.files
+    ]
     return [*words, ("parts.json", f"every {depth} and its files, for machines")]

@@ -1,8 +1,9 @@
-"""Where the parts of a release are carried out: in this process, in worker processes, or on a Spark cluster.
+"""Where the parts of a release are carried out: in this process, in worker processes, or on a Spark
+cluster.
 
-Spark may try a task again, or twice at once. Every attempt reads the measurement that the first one stored, so that
-whichever finishes, the same numbers are published. Executors and driver share the folder that is written, and have
-semidp installed.
+Spark may try a task again, or twice at once. Every attempt reads the measurement that the first one
+stored, so that whichever finishes, the same numbers are published. Executors and driver share the
+folder that is written, and have semidp installed.
 """
 
 import contextlib
@@ -31,7 +32,8 @@ _SETTINGS = {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
 
 
 Runner = Callable[[Sequence[PartTask]], Generator[Part, None, None]]
-"""Carries out tasks, and yields the parts as they are done, in any order; when it is closed, all work on them ends."""
+"""Carries out tasks, and yields the parts as they are done, in any order; when it is closed, all
+work on them ends."""
 
 
 def runner_for(source: Source, jobs: int) -> Runner:
@@ -39,12 +41,17 @@ def runner_for(source: Source, jobs: int) -> Runner:
     frame = source.spark_frame()
     if frame is not None:
         if jobs > 1:
-            raise InputError("on Spark the executors carry out the parts: leave the number of processes out")
+            raise InputError(
+                "on Spark the executors carry out the parts: leave the number of processes out"
+            )
         return partial(_on_spark, frame, source.count)
     if jobs == 1:
         return lambda tasks: (_part_of(source, task) for task in tasks)
     if source.again is None:
-        raise InputError("worker processes open the data themselves: give a file or an address, or use one process")
+        raise InputError(
+            "worker processes open the data themselves: give a file or an address, or use one"
+            " process"
+        )
     return partial(_in_processes, source.again, jobs)
 
 
@@ -52,11 +59,14 @@ def _part_of(source: Source, task: PartTask) -> Part:
     return carry_out(task, None if task.values is None else source.only(task.values))
 
 
-def _in_processes(again: Callable[[], Source], jobs: int, tasks: Sequence[PartTask]) -> Generator[Part, None, None]:
-    """Hand tasks out in their order to processes, each of which opens the source itself and has one thread.
+def _in_processes(
+    again: Callable[[], Source], jobs: int, tasks: Sequence[PartTask]
+) -> Generator[Part, None, None]:
+    """Hand tasks out in their order to processes, each of which opens the source itself and has one
+    thread.
 
-    The processes are killed when this ends, and end by themselves when this process does, however it ends. A kill loses
-    nothing: what a task has stored is whole.
+    The processes are killed when this ends, and end by themselves when this process does, however
+    it ends. A kill loses nothing: what a task has stored is whole.
     """
     import multiprocessing
     from multiprocessing.connection import wait
@@ -68,7 +78,9 @@ def _in_processes(again: Callable[[], Source], jobs: int, tasks: Sequence[PartTa
         with _interrupts_held():
             for _ in range(min(jobs, len(tasks))):
                 ours, theirs = context.Pipe()
-                worker = context.Process(target=_work, args=(opener, theirs, os.getpid()), daemon=True)
+                worker = context.Process(
+                    target=_work, args=(opener, theirs, os.getpid()), daemon=True
+                )
                 worker.start()
                 theirs.close()  # so that the end of the worker is the end of what it says
                 workers.append(worker)
@@ -99,7 +111,9 @@ def _in_processes(again: Callable[[], Source], jobs: int, tasks: Sequence[PartTa
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Let processes that are started here never see an interrupt of the terminal: who started them ends them."""
+    """Let processes that are started here never see an interrupt of the terminal: who started them
+    ends them.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -133,12 +147,15 @@ def _work(opener: bytes, tasks: "Connection", parent: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the one that started it has ended, however that came: by a signal, too."""
+    """End this process when the one that started it has ended, however that came: by a signal,
+    too.
+    """
     import ctypes
     import multiprocessing
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":  # the system then kills at once, even a solver that lets no thread of Python run
+    # the system then kills at once, even a solver that lets no thread of Python run
+    if sys.platform == "linux":
         kill_with_parent = 1  # PR_SET_PDEATHSIG
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(kill_with_parent, int(signal.SIGKILL), 0, 0, 0)
@@ -154,8 +171,12 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _on_spark(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Generator[Part, None, None]:
-    """Group the records of a frame of Spark by part where they are, and carry out every part there."""
+def _on_spark(
+    frame: Any, count: str | None, tasks: Sequence[PartTask]
+) -> Generator[Part, None, None]:
+    """Group the records of a frame of Spark by part where they are, and carry out every part
+    there.
+    """
     if not tasks:
         return
     conf = frame.sparkSession.conf
@@ -176,7 +197,9 @@ def _on_spark(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Gener
 
 
 def _parts(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Any:
-    """Return a frame of Spark of how every task came out, for those columns that the tables need."""
+    """Return a frame of Spark of how every task came out, for those columns that the tables
+    need.
+    """
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
@@ -187,23 +210,34 @@ def _parts(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Any:
     keys = list(next((task.values for task in tasks if task.values is not None), {}))
     total = f.count(f.lit(1)) if count is None else f.sum(f.col(_quoted(count)).cast("bigint"))
     groups = frame.groupBy(*(f.col(_quoted(name)) for name in columns)).agg(total.alias(_TOTAL))
-    fields = [t.StructField(f"semidp_key_{place}", frame.schema[name].dataType) for place, name in enumerate(keys)]
+    fields = [
+        t.StructField(f"semidp_key_{place}", frame.schema[name].dataType)
+        for place, name in enumerate(keys)
+    ]
     rows = [
         (*values, number)
         for number, task in enumerate(tasks)
         if task.values is not None
         for values in product(*task.values.values())
     ]
-    where = session.createDataFrame(rows, t.StructType([*fields, t.StructField(_PART, t.LongType())]))
+    where = session.createDataFrame(
+        rows, t.StructType([*fields, t.StructField(_PART, t.LongType())])
+    )
     same = f.lit(True)
     for place, name in enumerate(keys):
         same = same & groups[_quoted(name)].eqNullSafe(where[f"semidp_key_{place}"])
-    parts = groups.join(f.broadcast(where), same).select(_PART, *(groups[_quoted(name)] for name in columns), _TOTAL)
+    parts = groups.join(f.broadcast(where), same).select(
+        _PART, *(groups[_quoted(name)] for name in columns), _TOTAL
+    )
     work = session.createDataFrame(
         [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(tasks)],
         t.StructType([t.StructField(_PART, t.LongType()), t.StructField(_TASK, t.BinaryType())]),
     )
-    return parts.groupBy(_PART).cogroup(work.groupBy(_PART)).applyInArrow(_work_there, f"{_PART} long, done string")
+    return (
+        parts.groupBy(_PART)
+        .cogroup(work.groupBy(_PART))
+        .applyInArrow(_work_there, f"{_PART} long, done string")
+    )
 
 
 def _work_there(records: Any, task: Any) -> Any:
@@ -236,7 +270,10 @@ def _collected(collect: Any) -> Any:
     thread.start()
     thread.join()
     if "rows" not in answers:
-        raise DataError("Spark could not carry out every part: an executor failed again and again, or lacks semidp")
+        raise DataError(
+            "Spark could not carry out every part: an executor failed again and again, or lacks"
+            " semidp"
+        )
     return answers["rows"]
 
 

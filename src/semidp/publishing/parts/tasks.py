@@ -1,7 +1,9 @@
-"""One part of a release, carried out: what statistics do in it, and a folder that takes its place when it is whole.
+"""One part of a release, carried out: what statistics do in it, and a folder that takes its place
+when it is whole.
 
-A task shares nothing with another but public values, so that tasks run anywhere and in any order. Folders are written
-in the folder of the task's own run only: an attempt that outlives a run that was discarded stores nothing in the next.
+A task shares nothing with another but public values, so that tasks run anywhere and in any order.
+Folders are written in the folder of the task's own run only: an attempt that outlives a run that
+was discarded stores nothing in the next.
 """
 
 import json
@@ -62,7 +64,9 @@ def carry_out(task: PartTask, source: Source | None) -> Part:
         return part
     except OSError as error:
         reason = (error.strerror or type(error).__name__).lower()
-        raise InputError(f"the part {' · '.join(task.path)!r} could not be written: {reason}") from None
+        raise InputError(
+            f"the part {' · '.join(task.path)!r} could not be written: {reason}"
+        ) from None
     finally:
         shutil.rmtree(attempt, ignore_errors=True)
 
@@ -73,4 +77,6 @@ def _written(task: PartTask, source: Source | None, attempt: Path) -> Part:
         work.measure(task, source, attempt)
         tables += work.write(task, attempt)
     names = sorted(path.name for path in attempt.iterdir())
-    return Part(task.path, task.folder, {name: digest(attempt / name) for name in names}, tuple(tables))
+    return Part(
+        task.path, task.folder, {name: digest(attempt / name) for name in names}, tuple(tables)
+    )

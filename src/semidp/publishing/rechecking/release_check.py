@@ -1,9 +1,10 @@
 """Whether a release follows from what it says it was made by, and what of it can only be believed.
 
-A folder may come from strangers. Its plan, exact totals and noisy values are public, and everything else that it states
-is a function of them: the adjacency, the noise that its budgets need, the guarantees, the errors, the estimates, the
-intervals, the whole numbers. So everything else is computed again and compared, field by field and column by column.
-What nothing follows from is listed as taken on trust.
+A folder may come from strangers. Its plan, exact totals and noisy values are public, and everything
+else that it states is a function of them: the adjacency, the noise that its budgets need, the
+guarantees, the errors, the estimates, the intervals, the whole numbers. So everything else is
+computed again and compared, field by field and column by column. What nothing follows from is
+listed as taken on trust.
 """
 
 import json
@@ -38,7 +39,8 @@ from semidp.statistics.protocol import Published
 from semidp.statistics.registry import result_keys
 
 MOST_CELLS = 2_000_000
-"""Tables of more cells in all are not fitted again unless asked for: their distances are computed."""
+"""Tables of more cells in all are not fitted again unless asked for: their distances are
+computed."""
 _READING = (
     "plan.count",
     "plan.where",
@@ -68,10 +70,11 @@ class Recheck:
 
 
 def disagreements(release: Release, document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a release states that does not follow from its plan, its exact totals and its noisy values.
+    """Return what a release states that does not follow from its plan, its exact totals and its
+    noisy values.
 
-    Of an earlier version, noise above what a budget needs, and a guarantee weaker than the noise gives, are no fault:
-    it knew looser bounds.
+    Of an earlier version, noise above what a budget needs, and a guarantee weaker than the noise
+    gives, are no fault: it knew looser bounds.
 
     Parameters
     ----------
@@ -106,7 +109,8 @@ def recheck(
     folder
         Where it was read from; without it, files are not compared.
     deep
-        Fit every table again, of however many cells; else those of two million in all, which takes seconds.
+        Fit every table again, of however many cells; else those of two million in all, which takes
+        seconds.
 
     Examples
     --------
@@ -124,12 +128,15 @@ def recheck(
     check.run()
     if folder is not None:
         check.files(folder)
-    trusted = [Trust(what, tuple(dict.fromkeys(fields))) for what, fields in findings.trusted.items()]
+    trusted = [
+        Trust(what, tuple(dict.fromkeys(fields))) for what, fields in findings.trusted.items()
+    ]
     return Recheck(tuple(dict.fromkeys(findings.wrong)), tuple(trusted))
 
 
 def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
-    """Read a release to answer questions from; refuse one whose numbers do not follow from its measurements.
+    """Read a release to answer questions from; refuse one whose numbers do not follow from its
+    measurements.
 
     Parameters
     ----------
@@ -156,8 +163,8 @@ def load_consistent(folder: Path | str, *, fits: bool = False) -> Release:
     _Check(release, document_at(Path(folder) / "release.json"), findings).run()
     if findings.wrong:
         raise InputError(
-            f"{folder} states what does not follow from its measurements, so that nothing is answered from it: "
-            f"semidp show {folder} says what"
+            f"{folder} states what does not follow from its measurements, so that nothing is"
+            f" answered from it: semidp show {folder} says what"
         )
     return release
 
@@ -175,7 +182,9 @@ class _Again:
 
 def _findings(release: Release, refits: bool) -> Findings:
     """Return nothing found so far, for a release that says which software made it."""
-    return Findings(release.versions.get("semidp") == __version__, refits, dict(release.versions) == versions())
+    return Findings(
+        release.versions.get("semidp") == __version__, refits, dict(release.versions) == versions()
+    )
 
 
 @dataclass(eq=False)
@@ -210,7 +219,9 @@ class _Check:
         if len(needed) == len(release.results):
             together = Guarantee.compose(*needed).tradeoff
             said = self.findings.guarantee(release.guarantee.tradeoff, together)
-            self.findings.wrong += [] if said is None else [f"it states {said} than its parts have together"]
+            self.findings.wrong += (
+                [] if said is None else [f"it states {said} than its parts have together"]
+            )
         self._document(rebuilt)
 
     def _usual_trust(self) -> None:
@@ -219,16 +230,23 @@ class _Check:
         measured: list[str] = []
         for result in release.results:
             measured += result.noisy_columns(release.form)
-        noisy_parts = [result.part_stems()[1] for result in release.results if not result.noise.absent]
+        noisy_parts = [
+            result.part_stems()[1] for result in release.results if not result.noise.absent
+        ]
         for part in () if release.partition is None else release.partition.parts:
             for stem in noisy_parts:
                 measured += [] if stem is None else [f"{part.folder}/{stem}.{release.form} noisy"]
         self.findings.trust(
-            "the noisy values: that they were drawn from the records, by the mechanisms that are named", *measured
+            "the noisy values: that they were drawn from the records, by the mechanisms that are"
+            " named",
+            *measured,
         )
-        self.findings.trust("the exact totals and the levels, where no other number depends on them", "dataspace")
         self.findings.trust(
-            "how records were chosen, which levels were declared before they were read, which rule gave the number a",
+            "the exact totals and the levels, where no other number depends on them", "dataspace"
+        )
+        self.findings.trust(
+            "how records were chosen, which levels were declared before they were read, which rule"
+            " gave the number a",
             *_READING,
         )
         self.findings.trust(
@@ -239,11 +257,17 @@ class _Check:
             for trust in result.trusted(request):
                 self.findings.trust(trust.what, *trust.fields)
         flags = dict.fromkeys(f"{result.listed_in}.private" for result in release.results)
-        self.findings.trust("that the random numbers were secret, where it says private", "private", *flags)
+        self.findings.trust(
+            "that the random numbers were secret, where it says private", "private", *flags
+        )
         self.findings.trust("when it was made, and with which software", "created", "versions")
         if release.presentation != AS_USUAL:
-            self.findings.trust("what is said beside the numbers: title, contact, notes, map", "presentation")
-        self.findings.trust("what a ledger was charged (semidp ledger FILE --check RELEASE compares it)", "ledger")
+            self.findings.trust(
+                "what is said beside the numbers: title, contact, notes, map", "presentation"
+            )
+        self.findings.trust(
+            "what a ledger was charged (semidp ledger FILE --check RELEASE compares it)", "ledger"
+        )
 
     def _scope(self) -> Scope | None:
         """Compare what is public before any noise is drawn: schema, exact margins, adjacency."""
@@ -265,22 +289,27 @@ class _Check:
             self.findings.wrong.append("it states other exact totals than its plan publishes")
         if again.adjacency.protection != scope.adjacency.protection:
             self.findings.wrong.append(
-                f"it states a promise for {scope.adjacency}, and its plan and totals give {again.adjacency}"
+                f"it states a promise for {scope.adjacency}, and its plan and totals give"
+                f" {again.adjacency}"
             )
         elif again.adjacency != scope.adjacency:
             self.findings.wrong.append(
-                f"it states a = {scope.adjacency.a}, and its plan and totals give a = {again.adjacency.a}"
+                f"it states a = {scope.adjacency.a}, and its plan and totals give a ="
+                f" {again.adjacency.a}"
             )
         return replace(again, disclosures=disclosures)
 
     def _linked_scope(self, again: Scope) -> Scope:
-        """Compare the same of linked records; which of their levels were read from the data is believed."""
+        """Compare the same of linked records; which of their levels were read from the data is
+        believed.
+        """
         scope = self.release.scope
         if stated_totals_differ(self.release.plan, scope.dataspace):
             self.findings.wrong.append("it states other exact totals than its plan publishes")
         if again.adjacency != scope.adjacency:
             self.findings.wrong.append(
-                f"it states a = {scope.adjacency.a}, and its plan and totals give a = {again.adjacency.a}"
+                f"it states a = {scope.adjacency.a}, and its plan and totals give a ="
+                f" {again.adjacency.a}"
             )
         return replace(again, disclosures=scope.disclosures)
 
@@ -296,15 +325,27 @@ class _Check:
                 missing = [words for words in follows if words not in stated]
                 self.findings.wrong += (f"it leaves out {kind}: {words}" for words in missing)
             if any(words not in follows for words in stated):
-                self.findings.trust(f"{key} beyond those that follow from the plan and the totals", key)
+                self.findings.trust(
+                    f"{key} beyond those that follow from the plan and the totals", key
+                )
 
     def _document(self, rebuilt: Sequence[Published]) -> None:
         """Compare release.json with the one that the results give which were computed again."""
         release, document = self.release, self.document
         expected = json.loads(json.dumps(replace(release, results=tuple(rebuilt)).to_json()))
-        skipped = {"created", "versions", "ledger", "guarantee", "epsilon", "report_delta", "budget"}
+        skipped = {
+            "created",
+            "versions",
+            "ledger",
+            "guarantee",
+            "epsilon",
+            "report_delta",
+            "budget",
+        }
         for key in expected:
-            if key in skipped or (key in ("plan", "dataspace") and set(document.get(key, ())) == {"file"}):
+            if key in skipped or (
+                key in ("plan", "dataspace") and set(document.get(key, ())) == {"file"}
+            ):
                 continue
             if key in result_keys():
                 if key not in document and self.findings.current:
@@ -322,7 +363,9 @@ class _Check:
         else:
             self.findings.trust("what another version of semidp states besides", *unknown)
 
-    def _entries(self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]) -> None:
+    def _entries(
+        self, key: str, entries: Any, expected: Sequence[Any], rebuilt: Sequence[Published]
+    ) -> None:
         """Compare the entries of one kind of results."""
         results = [result for result in rebuilt if result.listed_in == key]
         for result, entry, computed in zip(results, entries, expected, strict=True):
@@ -335,18 +378,27 @@ class _Check:
             for path, stated, follows in differences(entry, computed):
                 if path.startswith("guarantee") or (told and path.startswith(noise_fields)):
                     continue
-                # There is no less noise than is needed, as was compared: an earlier version may have had more.
+                # There is no less noise than is needed, as was compared: an earlier version may
+                # have had more.
                 if not self.findings.current and path.startswith(result.compared_fields):
                     continue
-                self._differs(f"{key}.{path}", f"{who} states", path, stated, follows, result.derived_fields)
+                self._differs(
+                    f"{key}.{path}", f"{who} states", path, stated, follows, result.derived_fields
+                )
 
-    def _differs(self, place: str, who: str, path: str, stated: Any, follows: Any, derived: tuple[str, ...]) -> None:
-        """Note a field that differs; one that an earlier version may have derived otherwise is believed."""
+    def _differs(
+        self, place: str, who: str, path: str, stated: Any, follows: Any, derived: tuple[str, ...]
+    ) -> None:
+        """Note a field that differs; one that an earlier version may have derived otherwise is
+        believed.
+        """
         if self.findings.current or not path.startswith(derived):
             # An earlier version did not state everything.
             if stated is None and not self.findings.current:
                 return
-            self.findings.wrong.append(f"{who} {path} {short(stated)}, and {short(follows)} follows")
+            self.findings.wrong.append(
+                f"{who} {path} {short(stated)}, and {short(follows)} follows"
+            )
         else:
             self.findings.earlier(place)
 
@@ -360,7 +412,9 @@ class _Check:
             if name not in digests:
                 self.findings.wrong.append(f"it lists no {name}")
                 continue
-            for said in file_differences(folder, name, columns, digests[name], self.findings.current):
+            for said in file_differences(
+                folder, name, columns, digests[name], self.findings.current
+            ):
                 self.findings.wrong.append(f"it states {said}")
         for key in ("plan", "dataspace"):
             if set(self.document[key]) == {"file"}:
@@ -372,10 +426,14 @@ class _Check:
         self._listed(folder, {*files}, digests)
         self._parts_listed()
 
-    def _described(self, folder: Path, files: Mapping[str, Columns], digests: Mapping[str, str]) -> None:
+    def _described(
+        self, folder: Path, files: Mapping[str, Columns], digests: Mapping[str, str]
+    ) -> None:
         """Compare the two files that only describe the others: for machines, and for readers."""
         described = csvw(release_title(self.release), files)
-        if METADATA in digests and (described is None or described != (folder / METADATA).read_bytes()):
+        if METADATA in digests and (
+            described is None or described != (folder / METADATA).read_bytes()
+        ):
             if self.findings.current:
                 self.findings.wrong.append(f"{METADATA} describes other files than it has")
             else:
@@ -390,15 +448,21 @@ class _Check:
             return
         if report == page:
             return
-        if _without_pictures(report) == _without_pictures(page) and _markup(report) <= _markup(page):
-            self.findings.trust("the figures of the report, which other versions of software draw otherwise", REPORT)
+        if _without_pictures(report) == _without_pictures(page) and _markup(report) <= _markup(
+            page
+        ):
+            self.findings.trust(
+                "the figures of the report, which other versions of software draw otherwise", REPORT
+            )
         elif self.findings.current:
             self.findings.wrong.append(f"{REPORT} says something else than follows: do not read it")
         else:
             self.findings.trust("files that only describe the others", REPORT)
 
     def _listed(self, folder: Path, files: set[str], digests: Mapping[str, str]) -> None:
-        """Compare the list of files with those that a release writes, and with those that are there."""
+        """Compare the list of files with those that a release writes, and with those that are
+        there.
+        """
         described = {METADATA}
         if self.release.presentation.workbook:
             described.add(WORKBOOK)
@@ -412,9 +476,13 @@ class _Check:
             if set(self.document[key]) == {"file"}:
                 described.add(self.document[key]["file"])
         more = sorted(set(digests) - files - described)
-        self.findings.wrong += [f"it lists {name!r}, which is no file of this release" for name in more]
+        self.findings.wrong += [
+            f"it lists {name!r}, which is no file of this release" for name in more
+        ]
         written = {*release_files(folder), SUMS, SIGNATURE, REPORT}
-        present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+        present = {
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()
+        }
         self.findings.trust("files that release.json does not list", *sorted(present - written))
 
     def _workbook(self, path: Path) -> None:
@@ -426,7 +494,9 @@ class _Check:
         except Exception:  # whatever a file that is no workbook raises
             self.findings.wrong.append(f"{WORKBOOK} cannot be read")
         else:
-            self.findings.wrong += [f"{WORKBOOK} says something else than follows: do not read it"] if differs else []
+            self.findings.wrong += (
+                [f"{WORKBOOK} says something else than follows: do not read it"] if differs else []
+            )
 
     def _parts_listed(self) -> None:
         """Compare the list of tables and files of every part with those that a part has."""
@@ -441,10 +511,13 @@ class _Check:
         for part in () if release.partition is None else release.partition.parts:
             more = sorted({*part.files} - files)
             self.findings.wrong += [
-                f"it lists {name!r} in {part.folder}, which is no file of this release" for name in more
+                f"it lists {name!r} in {part.folder}, which is no file of this release"
+                for name in more
             ]
             if [table.name for table in part.tables] != tables:
-                self.findings.wrong.append(f"it lists other tables in {part.folder} than its plan asks for")
+                self.findings.wrong.append(
+                    f"it lists other tables in {part.folder} than its plan asks for"
+                )
 
 
 def _cells(release: Release) -> int:

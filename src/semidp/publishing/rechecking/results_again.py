@@ -1,4 +1,5 @@
-"""One result of a release, computed again: the noise that it states, then all that follows from its noisy values.
+"""One result of a release, computed again: the noise that it states, then all that follows from its
+noisy values.
 
 What follows is known to its statistic, by `Published.recheck`; here is what holds of every result.
 """
@@ -13,7 +14,8 @@ from semidp.statistics.protocol import Published, Request, ResultCheck, noise_na
 def compared(
     release: Release, request: Request, result: Published, mechanism: Mechanism, findings: Findings
 ) -> Published:
-    """Compare a result with what follows from its request and its noisy values; return it as it is computed again.
+    """Compare a result with what follows from its request and its noisy values; return it as it is
+    computed again.
 
     Parameters
     ----------
@@ -27,7 +29,13 @@ def compared(
         Where it is noted what does not follow.
     """
     check = ResultCheck(
-        findings, result.name, request, release.scope, mechanism, release.form, partition=release.partition
+        findings,
+        result.name,
+        request,
+        release.scope,
+        mechanism,
+        release.form,
+        partition=release.partition,
     )
     _compare_noise(check, result, release.plan.claim is not None)
     said = findings.guarantee(result.guarantee.tradeoff, mechanism.tradeoff)
@@ -40,7 +48,9 @@ def compared(
 
 
 def _compare_noise(check: ResultCheck, result: Published, exact_asked: bool) -> None:
-    """Compare the law of the noise, its scale and its claim with what the plan and the budget give."""
+    """Compare the law of the noise, its scale and its claim with what the plan and the budget
+    give.
+    """
     noise, mechanism, asked = result.noise, check.mechanism, check.request.mechanism
     if noise.mechanism != noise_name(mechanism):
         check.wrong(f"{noise.mechanism} noise, where its totals leave {noise_name(mechanism)}")
@@ -52,4 +62,6 @@ def _compare_noise(check: ResultCheck, result: Published, exact_asked: bool) -> 
     if noise.claim == "ideal" and exact_asked:
         check.wrong("an ideal claim, and its plan asks for exact ones")
     if noise.claim != mechanism.claim:
-        check.wrong(f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one")
+        check.wrong(
+            f"an {noise.claim} claim, and {mechanism.name} noise makes an {mechanism.claim} one"
+        )

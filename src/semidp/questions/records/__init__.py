@@ -1,4 +1,5 @@
-"""Synthetic records of a release: what they are put together from, how, and one answer from several files of them.
+"""Synthetic records of a release: what they are put together from, how, and one answer from several
+files of them.
 
 `Release.records` and ``semidp synthesize`` ask for them.
 """

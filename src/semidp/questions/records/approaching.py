@@ -1,4 +1,6 @@
-"""The search: passes over all kinds of moves until the tables are as close as they get, or the time is over."""
+"""The search: passes over all kinds of moves until the tables are as close as they get, or the time
+is over.
+"""
 
 import time
 from collections.abc import Callable
@@ -58,7 +60,9 @@ class Approach:
     stop: Callable[[], bool] = bool
 
     def run(self, state: RecordState, moves: list[RecordMove], draw: np.random.Generator) -> Ending:
-        """Bring records as close to their tables as they get; every state on the way has the exact totals."""
+        """Bring records as close to their tables as they get; every state on the way has the exact
+        totals.
+        """
         started = time.monotonic()
         before = state.goal.distance(state.slopes)
         passes = 0
@@ -72,7 +76,9 @@ class Approach:
                     return Ending.TIME
             passes += 1
             share = state.goal.share(state.slopes)
-            self.progress(f"{_TASK}: {share:.2f} standard errors", time.monotonic() - started, self.seconds)
+            self.progress(
+                f"{_TASK}: {share:.2f} standard errors", time.monotonic() - started, self.seconds
+            )
             # One pass says little: the last moves are rare.
             if passes % _PASSES == 0:
                 distance = state.goal.distance(state.slopes)

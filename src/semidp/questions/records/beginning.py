@@ -1,13 +1,25 @@
-"""Records to start from: every exact total to the person, no impossible combination, and nothing else in common.
+"""Records to start from: every exact total to the person, no impossible combination, and nothing
+else in common.
 
-Exact totals that are decomposable are matched along what they share. Others are met by one table of whole numbers over
-their features. Impossible combinations are swapped away.
+Exact totals that are decomposable are matched along what they share. Others are met by one table of
+whole numbers over their features. Impossible combinations are swapped away.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Grid, Totals, View, join, junction_order, maximal, meet, named, trimmed_view, within
+from semidp.core.margins import (
+    Grid,
+    Totals,
+    View,
+    join,
+    junction_order,
+    maximal,
+    meet,
+    named,
+    trimmed_view,
+    within,
+)
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.core.tables.schema import Schema
 from semidp.errors import Refused
@@ -26,12 +38,16 @@ Forbidden = tuple[tuple[View, NDArray[np.bool_]], ...]
 
 
 def forbidden_cells(schema: Schema, used: View) -> Forbidden:
-    """Return the margins that hold impossible cells, each with their mask; those that records do not know are left out.
+    """Return the margins that hold impossible cells, each with their mask; those that records do
+    not know are left out.
 
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import StructuralZero
     >>> zero = StructuralZero.of({"age": "child", "status": "married"})
-    >>> schema = Schema([Feature("age", ["child", "adult"]), Feature("status", ["single", "married"])], [zero])
+    >>> schema = Schema(
+    ...     [Feature("age", ["child", "adult"]), Feature("status", ["single", "married"])],
+    ...     [zero],
+    ... )
     >>> [(view, mask.tolist()) for view, mask in forbidden_cells(schema, (1, 1))]
     [((1, 1), [[False, True], [False, False]])]
     """
@@ -61,7 +77,13 @@ class Beginning:
         How records are matched.
     """
 
-    def __init__(self, dataspace: Dataspace, used: View, one_way: dict[int, Floats], draw: np.random.Generator) -> None:
+    def __init__(
+        self,
+        dataspace: Dataspace,
+        used: View,
+        one_way: dict[int, Floats],
+        draw: np.random.Generator,
+    ) -> None:
         self.dataspace = dataspace
         self.grid: Grid = dataspace.schema.grid
         self.used = used
@@ -77,15 +99,20 @@ class Beginning:
         codes = self._matched(exact)
         if self._clean(codes, moves, sweep):
             return codes
-        # Swaps alone did not help: one table holds all totals that impossible cells have to do with.
+        # Swaps alone did not help: one table holds all totals that impossible cells have to do
+        # with.
         exact = self._merged(exact, codes)
         codes = self._matched(exact)
         if not self._clean(codes, moves, sweep):
-            raise Refused("no records were found that have the exact totals and no impossible combination")
+            raise Refused(
+                "no records were found that have the exact totals and no impossible combination"
+            )
         return codes
 
     def _matched(self, totals: list[Totals]) -> Codes:
-        """Match totals, and the estimated counts of features that they do not name as deep as records do."""
+        """Match totals, and the estimated counts of features that they do not name as deep as
+        records do.
+        """
         every = {total.view: total for total in totals}
         for axis in named(self.used):
             depth = max((total.view[axis] for total in totals), default=0)
@@ -97,7 +124,9 @@ class Beginning:
         return matched(self.grid, self.dataspace.n, every, order, self.draw)
 
     def _one_way(self, axis: int, depth: int, totals: list[Totals]) -> Totals:
-        """Whole numbers of one feature near its estimate, with the totals that are given at a coarser depth."""
+        """Whole numbers of one feature near its estimate, with the totals that are given at a
+        coarser depth.
+        """
         view = self.grid.alone(axis, self.used[axis])
         sums = np.array(self.dataspace.n, dtype=np.int64)
         if depth:
@@ -128,7 +157,9 @@ class Beginning:
         return kept
 
     def _alone(self, axis: int, exact: list[Totals]) -> dict[View, Totals]:
-        """The exact counts of one feature, as deep as they are exact; nothing where they are not."""
+        """The exact counts of one feature, as deep as they are exact; nothing where they are
+        not.
+        """
         deepest = max(exact, key=lambda total: total.view[axis])
         view = self.grid.alone(axis, deepest.view[axis])
         return {view: deepest.down(self.grid, view)} if any(view) else {}
@@ -147,12 +178,14 @@ class Beginning:
         return [*merged, *left]
 
     def _table_with(self, group: list[Totals], near: Codes, view: View) -> Totals:
-        """The table of whole numbers closest to what records have, with given totals and without impossible cells."""
+        """The table of whole numbers closest to what records have, with given totals and without
+        impossible cells.
+        """
         size = self.grid.size_of(view)
         if size > _MOST_CELLS:
             raise Refused(
-                f"exact totals or impossible cells tie {len(named(view))} features together, {size:,} cells in all: "
-                "too many to find records that have them"
+                f"exact totals or impossible cells tie {len(named(view))} features together,"
+                f" {size:,} cells in all: too many to find records that have them"
             )
         part = self.grid.coarsened(view)
         counts = Layout(self.grid, [view]).counts(near)
@@ -167,11 +200,16 @@ class Beginning:
             if within(zero, view):
                 possible &= part.spread(~mask, trimmed_view(zero, view))
         try:
-            fit = fit_totals(counts.reshape(part.shape), part, totals, possible, time_limit=_SECONDS)
+            fit = fit_totals(
+                counts.reshape(part.shape), part, totals, possible, time_limit=_SECONDS
+            )
         except Infeasible:
             fit = None
         if fit is None or fit.counts is None:
-            raise Refused("no whole numbers were found that have all exact totals, so that there are no records")
+            raise Refused(
+                "no whole numbers were found that have all exact totals, so that there are no"
+                " records"
+            )
         return Totals(view, fit.counts)
 
     def _clean(self, codes: Codes, moves: list[RecordMove], sweep: Sweep) -> bool:
@@ -190,7 +228,8 @@ class Beginning:
 
 
 def _reached(views: list[View], start: View) -> View:
-    """What a view names, with all views that share a feature with it, or with one of those, and so on.
+    """What a view names, with all views that share a feature with it, or with one of those, and so
+    on.
 
     >>> _reached([(1, 1, 0, 0), (0, 1, 1, 0), (0, 0, 0, 1)], (1, 0, 0, 0))
     (1, 1, 1, 0)

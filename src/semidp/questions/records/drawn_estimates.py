@@ -1,8 +1,9 @@
-"""Draws of what the estimates of a release leave open: its noise once more, by the law that it states.
+"""Draws of what the estimates of a release leave open: its noise once more, by the law that it
+states.
 
-The truth is the estimate less its noise. The noise has mean zero and a symmetric law, so that the estimate plus fresh
-noise is a draw of the truth given the estimate, if nothing else is known of it (a flat prior). Nothing confidential is
-read.
+The truth is the estimate less its noise. The noise has mean zero and a symmetric law, so that the
+estimate plus fresh noise is a draw of the truth given the estimate, if nothing else is known of it
+(a flat prior). Nothing confidential is read.
 """
 
 from dataclasses import dataclass, field
@@ -87,7 +88,10 @@ class EstimateDraws:
                 continue
             mechanism = result.drawn_by(result.recalibrated(request, release.scope))
             if mechanism is None:
-                raise Refused(f"the noise of {', '.join(names)} is not what its plan needs: it is not drawn once more")
+                raise Refused(
+                    f"the noise of {', '.join(names)} is not what its plan needs: it is not drawn"
+                    " once more"
+                )
             shapes = {name: tables[name].schema.shape for name in names}
             estimates = [tables[name].estimate for name in names]
             noisy = None if result.noise.absent else np.asarray(result.noisy)
@@ -97,7 +101,8 @@ class EstimateDraws:
     def draw(self, randomness: Randomness) -> dict[str, Floats]:
         """Return for each table its estimates with the noise of the release drawn once more.
 
-        Tables that share a budget share their noise, so that the draw of one fits those of the others.
+        Tables that share a budget share their noise, so that the draw of one fits those of the
+        others.
         """
         drawn: dict[str, Floats] = {}
         for result in self.results:

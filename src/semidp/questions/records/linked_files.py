@@ -1,7 +1,9 @@
-"""Synthetic records of two linked kinds: members and units that have every published table, linked by a number.
+"""Synthetic records of two linked kinds: members and units that have every published table, linked
+by a number.
 
-Each kind is matched to its own tables. Members are then put into units of the same place at random, as many as a unit
-has: sizes times units is the number of members there. Everything is a function of published numbers.
+Each kind is matched to its own tables. Members are then put into units of the same place at random,
+as many as a unit has: sizes times units is the number of members there. Everything is a function of
+published numbers.
 """
 
 from collections.abc import Iterator
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from semidp.publishing.release import Release
 
 _LINKED = (
-    "Members were put into units of the same place at random: sizes are those of the published tables, and nothing "
-    "else of how members of one unit hang together is known."
+    "Members were put into units of the same place at random: sizes are those of the published"
+    " tables, and nothing else of how members of one unit hang together is known."
 )
 
 
@@ -45,7 +47,9 @@ class LinkedRecords(SyntheticRecords):
     """
 
     link: str = "unit"
-    numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+    numbers: NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False
+    )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -65,30 +69,42 @@ class LinkedRecords(SyntheticRecords):
             yield (str(number), *levels)
 
 
-def linked_records(release: "Release", randomness: Randomness) -> tuple[LinkedRecords, LinkedRecords]:
-    """Return synthetic members and units of a release of linked tables; refuse tables that no records surely have."""
+def linked_records(
+    release: "Release", randomness: Randomness
+) -> tuple[LinkedRecords, LinkedRecords]:
+    """Return synthetic members and units of a release of linked tables; refuse tables that no
+    records surely have.
+    """
     public = release.scope.dataspace
     if not isinstance(public, LinkedDataspace):
         raise InputError("this release is about records of one kind: leave the file of units out")
     if public.link.quarters is not None:
         raise Refused(
-            "members in group quarters have no unit in a file, so that linked records of them are not written"
+            "members in group quarters have no unit in a file, so that linked records of them are"
+            " not written"
         )
     (result,) = release.results
     assert isinstance(result, PublishedLinked)
     equations = result.mechanism.agreement.deepest
     if len(equations) != 1:
-        raise Refused("records are linked within the places of one table of units by size, and there is not one")
+        raise Refused(
+            "records are linked within the places of one table of units by size, and there is"
+            " not one"
+        )
     (equation,) = equations
     agreeing, places = result.agreeing
     if not places or agreeing < places:
-        raise Refused("whole numbers of members and units do not agree here, so that no records have both")
+        raise Refused(
+            "whole numbers of members and units do not agree here, so that no records have both"
+        )
     members = _matched(public.members, result.members, randomness)
     units = _matched(public.units, result.units, randomness)
     draw = generator(randomness)
     sizes = units.places[_axis(public)].astype(np.int64) + public.link.least
     homes = _homes(_keys(members, equation.members), _keys(units, equation.units), sizes, draw)
-    return _numbered(members, public.link.column, homes), _numbered(units, public.link.column, np.arange(len(units)))
+    return _numbered(members, public.link.column, homes), _numbered(
+        units, public.link.column, np.arange(len(units))
+    )
 
 
 def _axis(public: LinkedDataspace) -> int:
@@ -103,16 +119,21 @@ def _matched(dataspace: Any, tables: Any, randomness: Randomness) -> SyntheticRe
     targets, whole = [], {}
     for table in tables:
         if table.counts.dtype.kind != "i" or table.fitted.kind != "integer":
-            raise Refused(f"the table {table.name!r} does not hold whole numbers, so that no records have it")
+            raise Refused(
+                f"the table {table.name!r} does not hold whole numbers, so that no records have it"
+            )
         view = schema.view(table.schema.names)
         shape = schema.grid.shape_of(view)
         errors = np.asarray(table.standard_errors, dtype=np.float64).reshape(shape)
-        targets.append(TargetTable(table.name, view, np.asarray(table.estimate).reshape(shape), errors))
+        targets.append(
+            TargetTable(table.name, view, np.asarray(table.estimate).reshape(shape), errors)
+        )
         whole[table.name] = table.counts.reshape(shape)
     numbers = PublishedNumbers(dataspace, tuple(targets), whole)
     if numbers.order is None:
         raise Refused(
-            "the tables of one kind hang together in a circle, so that linked records are not certain to exist"
+            "the tables of one kind hang together in a circle, so that linked records are not"
+            " certain to exist"
         )
     return matched_records(numbers, randomness)
 
@@ -128,7 +149,10 @@ def _keys(records: SyntheticRecords, view: View) -> NDArray[np.int64]:
 
 
 def _homes(
-    members: NDArray[np.int64], units: NDArray[np.int64], sizes: NDArray[np.int64], draw: np.random.Generator
+    members: NDArray[np.int64],
+    units: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    draw: np.random.Generator,
 ) -> NDArray[np.int64]:
     """The unit of each member: members of a place fill the units there in random order."""
     by_place = np.argsort(units, kind="stable")
@@ -157,7 +181,8 @@ def _numbered(records: SyntheticRecords, link: str, numbers: NDArray[np.int64]) 
 def save_linked_records(
     release: "Release", paths: tuple[Path, Path], randomness: Randomness, *, force: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write synthetic members and units to two CSV files, and beside each what it is, which is returned.
+    """Write synthetic members and units to two CSV files, and beside each what it is, which is
+    returned.
 
     Parameters
     ----------
@@ -175,8 +200,14 @@ def save_linked_records(
     for path in paths:
         check_records(path, force=force)
     documents = []
-    for path, other, records in zip(paths, reversed(paths), linked_records(release, randomness), strict=True):
+    for path, other, records in zip(
+        paths, reversed(paths), linked_records(release, randomness), strict=True
+    ):
         about = about_records(release, records)
-        about |= {"linked_to": other.name, "link": records.link, "statement": [*about["statement"], _LINKED]}
+        about |= {
+            "linked_to": other.name,
+            "link": records.link,
+            "statement": [*about["statement"], _LINKED],
+        }
         documents.append(save_records(records, path, about, force=force))
     return documents[0], documents[1]

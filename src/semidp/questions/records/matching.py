@@ -1,4 +1,6 @@
-"""Records matched to whole-number tables that agree: one table after the other along what they share."""
+"""Records matched to whole-number tables that agree: one table after the other along what they
+share.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,20 +13,25 @@ from semidp.questions.records.record_moves import stratum_keys
 
 
 def matched(
-    grid: Grid, records: int, tables: Mapping[View, Totals], order: Sequence[View], draw: np.random.Generator
+    grid: Grid,
+    records: int,
+    tables: Mapping[View, Totals],
+    order: Sequence[View],
+    draw: np.random.Generator,
 ) -> Codes:
     """Return records that have every table to the person.
 
-    Tables that share a separator S have the same counts of it, so that the records of one, in random order within each
-    value of S, take the cells of the other one by one. By the running intersection property the next table meets all
-    earlier ones inside one of them.
+    Tables that share a separator S have the same counts of it, so that the records of one, in
+    random order within each value of S, take the cells of the other one by one. By the running
+    intersection property the next table meets all earlier ones inside one of them.
 
     Parameters
     ----------
     grid, records
         The features, and how many records there are.
     tables
-        Tables of whole numbers by their views; those that share something have the same counts of it.
+        Tables of whole numbers by their views; those that share something have the same counts of
+        it.
     order
         Their views in an order with the running intersection property.
     draw
@@ -33,12 +40,18 @@ def matched(
     Returns
     -------
     Codes
-        A row a record, a column a feature: the first leaf of the record's node at the depth that is known.
+        A row a record, a column a feature: the first leaf of the record's node at the depth that is
+        known.
 
     Examples
     --------
-    >>> ones = {(1, 0): Totals((1, 0), np.array([2, 1])), (0, 1): Totals((0, 1), np.array([1, 2]))}
-    >>> matched(Grid.flat((2, 2)), 3, ones, list(ones), np.random.default_rng(1)).sum(axis=0).tolist()
+    >>> ones = {
+    ...     (1, 0): Totals((1, 0), np.array([2, 1])),
+    ...     (0, 1): Totals((0, 1), np.array([1, 2])),
+    ... }
+    >>> matched(Grid.flat((2, 2)), 3, ones, list(ones), np.random.default_rng(1)).sum(
+    ...     axis=0
+    ... ).tolist()
     [1, 2]
     """
     largest = max(chain.leaves for chain in grid.chains) - 1

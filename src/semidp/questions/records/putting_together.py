@@ -1,4 +1,5 @@
-"""Records of a release: matched to the person where the published tables allow it, else brought near by swaps.
+"""Records of a release: matched to the person where the published tables allow it, else brought
+near by swaps.
 
 Everything here is a function of published numbers, so that it costs no budget.
 """
@@ -24,7 +25,13 @@ from semidp.questions.records.drawn_estimates import EstimateDraws
 from semidp.questions.records.matching import matched, sorted_codes
 from semidp.questions.records.record_cells import Codes, Floats, Goal, TargetTable
 from semidp.questions.records.record_moves import record_moves
-from semidp.questions.records.sweeps import RecordState, Sweep, compiled_available, compiled_sweep, vector_sweep
+from semidp.questions.records.sweeps import (
+    RecordState,
+    Sweep,
+    compiled_available,
+    compiled_sweep,
+    vector_sweep,
+)
 from semidp.questions.records.synthetic import SyntheticRecords
 
 if TYPE_CHECKING:
@@ -33,7 +40,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PublishedNumbers:
-    """What records are put together from: exact totals, and tables with estimates, errors and maybe whole numbers.
+    """What records are put together from: exact totals, and tables with estimates, errors and maybe
+    whole numbers.
 
     Parameters
     ----------
@@ -55,7 +63,8 @@ class PublishedNumbers:
         dataspace = release.scope.dataspace
         if len(dataspace.kinds) > 1:
             raise Refused(
-                "this release is about members and units: records of both are two linked files (--units-out FILE)"
+                "this release is about members and units: records of both are two linked files"
+                " (--units-out FILE)"
             )
         schema = dataspace.schema
         targets = []
@@ -93,7 +102,10 @@ class PublishedNumbers:
     def unlinked(self) -> tuple[tuple[str, str], ...]:
         """Pairs of features that no table and no exact total has together."""
         views = [*(target.view for target in self.targets), *self.margins]
-        names = {axis: self.dataspace.schema.features[axis].names[self.used[axis] - 1] for axis in named(self.used)}
+        names = {
+            axis: self.dataspace.schema.features[axis].names[self.used[axis] - 1]
+            for axis in named(self.used)
+        }
         pairs = []
         for one, other in itertools.combinations(names, 2):
             if not any(view[one] and view[other] for view in views):
@@ -102,7 +114,9 @@ class PublishedNumbers:
 
     @cached_property
     def joint(self) -> dict[View, Totals] | None:
-        """Whole-number tables and exact totals that agree wherever they overlap; None where some do not."""
+        """Whole-number tables and exact totals that agree wherever they overlap; None where some do
+        not.
+        """
         grid = self.dataspace.schema.grid
         if len(self.whole) < len(self.targets):
             return None
@@ -110,13 +124,17 @@ class PublishedNumbers:
         every += self.dataspace.published
         for one, other in itertools.combinations(every, 2):
             shared = meet(one.view, other.view)
-            if not np.array_equal(one.down(grid, shared).counts.ravel(), other.down(grid, shared).counts.ravel()):
+            if not np.array_equal(
+                one.down(grid, shared).counts.ravel(), other.down(grid, shared).counts.ravel()
+            ):
                 return None
         return {total.view: total for total in every}
 
     @cached_property
     def order(self) -> list[View] | None:
-        """The order in which tables are matched to the person; None where no records are certain to have them."""
+        """The order in which tables are matched to the person; None where no records are certain to
+        have them.
+        """
         if self.joint is None:
             return None
         order = junction_order(maximal(self.joint))
@@ -125,7 +143,9 @@ class PublishedNumbers:
         return order
 
     def _zeros_inside(self, order: Sequence[View]) -> bool:
-        """Whether each impossible combination lies inside one table, so that matching never makes it."""
+        """Whether each impossible combination lies inside one table, so that matching never makes
+        it.
+        """
         schema = self.dataspace.schema
         for zero in schema.structural_zeros:
             view = schema.view(name for name, _ in zero.levels)
@@ -134,7 +154,9 @@ class PublishedNumbers:
         return True
 
     def one_way(self, targets: Sequence[TargetTable]) -> dict[int, Floats]:
-        """For each feature that is not exact as deep as records know it, the mean of what tables say of its nodes."""
+        """For each feature that is not exact as deep as records know it, the mean of what tables
+        say of its nodes.
+        """
         grid = self.dataspace.schema.grid
         exact = join(grid.nothing, *self.margins)
         estimates = {}
@@ -142,13 +164,19 @@ class PublishedNumbers:
             if exact[axis] == self.used[axis]:
                 continue
             view = grid.alone(axis, self.used[axis])
-            sums = [grid.sum(table.estimate, view, table.view) for table in targets if within(view, table.view)]
+            sums = [
+                grid.sum(table.estimate, view, table.view)
+                for table in targets
+                if within(view, table.view)
+            ]
             estimates[axis] = np.mean(sums, axis=0)
         return estimates
 
 
 def matched_records(numbers: PublishedNumbers, randomness: Randomness) -> SyntheticRecords:
-    """Return records that have every published table and exact total to the person; `numbers.order` says they exist."""
+    """Return records that have every published table and exact total to the person; `numbers.order`
+    says they exist.
+    """
     assert numbers.order is not None
     assert numbers.joint is not None
     grid, count = numbers.dataspace.schema.grid, numbers.dataspace.n
@@ -202,7 +230,9 @@ def _records(
     distances = goal.distances(goal.layout.counts(codes), numbers.features)
     ordered = sorted_codes(codes)
     places = tuple(np.ascontiguousarray(ordered[:, axis]) for axis in range(codes.shape[1]))
-    return SyntheticRecords(numbers.dataspace.schema, numbers.used, places, distances, numbers.unlinked, ending)
+    return SyntheticRecords(
+        numbers.dataspace.schema, numbers.used, places, distances, numbers.unlinked, ending
+    )
 
 
 def records_of(
@@ -229,7 +259,9 @@ def several_records(
     progress: Progress = silent,
     stop: Callable[[], bool] = bool,
 ) -> list[SyntheticRecords]:
-    """Return several sets of records, each near its own draw of the tables; see `Release.several_records`."""
+    """Return several sets of records, each near its own draw of the tables; see
+    `Release.several_records`.
+    """
     check_seconds(seconds)
     if isinstance(files, bool) or not isinstance(files, int) or files < 2:
         raise InputError(f"several sets of records are 2 or more, not {files!r}")
@@ -244,12 +276,19 @@ def several_records(
         estimates = law.draw(part)
         targets = [replace(target, estimate=estimates[target.name]) for target in numbers.targets]
         records = swapped_records(
-            numbers, part.part("swaps"), targets=targets, seconds=seconds, progress=progress, stop=stop
+            numbers,
+            part.part("swaps"),
+            targets=targets,
+            seconds=seconds,
+            progress=progress,
+            stop=stop,
         )
-        # The files to come would hardly be swapped at all, and answers from them would not be those of draws.
+        # The files to come would hardly be swapped at all, and answers from them would not be those
+        # of draws.
         if records.ending is Ending.INTERRUPTED:
             raise Refused(
-                f"interrupted at file {number + 1} of {files}: several files are written together or not at all"
+                f"interrupted at file {number + 1} of {files}: several files are written together"
+                " or not at all"
             )
         drawn.append(records)
     return drawn

@@ -1,7 +1,9 @@
-"""Tables that records are compared with: their cells in one vector, their estimates, how far counts are from them.
+"""Tables that records are compared with: their cells in one vector, their estimates, how far counts
+are from them.
 
-A record is a row of codes, one a feature. Its cell in a table is a sum of numbers that are looked up, one a feature,
-so that nested depths cost nothing extra. Which records change is decided in `sweeps`.
+A record is a row of codes, one a feature. Its cell in a table is a sum of numbers that are looked
+up, one a feature, so that nested depths cost nothing extra. Which records change is decided in
+`sweeps`.
 """
 
 import math
@@ -28,7 +30,8 @@ class TargetTable:
     name, view
         What it is called, and the depth at which it names each feature.
     estimate, errors
-        The estimate of each cell and its standard error; cells with an error of 0 follow from exact totals.
+        The estimate of each cell and its standard error; cells with an error of 0 follow from exact
+        totals.
     """
 
     name: str
@@ -46,7 +49,8 @@ class TableDistance:
     name, features
         Which table.
     rms, largest
-        The root mean square over its noisy cells, and the largest. The truth itself has an expected mean square of 1.
+        The root mean square over its noisy cells, and the largest. The truth itself has an expected
+        mean square of 1.
     cells
         How many cells have noise.
 
@@ -82,7 +86,10 @@ class Layout:
     Examples
     --------
     >>> layout = Layout(Grid.flat((2, 3)), [(1, 1), (0, 1)])
-    >>> layout.cells(np.array([[1, 2]], dtype=np.uint8), 0), layout.cells(np.array([[1, 2]], dtype=np.uint8), 1)
+    >>> (
+    ...     layout.cells(np.array([[1, 2]], dtype=np.uint8), 0),
+    ...     layout.cells(np.array([[1, 2]], dtype=np.uint8), 1),
+    ... )
     (array([5]), array([8]))
     """
 
@@ -97,7 +104,9 @@ class Layout:
 
     @cached_property
     def members(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """For each margin the first of its features; for those the axis, and the start of its numbers in the last."""
+        """For each margin the first of its features; for those the axis, and the start of its
+        numbers in the last.
+        """
         first, axes, starts, numbers = [0], [], [], []
         length = 0
         for table, view in enumerate(self.views):
@@ -114,7 +123,12 @@ class Layout:
                 length += chain.leaves
             first.append(len(axes))
         flat = np.concatenate([np.zeros(0, dtype=np.int64), *numbers]).astype(np.int64)
-        return np.array(first), np.array(axes, dtype=np.int64), np.array(starts, dtype=np.int64), flat
+        return (
+            np.array(first),
+            np.array(axes, dtype=np.int64),
+            np.array(starts, dtype=np.int64),
+            flat,
+        )
 
     def cells(self, codes: Codes, table: int) -> Numbers:
         """Return the cell of each record in one margin."""
@@ -133,7 +147,9 @@ class Layout:
         return counts
 
     def touched_by(self, axes: Sequence[int]) -> Numbers:
-        """Return the margins that change where records exchange some features, and keep another that they name."""
+        """Return the margins that change where records exchange some features, and keep another
+        that they name.
+        """
         moved = set(axes)
         chosen = []
         for table, view in enumerate(self.views):
@@ -152,8 +168,8 @@ class Layout:
 class Goal:
     """What records shall have: tables to come close to, and cells that no record may enter.
 
-    The distance is ``Σ w (x - y)²`` over all cells, x the count, y the estimate and ``w = 1/s²`` with the standard
-    error s. It is about the number of noisy cells for the truth itself.
+    The distance is ``Σ w (x - y)²`` over all cells, x the count, y the estimate and ``w = 1/s²``
+    with the standard error s. It is about the number of noisy cells for the truth itself.
 
     Parameters
     ----------
@@ -175,7 +191,9 @@ class Goal:
 
     @cached_property
     def weights(self) -> Floats:
-        """One over the variance of each cell's estimate; 0 where exact totals fix it, and for impossible cells."""
+        """One over the variance of each cell's estimate; 0 where exact totals fix it, and for
+        impossible cells.
+        """
         parts = [np.zeros(0)]
         for table in self.tables:
             errors = table.errors.ravel()
@@ -198,7 +216,9 @@ class Goal:
         return int((self.weights > 0).sum())
 
     def slopes(self, counts: Numbers) -> Floats:
-        """Return how the distance changes with each count: ``2 w (x - y)``, infinite where no record may be."""
+        """Return how the distance changes with each count: ``2 w (x - y)``, infinite where no
+        record may be.
+        """
         slopes = 2 * self.weights * (counts - self.estimates)
         # Impossible cells stand after those of the tables.
         start = int(self.layout.bounds[len(self.tables)])
@@ -215,10 +235,14 @@ class Goal:
         return float(squares.sum() / 4)
 
     def share(self, slopes: Floats) -> float:
-        """Return the distance over the one that the noise explains: the root of the mean square in standard errors."""
+        """Return the distance over the one that the noise explains: the root of the mean square in
+        standard errors.
+        """
         return math.sqrt(self.distance(slopes) / self.noisy_cells) if self.noisy_cells else 0.0
 
-    def distances(self, counts: Numbers, names: Sequence[tuple[str, ...]]) -> tuple[TableDistance, ...]:
+    def distances(
+        self, counts: Numbers, names: Sequence[tuple[str, ...]]
+    ) -> tuple[TableDistance, ...]:
         """Return how far counts are from each table; `names` are the features of each."""
         answers = []
         off = np.abs(counts - self.estimates) * np.sqrt(self.weights)
@@ -232,7 +256,8 @@ class Goal:
 
 
 def smallest_codes(largest: int) -> type[np.unsignedinteger]:
-    """Return the smallest type of codes up to `largest`: a byte a value where no feature has over 256 levels.
+    """Return the smallest type of codes up to `largest`: a byte a value where no feature has over
+    256 levels.
 
     >>> smallest_codes(255).__name__, smallest_codes(256).__name__
     ('uint8', 'uint16')

@@ -1,4 +1,6 @@
-"""Files of synthetic records, and beside each what it is: written whole or not at all, replaced only by their like."""
+"""Files of synthetic records, and beside each what it is: written whole or not at all, replaced
+only by their like.
+"""
 
 import hashlib
 import json
@@ -20,8 +22,8 @@ def save_records(
 ) -> dict[str, Any]:
     """Write records to a CSV file, and beside it what they are; return the latter.
 
-    The file beside is written first and holds the digest of the records. With `force` records are replaced that were
-    written by this function, and no other file.
+    The file beside is written first and holds the digest of the records. With `force` records are
+    replaced that were written by this function, and no other file.
     """
     path = Path(path)
     beside = about_file(path)
@@ -30,7 +32,13 @@ def save_records(
     digest = hashlib.sha256()
     for part in records.csv():
         digest.update(part)
-    document = {"kind": KIND, "schema_version": 1, "file": path.name, "sha256": digest.hexdigest(), **about}
+    document = {
+        "kind": KIND,
+        "schema_version": 1,
+        "file": path.name,
+        "sha256": digest.hexdigest(),
+        **about,
+    }
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     replace_file(beside, text, force=force or _is_ours(beside))
     replace_file(path, records.csv(), force=force)

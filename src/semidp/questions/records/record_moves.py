@@ -1,7 +1,9 @@
-"""Moves of records that keep every exact total: two records exchange values, or one takes another value.
+"""Moves of records that keep every exact total: two records exchange values, or one takes another
+value.
 
-Two records that exchange the features B keep a margin M if M lies inside B or outside of it, or if they agree on its
-part in B or on its part outside. Who must agree with whom is a stratum: a view that both share.
+Two records that exchange the features B keep a margin M if M lies inside B or outside of it, or if
+they agree on its part in B or on its part outside. Who must agree with whom is a stratum: a view
+that both share.
 """
 
 import itertools
@@ -47,7 +49,8 @@ class RecordMove:
 
 
 def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[RecordMove]:
-    """Return moves that keep margins: exchanges of single features and of all features of a margin, and free changes.
+    """Return moves that keep margins: exchanges of single features and of all features of a margin,
+    and free changes.
 
     A feature that no margin names, or only at a coarser depth, may also change in one record alone.
 
@@ -65,7 +68,8 @@ def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[Record
     moves: list[RecordMove] = []
     for axes in dict.fromkeys([*singles, *blocks]):
         for stratum in _strata(margins, axes, len(used)):
-            # Records that agree on a whole feature do not exchange it: a smaller set of features says the same.
+            # Records that agree on a whole feature do not exchange it: a smaller set of features
+            # says the same.
             if all(stratum[axis] < used[axis] for axis in axes):
                 moves.append(RecordMove(axes, stratum, True))
     # Below the depth at which totals name a feature, or without any, a record may change by itself.
@@ -78,7 +82,9 @@ def record_moves(grid: Grid, margins: Sequence[View], used: View) -> list[Record
 
 
 def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> list[View]:
-    """The coarsest views that two records must share so that exchanging `axes` keeps every margin."""
+    """The coarsest views that two records must share so that exchanging `axes` keeps every
+    margin.
+    """
     inside: list[View] = []
     outside: list[View] = []
     for margin in margins:
@@ -94,7 +100,9 @@ def _strata(margins: Sequence[View], axes: tuple[int, ...], features: int) -> li
     nothing = (0,) * features
     views: set[View] = set()
     # The first choice is to agree on everything outside; past the limit no other is looked at.
-    for choice in itertools.islice(itertools.product(*zip(outside, inside, strict=True)), _MOST_CHOICES):
+    for choice in itertools.islice(
+        itertools.product(*zip(outside, inside, strict=True)), _MOST_CHOICES
+    ):
         views.add(join(nothing, *choice) if choice else nothing)
     # A finer stratum than another holds fewer pairs, and none that the other does not.
     coarsest = []
@@ -112,7 +120,8 @@ class RecordStrata:
     Parameters
     ----------
     order
-        The records, stratum by stratum; empty where there is one stratum, of all records as they stand.
+        The records, stratum by stratum; empty where there is one stratum, of all records as they
+        stand.
     starts
         Where each stratum begins, and the end.
     """
@@ -124,7 +133,9 @@ class RecordStrata:
 def strata_of(grid: Grid, codes: Codes, view: View) -> RecordStrata:
     """Return records by what they share at a view, in linear time.
 
-    >>> strata = strata_of(Grid.flat((2, 2)), np.array([[1, 0], [0, 0], [1, 1]], dtype=np.uint8), (1, 0))
+    >>> strata = strata_of(
+    ...     Grid.flat((2, 2)), np.array([[1, 0], [0, 0], [1, 1]], dtype=np.uint8), (1, 0)
+    ... )
     >>> strata.order.tolist(), strata.starts.tolist()
     ([1, 0, 2], [0, 1, 3])
     """
@@ -148,12 +159,14 @@ def strata_of(grid: Grid, codes: Codes, view: View) -> RecordStrata:
 def proposed_values(grid: Grid, codes: Codes, move: RecordMove, draw: np.random.Generator) -> Codes:
     """Return for each record another value of a feature, below the same node of the stratum.
 
-    Half of them are those of other records, so that frequent values are proposed often. The others are any value: one
-    that no record has could not come back otherwise.
+    Half of them are those of other records, so that frequent values are proposed often. The others
+    are any value: one that no record has could not come back otherwise.
 
     >>> move = RecordMove((0,), (0, 0), False, 1)
     >>> codes = np.zeros((100, 2), dtype=np.uint8)
-    >>> np.unique(proposed_values(Grid.flat((3, 2)), codes, move, np.random.default_rng(1))).tolist()
+    >>> np.unique(
+    ...     proposed_values(Grid.flat((3, 2)), codes, move, np.random.default_rng(1))
+    ... ).tolist()
     [0, 1, 2]
     """
     (axis,) = move.axes

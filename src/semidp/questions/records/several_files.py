@@ -1,4 +1,6 @@
-"""One answer from several files of synthetic records: the mean, and an error that knows the noise of the release."""
+"""One answer from several files of synthetic records: the mean, and an error that knows the noise
+of the release.
+"""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +24,8 @@ class CombinedEstimate:
     low, high, level
         The interval by Student's t, and its level.
     between, within
-        The variance of the answers between files, and the mean of the variances that came with them (0 without).
+        The variance of the answers between files, and the mean of the variances that came with them
+        (0 without).
     degrees
         The degrees of freedom of t.
     """
@@ -42,19 +45,20 @@ def combine_estimates(
 ) -> CombinedEstimate:
     """Combine the answers from several files of synthetic records into one.
 
-    With m files whose answers q vary by B between files, the mean has the variance ``(1 + 1/m) B``: once the noise of
-    the release, which B estimates, and its m-th part for the draws. With the variances u of sampling it is
-    ``ū + (1 + 1/m) B``, and the interval is for the population that the records are a sample of (Rubin, 1987). The
-    degrees of freedom are ``(m - 1)(1 + ū/((1 + 1/m) B))²``. The rule for files that are samples themselves
-    (Raghunathan, Reiter and Rubin, 2003) is another one: these files keep the exact totals.
+    With m files whose answers q vary by B between files, the mean has the variance ``(1 + 1/m) B``:
+    once the noise of the release, which B estimates, and its m-th part for the draws. With the
+    variances u of sampling it is ``ū + (1 + 1/m) B``, and the interval is for the population that
+    the records are a sample of (Rubin, 1987). The degrees of freedom are
+    ``(m - 1)(1 + ū/((1 + 1/m) B))²``. The rule for files that are samples themselves (Raghunathan,
+    Reiter and Rubin, 2003) is another one: these files keep the exact totals.
 
     Parameters
     ----------
     estimates
         The answer from each file: a count, a rate, a mean, a coefficient.
     variances
-        The squared standard error that a usual analysis of each file gives; None where the interval is for these
-        records and not for a population.
+        The squared standard error that a usual analysis of each file gives; None where the interval
+        is for these records and not for a population.
     level
         The confidence level.
 
@@ -71,12 +75,17 @@ def combine_estimates(
     answers = _numbers(estimates, "the estimates")
     files = len(answers)
     if files < 2:
-        raise InputError("answers are combined from two files or more: one file does not show how much noise there is")
+        raise InputError(
+            "answers are combined from two files or more: one file does not show how much noise"
+            " there is"
+        )
     within = 0.0
     if variances is not None:
         squares = _numbers(variances, "the variances")
         if len(squares) != files or min(squares) < 0:
-            raise InputError(f"give {files} variances, one for each estimate, none of them negative")
+            raise InputError(
+                f"give {files} variances, one for each estimate, none of them negative"
+            )
         within = float(np.mean(squares))
     # Files vary by the noise of the release once more, so that their variance estimates it.
     between = float(np.var(answers, ddof=1))
@@ -85,7 +94,9 @@ def combine_estimates(
     degrees = (files - 1) * (1 + within / noise) ** 2 if noise > 0 else math.inf
     value = float(np.mean(answers))
     reach = _t_quantile(degrees, level) * error
-    return CombinedEstimate(value, error, value - reach, value + reach, level, between, within, degrees)
+    return CombinedEstimate(
+        value, error, value - reach, value + reach, level, between, within, degrees
+    )
 
 
 def _t_quantile(degrees: float, level: float) -> float:

@@ -1,7 +1,9 @@
-"""Sweeps over records: pairs are proposed, and a move is made where it brings the tables closer to their estimates.
+"""Sweeps over records: pairs are proposed, and a move is made where it brings the tables closer to
+their estimates.
 
-One pair after the other in compiled code (numba, the extra ``semidp[records]``), or many at once in numpy. Both keep
-the exact totals, because every move does; they visit pairs in another order, so that their records differ.
+One pair after the other in compiled code (numba, the extra ``semidp[records]``), or many at once in
+numpy. Both keep the exact totals, because every move does; they visit pairs in another order, so
+that their records differ.
 """
 
 from collections.abc import Callable
@@ -14,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semidp.questions.records.record_cells import Codes, Goal, Layout, Numbers
-from semidp.questions.records.record_moves import RecordMove, RecordStrata, proposed_values, strata_of
+from semidp.questions.records.record_moves import (
+    RecordMove,
+    RecordStrata,
+    proposed_values,
+    strata_of,
+)
 
 _AT_ONCE = 1 << 14  # pairs that numpy looks at together
 _ROUNDS = 16  # in which moves of one block are made
@@ -86,8 +93,8 @@ def compiled_sweep(state: RecordState, move: RecordMove, draw: np.random.Generat
 def vector_sweep(state: RecordState, move: RecordMove, draw: np.random.Generator) -> int:
     """Propose a move to pairs of records, many at once.
 
-    Moves that each look good may overshoot together. Of those in a block a share is made, chosen at random; where that
-    increases the distance it is taken back and the share halved.
+    Moves that each look good may overshoot together. Of those in a block a share is made, chosen at
+    random; where that increases the distance it is taken back and the share halved.
     """
     tables = _touched(state.goal.layout, move)
     proposed = _proposed(state, move, draw)
@@ -103,7 +110,9 @@ def vector_sweep(state: RecordState, move: RecordMove, draw: np.random.Generator
 
 
 def _partners(state: RecordState, move: RecordMove) -> RecordStrata:
-    """Records by the stratum in which they exchange values; all in one where each changes by itself."""
+    """Records by the stratum in which they exchange values; all in one where each changes by
+    itself.
+    """
     stratum = move.stratum if move.both else state.goal.grid.nothing
     return strata_of(state.goal.grid, state.codes, stratum)
 
@@ -121,12 +130,14 @@ def _touched(layout: Layout, move: RecordMove) -> Numbers:
 
 
 def _shifts(strata: RecordStrata, draw: np.random.Generator) -> Numbers:
-    """For each stratum by how many places partners are apart: at least 1, and less than its size."""
+    """For each stratum by how many places partners are apart: at least 1, and less than its
+    size.
+    """
     sizes = np.diff(strata.starts)
     return np.asarray(draw.integers(1, np.maximum(sizes, 2)), dtype=np.int64)
 
 
-# --- one after the other --------------------------------------------------------------------------------------------
+# --- one after the other --------------------------------------------------------------------------
 
 
 def pair_sweep(
@@ -147,10 +158,11 @@ def pair_sweep(
     proposed: Any,
     scratch: Any,
 ) -> int:
-    """Propose an exchange with a partner of its stratum, or a value, to every record; do it where the distance falls.
+    """Propose an exchange with a partner of its stratum, or a value, to every record; do it where
+    the distance falls.
 
-    numba compiles it; as plain Python it says the same, slowly. A move that would put a record where none may be has
-    an infinite slope, so that its distance never falls.
+    numba compiles it; as plain Python it says the same, slowly. A move that would put a record
+    where none may be has an infinite slope, so that its distance never falls.
     """
     made = 0
     listed = len(order) > 0
@@ -179,7 +191,8 @@ def pair_sweep(
                     differ = True
             if not differ:
                 continue
-            # What the distance would change by: a record leaves its old cells and enters the new ones.
+            # What the distance would change by: a record leaves its old cells and enters the new
+            # ones.
             change = 0.0
             changed = 0
             for table in tables:
@@ -210,7 +223,12 @@ def pair_sweep(
                 changed += 1
                 change += slopes[new_one] - slopes[old_one] + weights[new_one] + weights[old_one]
                 if both:
-                    change += slopes[new_other] - slopes[old_other] + weights[new_other] + weights[old_other]
+                    change += (
+                        slopes[new_other]
+                        - slopes[old_other]
+                        + weights[new_other]
+                        + weights[old_other]
+                    )
             if not change < 0:
                 continue
             made += 1
@@ -238,19 +256,23 @@ def _compiled() -> Callable[..., int]:
     return compiled
 
 
-# --- many at once ---------------------------------------------------------------------------------------------------
+# --- many at once ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Proposals:
-    """Moves that are looked at together: pairs of records, or single ones (then both are the same) and new values."""
+    """Moves that are looked at together: pairs of records, or single ones (then both are the same)
+    and new values.
+    """
 
     one: NDArray[np.integer]
     other: NDArray[np.integer]
     values: Codes
 
 
-def _pairs(strata: RecordStrata, draw: np.random.Generator) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+def _pairs(
+    strata: RecordStrata, draw: np.random.Generator
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
     """Pairs of records of one stratum, in random order, each record in one pair at most."""
     sizes = np.diff(strata.starts)
     total = int(strata.starts[-1])
@@ -264,9 +286,15 @@ def _pairs(strata: RecordStrata, draw: np.random.Generator) -> tuple[NDArray[np.
 
 
 def _block(
-    state: RecordState, move: RecordMove, tables: Numbers, proposals: Proposals, draw: np.random.Generator
+    state: RecordState,
+    move: RecordMove,
+    tables: Numbers,
+    proposals: Proposals,
+    draw: np.random.Generator,
 ) -> int:
-    """Make moves of a block in rounds: of those that still look good, a share that lets the distance fall."""
+    """Make moves of a block in rounds: of those that still look good, a share that lets the
+    distance fall.
+    """
     old, new = _cells(state, move, tables, proposals)
     if move.both:
         # Records that agree on all else trade their cells in a table: nothing moves there.
@@ -300,7 +328,9 @@ def _block(
     return made
 
 
-def _cells(state: RecordState, move: RecordMove, tables: Numbers, proposals: Proposals) -> tuple[Numbers, Numbers]:
+def _cells(
+    state: RecordState, move: RecordMove, tables: Numbers, proposals: Proposals
+) -> tuple[Numbers, Numbers]:
     """The cells that records have and would have: by table, by record of a pair, by proposal."""
     layout = state.goal.layout
     before = state.codes[proposals.one]

@@ -1,4 +1,6 @@
-"""Synthetic records: a row of codes each, as a data frame or as lines of a file, and what is known of them."""
+"""Synthetic records: a row of codes each, as a data frame or as lines of a file, and what is known
+of them.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,7 +26,8 @@ _AT_ONCE = 2**16  # lines that are written together
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRecords:
-    """Synthetic records, one a line. No line is a person: what is published are counts, and records are made to fit.
+    """Synthetic records, one a line. No line is a person: what is published are counts, and records
+    are made to fit.
 
     Parameters
     ----------
@@ -33,11 +36,13 @@ class SyntheticRecords:
     view
         The depth at which each feature is known; 0 where no table has it.
     places
-        For each feature, the first leaf of every record's node at that depth; a byte a value up to 256 levels.
+        For each feature, the first leaf of every record's node at that depth; a byte a value up to
+        256 levels.
     distances
         For each table how far its counts are from the published estimates, in standard errors.
     unlinked
-        Pairs of features that no table and no exact total has together: between them records know nothing directly.
+        Pairs of features that no table and no exact total has together: between them records know
+        nothing directly.
     ending
         Why the search for closer records ended.
 
@@ -45,7 +50,9 @@ class SyntheticRecords:
     --------
     >>> import semidp
     >>> requests = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["age", "ill"])]
-    >>> plan = semidp.Plan(requests, ["sex"], levels_from_data=True).with_budget(semidp.Budget.gdp(1))
+    >>> plan = semidp.Plan(requests, ["sex"], levels_from_data=True).with_budget(
+    ...     semidp.Budget.gdp(1)
+    ... )
     >>> people = {"sex": [*"ffmmf"], "age": [*"yoyoo"], "ill": [*"nnyny"]}
     >>> records = semidp.run(plan, people).records()
     >>> records.columns, len(records), sorted(row[0] for row in records.rows())
@@ -93,7 +100,10 @@ class SyntheticRecords:
     def to_pandas(self) -> "pandas.DataFrame":
         """Return a pandas data frame of categories (needs pandas)."""
         pandas = _frames("pandas")
-        columns = {name: pandas.Categorical.from_codes(codes, labels) for name, labels, codes in self.coded()}
+        columns = {
+            name: pandas.Categorical.from_codes(codes, labels)
+            for name, labels, codes in self.coded()
+        }
         return pandas.DataFrame(columns)
 
     def to_polars(self) -> "polars.DataFrame":

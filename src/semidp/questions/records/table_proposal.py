@@ -1,7 +1,8 @@
-"""Which tables to ask for so that records know most: from levels, the number of records and the budget alone.
+"""Which tables to ask for so that records know most: from levels, the number of records and the
+budget alone.
 
-Nothing confidential is read. A choice that looks at the data to find pairs that hang together would spend budget, and
-is not made here.
+Nothing confidential is read. A choice that looks at the data to find pairs that hang together would
+spend budget, and is not made here.
 """
 
 import itertools
@@ -85,9 +86,10 @@ class TableProposal:
 def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableProposal:
     """Propose all pairs of some features, less those in which noise would dominate.
 
-    The standard errors are those of one release of all proposed tables from the budget. The worst of the tables whose
-    average cell is smaller than its error are left out, the noise is placed anew, and so on. A feature that is left in
-    no table and in no exact total keeps a table of its own.
+    The standard errors are those of one release of all proposed tables from the budget. The worst
+    of the tables whose average cell is smaller than its error are left out, the noise is placed
+    anew, and so on. A feature that is left in no table and in no exact total keeps a table of its
+    own.
 
     Parameters
     ----------
@@ -101,7 +103,11 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
     Examples
     --------
     >>> import semidp
-    >>> features = [semidp.Feature("sex", "fm"), semidp.Feature("age", "abc"), semidp.Feature("code", range(900))]
+    >>> features = [
+    ...     semidp.Feature("sex", "fm"),
+    ...     semidp.Feature("age", "abc"),
+    ...     semidp.Feature("code", range(900)),
+    ... ]
     >>> schema = semidp.Schema(features)
     >>> ones = semidp.Table(schema.restrict(["sex"]), [500, 500])
     >>> space = semidp.Dataspace.known(schema, {semidp.Margin("sex"): ones})
@@ -113,7 +119,9 @@ def propose_tables(scope: Scope, names: Sequence[str], budget: Budget) -> TableP
     schema = scope.dataspace.schema
     axes = dict.fromkeys(schema.axis(name) for name in names)
     if len(axes) < 2:
-        raise InputError("pairs need two features or more: name them, such as --table class,sex,survived")
+        raise InputError(
+            "pairs need two features or more: name them, such as --table class,sex,survived"
+        )
     full = schema.view(names)
     views = [_pair(full, pair) for pair in itertools.combinations(axes, 2)]
     if len(views) > _MOST_TABLES:
@@ -159,7 +167,9 @@ def _weighed(scope: Scope, budget: Budget, views: list[View]) -> list[ProposedTa
         return []
     schema = scope.dataspace.schema
     requested = [schema.named(view) for view in views]
-    mechanism = ResidualMechanism.calibrate(product_space(scope.dataspace, scope.adjacency, requested), budget)
+    mechanism = ResidualMechanism.calibrate(
+        product_space(scope.dataspace, scope.adjacency, requested), budget
+    )
     tables = []
     for number, (view, names) in enumerate(zip(views, requested, strict=True)):
         cells = schema.grid.size_of(view)

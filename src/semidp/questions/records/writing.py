@@ -10,28 +10,36 @@ from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
 from semidp.questions.records.approaching import Ending
 from semidp.questions.records.putting_together import records_of, several_records
-from semidp.questions.records.record_files import about_file, check_records, numbered_files, save_records
+from semidp.questions.records.record_files import (
+    about_file,
+    check_records,
+    numbered_files,
+    save_records,
+)
 from semidp.questions.records.synthetic import SyntheticRecords
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release
 
 _SYNTHETIC = (
-    "These records are synthetic: no line is a person. They were put together from the published numbers of a release "
-    "alone, so that they have its guarantee and cost no further budget."
+    "These records are synthetic: no line is a person. They were put together from the published"
+    " numbers of a release alone, so that they have its guarantee and cost no further budget."
 )
-_ALL_TABLES = "Counted, they give every published table of the release and every exact total, to the person."
+_ALL_TABLES = (
+    "Counted, they give every published table of the release and every exact total, to the person."
+)
 _EXACT_TOTALS = (
-    "Counted, they give every exact total to the person. The published tables are near their estimates: for each the "
-    "distance is given in standard errors, as a root mean square (1 is what the noise explains) and at its largest."
+    "Counted, they give every exact total to the person. The published tables are near their"
+    " estimates: for each the distance is given in standard errors, as a root mean square (1 is"
+    " what the noise explains) and at its largest."
 )
 _OWN_DRAW = (
-    "This is one of {files} files, each near its own draw of the noise: answers from all of them are combined, with "
-    "semidp.combine_estimates, and none of them is used alone."
+    "This is one of {files} files, each near its own draw of the noise: answers from all of them"
+    " are combined, with semidp.combine_estimates, and none of them is used alone."
 )
 _NOTHING_MORE = (
-    "They say nothing more: what no table has (features that no table has together, and how three features hang "
-    "together where only pairs were published) is left to chance."
+    "They say nothing more: what no table has (features that no table has together, and how three"
+    " features hang together where only pairs were published) is left to chance."
 )
 _NOT_PRIVATE = "The release is not private: its noise can be replayed or read off."
 
@@ -46,7 +54,9 @@ def write_records(
     progress: Progress,
     stop: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Write one set of records or several; return what is said of the first, with the names of all files."""
+    """Write one set of records or several; return what is said of the first, with the names of all
+    files.
+    """
     if isinstance(files, bool) or not isinstance(files, int) or files < 1:
         raise InputError(f"the number of files is 1 or more, not {files!r}")
     paths = numbered_files(path, files)
@@ -65,7 +75,11 @@ def write_records(
 
 def about_records(release: "Release", records: SyntheticRecords, files: int = 1) -> dict[str, Any]:
     """Return what is said about records in the file beside them: plain values."""
-    statement = [_SYNTHETIC, _ALL_TABLES if records.ending is Ending.MATCHED else _EXACT_TOTALS, _NOTHING_MORE]
+    statement = [
+        _SYNTHETIC,
+        _ALL_TABLES if records.ending is Ending.MATCHED else _EXACT_TOTALS,
+        _NOTHING_MORE,
+    ]
     if files > 1:
         statement.append(_OWN_DRAW.format(files=files))
     if not release.private:

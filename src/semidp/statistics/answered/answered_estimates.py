@@ -1,7 +1,7 @@
 """Numbers who answered, and sums, means and proportions of those, from noisy pairs by group.
 
-A mean is a ratio of two noisy numbers. Its interval is Fieller's (1954): of all means within the declared bounds it
-keeps those that the noise in both numbers allows.
+A mean is a ratio of two noisy numbers. Its interval is Fieller's (1954): of all means within the
+declared bounds it keeps those that the noise in both numbers allows.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,8 @@ from semidp.statistics.outcomes.noise_law import COARSE, half_widths
 
 Floats = NDArray[np.float64]
 
-_PIECES = 64  # from the middle of the bounds to one of them, over each of which the noise is taken at its largest
+# from the middle of the bounds to one of them, over each of which the noise is taken at its largest
+_PIECES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,8 @@ class AnsweredEstimates:
     answered, answered_errors
         The number who answered, with its standard error.
     values, standard_errors
-        The sum or mean of those who answered. A mean is none where fewer than one are estimated to have answered.
+        The sum or mean of those who answered. A mean is none where fewer than one are estimated to
+        have answered.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -47,7 +49,9 @@ class AnsweredEstimates:
     standard_errors: Floats = field(repr=False)
 
     def rows(self) -> Iterator[tuple[tuple[str, ...], int, float, float, float, float]]:
-        """Yield each group with its count, the number who answered, the estimate, and both standard errors."""
+        """Yield each group with its count, the number who answered, the estimate, and both standard
+        errors.
+        """
         columns = (self.answered, self.answered_errors, self.values, self.standard_errors)
         numbers = [column.tolist() for column in columns]
         yield from zip(self.groups, self.counts.tolist(), *numbers, strict=True)
@@ -64,9 +68,14 @@ class AnsweredSums(ByBlocks):
     >>> records = {"ward": ["a"] * 400, "pay": [3.0, 5.0, None, 4.0] * 100}
     >>> pay = semidp.mean("pay", by="ward", bounds=(0, 10))
     >>> seeded = SeededRandomness(1)
-    >>> release = semidp.release(records, pay, missing={"pay": "private"}, mu=1, randomness=seeded)
+    >>> release = semidp.release(
+    ...     records, pay, missing={"pay": "private"}, mu=1, randomness=seeded
+    ... )
     >>> estimates = release.results[0].estimates[0]
-    >>> estimates.answered.round(1).tolist(), estimates.values.round(2).tolist()  # of 300, and of 4
+    >>> (
+    ...     estimates.answered.round(1).tolist(),
+    ...     estimates.values.round(2).tolist(),
+    ... )  # of 300, and of 4
     ([299.0], [3.98])
     """
 
@@ -92,10 +101,12 @@ class AnsweredSums(ByBlocks):
         return self._estimates(number, self._middle * answered + gaps, errors)
 
     def means(self, block: Margin | None = None) -> AnsweredEstimates:
-        """Return the means of those who answered, cut to the bounds; NaN where fewer than one may have answered.
+        """Return the means of those who answered, cut to the bounds; NaN where fewer than one may
+        have answered.
 
-        The standard error is that of the ratio to first order, ``sqrt(s² + (m - middle)² r²)/answered`` with the
-        standard errors s of the sum about the middle and r of the number who answered.
+        The standard error is that of the ratio to first order,
+        ``sqrt(s² + (m - middle)² r²)/answered`` with the standard errors s of the sum about the
+        middle and r of the number who answered.
         """
         number = self._number(block)
         answered, gaps = self._numbers(number)
@@ -117,12 +128,16 @@ class AnsweredSums(ByBlocks):
         reach = np.where(inhabited, float(half), 0.0)
         return Intervals.around(estimates.groups, estimates.values, reach, level, simultaneous)
 
-    def mean_intervals(self, block: Margin | None, level: Fraction, simultaneous: bool) -> Intervals:
-        """Return Fieller's interval for the mean of those who answered in each group, within the bounds.
+    def mean_intervals(
+        self, block: Margin | None, level: Fraction, simultaneous: bool
+    ) -> Intervals:
+        """Return Fieller's interval for the mean of those who answered in each group, within the
+        bounds.
 
-        With the noise e in the sum about the middle and r in the number who answered, a mean ``middle + θ`` is kept if
-        ``|sum - θ answered| <= h(θ)``, where ``P(|e - θ r| <= h(θ)) >= level``. The bounds make θ finite, so that the
-        interval is, too. h grows with |θ|: over each of 128 pieces it is taken at its largest. The interval reaches
+        With the noise e in the sum about the middle and r in the number who answered, a mean
+        ``middle + θ`` is kept if ``|sum - θ answered| <= h(θ)``, where
+        ``P(|e - θ r| <= h(θ)) >= level``. The bounds make θ finite, so that the interval is, too. h
+        grows with |θ|: over each of 128 pieces it is taken at its largest. The interval reaches
         from the first θ that is kept to the last, and is the nearest bound where none is.
         """
         number = self._number(block)
@@ -137,7 +152,9 @@ class AnsweredSums(ByBlocks):
         # A group without records has no mean, and no interval.
         middle = np.where(inhabited, self._middle, np.nan)
         low, high = middle + low, middle + high
-        return Intervals(estimates.groups, estimates.values, low, high, level, simultaneous=simultaneous)
+        return Intervals(
+            estimates.groups, estimates.values, low, high, level, simultaneous=simultaneous
+        )
 
     def _halves(self, number: int, gaps: Floats, level: float) -> Floats:
         """Return h at several distances from the middle of the bounds."""
@@ -167,11 +184,15 @@ class AnsweredSums(ByBlocks):
 
     @property
     def _units(self) -> tuple[float, float]:
-        """What one of the query's whole numbers is worth: in the number who answered, and in the sum."""
+        """What one of the query's whole numbers is worth: in the number who answered, and in the
+        sum.
+        """
         return 1 / self.space.weight, float(self.space.unit)
 
     def _numbers(self, number: int) -> tuple[Floats, Floats]:
-        """The noisy numbers who answered in the groups of a set, and their noisy sums about the middle."""
+        """The noisy numbers who answered in the groups of a set, and their noisy sums about the
+        middle.
+        """
         part = self.space.slices[number]
         projected = np.asarray(self.measurement.projected)
         answered, gaps = projected.reshape(2, -1)[:, part]
@@ -187,12 +208,15 @@ class AnsweredSums(ByBlocks):
         return deviations * of_answered, deviations * of_gaps
 
     def _weights(self, number: int, factor: float) -> Floats:
-        """The weights of the noise in ``sum about the middle + factor · answered`` of a group of one set."""
+        """The weights of the noise in ``sum about the middle + factor · answered`` of a group of
+        one set.
+        """
         of_gaps, of_answered = self._single(number)
         return np.concatenate([of_gaps, factor * of_answered])
 
     def _single(self, number: int) -> tuple[Floats, Floats]:
-        """The weights of the noise in the sum about the middle of a group of one set, and in its number who answered.
+        """The weights of the noise in the sum about the middle of a group of one set, and in its
+        number who answered.
 
         All groups with records have the same, but for their order.
         """
@@ -217,7 +241,8 @@ def _kept(answered: Floats, gaps: Floats, edges: Floats, halves: Floats) -> tupl
     answered, gaps
         For each group the noisy number who answered, and their noisy sum about the middle.
     edges
-        Distances from the middle, from 0 to that of the bounds: the ends of pieces, on both sides of it.
+        Distances from the middle, from 0 to that of the bounds: the ends of pieces, on both sides
+        of it.
     halves
         For each piece the largest h.
     """
@@ -235,7 +260,9 @@ def _kept(answered: Floats, gaps: Floats, edges: Floats, halves: Floats) -> tupl
     return np.where(none, nearest, low), np.where(none, nearest, high)
 
 
-def _within(answered: Floats, gaps: Floats, half: float, first: float, last: float) -> tuple[Floats, Floats]:
+def _within(
+    answered: Floats, gaps: Floats, half: float, first: float, last: float
+) -> tuple[Floats, Floats]:
     """Return the ends of the θ in a piece with ``|gap - θ answered| <= half``."""
     divisor = np.where(answered == 0, np.nan, answered)
     one = (gaps - half) / divisor

@@ -1,4 +1,6 @@
-"""How far pairs (number who answered, sum of their values) by groups can be apart while the group sizes stay."""
+"""How far pairs (number who answered, sum of their values) by groups can be apart while the group
+sizes stay.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,25 +20,30 @@ from semidp.queries.patterns import Norms
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.spaces import SpaceByGroups, recorded_outcome, sum_space
 
-_FINEST = 500  # parts that half of the bounds is divided into, at least: the weight of an answer is a whole number
+# parts that half of the bounds is divided into, at least: the weight of an answer is a whole number
+_FINEST = 500
 
 
 @frozen(slots=False)
 class AnsweredSpace(SpaceByGroups):
-    """S_a of the pairs (number who answered, sum of their values) by published groups; see `answered_space`.
+    """S_a of the pairs (number who answered, sum of their values) by published groups; see
+    `answered_space`.
 
-    A record adds ``v = r (w, f (2 y - B))`` to its group: r is 1 if it answered and y in 0..B is its value in steps, so
-    that values are counted from the middle of the bounds; f makes steps finer and w is the weight of an answer. The
-    query holds the first entries of all groups of all blocks, then the second entries.
+    A record adds ``v = r (w, f (2 y - B))`` to its group: r is 1 if it answered and y in 0..B is
+    its value in steps, so that values are counted from the middle of the bounds; f makes steps
+    finer and w is the weight of an answer. The query holds the first entries of all groups of all
+    blocks, then the second entries.
 
-    *The triangle.* v lies in the triangle with corners 0, (w, -fB) and (w, fB). In the l2 norm its longest side is
-    ``D = max(2 f B, sqrt(w² + f² B²))``, which is that of the sum alone for ``w <= √3 f B``; in the l1 norm
-    ``D = max(2 f B, w + f B)``, for ``w <= f B``. Up to there the number who answered costs nothing.
+    *The triangle.* v lies in the triangle with corners 0, (w, -fB) and (w, fB). In the l2 norm its
+    longest side is ``D = max(2 f B, sqrt(w² + f² B²))``, which is that of the sum alone for
+    ``w <= √3 f B``; in the l1 norm ``D = max(2 f B, w + f B)``, for ``w <= f B``. Up to there the
+    number who answered costs nothing.
 
-    *Norms.* As for sums (`SumSpace`): of the records that differ, every cell holds k before and after, so its pair
-    changes by at most ``k D``. A ball moves a records of the largest cells of each block. An exchange replaces one
-    record in two cells of a block, and in the only cell of any other: ``Δ1 = (2p + p') D`` and
-    ``Δ2² = (2p + p') D²``. All are attained for p' = 0 or p = 0; otherwise they are upper bounds.
+    *Norms.* As for sums (`SumSpace`): of the records that differ, every cell holds k before and
+    after, so its pair changes by at most ``k D``. A ball moves a records of the largest cells of
+    each block. An exchange replaces one record in two cells of a block, and in the only cell of any
+    other: ``Δ1 = (2p + p') D`` and ``Δ2² = (2p + p') D²``. All are attained for p' = 0 or p = 0;
+    otherwise they are upper bounds.
 
     Examples
     --------
@@ -47,7 +54,9 @@ class AnsweredSpace(SpaceByGroups):
     >>> from semidp.core.tables.schema import Schema
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = answered_space(public, Ball(2), Outcome("pay", 0, 1, steps=500), [Margin("ward")])
+    >>> space = answered_space(
+    ...     public, Ball(2), Outcome("pay", 0, 1, steps=500), [Margin("ward")]
+    ... )
     >>> space.l2, space.exact  # in halves of a step: the same as for the sums alone
     (2000.0, True)
     >>> space.fineness, space.weight  # of 500 √3
@@ -67,7 +76,9 @@ class AnsweredSpace(SpaceByGroups):
 
     @property
     def unit(self) -> Fraction:
-        """What one of the query's whole numbers is worth in a sum of values, in units of the outcome."""
+        """What one of the query's whole numbers is worth in a sum of values, in units of the
+        outcome.
+        """
         return unit_of(self.outcome, self.fineness)
 
     @property
@@ -91,14 +102,18 @@ class AnsweredSpace(SpaceByGroups):
         return self.sums.slices
 
     def pairs(self, answered: Counts, steps: Counts) -> Counts:
-        """Return the query: from the number who answered in each group, and the sum of their steps."""
+        """Return the query: from the number who answered in each group, and the sum of their
+        steps.
+        """
         # Doubled, so that the middle of an odd number of steps is a whole number.
         middle = 2 * steps - self.outcome.steps * answered
         return np.concatenate([self.weight * answered, self.fineness * middle])
 
     @property
     def naive(self) -> Norms:
-        """The norms for one record where no count is public: in each block it leaves one cell and enters another."""
+        """The norms for one record where no count is public: in each block it leaves one cell and
+        enters another.
+        """
         # Two cells a block, each by the corner of the triangle that is farthest from 0.
         cells = 2 * len(self.blocks)
         far = self.weight + self.half
@@ -120,7 +135,9 @@ class AnsweredSpace(SpaceByGroups):
 
     @property
     def exact(self) -> bool:
-        """Whether the norms are attained: those of the sums are, and every replaced value can be one of a swap."""
+        """Whether the norms are attained: those of the sums are, and every replaced value can be
+        one of a swap.
+        """
         return self.sums.exact and self._swaps
 
     @property
@@ -136,7 +153,9 @@ class AnsweredSpace(SpaceByGroups):
         return 2 * self.sums.dimension
 
     def project(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Return the nearest pairs that vanish where no record is and have the same total in every block."""
+        """Return the nearest pairs that vanish where no record is and have the same total in every
+        block.
+        """
         both = self.checked(values).reshape(2, -1)
         return np.concatenate([self.sums.project(part) for part in both])
 
@@ -166,7 +185,8 @@ def answered_space(
     dataspace, adjacency, outcome, blocks
         As for `sum_space`.
     budget
-        What will be spent: a pure epsilon is spent on Laplace noise, for which an answer weighs less.
+        What will be spent: a pure epsilon is spent on Laplace noise, for which an answer weighs
+        less.
 
     Examples
     --------
@@ -198,7 +218,8 @@ def fineness_of(outcome: Outcome) -> int:
 
 
 def unit_of(outcome: Outcome, fineness: int) -> Fraction:
-    """Return what one of the query's whole numbers is worth in a sum of values: a part of half a step.
+    """Return what one of the query's whole numbers is worth in a sum of values: a part of half a
+    step.
 
     >>> unit_of(Outcome("ok", 0, 1, steps=1), 500)
     Fraction(1, 1000)
@@ -206,7 +227,9 @@ def unit_of(outcome: Outcome, fineness: int) -> Fraction:
     return outcome.width / (2 * fineness)
 
 
-def recorded_answered(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> AnsweredSpace:
+def recorded_answered(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> AnsweredSpace:
     """Return the space that `AnsweredSpace.query` wrote."""
     blocks = [Margin(*names) for names in query["by"]]
     fineness, weight = int(query["fineness"]), int(query["weight"])

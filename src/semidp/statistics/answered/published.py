@@ -48,11 +48,13 @@ class PublishedAnswers(PublishedBySets):
     request
         What was asked for: statistic, outcome, groups.
     estimates
-        For each set of groups the numbers who answered and the statistic of those, with standard errors of the noise.
+        For each set of groups the numbers who answered and the statistic of those, with standard
+        errors of the noise.
     columns
         The features of each set of groups; a nested one with its whole path.
     noisy
-        The noisy pairs as drawn: weighted numbers who answered, set after set, then sums about the middle.
+        The noisy pairs as drawn: weighted numbers who answered, set after set, then sums about the
+        middle.
     intervals
         For each set the intervals of its statistic, of the noise alone.
 
@@ -85,7 +87,9 @@ class PublishedAnswers(PublishedBySets):
         return column in _NOISY
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedAnswers":
-        """Compare estimates, errors and intervals with what follows from the noisy pairs; return them again."""
+        """Compare estimates, errors and intervals with what follows from the noisy pairs; return
+        them again.
+        """
         again = self.published_again(check, mechanism)
         assert isinstance(again, PublishedAnswers)
         check.compare_fixed(self, again, mechanism)
@@ -102,7 +106,9 @@ class PublishedAnswers(PublishedBySets):
         return again
 
     def plot(self, axes: Any = None, by: int = 0) -> Any:
-        """Draw the estimates of one set of groups with two standard errors to each side; return the figure."""
+        """Draw the estimates of one set of groups with two standard errors to each side; return the
+        figure.
+        """
         part = self.estimates[by]
         drawn = np.isfinite(part.values)
         labels = []
@@ -144,12 +150,17 @@ class PublishedAnswers(PublishedBySets):
         return words.file_words(self)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return a CSV file for each set: levels, exact count, who answered, the statistic, its interval, the noise."""
-        # One half holds the numbers who answered, the other the sums; sets follow each other in both.
+        """Return a CSV file for each set: levels, exact count, who answered, the statistic, its
+        interval, the noise.
+        """
+        # One half holds the numbers who answered, the other the sums; sets follow each other in
+        # both.
         answered, steps = self.noisy.reshape(2, -1)
         start = 0
         sets = []
-        for names, part, intervals in zip(self.columns, self.estimates, self.intervals, strict=True):
+        for names, part, intervals in zip(
+            self.columns, self.estimates, self.intervals, strict=True
+        ):
             end = start + len(part.groups)
             numbers = {
                 "count": part.counts,
@@ -176,7 +187,11 @@ class PublishedAnswers(PublishedBySets):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: "AnsweredRequest", scope: Scope, files: Mapping[str, bytes]
+        cls,
+        entry: Mapping[str, Any],
+        request: "AnsweredRequest",
+        scope: Scope,
+        files: Mapping[str, bytes],
     ) -> "PublishedAnswers":
         """Read what `to_json` and `files` wrote."""
         estimates, columns = [], []
@@ -190,7 +205,9 @@ class PublishedAnswers(PublishedBySets):
             estimates.append(part)
             columns.append(tuple(header[: len(header) - _NUMBERS]))
             level = request.confidence.level
-            intervals += read_intervals(entry["intervals"], groups, part.values, numbers[:, 4:], level)
+            intervals += read_intervals(
+                entry["intervals"], groups, part.values, numbers[:, 4:], level
+            )
             answered.append(whole_numbers(texts[-2]))
             steps.append(whole_numbers(texts[-1]))
         result = cls(

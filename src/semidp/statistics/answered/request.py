@@ -1,4 +1,6 @@
-"""The request for sums, means or proportions of those who answered, where who answered is private."""
+"""The request for sums, means or proportions of those who answered, where who answered is
+private.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -42,24 +44,36 @@ def _answered_name(request: "AnsweredRequest") -> str:
 
 @frozen
 class AnsweredRequest(GroupedRequest):
-    """Sums, means or proportions of those who answered, by groups of exact size; who answered stays private.
+    """Sums, means or proportions of those who answered, by groups of exact size; who answered stays
+    private.
 
     Parameters
     ----------
     statistic, outcome, by, budget, mechanism, name
         As for a `GroupRequest`; records without a value of the outcome did not answer.
     confidence
-        The level of the intervals beside the estimates. Populations and differences of groups are refused.
+        The level of the intervals beside the estimates. Populations and differences of groups are
+        refused.
 
     Examples
     --------
-    >>> request = AnsweredRequest("mean", Outcome("pay", 5, 105, steps=100), [["ward"]], Budget.gdp(1))
+    >>> request = AnsweredRequest(
+    ...     "mean", Outcome("pay", 5, 105, steps=100), [["ward"]], Budget.gdp(1)
+    ... )
     >>> request.name, request.needed_readings
     ('mean-pay', {'pay': 'missing as 5', 'pay answered': 'answered as 1'})
     """
 
     key: ClassVar[str] = "answered"
-    _written: ClassVar[tuple[str, ...]] = ("name", "statistic", "outcome", "by", "budget", "mechanism", "confidence")
+    _written: ClassVar[tuple[str, ...]] = (
+        "name",
+        "statistic",
+        "outcome",
+        "by",
+        "budget",
+        "mechanism",
+        "confidence",
+    )
 
     statistic: Statistic = field(converter=statistic_from)
     outcome: Outcome = field(converter=checked_outcome)
@@ -72,11 +86,14 @@ class AnsweredRequest(GroupedRequest):
     def __attrs_post_init__(self) -> None:
         self._check_groups("a statistic of groups needs", f"{self.statistic} in them is")
         if self.binary and self.outcome != proportion_of(self.outcome.column):
-            raise InputError("a proportion is that of ones among zeros and ones: leave bounds and grid out")
+            raise InputError(
+                "a proportion is that of ones among zeros and ones: leave bounds and grid out"
+            )
         if self.confidence.sampling or self.confidence.differences:
             raise InputError(
-                f"where it is private who answered, intervals are for the {self.statistic} of {self.outcome.column} of "
-                "these records: leave sampling and differences out, or publish exactly how many answered"
+                f"where it is private who answered, intervals are for the {self.statistic} of"
+                f" {self.outcome.column} of these records: leave sampling and differences out, or"
+                " publish exactly how many answered"
             )
 
     @property
@@ -100,7 +117,9 @@ class AnsweredRequest(GroupedRequest):
 
     @property
     def needed_readings(self) -> dict[str, str]:
-        """How both columns are read: the lower bound stands for a missing value, and adds nothing."""
+        """How both columns are read: the lower bound stands for a missing value, and adds
+        nothing.
+        """
         column = self.outcome.column
         how = EQUAL_OR_MISSING if "=" in column else f"{MISSING_AS}{plain(self.outcome.lower)}"
         return {column: how, self._answered.column: ANSWERED_AS_ONE}

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
-from semidp.output.texts import FAINT_MARK, TOO_MANY, end_text, estimate_text, more, scale_text, share_text
+from semidp.output.texts import (
+    FAINT_MARK,
+    TOO_MANY,
+    end_text,
+    estimate_text,
+    more,
+    scale_text,
+    share_text,
+)
 from semidp.statistics.answered.answered_space import fineness_of, unit_of
 from semidp.statistics.outcomes.published import columns_of
 from semidp.statistics.outcomes.words import (
@@ -24,8 +32,8 @@ if TYPE_CHECKING:
     from semidp.statistics.answered.published import PublishedAnswers
 
 _CAPTION = (
-    "Estimates with two standard errors of the noise to each side. A declared bound that lies in the picture is a "
-    "dotted line."
+    "Estimates with two standard errors of the noise to each side. A declared bound that lies in"
+    " the picture is a dotted line."
 )
 
 
@@ -81,7 +89,9 @@ def _lines(result: "PublishedAnswers") -> list[str]:
 
 
 def is_faint(result: "PublishedAnswers", value: float, error: float) -> bool:
-    """Whether noise dominates an estimate: as for other means and sums, and where there is no mean at all."""
+    """Whether noise dominates an estimate: as for other means and sums, and where there is no mean
+    at all.
+    """
     if not math.isfinite(value):
         return True
     bounds = float(result.outcome.upper - result.outcome.lower)
@@ -102,13 +112,20 @@ def faint_groups(result: "PublishedAnswers") -> tuple[int, int]:
 
 
 def faint_text(result: "PublishedAnswers") -> list[str]:
-    """Say in how many groups noise dominates, and what the mark means; nothing where there is none."""
+    """Say in how many groups noise dominates, and what the mark means; nothing where there is
+    none.
+    """
     faint, groups = faint_groups(result)
     if not faint:
         return []
-    vague = "" if result.request.statistic == "sum" else ", or their range of 95% is half of the declared bounds"
+    vague = (
+        ""
+        if result.request.statistic == "sum"
+        else ", or their range of 95% is half of the declared bounds"
+    )
     return [
-        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they are smaller than two standard errors{vague}"
+        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they are smaller than two"
+        f" standard errors{vague}"
     ]
 
 
@@ -118,8 +135,8 @@ def cautions(result: "PublishedAnswers") -> list[str]:
     if not faint or faint <= TOO_MANY * groups:
         return []
     return [
-        f"Noise dominates {share_text(faint / groups)} of the groups of the {title(result)}: ask for fewer or larger "
-        "groups, tighter bounds or a larger budget."
+        f"Noise dominates {share_text(faint / groups)} of the groups of the {title(result)}: ask"
+        " for fewer or larger groups, tighter bounds or a larger budget."
     ]
 
 
@@ -149,7 +166,13 @@ def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
     # What is said of the first set holds for all.
     paragraphs = _paragraphs(result) if number == 0 else []
     paragraphs += more("groups are shown", len(listed), len(rows))
-    columns = [" · ".join(by.names), "count (exact)", "answered", str(result.request.statistic), "standard error"]
+    columns = [
+        " · ".join(by.names),
+        "count (exact)",
+        "answered",
+        str(result.request.statistic),
+        "standard error",
+    ]
     columns += map(column_heading, ends)
     return Section(
         heading=f"Published {statistic_text(result)} by {set_text(by)}, of those who answered",
@@ -163,7 +186,9 @@ def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
 
 
 def _end(limit: float, error: float) -> str:
-    """Write the end of an interval with the digits that the standard error of the estimate leaves."""
+    """Write the end of an interval with the digits that the standard error of the estimate
+    leaves.
+    """
     if not math.isfinite(limit) or not math.isfinite(error) or not error:
         return end_text(limit)
     return estimate_text(limit, error).partition(" ± ")[0]
@@ -180,16 +205,22 @@ def _paragraphs(result: "PublishedAnswers") -> list[str]:
     if result.request.statistic == "sum":
         divided = ""
     paragraphs = [
-        f"Records without {_source(result)} did not answer. How many answered in a group is protected like their "
-        "values: both were measured together, and both are estimates.",
-        f"{read} The sums were measured with the {result.noise.mechanism} mechanism (scale {_scale(result)})."
-        f"{divided} The standard errors are those of the noise alone; two of them to each side are drawn.",
+        (
+            f"Records without {_source(result)} did not answer. How many answered in a group is"
+            " protected like their values: both were measured together, and both are estimates."
+        ),
+        (
+            f"{read} The sums were measured with the {result.noise.mechanism} mechanism (scale"
+            f" {_scale(result)}).{divided} The standard errors are those of the noise alone; two of"
+            " them to each side are drawn."
+        ),
     ]
     paragraphs += interval_paragraphs(result.intervals[:1])
     if result.request.statistic != "sum":
         paragraphs.append(
-            "The intervals allow for the noise in the sum and in the number who answered (Fieller); they need not lie "
-            "evenly about the estimate. Where fewer than one are estimated to have answered, there is no estimate."
+            "The intervals allow for the noise in the sum and in the number who answered (Fieller);"
+            " they need not lie evenly about the estimate. Where fewer than one are estimated to"
+            " have answered, there is no estimate."
         )
     paragraphs += [f"{text}." for text in faint_text(result)]
     return paragraphs
@@ -211,6 +242,9 @@ def file_words(result: "PublishedAnswers") -> list[tuple[str, str]]:
     """Say what the files hold."""
     words = []
     for file, by in zip(result.request.files, result.request.by, strict=True):
-        what = f"the {statistic_text(result)} by {set_text(by)} of those who answered, and how many did"
+        what = (
+            f"the {statistic_text(result)} by {set_text(by)} of those who answered, and how"
+            " many did"
+        )
         words.append((file, f"{what}, one row a group"))
     return words

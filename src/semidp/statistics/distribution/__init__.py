@@ -1,5 +1,7 @@
-"""The whole distribution of a private outcome by groups of exact size: shares, quantiles, a band, at one cost.
+"""The whole distribution of a private outcome by groups of exact size: shares, quantiles, a band,
+at one cost.
 
-`value_tree` halves the values again and again, `distribution_space` bounds what one move costs, `halves` measures the
-differences of halves, `distribution_estimates` puts them together, `published` is what is released.
+`value_tree` halves the values again and again, `distribution_space` bounds what one move costs,
+`halves` measures the differences of halves, `distribution_estimates` puts them together,
+`published` is what is released.
 """

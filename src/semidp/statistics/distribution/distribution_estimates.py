@@ -1,7 +1,9 @@
-"""Distributions by group from noisy differences of halves: shares, quantiles, their intervals, and a band.
+"""Distributions by group from noisy differences of halves: shares, quantiles, their intervals, and
+a band.
 
-All of it is post-processing. The error of a count up to a value is a weighted sum of independent noise, one number a
-depth, whose law is known: intervals come from the law, not from its standard deviation.
+All of it is post-processing. The error of a count up to a value is a weighted sum of independent
+noise, one number a depth, whose law is known: intervals come from the law, not from its standard
+deviation.
 """
 
 import math
@@ -32,7 +34,8 @@ Floats = NDArray[np.float64]
 QUANTILES = tuple(Fraction(number, 100) for number in (10, 25, 50, 75, 90))
 """The quantiles that are listed unless others are named; all others cost nothing more."""
 
-_DRAWS, _FEWEST, _NUMBERS = 10_000, 400, 1 << 22  # simulated distributions, and numbers in all of them
+# simulated distributions, and numbers in all of them
+_DRAWS, _FEWEST, _NUMBERS = 10_000, 400, 1 << 22
 _SAFE = 2.0  # standard errors of a simulated level that are added to it
 _HAIR = 1e-9  # of a record: floating-point sums of whole numbers and halves
 
@@ -91,7 +94,9 @@ class GroupDistributions(ByBlocks):
         return np.asarray(self.space.counts[self._number(block)].ravel(), dtype=np.float64)
 
     def unbiased(self, block: Margin | None = None) -> Floats:
-        """Return the estimated records up to each value but the last, as measured: noise may disorder them."""
+        """Return the estimated records up to each value but the last, as measured: noise may
+        disorder them.
+        """
         return self._every[self._rows(block)]
 
     def up_to(self, block: Margin | None = None) -> Floats:
@@ -105,29 +110,37 @@ class GroupDistributions(ByBlocks):
 
     @property
     def half_widths(self) -> Floats:
-        """How far the count up to each value but the last is off at most, with the probability `level` each."""
+        """How far the count up to each value but the last is off at most, with the probability
+        `level` each.
+        """
         return pointwise_half_widths(self.mechanism, self.level)
 
     @property
     def band_widths(self) -> Floats:
-        """How far the counts up to all values of a group are off at most, with the probability `level` together."""
+        """How far the counts up to all values of a group are off at most, with the probability
+        `level` together.
+        """
         return band_half_widths(self.mechanism, self.level)
 
     def bounds(self, block: Margin | None = None) -> tuple[Floats, Floats]:
-        """Return the ends of the intervals for the count up to each value but the last, each by itself."""
+        """Return the ends of the intervals for the count up to each value but the last, each by
+        itself.
+        """
         counts = self.unbiased(block)
         sizes = self.sizes(block)[:, None]
         ordered = self.up_to(block)
         lower = np.clip(counts - self.half_widths, 0, sizes)
         upper = np.clip(counts + self.half_widths, 0, sizes)
-        # The estimate in growing order may leave its interval; a wider interval holds no less often.
+        # The estimate in growing order may leave its interval; a wider interval holds no less
+        # often.
         return np.minimum(lower, ordered), np.maximum(upper, ordered)
 
     def band(self, block: Margin | None = None) -> tuple[Floats, Floats]:
-        """Return the lower and the upper curve between which the counts up to all values of a group lie together.
+        """Return the lower and the upper curve between which the counts up to all values of a group
+        lie together.
 
-        Where a band holds, the true counts grow within it: the lower curve is raised to its largest earlier value, and
-        the upper one lowered to its least later one.
+        Where a band holds, the true counts grow within it: the lower curve is raised to its largest
+        earlier value, and the upper one lowered to its least later one.
         """
         counts = self.unbiased(block)
         sizes = self.sizes(block)[:, None]
@@ -138,13 +151,17 @@ class GroupDistributions(ByBlocks):
         upper = _least_after(upper)
         return np.minimum(lower, ordered), np.maximum(upper, ordered)
 
-    def quantiles(self, probabilities: Sequence[Number] = QUANTILES, block: Margin | None = None) -> list[Intervals]:
-        """Return an interval for each quantile of the records, group after group; NaN for a group without records.
+    def quantiles(
+        self, probabilities: Sequence[Number] = QUANTILES, block: Margin | None = None
+    ) -> list[Intervals]:
+        """Return an interval for each quantile of the records, group after group; NaN for a group
+        without records.
 
-        The q-quantile of n values is the ``⌈q n⌉``-th smallest. With r its rank the interval is the hull of values v
-        for which the upper end of F(v) is at least r and the lower end of F(v - 1) below r, each end at half of
-        the error. F before the first value is 0 and F of the last is n, so that there always is one. It misses the
-        quantile w only if the upper end of F(w), or the lower end of F(w - 1), does, whatever the other values do.
+        The q-quantile of n values is the ``⌈q n⌉``-th smallest. With r its rank the interval is the
+        hull of values v for which the upper end of F(v) is at least r and the lower end of F(v - 1)
+        below r, each end at half of the error. F before the first value is 0 and F of the last is
+        n, so that there always is one. It misses the quantile w only if the upper end of F(w), or
+        the lower end of F(w - 1), does, whatever the other values do.
         """
         sizes = self.sizes(block)
         ordered = self.up_to(block)
@@ -169,7 +186,9 @@ class GroupDistributions(ByBlocks):
         return np.where(sizes > 0, self.values[places], np.nan)
 
     def _ends(self, block: Margin | None) -> tuple[Floats, Floats]:
-        """For each value the lower end of the count before it, and the upper end of the count up to it."""
+        """For each value the lower end of the count before it, and the upper end of the count up to
+        it.
+        """
         counts = self.unbiased(block)
         sizes = self.sizes(block)[:, None]
         # Counts are whole numbers, so that a lower end is rounded up.
@@ -180,7 +199,9 @@ class GroupDistributions(ByBlocks):
         return before, at
 
     def shares_below(self, line: Number, block: Margin | None = None) -> Intervals:
-        """Return the share of the records of each group whose value on the grid lies below a line, with intervals."""
+        """Return the share of the records of each group whose value on the grid lies below a line,
+        with intervals.
+        """
         number = below(self.space.outcome, line)
         sizes = self.sizes(block)
         nobody = np.zeros((len(sizes), 1))
@@ -214,13 +235,16 @@ def below(outcome: Outcome, line: Number) -> int:
     (5, 6)
     >>> below(Outcome("score", 0, 10, 10), 11)
     Traceback (most recent call last):
-    semidp.errors.InputError: a line lies above 0 and at most at 10, the bounds of 'score', not at 11
+    semidp.errors.InputError: a line lies above 0 and at most at 10, the bounds of 'score', not at
+    11
     """
     place = exact(line, "a line")
     if not outcome.lower < place <= outcome.upper:
         low, high = plain(outcome.lower), plain(outcome.upper)
         bounds = f"the bounds of {outcome.column!r}"
-        raise InputError(f"a line lies above {low} and at most at {high}, {bounds}, not at {plain(place)}")
+        raise InputError(
+            f"a line lies above {low} and at most at {high}, {bounds}, not at {plain(place)}"
+        )
     return math.ceil((place - outcome.lower) / outcome.width)
 
 
@@ -238,7 +262,8 @@ def shares(counts: Floats, sizes: Floats) -> Floats:
 def in_order(counts: Floats, sizes: NDArray[np.number]) -> Floats:
     """Return counts in growing order along each row, between 0 and the size of the group.
 
-    Half way between the largest count before and the least one after: the same for counts that are in order.
+    Half way between the largest count before and the least one after: the same for counts that are
+    in order.
 
     >>> in_order(np.array([[2.0, 1.0, 5.0, 12.0]]), np.array([10])).tolist()
     [[1.5, 1.5, 5.0, 10.0]]
@@ -268,13 +293,17 @@ def _hull(possible: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.int
 def _ranks(probability: Fraction, sizes: Floats) -> Floats:
     """The rank ``⌈q n⌉`` of a quantile in groups of n records, at least 1."""
     if not 0 < probability < 1:
-        raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
+        raise InputError(
+            "quantiles are numbers between 0 and 1, each named once and in growing order"
+        )
     ranks = [max(math.ceil(probability * int(size)), 1) for size in sizes]
     return np.array(ranks, dtype=np.float64)
 
 
 def pointwise_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
-    """Return h with ``P(|error of F(v)| <= h) >= level`` for each value but the last; zeros without noise."""
+    """Return h with ``P(|error of F(v)| <= h) >= level`` for each value but the last; zeros without
+    noise.
+    """
     tree, law = _measured_by(mechanism)
     if law is None:
         return np.zeros(tree.gaps)
@@ -288,16 +317,20 @@ def difference_error(mechanism: Mechanism) -> float:
 
 
 def count_errors(mechanism: Mechanism) -> Floats:
-    """Return the standard deviation of the error of F at each value but the last; zeros without noise."""
+    """Return the standard deviation of the error of F at each value but the last; zeros without
+    noise.
+    """
     tree = _measured_by(mechanism)[0]
     return _deviations(tree) * difference_error(mechanism)
 
 
 def band_half_widths(mechanism: Mechanism, level: Fraction) -> Floats:
-    """Return h with ``P(|error of F(v)| <= h(v) for all v of a group) >= level``; zeros without noise.
+    """Return h with ``P(|error of F(v)| <= h(v) for all v of a group) >= level``; zeros without
+    noise.
 
-    h is a multiple of the standard deviation of each error. The multiple is found by simulation with public randomness,
-    the same for everybody, at a level that is raised by two standard errors of the simulation.
+    h is a multiple of the standard deviation of each error. The multiple is found by simulation
+    with public randomness, the same for everybody, at a level that is raised by two standard errors
+    of the simulation.
     """
     tree, law = _measured_by(mechanism)
     if law is None:
@@ -315,13 +348,17 @@ def _measured_by(mechanism: Mechanism) -> tuple[ValueTree, CountNoise | None]:
 
 
 def _deviations(tree: ValueTree) -> Floats:
-    """The standard deviation of the error of F at each value but the last, for noise of variance 1."""
+    """The standard deviation of the error of F at each value but the last, for noise of variance
+    1.
+    """
     return np.asarray(np.sqrt((tree.weights**2).sum(axis=1)))
 
 
 @lru_cache(maxsize=64)
 def _pointwise(values: int, law: CountNoise, level: Fraction) -> tuple[float, ...]:
-    """The half-widths of `pointwise_half_widths`; values with the same weights, in any order, share a law."""
+    """The half-widths of `pointwise_half_widths`; values with the same weights, in any order, share
+    a law.
+    """
     weights = np.sort(value_tree(values).weights, axis=1)
     different, which = np.unique(weights, axis=0, return_inverse=True)
     sums = []
@@ -335,7 +372,9 @@ def _pointwise(values: int, law: CountNoise, level: Fraction) -> tuple[float, ..
 
 @lru_cache(maxsize=64)
 def _multiple(values: int, law: CountNoise, level: Fraction) -> float:
-    """The multiple of the standard deviations that no error of a group exceeds, with the probability `level`."""
+    """The multiple of the standard deviations that no error of a group exceeds, with the
+    probability `level`.
+    """
     tree = value_tree(values)
     count = int(np.clip(_NUMBERS // tree.gaps, _FEWEST, _DRAWS))
     noise = law.sample((count, tree.gaps), SeededRandomness(0))

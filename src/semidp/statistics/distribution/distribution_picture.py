@@ -21,11 +21,17 @@ _DRAWN = ("share", "band_lower", "band_upper")
 
 
 def distribution_plot(
-    labels: Sequence[str], values: Floats, curves: Mapping[str, Floats], column: str, axes: Any = None
+    labels: Sequence[str],
+    values: Floats,
+    curves: Mapping[str, Floats],
+    column: str,
+    axes: Any = None,
 ) -> Figure | None:
-    """Draw the share of records up to each value, with the band that holds the whole curve, a picture a group.
+    """Draw the share of records up to each value, with the band that holds the whole curve, a
+    picture a group.
 
-    The first twelve groups with records are drawn, with `axes` the first alone; None where there is none.
+    The first twelve groups with records are drawn, with `axes` the first alone; None where there is
+    none.
 
     Parameters
     ----------
@@ -67,7 +73,9 @@ def distribution_plot(
 
 
 def _draw(panel: Any, label: str, values: Floats, curves: Mapping[str, Floats], group: int) -> None:
-    """Draw one group: records lie on the grid, so that a share holds from its value up to the next."""
+    """Draw one group: records lie on the grid, so that a share holds from its value up to the
+    next.
+    """
     # Up to the last value lie all records.
     share, low, high = (np.append(curves[name][group], 1.0) for name in _DRAWN)
     panel.fill_between(values, low, high, step="post", color=BLUE, alpha=0.22, linewidth=0)

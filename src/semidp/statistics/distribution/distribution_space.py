@@ -1,7 +1,8 @@
-"""How far the differences of halves can move while group sizes stay exact: what a distribution is calibrated by.
+"""How far the differences of halves can move while group sizes stay exact: what a distribution is
+calibrated by.
 
-A record is (x, y) with y in whole steps from 0 to B, as in `outcomes`. The query is D of every node of the tree of
-values (`value_tree`), group after group.
+A record is (x, y) with y in whole steps from 0 to B, as in `outcomes`. The query is D of every node
+of the tree of values (`value_tree`), group after group.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,29 +27,33 @@ MOST_STEPS = 4096
 """The finest grid of a distribution: intervals of so many values take about ten seconds."""
 
 _ONE_PAIR = {(0, 1): 1}
-_PERSON, _CARRIER, _AFTER = 0, 1, 2  # the value of the person, of the carrier, and the person's next one
+# the value of the person, of the carrier, and the person's next one
+_PERSON, _CARRIER, _AFTER = 0, 1, 2
 
 
 @frozen(slots=False)
 class DistributionSpace(SpaceByGroups):
     """S of the differences D of all groups: their noise is that of a distribution.
 
-    This is the product of the tables group × values at every depth, with the values as a nested feature of halves and
-    the groups exact (THEORY, sections 13 and 18): the residual of two halves is (L - R)/2, one number for both. Every
-    difference gets the same noise; placing it by depth saved 7% of the mean variance in the one case measured, at the
-    expense of the middle of the distribution.
+    This is the product of the tables group × values at every depth, with the values as a nested
+    feature of halves and the groups exact (THEORY, sections 13 and 18): the residual of two halves
+    is (L - R)/2, one number for both. Every difference gets the same noise; placing it by depth
+    saved 7% of the mean variance in the one case measured, at the expense of the middle of the
+    distribution.
 
-    *One value replaced by another* moves D by the squared distance C(v, w) (`Placement`), at most ``C = 2K + 2`` for
-    2^K values.
+    *One value replaced by another* moves D by the squared distance C(v, w) (`Placement`), at most
+    ``C = 2K + 2`` for 2^K values.
 
-    *Balls.* Two datasets that differ in a records differ by k_g replaced values in group g, ``Σ k_g <= a``, as for
-    ranks. The move of a group is a sum of k_g single ones, so that it is at most ``k_g² C``, attained where all k_g
-    records go from v to w. In all ``Δ2² = C Σ k_g²``, which fills the largest groups first; sets of groups add up.
+    *Balls.* Two datasets that differ in a records differ by k_g replaced values in group g,
+    ``Σ k_g <= a``, as for ranks. The move of a group is a sum of k_g single ones, so that it is at
+    most ``k_g² C``, attained where all k_g records go from v to w. In all ``Δ2² = C Σ k_g²``, which
+    fills the largest groups first; sets of groups add up.
 
-    *Exchanges.* The person leaves group x with v and enters group y with v', the carrier takes its w from y to x. Each
-    of the p sets with several inhabited groups adds ``C(v, w) + C(w, v')``, each of the p' sets with one C(v, v').
-    The three values are placed so that the sum is largest; for p' = 0 it is ``2p C``. Δ1 is found in the same way. A
-    person with up to m records makes m exchanges: m times these norms.
+    *Exchanges.* The person leaves group x with v and enters group y with v', the carrier takes its
+    w from y to x. Each of the p sets with several inhabited groups adds ``C(v, w) + C(w, v')``,
+    each of the p' sets with one C(v, v'). The three values are placed so that the sum is largest;
+    for p' = 0 it is ``2p C``. Δ1 is found in the same way. A person with up to m records makes m
+    exchanges: m times these norms.
 
     Examples
     --------
@@ -57,8 +62,12 @@ class DistributionSpace(SpaceByGroups):
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
-    >>> space = distribution_space(public, Ball(2), Outcome("score", 0, 3, steps=3), [Margin("ward")])
+    >>> public = Dataspace.of(
+    ...     Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")]
+    ... )
+    >>> space = distribution_space(
+    ...     public, Ball(2), Outcome("score", 0, 3, steps=3), [Margin("ward")]
+    ... )
     >>> space.tree.farthest, space.l2_squared, space.l1, space.shape
     (6, 24, 8, (6,))
     """
@@ -98,12 +107,18 @@ class DistributionSpace(SpaceByGroups):
         """Where the three values of an exchange are farthest apart."""
         several = sum(groups > 1 for groups in self.sums.inhabited)
         single = sum(groups == 1 for groups in self.sums.inhabited)
-        pairs = {(_PERSON, _CARRIER): several, (_CARRIER, _AFTER): several, (_PERSON, _AFTER): single}
+        pairs = {
+            (_PERSON, _CARRIER): several,
+            (_CARRIER, _AFTER): several,
+            (_PERSON, _AFTER): single,
+        }
         return Placement(self.tree, pairs, parted)
 
     @property
     def naive(self) -> Norms:
-        """The same for one record where no size is public: it takes another value, or leaves a group for another."""
+        """The same for one record where no size is public: it takes another value, or leaves a
+        group for another.
+        """
         sets = len(self.blocks)
         longest = Placement(self.tree, _ONE_PAIR, 2).cost
         # Two paths from the root to a value, where a record leaves a group for another.
@@ -134,7 +149,9 @@ class DistributionSpace(SpaceByGroups):
         return self._occupied.copy()
 
     def worst_move(self) -> Counts | None:
-        """Return the differences of two datasets that are as far apart as the norms say, or as groups have records."""
+        """Return the differences of two datasets that are as far apart as the norms say, or as
+        groups have records.
+        """
         # Where sets of groups are tied, which of them change together is not known.
         tied = self.sums.worst_move() is None
         return None if self.is_zero or tied else self.measured(self._worst_histograms())
@@ -153,7 +170,8 @@ class DistributionSpace(SpaceByGroups):
             by_size = np.argsort(-self.sizes[part], kind="stable")
             largest = part.start + by_size[:2]
             inhabited = [group for group in largest.tolist() if self.sizes[group]]
-            # The person leaves one group and enters another; where there is one, the value changes in place.
+            # The person leaves one group and enters another; where there is one, the value changes
+            # in place.
             replaced = [(person, carrier), (carrier, after)]
             if len(inhabited) == 1:
                 replaced = [(person, after)]
@@ -181,7 +199,8 @@ class DistributionSpace(SpaceByGroups):
 def distribution_space(
     dataspace: Datasets, adjacency: Adjacency, outcome: Outcome, blocks: Sequence[Margin]
 ) -> DistributionSpace:
-    """Return the space of the distribution of an outcome by published groups; refuse groups without exact counts.
+    """Return the space of the distribution of an outcome by published groups; refuse groups without
+    exact counts.
 
     Parameters
     ----------
@@ -198,14 +217,21 @@ def check_steps(outcome: Outcome) -> None:
 
     >>> check_steps(Outcome("score", 0, 1, 5000))
     Traceback (most recent call last):
-    semidp.errors.InputError: a distribution of 'score' has at most 4,096 steps, not 5,000: give a coarser grid
+    semidp.errors.InputError: a distribution of 'score' has at most 4,096 steps, not 5,000: give a
+    coarser grid
     """
     if outcome.steps > MOST_STEPS:
         most = f"a distribution of {outcome.column!r} has at most {MOST_STEPS:,} steps"
-        raise InputError(f"{most}, not {outcome.steps:,}: give a coarser grid", needs="grid", names=(outcome.column,))
+        raise InputError(
+            f"{most}, not {outcome.steps:,}: give a coarser grid",
+            needs="grid",
+            names=(outcome.column,),
+        )
 
 
-def recorded_distribution(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> DistributionSpace:
+def recorded_distribution(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> DistributionSpace:
     """Return the space that `DistributionSpace.query` wrote."""
     blocks = [Margin(*names) for names in query["by"]]
     return distribution_space(dataspace, adjacency, recorded_outcome(query), blocks)

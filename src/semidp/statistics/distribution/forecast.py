@@ -9,7 +9,10 @@ import numpy as np
 from semidp.core.exact import number
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.texts import error_text
-from semidp.statistics.distribution.distribution_estimates import band_half_widths, pointwise_half_widths
+from semidp.statistics.distribution.distribution_estimates import (
+    band_half_widths,
+    pointwise_half_widths,
+)
 from semidp.statistics.distribution.distribution_space import DistributionSpace
 
 
@@ -22,11 +25,13 @@ class DistributionForecast:
     name, features
         What they are called, and the features that form the groups.
     half_width
-        How far the count up to a value is off at most with the probability `level`, on the mean over all values.
+        How far the count up to a value is off at most with the probability `level`, on the mean
+        over all values.
     widest
         The same for the worst value.
     band
-        How far the counts up to all values of a group are off at most with that probability, for the worst value.
+        How far the counts up to all values of a group are off at most with that probability, for
+        the worst value.
     level
         The level of all three.
     typical
@@ -34,8 +39,11 @@ class DistributionForecast:
 
     Examples
     --------
-    >>> DistributionForecast("distribution-score", ("school",), 9.1, 10.5, 20.25, Fraction(95, 100), 400).line()
-    '95% within ±9.1 records up to a value (at worst ±10.5, a whole curve ±20.2): ±2.3 points of a group of 400'
+    >>> DistributionForecast(
+    ...     "distribution-score", ("school",), 9.1, 10.5, 20.25, Fraction(95, 100), 400
+    ... ).line()
+    '95% within ±9.1 records up to a value (at worst ±10.5, a whole curve ±20.2): ±2.3 points of a
+    group of 400'
     """
 
     listed: ClassVar[str] = "statistics"
@@ -49,7 +57,9 @@ class DistributionForecast:
     typical: int | None
 
     @classmethod
-    def of(cls, name: str, features: tuple[str, ...], mechanism: Mechanism, level: Fraction) -> "DistributionForecast":
+    def of(
+        cls, name: str, features: tuple[str, ...], mechanism: Mechanism, level: Fraction
+    ) -> "DistributionForecast":
         """Return what a mechanism says of a distribution."""
         space = mechanism.space
         assert isinstance(space, DistributionSpace)

@@ -9,7 +9,14 @@ from semidp.statistics.distribution.quantile_choice import read_off
 from semidp.statistics.distribution.request import STEPS, DistributionRequest
 from semidp.statistics.fields import Chosen, Field, Shape
 from semidp.statistics.outcomes.intervals import LEVEL as USUAL_LEVEL
-from semidp.statistics.outcomes.outcome_fields import BOUNDS, GRID, GROUP, LEVEL, group_values, groups_of
+from semidp.statistics.outcomes.outcome_fields import (
+    BOUNDS,
+    GRID,
+    GROUP,
+    LEVEL,
+    group_values,
+    groups_of,
+)
 from semidp.statistics.outcomes.request import outcome_from
 from semidp.statistics.protocol import Kind
 

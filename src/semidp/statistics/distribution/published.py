@@ -23,7 +23,13 @@ from semidp.statistics.distribution.distribution_estimates import (
 from semidp.statistics.distribution.distribution_picture import distribution_plot
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
-from semidp.statistics.outcomes.published import PublishedBySets, as_written, real_numbers, rows_of, whole_numbers
+from semidp.statistics.outcomes.published import (
+    PublishedBySets,
+    as_written,
+    real_numbers,
+    rows_of,
+    whole_numbers,
+)
 from semidp.statistics.protocol import measured_by, read_back
 
 if TYPE_CHECKING:
@@ -31,7 +37,8 @@ if TYPE_CHECKING:
     from semidp.statistics.protocol import Request
 
 CURVES = ("share", "lower", "upper", "band_lower", "band_upper")
-"""The columns of a distribution: the share of records up to a value, its interval, and the band of all values."""
+"""The columns of a distribution: the share of records up to a value, its interval, and the band of
+all values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +54,8 @@ class DistributionSet:
     curves
         For each column of `CURVES` a row a group, a number for each value of the grid but the last.
     listed
-        For each listed quantile, and then for the share below each line, an interval for every group.
+        For each listed quantile, and then for the share below each line, an interval for every
+        group.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -68,13 +76,16 @@ class PublishedDistribution(PublishedBySets):
     sets
         The distributions of each set of groups.
     noisy
-        The noisy differences of halves as drawn, group after group, in the order of the values that end left halves.
+        The noisy differences of halves as drawn, group after group, in the order of the values that
+        end left halves.
 
     Examples
     --------
     >>> import semidp
     >>> from semidp.statistics.distribution.request import DistributionRequest
-    >>> request = DistributionRequest(semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1))
+    >>> request = DistributionRequest(
+    ...     semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1)
+    ... )
     >>> plan = semidp.Plan([request], invariants=["ward"])
     >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "days": [7, 4, 2]})
     >>> (published,) = release.results
@@ -105,11 +116,15 @@ class PublishedDistribution(PublishedBySets):
         return GroupDistributions(mechanism, self.measurement(mechanism), self.request.level)
 
     def quantiles(self, *probabilities: Number, by: Margin | None = None) -> list[Intervals]:
-        """Return any quantiles of the records of each group, with intervals: they cost nothing more."""
+        """Return any quantiles of the records of each group, with intervals: they cost nothing
+        more.
+        """
         return self.distributions.quantiles(probabilities, by)
 
     def shares_below(self, line: Number, by: Margin | None = None) -> Intervals:
-        """Return the share of the records of each group below any line, with intervals: it costs nothing more."""
+        """Return the share of the records of each group below any line, with intervals: it costs
+        nothing more.
+        """
         return self.distributions.shares_below(line, by)
 
     @property
@@ -127,10 +142,14 @@ class PublishedDistribution(PublishedBySets):
         """Draw the distributions of one set of groups with their bands; return the figure."""
         part = self.sets[by]
         labels = [" · ".join(levels) for levels in part.groups]
-        return distribution_plot(labels, self.values, part.curves, self.request.outcome.column, axes)
+        return distribution_plot(
+            labels, self.values, part.curves, self.request.outcome.column, axes
+        )
 
     def trusted(self, request: "Request") -> Iterator[Trust]:
-        """Yield what is believed of it besides its noisy values: which column was read, and why a distribution was."""
+        """Yield what is believed of it besides its noisy values: which column was read, and why a
+        distribution was.
+        """
         yield from super().trusted(request)
         yield Trust("why quantiles were read off a distribution", ("plan.distribution.answers",))
 
@@ -204,7 +223,11 @@ class PublishedDistribution(PublishedBySets):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: "DistributionRequest", scope: Scope, files: Mapping[str, bytes]
+        cls,
+        entry: Mapping[str, Any],
+        request: "DistributionRequest",
+        scope: Scope,
+        files: Mapping[str, bytes],
     ) -> "PublishedDistribution":
         """Read what `to_json` and `files` wrote."""
         sets, noisy = [], []
@@ -213,7 +236,12 @@ class PublishedDistribution(PublishedBySets):
             part, drawn = _read_set(request, files[curves_file], files[listed_file])
             sets.append(part)
             noisy.append(drawn)
-        result = cls(request=request, sets=tuple(sets), noisy=np.concatenate(noisy), **read_back(entry, scope))
+        result = cls(
+            request=request,
+            sets=tuple(sets),
+            noisy=np.concatenate(noisy),
+            **read_back(entry, scope),
+        )
         return as_written(result, files)
 
 
@@ -242,7 +270,9 @@ def _read_set(
     return part, whole_numbers(steps)
 
 
-def published_distribution(request: "DistributionRequest", found: GroupDistributions) -> PublishedDistribution:
+def published_distribution(
+    request: "DistributionRequest", found: GroupDistributions
+) -> PublishedDistribution:
     """Return distributions with their band, and the quantiles and shares that are to be listed."""
     return PublishedDistribution(
         request=request,
@@ -252,7 +282,9 @@ def published_distribution(request: "DistributionRequest", found: GroupDistribut
     )
 
 
-def _set_of(request: "DistributionRequest", found: GroupDistributions, block: Margin) -> DistributionSet:
+def _set_of(
+    request: "DistributionRequest", found: GroupDistributions, block: Margin
+) -> DistributionSet:
     sizes = found.sizes(block)
     lower, upper = found.bounds(block)
     band_lower, band_upper = found.band(block)

@@ -1,7 +1,9 @@
-"""Quantiles read off a distribution, beside quantiles that are chosen: which of the two is better, by public numbers.
+"""Quantiles read off a distribution, beside quantiles that are chosen: which of the two is better,
+by public numbers.
 
-Both are compared on an even group of typical size (`EvenGroup`), at the same budget: intervals by the ranks that they
-reach, values without intervals by the steps that they are off on the mean. No record is looked at.
+Both are compared on an even group of typical size (`EvenGroup`), at the same budget: intervals by
+the ranks that they reach, values without intervals by the steps that they are off on the mean. No
+record is looked at.
 """
 
 import math
@@ -15,7 +17,11 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Dataspace
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.texts import error_text
-from semidp.statistics.distribution.distribution_estimates import count_errors, difference_error, in_order
+from semidp.statistics.distribution.distribution_estimates import (
+    count_errors,
+    difference_error,
+    in_order,
+)
 from semidp.statistics.distribution.distribution_space import MOST_STEPS, DistributionSpace
 from semidp.statistics.distribution.request import Answers, DistributionRequest
 from semidp.statistics.distribution.value_tree import value_tree
@@ -25,11 +31,13 @@ from semidp.statistics.outcomes.request import GroupedRequest
 from semidp.statistics.protocol import OtherAnswer, Request
 
 _DRAWS, _SEED = 200, 29  # simulated distributions of an even group, the same for everybody
-_CLEARLY, _RESOLVED = 0.95, 0.01  # of the steps that chosen values are off, and steps: less is not told apart
+# of the steps that chosen values are off, and steps: less is not told apart
+_CLEARLY, _RESOLVED = 0.95, 0.01
 
 
 def read_off(request: Request, mechanism: Mechanism) -> OtherAnswer | None:
-    """Return the distribution that answers a request for quantiles, and whether it is better than choosing them.
+    """Return the distribution that answers a request for quantiles, and whether it is better than
+    choosing them.
 
     Parameters
     ----------
@@ -77,11 +85,17 @@ def _by_intervals(
     half = wide * float(count_errors(measuring).mean())
     from_here, chosen = f"about ±{error_text(half)} ranks", f"±{error_text(reach)}"
     if half < reach:
-        return OtherAnswer(rival, True, f"a distribution has intervals of {from_here}, chosen ones reach {chosen}")
-    return OtherAnswer(rival, False, f"selection has intervals of {chosen} ranks, a distribution {from_here}")
+        return OtherAnswer(
+            rival, True, f"a distribution has intervals of {from_here}, chosen ones reach {chosen}"
+        )
+    return OtherAnswer(
+        rival, False, f"selection has intervals of {chosen} ranks, a distribution {from_here}"
+    )
 
 
-def _by_values(rival: DistributionRequest, measuring: Mechanism, chosen: float | None) -> OtherAnswer | None:
+def _by_values(
+    rival: DistributionRequest, measuring: Mechanism, chosen: float | None
+) -> OtherAnswer | None:
     """Compare how many steps values without intervals are off."""
     if chosen is None:
         return None
@@ -91,13 +105,20 @@ def _by_values(rival: DistributionRequest, measuring: Mechanism, chosen: float |
     where = f"where {group.size:,} records lie evenly on {group.steps:,} steps"
     ours, theirs = f"{error_text(off)} steps off", error_text(chosen)
     if off + _RESOLVED < _CLEARLY * chosen:
-        return OtherAnswer(rival, True, f"a distribution is about {ours} {where}, chosen values {theirs}")
-    return OtherAnswer(rival, False, f"selection is about {theirs} steps off {where}, a distribution {error_text(off)}")
+        return OtherAnswer(
+            rival, True, f"a distribution is about {ours} {where}, chosen values {theirs}"
+        )
+    return OtherAnswer(
+        rival,
+        False,
+        f"selection is about {theirs} steps off {where}, a distribution {error_text(off)}",
+    )
 
 
 @lru_cache(maxsize=64)
 def even_error(group: EvenGroup, spread: float, probabilities: tuple[Fraction, ...]) -> float:
-    """Return how many steps quantiles of a distribution are off on the mean in an even group, by simulation.
+    """Return how many steps quantiles of a distribution are off on the mean in an even group, by
+    simulation.
 
     Parameters
     ----------
@@ -110,7 +131,9 @@ def even_error(group: EvenGroup, spread: float, probabilities: tuple[Fraction, .
 
     Examples
     --------
-    >>> round(even_error(EvenGroup(400, 127), 8.0, (Fraction(1, 2),)), 1)  # μ = 1 and any two records
+    >>> round(
+    ...     even_error(EvenGroup(400, 127), 8.0, (Fraction(1, 2),)), 1
+    ... )  # μ = 1 and any two records
     1.6
     """
     tree = value_tree(group.steps + 1)

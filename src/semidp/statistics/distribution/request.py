@@ -20,8 +20,16 @@ from semidp.mechanisms.selection import AUTO
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.contract import Outcome
 from semidp.sources.reader import Reader
-from semidp.statistics.distribution.distribution_estimates import QUANTILES, GroupDistributions, below
-from semidp.statistics.distribution.distribution_space import DistributionSpace, check_steps, distribution_space
+from semidp.statistics.distribution.distribution_estimates import (
+    QUANTILES,
+    GroupDistributions,
+    below,
+)
+from semidp.statistics.distribution.distribution_space import (
+    DistributionSpace,
+    check_steps,
+    distribution_space,
+)
 from semidp.statistics.distribution.forecast import DistributionForecast
 from semidp.statistics.distribution.published import PublishedDistribution, published_distribution
 from semidp.statistics.outcomes.intervals import LEVEL, level_of
@@ -33,7 +41,9 @@ STEPS = 100
 
 
 class Answers(StrEnum):
-    """Why quantiles are read off a distribution: for narrower intervals, for closer values, or as was asked."""
+    """Why quantiles are read off a distribution: for narrower intervals, for closer values, or as
+    was asked.
+    """
 
     intervals = "intervals"
     values = "values"
@@ -61,7 +71,9 @@ def _numbers(value: Iterable[Number], what: str) -> tuple[Fraction, ...]:
 def _listed_quantiles(value: Iterable[Number]) -> tuple[Fraction, ...]:
     numbers = _numbers(value, "quantiles")
     if not all(0 < number < 1 for number in numbers):
-        raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
+        raise InputError(
+            "quantiles are numbers between 0 and 1, each named once and in growing order"
+        )
     return numbers
 
 
@@ -80,19 +92,21 @@ class DistributionRequest(GroupedRequest):
     by
         The groups, as for a `GroupRequest`.
     probabilities, lines
-        The quantiles, and the lines below which shares are listed. They follow from the distribution, and so do all
-        others: to list more of them costs nothing.
+        The quantiles, and the lines below which shares are listed. They follow from the
+        distribution, and so do all others: to list more of them costs nothing.
     budget, mechanism, name
         As for a table. The name is that of the column unless given.
     level
         The level of intervals, and of the band around the whole distribution of each group.
     answers
-        Where quantiles were asked for, why they are read off a distribution. The file that is called after the
-        request then holds the quantiles.
+        Where quantiles were asked for, why they are read off a distribution. The file that is
+        called after the request then holds the quantiles.
 
     Examples
     --------
-    >>> request = DistributionRequest(Outcome("score", 0, 100, steps=100), [["school"]], lines=[50])
+    >>> request = DistributionRequest(
+    ...     Outcome("score", 0, 100, steps=100), [["school"]], lines=[50]
+    ... )
     >>> request.name, request.files
     ('distribution-score', ('distribution-score.csv', 'distribution-score-quantiles.csv'))
     """
@@ -134,22 +148,30 @@ class DistributionRequest(GroupedRequest):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What its files are called: for each set of groups the distributions, and what is listed of them."""
+        """What its files are called: for each set of groups the distributions, and what is listed
+        of them.
+        """
         names: list[str] = []
         for place in range(len(self.by)):
             names += self.file_pair(place)
         return tuple(names)
 
     def file_pair(self, place: int) -> tuple[str, str]:
-        """Return the two files of one set of groups: the distributions, and what is listed of them."""
+        """Return the two files of one set of groups: the distributions, and what is listed of
+        them.
+        """
         stem = self._stems[place]
         if self.answers is not None:
             return f"{stem}-distribution.csv", f"{stem}.csv"
         return f"{stem}.csv", f"{stem}-quantiles.csv"
 
     def space(self, scope: Scope) -> QuerySpace:
-        """Return the space of the differences of halves; refuse groups whose counts are not published."""
-        return distribution_space(scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by)
+        """Return the space of the differences of halves; refuse groups whose counts are not
+        published.
+        """
+        return distribution_space(
+            scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by
+        )
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return how far off shares, quantiles and the whole curve would be."""
@@ -160,7 +182,10 @@ class DistributionRequest(GroupedRequest):
         lines = super().noise_lines(mechanism, foreseen)
         if self.answers is None:
             return lines
-        return [line.replace(f"for {self.name}:", f"for {self.name}, read off a distribution:", 1) for line in lines]
+        return [
+            line.replace(f"for {self.name}:", f"for {self.name}, read off a distribution:", 1)
+            for line in lines
+        ]
 
     def noise_json(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> dict[str, Any]:
         """Return its noise as plain values, and how far off counts up to a value would be."""

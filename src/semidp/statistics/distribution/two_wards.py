@@ -10,7 +10,8 @@ from semidp.statistics.distribution.distribution_space import DistributionSpace,
 
 
 def two_wards(steps: int, adjacency: Adjacency | None = None) -> DistributionSpace:
-    """Return the distribution of a score from 0 to `steps` in two wards of 30 and 20 people, any two records moving.
+    """Return the distribution of a score from 0 to `steps` in two wards of 30 and 20 people, any
+    two records moving.
 
     >>> two_wards(steps=7).shape
     (14,)

@@ -1,7 +1,8 @@
-"""Values that are halved again and again, and the differences of the two halves: what a distribution is measured by.
+"""Values that are halved again and again, and the differences of the two halves: what a
+distribution is measured by.
 
-Nothing here is random or confidential. The tree of m values has m - 1 inner nodes, one for each gap between
-neighbouring values; everything is kept in the order of these gaps.
+Nothing here is random or confidential. The tree of m values has m - 1 inner nodes, one for each gap
+between neighbouring values; everything is kept in the order of these gaps.
 """
 
 import itertools
@@ -19,12 +20,14 @@ Labels = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ValueTree:
-    """The tree of `values` values 0, 1, …: every node is cut in two halves, the left one larger by at most one.
+    """The tree of `values` values 0, 1, …: every node is cut in two halves, the left one larger by
+    at most one.
 
-    The node that is cut between v and v + 1 is called the gap v. It covers the values from `low` to before `high`. Its
-    query is ``D = L - R``, the records of its left half less those of its right half. With F(v) the records up to v,
-    ``D = 2F(v) - F(low - 1) - F(high - 1)``, so that F follows from D, gap by gap from the root:
-    ``F(v) = (F(low - 1) + F(high - 1) + D)/2``, beginning with F(-1) = 0 and F(last) = n, which are public.
+    The node that is cut between v and v + 1 is called the gap v. It covers the values from `low` to
+    before `high`. Its query is ``D = L - R``, the records of its left half less those of its right
+    half. With F(v) the records up to v, ``D = 2F(v) - F(low - 1) - F(high - 1)``, so that F follows
+    from D, gap by gap from the root: ``F(v) = (F(low - 1) + F(high - 1) + D)/2``, beginning with
+    F(-1) = 0 and F(last) = n, which are public.
 
     Examples
     --------
@@ -103,7 +106,9 @@ class ValueTree:
         return np.asarray(2 * counts[:, 1:-1] - ends)
 
     def up_to(self, differences: NDArray[np.number], sizes: NDArray[np.number]) -> Floats:
-        """Return F of every gap from D of every node, a row a group of known size; noise in D may disorder F."""
+        """Return F of every gap from D of every node, a row a group of known size; noise in D may
+        disorder F.
+        """
         counts = np.zeros((len(differences), self.values + 1))
         counts[:, -1] = sizes
         # From the root down: the two ends of a node are known before its gap.
@@ -116,10 +121,11 @@ class ValueTree:
 
     @cached_property
     def weights(self) -> Floats:
-        """The weight of D of the node above a gap at each depth in F of the gap: rows are gaps, columns depths.
+        """The weight of D of the node above a gap at each depth in F of the gap: rows are gaps,
+        columns depths.
 
-        A gap has the weight 1/2 on its own node. On nodes above it has the mean of the weights of the two gaps that end
-        its node, which lie on the same path.
+        A gap has the weight 1/2 on its own node. On nodes above it has the mean of the weights of
+        the two gaps that end its node, which lie on the same path.
         """
         weights = np.zeros((self.values + 1, self.depth))
         for column, gaps in enumerate(self.levels):
@@ -137,12 +143,14 @@ class ValueTree:
 
 @dataclass(frozen=True)
 class Placement:
-    """The places of some values in a tree that are farthest apart, by what each pair of them counts.
+    """The places of some values in a tree that are farthest apart, by what each pair of them
+    counts.
 
-    Where v is replaced by w in one group, D changes by 2 in the node that parts them, and by 1 in each node below it on
-    the two paths. With a and b nodes on these the squared distance is ``C(v, w) = 4 + a + b`` and the sum of absolute
-    changes ``2 + a + b``. `cost` is the largest ``Σ pairs[i, j] C(v_i, v_j)`` over all places v_i. The maximum is taken
-    node by node from the leaves up: for every set of values that may lie below a node, with what each counts towards
+    Where v is replaced by w in one group, D changes by 2 in the node that parts them, and by 1 in
+    each node below it on the two paths. With a and b nodes on these the squared distance is
+    ``C(v, w) = 4 + a + b`` and the sum of absolute changes ``2 + a + b``. `cost` is the largest
+    ``Σ pairs[i, j] C(v_i, v_j)`` over all places v_i. The maximum is taken node by node from the
+    leaves up: for every set of values that may lie below a node, with what each counts towards
     those elsewhere.
 
     Parameters
@@ -157,7 +165,11 @@ class Placement:
     Examples
     --------
     >>> tree = ValueTree(4)
-    >>> Placement(tree, {(0, 1): 1}).cost, Placement(tree, {(0, 1): 1}).places, Placement(tree, {(0, 1): 1}, 2).cost
+    >>> (
+    ...     Placement(tree, {(0, 1): 1}).cost,
+    ...     Placement(tree, {(0, 1): 1}).places,
+    ...     Placement(tree, {(0, 1): 1}, 2).cost,
+    ... )
     (6, (1, 3), 4)
     """
 
@@ -198,9 +210,11 @@ class Placement:
 
     @cached_property
     def _best(self) -> dict[Labels, Integers]:
-        """For each set of labels the largest cost within every node, by values and gaps: first values, then gaps.
+        """For each set of labels the largest cost within every node, by values and gaps: first
+        values, then gaps.
 
-        Position v holds the value v itself, where nothing more is parted, and m + v the node of the gap v.
+        Position v holds the value v itself, where nothing more is parted, and m + v the node of the
+        gap v.
         """
         tree = self.tree
         positions = tree.values + tree.gaps
@@ -208,7 +222,8 @@ class Placement:
         for gaps in reversed(tree.levels):
             left, right = self._halves(gaps)
             for labels in self._sets:
-                # A value that was parted from another one above changes D of every node on its path by 1.
+                # A value that was parted from another one above changes D of every node on its path
+                # by 1.
                 outside = [label for label in self._labels if label not in labels]
                 passing = self._between(labels, outside)
                 best = np.zeros(len(gaps), dtype=np.int64)
@@ -220,7 +235,9 @@ class Placement:
         return every
 
     def _halves(self, gaps: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The positions of the left and right halves of nodes: a value, or m + the gap of a node."""
+        """The positions of the left and right halves of nodes: a value, or m + the gap of a
+        node.
+        """
         tree = self.tree
         low, high = tree.low[gaps], tree.high[gaps]
         middle = gaps + 1

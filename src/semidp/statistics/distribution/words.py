@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 
 
 _REASONS = {
-    "intervals": "a distribution, whose intervals reach fewer ranks than those of chosen quantiles at the same cost",
-    "values": "a distribution, whose quantiles are closer than so many chosen ones at the same cost",
+    "intervals": (
+        "a distribution, whose intervals reach fewer ranks than those of chosen quantiles at the"
+        " same cost"
+    ),
+    "values": (
+        "a distribution, whose quantiles are closer than so many chosen ones at the same cost"
+    ),
     "asked": "a distribution, as was asked",
 }
 """Why quantiles were read off a distribution."""
@@ -36,7 +41,9 @@ def title(result: "PublishedDistribution") -> str:
     sets = " and by ".join(set_text(by) for by in request.by)
     column = request.outcome.column
     if request.answers is not None:
-        return f"{quantiles_text(column, request.probabilities)} by {sets}, read off its distribution"
+        return (
+            f"{quantiles_text(column, request.probabilities)} by {sets}, read off its distribution"
+        )
     return f"distribution of {column} by {sets}"
 
 
@@ -48,7 +55,10 @@ def noisy_lines(result: "PublishedDistribution") -> list[str]:
 
 def summary_lines(result: "PublishedDistribution") -> list[tuple[str, str]]:
     """Return the mechanism, what is listed, and the first groups, for a terminal."""
-    how = f"{result.noise.mechanism}, scale {scale_text(result.noise.scale)} in each difference of halves"
+    how = (
+        f"{result.noise.mechanism}, scale {scale_text(result.noise.scale)} in each difference of"
+        " halves"
+    )
     lines = [("mechanism", how)]
     if result.request.answers is not None:
         lines.append(("choice", _REASONS[result.request.answers]))
@@ -68,7 +78,9 @@ def group_lines(result: "PublishedDistribution") -> list[str]:
     return first_few(lines)
 
 
-def _interval_texts(result: "PublishedDistribution", part: "DistributionSet", place: int) -> list[str]:
+def _interval_texts(
+    result: "PublishedDistribution", part: "DistributionSet", place: int
+) -> list[str]:
     """What is listed of one group, each with its interval: 55 (52 to 57)."""
     texts = []
     for number, interval in enumerate(part.listed):
@@ -125,7 +137,10 @@ def _caption(groups: int) -> str:
     which = "all groups"
     if groups > MOST_DRAWN:
         which = f"the first {MOST_DRAWN} groups of {groups:,}"
-    return f"The share of records up to each value, of {which}. The shade is the band that holds the whole curve."
+    return (
+        f"The share of records up to each value, of {which}. The shade is the band that holds the"
+        " whole curve."
+    )
 
 
 def _empty_groups(part: "DistributionSet") -> list[str]:
@@ -154,18 +169,25 @@ def paragraphs_of(result: "PublishedDistribution") -> list[str]:
     asked = []
     if request.answers is not None:
         asked = [
-            f"Quantiles were asked for, and measured by {_REASONS[request.answers]}. It answers further questions."
+            f"Quantiles were asked for, and measured by {_REASONS[request.answers]}. It answers"
+            " further questions."
         ]
     return [
         *asked,
-        f"{clipped_text(request.outcome)}. The values were halved again and again, down to single ones, and in each "
-        "group the records of the left half less those of the right half were measured with noise: "
-        f"{noise.mechanism}, scale {scale_text(noise.scale)} in each difference. The number of records up to any value "
-        "follows from at most one difference at each depth and the exact size of the group, so that all shares and "
-        "all quantiles come at one cost.",
-        f"An interval holds the share or the quantile of these records with {level} probability each; it comes from "
-        f"the law of the noise. A band holds the whole curve of its group with {level} probability. Neither is about "
-        "a population that the records were drawn from.",
+        (
+            f"{clipped_text(request.outcome)}. The values were halved again and again, down to"
+            " single ones, and in each group the records of the left half less those of the right"
+            f" half were measured with noise: {noise.mechanism}, scale {scale_text(noise.scale)} in"
+            " each difference. The number of records up to any value follows from at most one"
+            " difference at each depth and the exact size of the group, so that all shares and all"
+            " quantiles come at one cost."
+        ),
+        (
+            f"An interval holds the share or the quantile of these records with {level} probability"
+            " each; it comes from the law of the noise. A band holds the whole curve of its group"
+            f" with {level} probability. Neither is about a population that the records were drawn"
+            " from."
+        ),
     ]
 
 

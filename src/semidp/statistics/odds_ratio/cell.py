@@ -39,8 +39,8 @@ _SIGNIFICANT = 51  # of the 53 bits of a float, so that u and u ± half a step a
 class CellSpace(QuerySpace):
     """S of x11, the count of the first level of both features, summed over strata.
 
-    Any a records that keep both margins change x11 by at most floor(a/2), and by no more than the margins leave room
-    for. An exchange changes it by what it changes a cell of the table.
+    Any a records that keep both margins change x11 by at most floor(a/2), and by no more than the
+    margins leave room for. An exchange changes it by what it changes a cell of the table.
 
     Parameters
     ----------
@@ -90,11 +90,15 @@ class CellSpace(QuerySpace):
 
     @property
     def _margins_public(self) -> bool:
-        return all(self.dataspace.publishes(Margin(name, *self.strata)) for name in (self.row, self.column))
+        return all(
+            self.dataspace.publishes(Margin(name, *self.strata)) for name in (self.row, self.column)
+        )
 
     @cached_property
     def norms(self) -> Norms:
-        """The largest change of x11; at least 1, also where the margins fix x11 and the noise protects nobody."""
+        """The largest change of x11; at least 1, also where the margins fix x11 and the noise
+        protects nobody.
+        """
         if self._margins_public and self.adjacency.protects_groups:
             room = self.margins.high - self.margins.low
             moves = min(self.adjacency.a // 2, room)
@@ -104,11 +108,14 @@ class CellSpace(QuerySpace):
         return Norms(largest, largest**2, largest)
 
     def refuse_idle(self) -> None:
-        """Refuse a number of records so small that none of them can change with both margins fixed."""
+        """Refuse a number of records so small that none of them can change with both margins
+        fixed.
+        """
         if self.adjacency.a < 2 and not self.margins.degenerate:
             raise Refused(
-                f"a = {self.adjacency.a} protects nothing here, since no fewer than two records can change with both "
-                "margins fixed: leave the adjacency out, or give a number of at least 2"
+                f"a = {self.adjacency.a} protects nothing here, since no fewer than two records can"
+                " change with both margins fixed: leave the adjacency out, or give a number of at"
+                " least 2"
             )
 
     @property
@@ -160,7 +167,8 @@ def ordered(table: Table, names: tuple[str, ...]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class CanonicalMechanism(Mechanism):
-    """x11 plus canonical noise, drawn exactly on a grid of 2^-bits (Cho and Awan, construction of canonical noise).
+    """x11 plus canonical noise, drawn exactly on a grid of 2^-bits (Cho and Awan, construction of
+    canonical noise).
 
     Parameters
     ----------
@@ -169,7 +177,8 @@ class CanonicalMechanism(Mechanism):
     curve
         The tradeoff function f for which the noise is canonical.
     moves
-        By how much x11 may move at the cost of one f. Where it can move further, f is composed as often as needed.
+        By how much x11 may move at the cost of one f. Where it can move further, f is composed as
+        often as needed.
 
     Examples
     --------
@@ -209,7 +218,9 @@ class CanonicalMechanism(Mechanism):
 
     @cached_property
     def bits(self) -> int:
-        """How many bits U has after the point: as many as a float holds beside n and the noise, at most 32."""
+        """How many bits U has after the point: as many as a float holds beside n and the noise, at
+        most 32.
+        """
         deviations = math.ceil(64 * self.noise_law.standard_deviation)
         reach = (self.space.dataspace.n or 0) + deviations
         return max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
@@ -226,7 +237,9 @@ class CanonicalMechanism(Mechanism):
 
     @property
     def tradeoff(self) -> Tradeoff:
-        """f, or f composed ceil(Δ/moves) times where x11 can move by Δ: such a change is a chain of smaller ones."""
+        """f, or f composed ceil(Δ/moves) times where x11 can move by Δ: such a change is a chain of
+        smaller ones.
+        """
         times = -(-self.space.linf // self.moves)
         return self.curve if times <= 1 else self.curve.group(times)
 
@@ -235,13 +248,19 @@ class CanonicalMechanism(Mechanism):
         steps = [self.noise_law.grid_steps(self.bits, randomness) for _ in range(count)]
         return np.array(steps, dtype=np.int64).reshape(count, 1)
 
-    def measure(self, values: NDArray[np.int64], randomness: Randomness | None = None) -> Measurement:
-        """Add the noise to x11 in steps of the grid; no bit depends on floating-point arithmetic with x11."""
+    def measure(
+        self, values: NDArray[np.int64], randomness: Randomness | None = None
+    ) -> Measurement:
+        """Add the noise to x11 in steps of the grid; no bit depends on floating-point arithmetic
+        with x11.
+        """
         source = SystemRandomness() if randomness is None else randomness
         noisy = (values << self.bits) + self.noise(source)
         return Measurement(noisy, self.publish(noisy), self.name, self.claim, source.secure)
 
-    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.float64]:
+    def measure_many(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[np.float64]:
         """Return `count` independent draws of U for one x11: for audits and studies."""
         return self.publish((values << self.bits) + self.noises(count, randomness))
 
@@ -251,7 +270,9 @@ class CanonicalMechanism(Mechanism):
 
     @property
     def naive_l2(self) -> float:
-        """The same noise: the naive mechanism of a single count is canonical too, at the cost of a records."""
+        """The same noise: the naive mechanism of a single count is canonical too, at the cost of a
+        records.
+        """
         return float(canonical_noise(self.curve, max(self.space.adjacency.a, 1)).standard_deviation)
 
     def record(self) -> dict[str, Any]:
@@ -265,7 +286,9 @@ class CanonicalMechanism(Mechanism):
         try:
             curve, moves = tradeoff_from_json(noise["curve"]), noise["moves"]
         except (KeyError, TypeError, ValueError):
-            raise InputError("the record of canonical noise is damaged: it cannot be recomputed") from None
+            raise InputError(
+                "the record of canonical noise is damaged: it cannot be recomputed"
+            ) from None
         if not isinstance(moves, int) or isinstance(moves, bool) or moves < 1:
             raise InputError("the record of canonical noise is damaged: it cannot be recomputed")
         return cls(space, curve, moves)

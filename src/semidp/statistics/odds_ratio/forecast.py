@@ -38,7 +38,9 @@ class PowerForecast:
     power: Mapping[float, float]
 
     @classmethod
-    def of(cls, name: str, features: tuple[str, ...], test: UmpuTest, alternative: Alternative) -> "PowerForecast":
+    def of(
+        cls, name: str, features: tuple[str, ...], test: UmpuTest, alternative: Alternative
+    ) -> "PowerForecast":
         """Return the forecast of a planned test."""
         power = {}
         for ratio in ODDS_RATIOS:
@@ -56,8 +58,8 @@ class PowerForecast:
         ratios = ", ".join(f"{ratio:.3g}" for ratio in self.power)
         chances = ", ".join(f"{chance:.2g}" for chance in self.power.values())
         return (
-            f"noise of standard deviation {self.standard_deviation:.4g} in x11; finds an odds ratio of {ratios} with "
-            f"probability {chances} at 5%"
+            f"noise of standard deviation {self.standard_deviation:.4g} in x11; finds an odds ratio"
+            f" of {ratios} with probability {chances} at 5%"
         )
 
     def to_json(self) -> dict[str, Any]:

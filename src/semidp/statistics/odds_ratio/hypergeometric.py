@@ -1,7 +1,9 @@
-"""The law of x11 in a 2×2 table with known margins: Fisher's noncentral hypergeometric distribution; and of its sum.
+"""The law of x11 in a 2×2 table with known margins: Fisher's noncentral hypergeometric
+distribution; and of its sum.
 
-`TwoByTwo` is the public totals; `TwoByTwo.law(odds_ratio)` is the distribution of the one free count, accurate in its
-far tails. `Strata` is one such table a stratum, with the sum of their counts. Noise and tests live beside this module.
+`TwoByTwo` is the public totals; `TwoByTwo.law(odds_ratio)` is the distribution of the one free
+count, accurate in its far tails. `Strata` is one such table a stratum, with the sum of their
+counts. Noise and tests live beside this module.
 """
 
 import math
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 
 from semidp.errors import InputError
 
-_TAIL = 700.0  # nats below the mode at which a probability leaves the window: e^-700 is about 1e-304
+# nats below the mode at which a probability leaves the window: e^-700 is about 1e-304
+_TAIL = 700.0
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,9 @@ class IntegerLaw:
     def plus(self, other: "IntegerLaw") -> "IntegerLaw":
         """Return the law of the sum of two independent numbers, by direct convolution.
 
-        Only positive numbers are added up, so that every probability keeps its relative accuracy: a sum of w products
-        has a relative error of at most ``(w + 1) 2^-52``. Probabilities under e^-700 of the largest are left out.
+        Only positive numbers are added up, so that every probability keeps its relative accuracy: a
+        sum of w products has a relative error of at most ``(w + 1) 2^-52``. Probabilities under
+        e^-700 of the largest are left out.
 
         >>> coin = IntegerLaw(0, np.array([0.5, 0.5]))
         >>> coin.plus(coin).pmf
@@ -71,7 +75,8 @@ class IntegerLaw:
         return IntegerLaw(self.first + other.first + int(kept[0]), pmf[kept[0] : kept[-1] + 1])
 
     def tilted(self, log_ratio: float) -> "IntegerLaw":
-        """Return the law with ``P(x) e^{θ x}`` in proportion: laws of x11 for all odds ratios are tilts of one.
+        """Return the law with ``P(x) e^{θ x}`` in proportion: laws of x11 for all odds ratios are
+        tilts of one.
 
         >>> one, other = TwoByTwo(2, 2, 4).law(), TwoByTwo(2, 2, 4).law(odds_ratio=4.0)
         >>> bool(np.allclose(one.tilted(math.log(4.0)).pmf, other.pmf))
@@ -83,10 +88,11 @@ class IntegerLaw:
 
     @property
     def upper_moments(self) -> "IntegerLaw":
-        """``W(x) ∝ E[(H - μ) 1{H > x}]`` for x from the first value to the last but one, scaled to sum 1.
+        """``W(x) ∝ E[(H - μ) 1{H > x}]`` for x from the first value to the last but one, scaled to
+        sum 1.
 
-        By summation by parts ``Cov(H, G(H)) = Var(H) Σ W(x) (G(x + 1) - G(x))`` for any function G; every W is summed
-        from the side on which all terms have one sign.
+        By summation by parts ``Cov(H, G(H)) = Var(H) Σ W(x) (G(x + 1) - G(x))`` for any function G;
+        every W is summed from the side on which all terms have one sign.
 
         >>> IntegerLaw(0, np.array([0.25, 0.5, 0.25])).upper_moments.pmf
         array([0.5, 0.5])
@@ -116,7 +122,9 @@ class TwoByTwo:
 
     def __post_init__(self) -> None:
         if not (0 <= self.row <= self.n and 0 <= self.column <= self.n):
-            raise InputError("the margins of a 2×2 table must lie between 0 and the number of records n")
+            raise InputError(
+                "the margins of a 2×2 table must lie between 0 and the number of records n"
+            )
 
     @property
     def low(self) -> int:
@@ -134,11 +142,12 @@ class TwoByTwo:
         return self.low == self.high
 
     def law(self, odds_ratio: float = 1.0) -> IntegerLaw:
-        """Return the distribution of x11 given the margins, ``P(H = x) ∝ C(t1·, x) C(t2·, t·1 - x) ω^x``.
+        """Return the distribution of x11 given the margins,
+        ``P(H = x) ∝ C(t1·, x) C(t2·, t·1 - x) ω^x``.
 
-        Sums of log-ratios outward from the mode keep the relative error near 1e-12 where log-gamma functions would
-        lose half of the digits for a million records; probabilities under 1e-300 are left out (Cho and Awan,
-        section on semi-private UMPU testing).
+        Sums of log-ratios outward from the mode keep the relative error near 1e-12 where log-gamma
+        functions would lose half of the digits for a million records; probabilities under 1e-300
+        are left out (Cho and Awan, section on semi-private UMPU testing).
 
         Examples
         --------
@@ -165,7 +174,9 @@ class TwoByTwo:
         first, last = self._window(mode)
         x = np.arange(first, last, dtype=np.float64)
         remaining = self.n - self.row - self.column
-        steps = log_odds + np.log((self.row - x) * (self.column - x) / ((x + 1) * (remaining + x + 1)))
+        steps = log_odds + np.log(
+            (self.row - x) * (self.column - x) / ((x + 1) * (remaining + x + 1))
+        )
         height = np.zeros(last - first + 1)
         centre = mode - first
         height[centre + 1 :] = np.cumsum(steps[centre:])
@@ -177,17 +188,23 @@ class TwoByTwo:
         return IntegerLaw(first + int(kept[0]), pmf)
 
     def _mode(self, log_odds: float) -> int:
-        """The x after which the probabilities fall: their ratio decreases in x, so bisection finds it."""
+        """The x after which the probabilities fall: their ratio decreases in x, so bisection finds
+        it.
+        """
         remaining = self.n - self.row - self.column
 
         def falls(x: int) -> bool:
-            ratio = math.log((self.row - x) * (self.column - x)) - math.log((x + 1) * (remaining + x + 1))
+            ratio = math.log((self.row - x) * (self.column - x)) - math.log(
+                (x + 1) * (remaining + x + 1)
+            )
             return ratio + log_odds <= 0
 
         return self.low + bisect_left(range(self.low, self.high), True, key=falls)
 
     def _window(self, mode: int) -> tuple[int, int]:
-        """A range that holds every probability above e^-700 of the largest; the curvature at the mode sets it."""
+        """A range that holds every probability above e^-700 of the largest; the curvature at the
+        mode sets it.
+        """
         cells = (mode, self.row - mode, self.column - mode, self.n - self.row - self.column + mode)
         spread = math.sqrt(1 / sum(1 / (cell + 1) for cell in cells))
         reach = int(40 * spread) + 800
@@ -198,8 +215,8 @@ class TwoByTwo:
 class Strata:
     """The public margins of one 2×2 table a stratum, and the sum of their counts, ``T = Σ_k x11k``.
 
-    Given all of the margins and a common odds ratio ω, T is sufficient for ω; its law is the convolution of those of
-    the strata (Cochran, Mantel and Haenszel). One stratum is its 2×2 table.
+    Given all of the margins and a common odds ratio ω, T is sufficient for ω; its law is the
+    convolution of those of the strata (Cochran, Mantel and Haenszel). One stratum is its 2×2 table.
 
     >>> strata = Strata((TwoByTwo(2, 2, 4), TwoByTwo(1, 2, 3)))
     >>> strata.low, strata.high, strata.n
@@ -232,10 +249,14 @@ class Strata:
 
     def law(self, odds_ratio: float = 1.0) -> IntegerLaw:
         """Return the distribution of the sum given the margins and the common odds ratio."""
-        laws = sorted((table.law(odds_ratio) for table in self.tables), key=lambda law: len(law.pmf))
+        laws = sorted(
+            (table.law(odds_ratio) for table in self.tables), key=lambda law: len(law.pmf)
+        )
         return reduce(IntegerLaw.plus, laws)
 
     def law_at(self, log_odds: float) -> IntegerLaw:
         """Return the same distribution for an odds ratio given by its logarithm."""
-        laws = sorted((table.law_at(log_odds) for table in self.tables), key=lambda law: len(law.pmf))
+        laws = sorted(
+            (table.law_at(log_odds) for table in self.tables), key=lambda law: len(law.pmf)
+        )
         return reduce(IntegerLaw.plus, laws)

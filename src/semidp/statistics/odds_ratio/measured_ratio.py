@@ -1,7 +1,8 @@
 """From a confidential 2×2 table, or one a stratum, to a published test of its (common) odds ratio.
 
-`odds_ratio_test` draws U, the only step that sees the table; an `OddsRatioResult` holds nothing but public numbers and
-can be rebuilt from them. The statistics behind it are in `umpu`, the noise in `canonical`.
+`odds_ratio_test` draws U, the only step that sees the table; an `OddsRatioResult` holds nothing but
+public numbers and can be rebuilt from them. The statistics behind it are in `umpu`, the noise in
+`canonical`.
 """
 
 import math
@@ -33,24 +34,28 @@ from semidp.statistics.protocol import Chargeable
 
 @dataclass(frozen=True)
 class OddsRatioResult:
-    """A published test of the odds ratio ``ω = x11 x22 / (x12 x21)``; level 1 is the first declared of each feature.
+    """A published test of the odds ratio ``ω = x11 x22 / (x12 x21)``; level 1 is the first declared
+    of each feature.
 
-    With strata it is the exact test of Cochran, Mantel and Haenszel of an odds ratio that is common to all of them.
+    With strata it is the exact test of Cochran, Mantel and Haenszel of an odds ratio that is common
+    to all of them.
 
-    Everything follows from U, the margins and the guarantee, all public: a result read back from JSON, or built from
-    a U that somebody else published, answers the same questions.
+    Everything follows from U, the margins and the guarantee, all public: a result read back from
+    JSON, or built from a U that somebody else published, answers the same questions.
 
     Parameters
     ----------
     rows, columns
         The two features, of two levels each.
     u
-        The published U = x11 + noise, a multiple of 2^-grid_bits; with strata x11 is the sum over them.
+        The published U = x11 + noise, a multiple of 2^-grid_bits; with strata x11 is the sum over
+        them.
     grid_bits
         The grid of U. It depends on public numbers only.
     guarantee
-        (D_t, A_a, f). The noise is canonical for f, stretched by what x11 can move between adjacent datasets:
-        floor(a/2), or less where the margins leave less room; under exchange what one exchange moves.
+        (D_t, A_a, f). The noise is canonical for f, stretched by what x11 can move between adjacent
+        datasets: floor(a/2), or less where the margins leave less room; under exchange what one
+        exchange moves.
     alternative
         What the p-value and the default interval look for.
     private
@@ -81,7 +86,9 @@ class OddsRatioResult:
     def __post_init__(self) -> None:
         object.__setattr__(self, "alternative", Alternative(self.alternative))
         if not math.isfinite(self.u) or (Fraction(self.u) * (1 << self.grid_bits)).denominator != 1:
-            raise InputError(f"u must be a multiple of 2^-{self.grid_bits}, the grid that it was published on")
+            raise InputError(
+                f"u must be a multiple of 2^-{self.grid_bits}, the grid that it was published on"
+            )
         _ = self.test  # refuses margins and guarantees that no test exists for
 
     @property
@@ -100,7 +107,9 @@ class OddsRatioResult:
     @property
     def _space(self) -> CellSpace:
         guarantee = self.guarantee
-        return CellSpace(guarantee.dataspace, guarantee.adjacency, self.rows, self.columns, self.strata)
+        return CellSpace(
+            guarantee.dataspace, guarantee.adjacency, self.rows, self.columns, self.strata
+        )
 
     @classmethod
     def measured(
@@ -122,12 +131,16 @@ class OddsRatioResult:
 
     @property
     def x11(self) -> tuple[str, str]:
-        """The row and the column level whose joint count is tested: the first declared of each feature."""
+        """The row and the column level whose joint count is tested: the first declared of each
+        feature.
+        """
         return self._levels(self.rows)[0], self._levels(self.columns)[0]
 
     @property
     def most_powerful(self) -> bool:
-        """Whether no unbiased test with this guarantee has more power: one-sided, and x11 moves by at most 1."""
+        """Whether no unbiased test with this guarantee has more power: one-sided, and x11 moves by
+        at most 1.
+        """
         return self.alternative is not Alternative.TWO_SIDED and self.test.noise.sensitivity == 1
 
     @property
@@ -137,30 +150,42 @@ class OddsRatioResult:
 
     @cached_property
     def p_value(self) -> float:
-        """``P(U' >= u)`` under ω = 1 for the published (rounded) U', or the other side, or both: see `UmpuTest`.
+        """``P(U' >= u)`` under ω = 1 for the published (rounded) U', or the other side, or both:
+        see `UmpuTest`.
 
-        Valid exactly: ``P(p <= alpha) <= alpha`` for every alpha, short of it by at most the noise of one grid cell.
+        Valid exactly: ``P(p <= alpha) <= alpha`` for every alpha, short of it by at most the noise
+        of one grid cell.
         """
         return float(self.test.p_value(self.u, self.alternative))
 
     def reject(self, alpha: float = 0.05) -> bool:
-        """Whether the test rejects ω = 1 (for one-sided alternatives also everything beyond it) at level alpha."""
+        """Whether the test rejects ω = 1 (for one-sided alternatives also everything beyond it) at
+        level alpha.
+        """
         check_level(alpha, "alpha")
         return self.p_value <= alpha
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
-        """Return the odds ratios that the test does not reject; `empty` where it rejects them all."""
+        """Return the odds ratios that the test does not reject; `empty` where it rejects them
+        all.
+        """
         return self.test.confidence_interval(self.u, level, self.alternative)
 
     def to_json(self, level: float = 0.95) -> dict[str, Any]:
-        """Return the result as plain values; `from_json` needs u, the grid, the alternative and the guarantee."""
+        """Return the result as plain values; `from_json` needs u, the grid, the alternative and the
+        guarantee.
+        """
         return {
             "u": self.u,
             "grid_bits": self.grid_bits,
             "p_value": self.p_value,
             "alternative": str(self.alternative),
             "interval": self.confidence_interval(level).to_json(),
-            "margins": {"rows": self._margin(self.rows), "columns": self._margin(self.columns), "n": self.margins.n},
+            "margins": {
+                "rows": self._margin(self.rows),
+                "columns": self._margin(self.columns),
+                "n": self.margins.n,
+            },
             **({"strata": list(self.strata)} if self.strata else {}),
             "x11": {self.rows: self.x11[0], self.columns: self.x11[1]},
             "guarantee": self.guarantee.to_json(),
@@ -168,7 +193,11 @@ class OddsRatioResult:
         }
 
     def _levels(self, name: str) -> list[str]:
-        (feature,) = self.guarantee.dataspace.value(Margin(name, *self.strata)).schema.restrict([name]).features
+        (feature,) = (
+            self.guarantee.dataspace.value(Margin(name, *self.strata))
+            .schema.restrict([name])
+            .features
+        )
         return list(feature.levels)
 
     def _margin(self, name: str) -> dict[str, Any]:
@@ -176,18 +205,28 @@ class OddsRatioResult:
         return {"feature": name, "levels": self._levels(name), "counts": counts.tolist()}
 
     def worst_pair(self) -> Pair:
-        """Return two values of x11 that adjacent datasets can have, from the margins alone: an audit compares them."""
+        """Return two values of x11 that adjacent datasets can have, from the margins alone: an
+        audit compares them.
+        """
         return self._space.worst_pair()
 
-    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.float64]:
-        """Return `count` independent draws of U for a value of x11, along a new first axis: for audits."""
+    def measure_many(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[np.float64]:
+        """Return `count` independent draws of U for a value of x11, along a new first axis: for
+        audits.
+        """
         noise, bits = self.test.noise, self.grid_bits
-        steps = np.array([noise.grid_steps(bits, randomness) for _ in range(count)], dtype=np.float64)
+        steps = np.array(
+            [noise.grid_steps(bits, randomness) for _ in range(count)], dtype=np.float64
+        )
         return np.asarray(values + (steps / 2.0**bits)[:, None])
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "OddsRatioResult":
-        """Read what `to_json` wrote; p-value and interval are computed afresh from u and the margins."""
+        """Read what `to_json` wrote; p-value and interval are computed afresh from u and the
+        margins.
+        """
         try:
             rows, columns = (value["margins"][side]["feature"] for side in ("rows", "columns"))
             return cls(
@@ -201,7 +240,9 @@ class OddsRatioResult:
                 tuple(map(str, value.get("strata", ()))),
             )
         except (KeyError, TypeError):
-            raise InputError("this is not the JSON of an odds-ratio test: write one with semidp test") from None
+            raise InputError(
+                "this is not the JSON of an odds-ratio test: write one with semidp test"
+            ) from None
 
 
 def odds_ratio_test(
@@ -215,19 +256,21 @@ def odds_ratio_test(
     randomness: Randomness | None = None,
     ledger: Chargeable | None = None,
 ) -> OddsRatioResult:
-    """Test the odds ratio of a 2×2 table whose margins are public, with a privacy guarantee for the rest.
+    """Test the odds ratio of a 2×2 table whose margins are public, with a privacy guarantee for the
+    rest.
 
-    With strata both margins are public within each, and U is the sum of x11 over them plus noise: x11 of the table
-    summed over the strata, so that a records change it by at most floor(a/2) as in a 2×2 table. One-sided tests are
-    uniformly most powerful among all unbiased tests with the same guarantee (Cho and Awan, theorem on the semi-private
-    UMPU test; docs/inference.md for strata). U is drawn exactly, on a grid of 2^-32 or coarser for very large n or
-    noise: no bit of it depends on floating-point arithmetic with x11.
+    With strata both margins are public within each, and U is the sum of x11 over them plus noise:
+    x11 of the table summed over the strata, so that a records change it by at most floor(a/2) as in
+    a 2×2 table. One-sided tests are uniformly most powerful among all unbiased tests with the same
+    guarantee (Cho and Awan, theorem on the semi-private UMPU test; docs/inference.md for strata). U
+    is drawn exactly, on a grid of 2^-32 or coarser for very large n or noise: no bit of it depends
+    on floating-point arithmetic with x11.
 
     Parameters
     ----------
     table
-        The confidential counts: two features of two levels, and the strata. The first level of each is level 1, so
-        that a large count in the first cell speaks for ω > 1.
+        The confidential counts: two features of two levels, and the strata. The first level of each
+        is level 1, so that a large count in the first cell speaks for ω > 1.
     privacy
         A budget, or any tradeoff function f.
     strata
@@ -239,7 +282,8 @@ def odds_ratio_test(
     adjacency
         How many records move together; the worst case a(t) of the dataspace unless given.
     randomness
-        Where random words come from; the operating system unless given. Any other marks the result not private.
+        Where random words come from; the operating system unless given. Any other marks the result
+        not private.
     ledger
         Charged before U is drawn.
 
@@ -259,7 +303,9 @@ def odds_ratio_test(
     _check_space(table, dataspace, (rows, columns), strata)
     mechanism = _mechanism(dataspace, adjacency, rows, columns, strata, privacy)
     if ledger is not None:
-        ledger.charge(mechanism.guarantee, f"odds ratio of {rows} and {columns}", [mechanism.record()])
+        ledger.charge(
+            mechanism.guarantee, f"odds ratio of {rows} and {columns}", [mechanism.record()]
+        )
     x11 = table.margin((rows, columns)).counts[:1, 0]
     return OddsRatioResult.measured(mechanism, mechanism.measure(x11, randomness), alternative)
 
@@ -273,9 +319,11 @@ def planned_test(
     strata: Iterable[str] = (),
     adjacency: Adjacency | None = None,
 ) -> UmpuTest:
-    """Return the test that `odds_ratio_test` would make, from public totals alone: its power before anything is spent.
+    """Return the test that `odds_ratio_test` would make, from public totals alone: its power before
+    anything is spent.
 
-    All invariants of the dataspace count: those beyond the margins of the test may raise a(t), and the noise with it.
+    All invariants of the dataspace count: those beyond the margins of the test may raise a(t), and
+    the noise with it.
 
     Examples
     --------
@@ -303,7 +351,9 @@ def _mechanism(
     strata: tuple[str, ...],
     privacy: Tradeoff | Budget,
 ) -> CanonicalMechanism:
-    """Return the canonical noise for a guarantee; the worst case a(t) of the dataspace unless an adjacency is given."""
+    """Return the canonical noise for a guarantee; the worst case a(t) of the dataspace unless an
+    adjacency is given.
+    """
     used = Ball(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
     space = CellSpace(dataspace, used, rows, columns, strata)
     space.refuse_idle()
@@ -313,33 +363,45 @@ def _mechanism(
 def _two_by_two(table: Table, strata: tuple[str, ...]) -> tuple[str, str]:
     for name in strata:
         if name not in table.schema.names:
-            raise SchemaError(f"the table has no feature {name!r} for strata; it has {', '.join(table.schema.names)}")
+            raise SchemaError(
+                f"the table has no feature {name!r} for strata; it has"
+                f" {', '.join(table.schema.names)}"
+            )
     tested = [feature for feature in table.schema.features if feature.name not in strata]
     if len(tested) != 2:
         raise SchemaError(
-            f"an odds ratio needs a table of two features besides strata, not {len(tested)}: sum it over the others "
-            "first, with table.margin([rows, columns])"
+            f"an odds ratio needs a table of two features besides strata, not {len(tested)}: sum it"
+            " over the others first, with table.margin([rows, columns])"
         )
     for feature in tested:
         if len(feature.levels) != 2:
             raise SchemaError(
-                f"an odds ratio needs two levels of {feature.name!r}, not {len(feature.levels)}: keep the records of "
-                "two levels, merge numbers into two bins, or declare two levels",
+                f"an odds ratio needs two levels of {feature.name!r}, not {len(feature.levels)}:"
+                " keep the records of two levels, merge numbers into two bins, or declare two"
+                " levels",
                 needs="two levels",
             )
     if table.schema.possible is not None:
-        raise Refused("a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test")
+        raise Refused(
+            "a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test"
+        )
     return tested[0].name, tested[1].name
 
 
-def _check_space(table: Table, dataspace: Dataspace, features: tuple[str, str], strata: tuple[str, ...]) -> None:
-    """Both margins must be public and the table itself must not; the messages name features only."""
+def _check_space(
+    table: Table, dataspace: Dataspace, features: tuple[str, str], strata: tuple[str, ...]
+) -> None:
+    """Both margins must be public and the table itself must not; the messages name features
+    only.
+    """
     for name in features:
         names = (name, *strata)
-        if not np.array_equal(ordered(dataspace.value(Margin(*names)), names), ordered(table.margin(names), names)):
+        if not np.array_equal(
+            ordered(dataspace.value(Margin(*names)), names), ordered(table.margin(names), names)
+        ):
             raise DataError(f"the published values of {name} are not those of the table")
     if any(set(features) <= set(margin.names) for margin in dataspace.margins):
         raise Refused(
-            f"the table of {' and '.join(features)} is itself published exactly: test it without noise, or "
-            "leave that invariant out"
+            f"the table of {' and '.join(features)} is itself published exactly: test it without"
+            " noise, or leave that invariant out"
         )

@@ -1,7 +1,8 @@
-"""How often the test finds an odds ratio: power, required sample size, and two tests to compare with.
+"""How often the test finds an odds ratio: power, required sample size, and two tests to compare
+with.
 
-The comparison is the randomised Fisher test without privacy, and the naive approach: a table made noisy by ordinary
-privacy and the group argument, then the classical test. Pictures are in `plots`.
+The comparison is the randomised Fisher test without privacy, and the naive approach: a table made
+noisy by ordinary privacy and the group argument, then the classical test. Pictures are in `plots`.
 """
 
 import math
@@ -43,15 +44,16 @@ def power(
     alternative: Alternative = Alternative.TWO_SIDED,
     adjacency: Adjacency = _TWO_MARGINS,
 ) -> float:
-    """Return the probability that the semi-private test rejects ω = 1 when ω is `odds_ratio`, given the margins.
+    """Return the probability that the semi-private test rejects ω = 1 when ω is `odds_ratio`, given
+    the margins.
 
     Parameters
     ----------
     margins
         The public margins, of one table or of strata.
     adjacency
-        How many records move together: a(t) = 3 with no exact statistics but the margins, and more with others. The
-        noise is stretched by floor(a/2).
+        How many records move together: a(t) = 3 with no exact statistics but the margins, and more
+        with others. The noise is stretched by floor(a/2).
 
     Examples
     --------
@@ -76,12 +78,14 @@ def sample_size(
     column_share: float = 0.5,
     adjacency: Adjacency = _TWO_MARGINS,
 ) -> int:
-    """Return from how many records on the test has the power `target` at an odds ratio: that many, and any more.
+    """Return from how many records on the test has the power `target` at an odds ratio: that many,
+    and any more.
 
-    The margins are taken at their shares of n, rounded to whole records, and the power would grow with n but for that
-    rounding. Along all n that round alike (n, n + d, n + 2d, …, with d the common denominator of the shares) it does
-    grow, so that bisection finds an n that suffices, and the last n within the next d that does not is the last of all.
-    Where d is above 100, the next 100 are looked at.
+    The margins are taken at their shares of n, rounded to whole records, and the power would grow
+    with n but for that rounding. Along all n that round alike (n, n + d, n + 2d, …, with d the
+    common denominator of the shares) it does grow, so that bisection finds an n that suffices, and
+    the last n within the next d that does not is the last of all. Where d is above 100, the next
+    100 are looked at.
 
     Parameters
     ----------
@@ -99,7 +103,11 @@ def sample_size(
     >>> sample_size(2.0, Budget.pure(1)), sample_size(2.0, None)
     (292, 265)
     """
-    for value, name in ((target, "the power"), (row_share, "the row share"), (column_share, "the column share")):
+    for value, name in (
+        (target, "the power"),
+        (row_share, "the row share"),
+        (column_share, "the column share"),
+    ):
         check_level(value, name)
     alternative = Alternative(alternative)
     _check_side(odds_ratio, alternative)
@@ -109,16 +117,27 @@ def sample_size(
 
     def enough(n: int) -> bool:
         margins = TwoByTwo(round(row_share * n), round(column_share * n), n)
-        return not margins.degenerate and UmpuTest(margins, noise).power(odds_ratio, alpha, alternative) >= target
+        return (
+            not margins.degenerate
+            and UmpuTest(margins, noise).power(odds_ratio, alpha, alternative) >= target
+        )
 
     high = 4
     while not enough(high):
         high *= 2
         if high > _LARGEST:
-            raise Refused(f"more than {_LARGEST:,} records would be needed: ask for less power or a weaker guarantee")
+            raise Refused(
+                f"more than {_LARGEST:,} records would be needed: ask for less power or a weaker"
+                " guarantee"
+            )
     low = high // 2 if high > 4 else 1
     low, high = whole_bisection(lambda n: not enough(n), low, high)
-    period = math.lcm(*(Fraction(share).limit_denominator(_LONGEST).denominator for share in (row_share, column_share)))
+    period = math.lcm(
+        *(
+            Fraction(share).limit_denominator(_LONGEST).denominator
+            for share in (row_share, column_share)
+        )
+    )
     last, n = low, high
     while n - last <= min(2 * period, _LONGEST):  # python rounds halves to even: twice the period
         last, n = (last, n + 1) if enough(n) else (n, n + 1)
@@ -128,15 +147,23 @@ def sample_size(
 def _moves(adjacency: Adjacency) -> int:
     """By how much x11 can change: half of the records."""
     if not isinstance(adjacency, Ball) or adjacency.a < 2:
-        raise InputError("the power before any data needs how many records move together, at least 2: see planned_test")
+        raise InputError(
+            "the power before any data needs how many records move together, at least 2: see"
+            " planned_test"
+        )
     return adjacency.a // 2
 
 
 @dataclass(frozen=True)
 class PowerCurves:
-    """Power against the odds ratio, one curve for each test. The value at ω = 1 is the size of the test.
+    """Power against the odds ratio, one curve for each test. The value at ω = 1 is the size of the
+    test.
 
-    >>> list(power_curves(TwoByTwo(50, 50, 100), Budget.pure(1), [1.0, 2.0], replicates=100).curves)[:2]
+    >>> list(
+    ...     power_curves(
+    ...         TwoByTwo(50, 50, 100), Budget.pure(1), [1.0, 2.0], replicates=100
+    ...     ).curves
+    ... )[:2]
     ['semi-private UMPU', 'without privacy (UMPU)']
     """
 
@@ -149,7 +176,11 @@ class PowerCurves:
     def to_json(self) -> dict[str, Any]:
         """Return the curves as plain values."""
         return {
-            "margins": {"row": self.margins.row, "column": self.margins.column, "n": self.margins.n},
+            "margins": {
+                "row": self.margins.row,
+                "column": self.margins.column,
+                "n": self.margins.n,
+            },
             "odds_ratios": self.odds_ratios.tolist(),
             "power": {name: curve.tolist() for name, curve in self.curves.items()},
             "alpha": self.alpha,
@@ -167,21 +198,31 @@ def power_curves(
     replicates: int = 20_000,
     randomness: Randomness | None = None,
 ) -> PowerCurves:
-    """Return the power of the semi-private test, of the test without privacy, and of the naive approach.
+    """Return the power of the semi-private test, of the test without privacy, and of the naive
+    approach.
 
-    The naive approach is simulated, for (ε, δ) and Gaussian guarantees: independent Laplace noise of scale 2a/ε, or
-    normal noise with ``σ = √2 a/μ``, in all four cells (a = 3), then the classical test of the log odds ratio. Its size
-    is not alpha, so a second curve uses the critical value that makes it so.
+    The naive approach is simulated, for (ε, δ) and Gaussian guarantees: independent Laplace noise
+    of scale 2a/ε, or normal noise with ``σ = √2 a/μ``, in all four cells (a = 3), then the
+    classical test of the log odds ratio. Its size is not alpha, so a second curve uses the critical
+    value that makes it so.
 
-    >>> found = power_curves(TwoByTwo(100, 100, 200), Budget.pure(1), [1.0, 3.0], replicates=2000)
+    >>> found = power_curves(
+    ...     TwoByTwo(100, 100, 200), Budget.pure(1), [1.0, 3.0], replicates=2000
+    ... )
     >>> float(found.curves["semi-private UMPU"][0].round(6))
     0.05
     """
     check_level(alpha, "alpha")
     alternative = Alternative(alternative)
     grid = np.asarray(odds_ratios, dtype=np.float64)
-    tests = {_PRIVATE: UmpuTest(margins, canonical_noise(privacy)), _PUBLIC: UmpuTest(margins, Recursive.none())}
-    curves = {name: np.array([test.power(float(w), alpha, alternative) for w in grid]) for name, test in tests.items()}
+    tests = {
+        _PRIVATE: UmpuTest(margins, canonical_noise(privacy)),
+        _PUBLIC: UmpuTest(margins, Recursive.none()),
+    }
+    curves = {
+        name: np.array([test.power(float(w), alpha, alternative) for w in grid])
+        for name, test in tests.items()
+    }
     spread = _naive_spread(curve_of(privacy), a=3)
     if spread is not None:
         source = generator(SeededRandomness(0) if randomness is None else randomness)
@@ -197,12 +238,15 @@ def _check_side(odds_ratio: float, alternative: Alternative) -> None:
     }[alternative]
     if not right or not math.isfinite(odds_ratio):
         raise InputError(
-            f"the alternative {alternative} never finds an odds ratio of {odds_ratio}: give the other side"
+            f"the alternative {alternative} never finds an odds ratio of {odds_ratio}: give the"
+            " other side"
         )
 
 
 def _naive_spread(f: Tradeoff, a: int) -> tuple[str, float] | None:
-    """The noise that ordinary privacy, pushed to a records by the group argument, puts into each cell."""
+    """The noise that ordinary privacy, pushed to a records by the group argument, puts into each
+    cell.
+    """
     if isinstance(f, Gaussian):
         return "normal", math.sqrt(2 / f.mu_squared) * a
     if isinstance(f, Approximate) and f.size == 1 and f.epsilon0 > 0:
@@ -219,20 +263,35 @@ def _naive_curves(
     replicates: int,
     source: np.random.Generator,
 ) -> dict[str, NDArray[np.float64]]:
-    """How often the classical test of noisy tables rejects: log odds ratio over its error, with 1/2 in each cell."""
+    """How often the classical test of noisy tables rejects: log odds ratio over its error, with 1/2
+    in each cell.
+    """
     signs = np.array([1.0, -1.0, -1.0, 1.0])
 
     def evidence(odds_ratio: float) -> NDArray[np.float64]:
         law = margins.law(odds_ratio)
         x = source.choice(law.values, size=replicates, p=law.pmf)
-        cells = np.stack([x, margins.row - x, margins.column - x, margins.n - margins.row - margins.column + x])
+        cells = np.stack(
+            [x, margins.row - x, margins.column - x, margins.n - margins.row - margins.column + x]
+        )
         noise = getattr(source, spread[0])(scale=spread[1], size=cells.shape)
         noisy = np.maximum(cells + noise, 0.0) + 0.5
         z = np.asarray(signs @ np.log(noisy) / np.sqrt((1 / noisy).sum(axis=0)))
-        return np.abs(z) if alternative is Alternative.TWO_SIDED else -z if alternative is Alternative.LESS else z
+        return (
+            np.abs(z)
+            if alternative is Alternative.TWO_SIDED
+            else -z
+            if alternative is Alternative.LESS
+            else z
+        )
 
     null = evidence(1.0)
     tail = alpha / 2 if alternative is Alternative.TWO_SIDED else alpha
-    limits = {_NAIVE: -float(scipy.special.ndtri(tail)), _CORRECTED: float(np.quantile(null, 1 - alpha))}
+    limits = {
+        _NAIVE: -float(scipy.special.ndtri(tail)),
+        _CORRECTED: float(np.quantile(null, 1 - alpha)),
+    }
     seen = [evidence(float(odds_ratio)) for odds_ratio in odds_ratios]
-    return {name: np.array([np.mean(each > limit) for each in seen]) for name, limit in limits.items()}
+    return {
+        name: np.array([np.mean(each > limit) for each in seen]) for name, limit in limits.items()
+    }

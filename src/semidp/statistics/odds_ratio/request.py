@@ -50,9 +50,11 @@ def _name(request: "OddsRatioRequest") -> str:
 
 @frozen
 class OddsRatioRequest(OwnBudget):
-    """A test of the odds ratio of two features of two levels each, whose margins are published exactly.
+    """A test of the odds ratio of two features of two levels each, whose margins are published
+    exactly.
 
-    With strata it is the exact test of Cochran, Mantel and Haenszel, with both margins exact in every stratum.
+    With strata it is the exact test of Cochran, Mantel and Haenszel, with both margins exact in
+    every stratum.
 
     Parameters
     ----------
@@ -75,7 +77,15 @@ class OddsRatioRequest(OwnBudget):
 
     key: ClassVar[str] = "odds_ratio"
     mechanism: ClassVar[str] = AUTO
-    _written: ClassVar[tuple[str, ...]] = ("name", "rows", "columns", "strata", "alternative", "level", "budget")
+    _written: ClassVar[tuple[str, ...]] = (
+        "name",
+        "rows",
+        "columns",
+        "strata",
+        "alternative",
+        "level",
+        "budget",
+    )
     _needs: ClassVar[Mapping[str, str]] = {"rows": '"…"', "columns": '"…"'}
 
     rows: str = field(converter=_feature)
@@ -88,7 +98,10 @@ class OddsRatioRequest(OwnBudget):
 
     def __attrs_post_init__(self) -> None:
         if len({self.rows, self.columns, *self.strata}) < 2 + len(self.strata):
-            raise InputError("rows, columns and strata of an odds ratio must be different features, each named once")
+            raise InputError(
+                "rows, columns and strata of an odds ratio must be different features, each named"
+                " once"
+            )
 
     def with_mechanism(self, name: str) -> "OddsRatioRequest":
         """Return the request: its noise is canonical."""
@@ -110,16 +123,20 @@ class OddsRatioRequest(OwnBudget):
         return (f"{self.name}.csv",)
 
     def space(self, scope: Scope) -> QuerySpace:
-        """Return the space of x11; refuse features without two levels, and a table that is itself exact."""
+        """Return the space of x11; refuse features without two levels, and a table that is itself
+        exact.
+        """
         schema = scope.dataspace.schema
         for name in (self.rows, self.columns):
             refuse_levels(schema, name)
         if schema.possible is not None:
-            raise Refused("a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test")
+            raise Refused(
+                "a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test"
+            )
         if scope.dataspace.publishes(Margin(self.rows, self.columns)):
             raise Refused(
-                f"the table of {self.rows} and {self.columns} is itself published exactly: test it without noise, or "
-                "leave that invariant out"
+                f"the table of {self.rows} and {self.columns} is itself published exactly: test it"
+                " without noise, or leave that invariant out"
             )
         space = CellSpace(scope.dataspace, scope.adjacency, self.rows, self.columns, self.strata)
         space.refuse_idle()
@@ -159,7 +176,7 @@ def refuse_levels(schema: Schema, name: str) -> None:
     levels = feature.levels
     if len(levels) != 2:
         raise SchemaError(
-            f"an odds ratio needs two levels of {name!r}, not {len(levels)}: keep the records of two levels, merge "
-            "numbers into two bins, or declare two levels",
+            f"an odds ratio needs two levels of {name!r}, not {len(levels)}: keep the records of"
+            " two levels, merge numbers into two bins, or declare two levels",
             needs="two levels",
         )

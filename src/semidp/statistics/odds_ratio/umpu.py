@@ -1,7 +1,9 @@
-"""The semi-private test of an odds ratio, of a 2×2 table or common to strata: p-values, power and intervals.
+"""The semi-private test of an odds ratio, of a 2×2 table or common to strata: p-values, power and
+intervals.
 
-Everything here is a function of public numbers: the margins, the noise distribution, and a published U = x11 + noise
-(the sum of x11 over strata). Drawing U from confidential data lives in `odds_ratio`.
+Everything here is a function of public numbers: the margins, the noise distribution, and a
+published U = x11 + noise (the sum of x11 over strata). Drawing U from confidential data lives in
+`odds_ratio`.
 """
 
 import math
@@ -44,8 +46,9 @@ class Alternative(StrEnum):
 class Interval:
     """A confidence interval for the odds ratio: the values that the test does not reject.
 
-    An inversion is `empty` when U lies so far outside the counts that the margins allow that every odds ratio is
-    rejected; both ends are then infinity (U too large) or 0 (U too small), the limit that fits best.
+    An inversion is `empty` when U lies so far outside the counts that the margins allow that every
+    odds ratio is rejected; both ends are then infinity (U too large) or 0 (U too small), the limit
+    that fits best.
 
     >>> 2.0 in Interval(0.5, math.inf, level=0.95)
     True
@@ -71,17 +74,20 @@ class Interval:
 
 @dataclass(frozen=True)
 class UmpuTest:
-    """The most powerful unbiased semi-private test of ``ω = x11 x22 / (x12 x21)`` given the margins.
+    """The most powerful unbiased semi-private test of ``ω = x11 x22 / (x12 x21)`` given the
+    margins.
 
-    ``U = x11 + N`` with canonical noise N; ``p = E[F(H - U)]`` with H hypergeometric, and given the table the test
-    rejects with probability ``F(x11 - m(t))`` (Cho and Awan, theorem on the semi-private UMPU test; the paper's text
-    defines the inverse of ω, its likelihood and test use this one). With strata x11 is the sum over them and H the sum
-    of independent hypergeometric numbers. One-sided tests are UMPU where the noise has sensitivity 1, that is where no
-    further invariant raises a(t) above 3 (docs/inference.md has the proof for strata).
+    ``U = x11 + N`` with canonical noise N; ``p = E[F(H - U)]`` with H hypergeometric, and given the
+    table the test rejects with probability ``F(x11 - m(t))`` (Cho and Awan, theorem on the
+    semi-private UMPU test; the paper's text defines the inverse of ω, its likelihood and test use
+    this one). With strata x11 is the sum over them and H the sum of independent hypergeometric
+    numbers. One-sided tests are UMPU where the noise has sensitivity 1, that is where no further
+    invariant raises a(t) above 3 (docs/inference.md has the proof for strata).
 
-    The two-sided test is unbiased: it rejects outside (c1, c2) with ``g(c1) = g(c2)``, ``g(u) = Cov(H, F(H - u))``,
-    where the power has its minimum alpha at ω = 1. `two_sided` is the most powerful one at a single level; it needs
-    another statistic than U. Noise that is stretched and not normal has no such pairs: two equal tails there.
+    The two-sided test is unbiased: it rejects outside (c1, c2) with ``g(c1) = g(c2)``,
+    ``g(u) = Cov(H, F(H - u))``, where the power has its minimum alpha at ω = 1. `two_sided` is the
+    most powerful one at a single level; it needs another statistic than U. Noise that is stretched
+    and not normal has no such pairs: two equal tails there.
 
     Parameters
     ----------
@@ -90,9 +96,9 @@ class UmpuTest:
     noise
         The distribution of N.
     grid
-        The width of the grid that U was rounded to; 0 for a U with all its digits. A p-value is the probability
-        of the published U or a more extreme one, so a grid makes it valid exactly and larger by at most
-        ``grid · max F'``.
+        The width of the grid that U was rounded to; 0 for a U with all its digits. A p-value is the
+        probability of the published U or a more extreme one, so a grid makes it valid exactly and
+        larger by at most ``grid · max F'``.
 
     Examples
     --------
@@ -109,13 +115,15 @@ class UmpuTest:
     def __post_init__(self) -> None:
         if self.margins.degenerate:
             raise Refused(
-                "these margins leave only one 2×2 table (a row or column is empty), so there is no odds ratio to test: "
-                "choose features that both vary"
+                "these margins leave only one 2×2 table (a row or column is empty), so there is no"
+                " odds ratio to test: choose features that both vary"
             )
 
     @property
     def balanced(self) -> bool:
-        """Whether the two-sided test is unbiased: not where the noise is stretched and not normal."""
+        """Whether the two-sided test is unbiased: not where the noise is stretched and not
+        normal.
+        """
         return self.noise.sensitivity == 1 or isinstance(self.noise, Normal)
 
     def p_value(
@@ -125,16 +133,22 @@ class UmpuTest:
 
         Under that odds ratio the p-values are uniform. Relative accuracy is kept far into the tail.
         """
-        return self._p_value(np.asarray(u, dtype=np.float64), Alternative(alternative), self.margins.law(odds_ratio))
+        return self._p_value(
+            np.asarray(u, dtype=np.float64), Alternative(alternative), self.margins.law(odds_ratio)
+        )
 
-    def _p_value(self, u: NDArray[np.float64], alternative: Alternative, law: IntegerLaw) -> NDArray[np.float64]:
+    def _p_value(
+        self, u: NDArray[np.float64], alternative: Alternative, law: IntegerLaw
+    ) -> NDArray[np.float64]:
         if alternative is Alternative.GREATER:
             return _exceedance(law, self.noise, u - self.grid / 2)
         if alternative is Alternative.LESS:
             return _exceedance(law.mirrored(), self.noise, -u - self.grid / 2)
         if self.balanced:
             return self._balance(law).p_value(u, self.grid / 2)
-        greater, less = (self._p_value(u, side, law) for side in (Alternative.GREATER, Alternative.LESS))
+        greater, less = (
+            self._p_value(u, side, law) for side in (Alternative.GREATER, Alternative.LESS)
+        )
         return np.asarray(np.minimum(1.0, 2 * np.minimum(greater, less)))
 
     def _balance(self, law: IntegerLaw) -> "_Balance":
@@ -143,7 +157,8 @@ class UmpuTest:
     def threshold(self, alpha: float, alternative: Alternative = Alternative.GREATER) -> float:
         """Return m(t): the test rejects at level alpha where U before rounding is beyond it.
 
-        ``E[F(H - m)] = alpha`` for a U with all its digits; on a grid the next edge between two grid points.
+        ``E[F(H - m)] = alpha`` for a U with all its digits; on a grid the next edge between two
+        grid points.
         """
         check_level(alpha, "alpha")
         alternative = Alternative(alternative)
@@ -160,10 +175,13 @@ class UmpuTest:
         return sign * self._edge(_zero(excess, law.mean, reach))
 
     def thresholds(self, alpha: float) -> tuple[float, float]:
-        """Return c1 and c2: the two-sided test rejects at level alpha where U before rounding is outside of them.
+        """Return c1 and c2: the two-sided test rejects at level alpha where U before rounding is
+        outside of them.
 
         >>> from fractions import Fraction
-        >>> low, high = UmpuTest(TwoByTwo(row=20, column=50, n=100), Tulap(Fraction(1))).thresholds(0.05)
+        >>> low, high = UmpuTest(TwoByTwo(row=20, column=50, n=100), Tulap(Fraction(1))).thresholds(
+        ...     0.05
+        ... )
         >>> round(low, 3), round(high, 3)
         (5.177, 14.823)
         """
@@ -180,7 +198,8 @@ class UmpuTest:
     def rejection(
         self, x11: ArrayLike, alpha: float, alternative: Alternative = Alternative.GREATER
     ) -> NDArray[np.float64]:
-        """Return the probability that the test rejects at level alpha, given x11: ``F(x11 - m(t))``.
+        """Return the probability that the test rejects at level alpha, given x11:
+        ``F(x11 - m(t))``.
 
         >>> from fractions import Fraction
         >>> test = UmpuTest(TwoByTwo(row=2, column=2, n=4), Tulap(Fraction(1)))
@@ -195,7 +214,9 @@ class UmpuTest:
         distance = x - self.threshold(alpha, alternative)
         return self.noise.cdf(distance if alternative is Alternative.GREATER else -distance)
 
-    def power(self, odds_ratio: float, alpha: float, alternative: Alternative = Alternative.GREATER) -> float:
+    def power(
+        self, odds_ratio: float, alpha: float, alternative: Alternative = Alternative.GREATER
+    ) -> float:
         """Return the probability that the test rejects when ω is `odds_ratio`.
 
         >>> from fractions import Fraction
@@ -207,7 +228,9 @@ class UmpuTest:
         return min(1.0, float(law.pmf @ self.rejection(law.values, alpha, alternative)))
 
     def two_sided(self, alpha: float) -> "TwoSidedTest":
-        """Return the most powerful unbiased two-sided test at one level, which needs a statistic of its own."""
+        """Return the most powerful unbiased two-sided test at one level, which needs a statistic of
+        its own.
+        """
         check_level(alpha, "alpha")
         return TwoSidedTest.of(self.margins, self.noise, alpha)
 
@@ -216,9 +239,9 @@ class UmpuTest:
     ) -> Interval:
         """Return the odds ratios that the test at level ``1 - level`` does not reject.
 
-        Two-sided: of the unbiased test (two equal tails where there is none). Greater (less): a lower (upper)
-        confidence limit. Every odds ratio is covered with probability `level`, empty intervals counted as misses, and
-        at most ``grid · max F'`` more on a grid.
+        Two-sided: of the unbiased test (two equal tails where there is none). Greater (less): a
+        lower (upper) confidence limit. Every odds ratio is covered with probability `level`, empty
+        intervals counted as misses, and at most ``grid · max F'`` more on a grid.
 
         >>> from fractions import Fraction
         >>> test = UmpuTest(TwoByTwo(row=200, column=200, n=400), Tulap(Fraction(1)))
@@ -234,15 +257,25 @@ class UmpuTest:
             low, high = self._unbiased_ends(u, 1 - level)
         else:
             alpha = (1 - level) / (2 if alternative is Alternative.TWO_SIDED else 1)
-            low = -math.inf if alternative is Alternative.LESS else self._limit(u, alpha, Alternative.GREATER)
-            high = math.inf if alternative is Alternative.GREATER else self._limit(u, alpha, Alternative.LESS)
+            low = (
+                -math.inf
+                if alternative is Alternative.LESS
+                else self._limit(u, alpha, Alternative.GREATER)
+            )
+            high = (
+                math.inf
+                if alternative is Alternative.GREATER
+                else self._limit(u, alpha, Alternative.LESS)
+            )
         if low == math.inf or high == -math.inf:
             end = math.inf if low == math.inf else 0.0
             return Interval(end, end, level, empty=True)
         return Interval(_exponential(low), _exponential(high), level)
 
     def _limit(self, u: float, alpha: float, side: Alternative) -> float:
-        """The log odds ratio at which the one-sided p-value of u equals alpha; ±infinity where it never does."""
+        """The log odds ratio at which the one-sided p-value of u equals alpha; ±infinity where it
+        never does.
+        """
         sign = 1.0 if side is Alternative.GREATER else -1.0
         best, worst = (self.margins.high, self.margins.low)[:: int(sign)]
         if self._only(best, u, side) <= alpha:
@@ -251,7 +284,9 @@ class UmpuTest:
             return -sign * math.inf
 
         def excess(log_odds: float) -> float:
-            return _log(float(self._p_value(np.asarray(u), side, self.margins.law_at(sign * log_odds)))) - _log(alpha)
+            return _log(
+                float(self._p_value(np.asarray(u), side, self.margins.law_at(sign * log_odds)))
+            ) - _log(alpha)
 
         return sign * _log_odds(excess)
 
@@ -260,19 +295,28 @@ class UmpuTest:
         return float(self._p_value(np.asarray(u), side, IntegerLaw(x11, np.ones(1))))
 
     def _unbiased_ends(self, u: float, alpha: float) -> tuple[float, float]:
-        """The log odds ratios between which the unbiased test does not reject u; both the same infinity for none.
+        """The log odds ratios between which the unbiased test does not reject u; both the same
+        infinity for none.
 
-        The p-value rises with ω up to where u is the middle of the acceptance region, and falls from there.
+        The p-value rises with ω up to where u is the middle of the acceptance region, and falls
+        from there.
         """
         laws = _Laws(self.margins)
 
         @cache
         def excess(log_odds: float) -> float:
             law = laws.at(log_odds)
-            return _log(float(self._p_value(np.asarray(u), Alternative.TWO_SIDED, law))) - _log(alpha)
+            return _log(float(self._p_value(np.asarray(u), Alternative.TWO_SIDED, law))) - _log(
+                alpha
+            )
 
         def beyond(sign: float) -> bool:
-            return self._only(self.margins.high if sign > 0 else self.margins.low, u, Alternative.TWO_SIDED) > alpha
+            return (
+                self._only(
+                    self.margins.high if sign > 0 else self.margins.low, u, Alternative.TWO_SIDED
+                )
+                > alpha
+            )
 
         low, high = self.margins.low + 0.5, self.margins.high - 0.5
         if (u > high and not beyond(1.0)) or (u < low and not beyond(-1.0)):
@@ -287,7 +331,11 @@ class UmpuTest:
         variance = laws.at(inside).variance
         step = math.sqrt(variance + self.noise.standard_deviation**2) / max(variance, 0.01)
         ends = (
-            math.copysign(math.inf, way) if beyond(way) else _zero(excess, inside, way * step, _FARTHEST)
+            (
+                math.copysign(math.inf, way)
+                if beyond(way)
+                else _zero(excess, inside, way * step, _FARTHEST)
+            )
             for way in (-1.0, 1.0)
         )
         return next(ends), next(ends)
@@ -298,10 +346,12 @@ class UmpuTest:
 
 
 class _Laws:
-    """The laws of x11 for many odds ratios: tilts of the one computed last, where that has all that counts.
+    """The laws of x11 for many odds ratios: tilts of the one computed last, where that has all that
+    counts.
 
-    A law holds the counts above e^-700 of the largest probability. Its tilt lacks none above e^-500 where both ends of
-    it are that small, or are the ends of all counts, since probabilities fall ever faster from the mode.
+    A law holds the counts above e^-700 of the largest probability. Its tilt lacks none above e^-500
+    where both ends of it are that small, or are the ends of all counts, since probabilities fall
+    ever faster from the mode.
     """
 
     def __init__(self, margins: TwoByTwo | Strata) -> None:
@@ -321,12 +371,14 @@ class _Laws:
 
 @dataclass(frozen=True)
 class _Balance:
-    """The pairs c1 < c2 with ``g(c1) = g(c2)``, ``g(u) = Cov(H, F(H - u))``, which rises up to `mode`, then falls.
+    """The pairs c1 < c2 with ``g(c1) = g(c2)``, ``g(u) = Cov(H, F(H - u))``, which rises up to
+    `mode`, then falls.
 
-    ``g'(u) = -(density of U at u) (E[H | U = u] - E[H])``, and the posterior mean increases in u: neighbouring counts
-    have a likelihood ratio of ``1/f'(F(x + 1 - u))`` for canonical noise, and f is convex. Outside (c1, c2) the test
-    has the rejection probability ``ψ(x) = F(x - c2) + F(c1 - x)`` with ``Cov(H, ψ(H)) = g(c2) - g(c1) = 0``, which is
-    the derivative of its power at the null hypothesis (Lehmann and Romano, section 4.2).
+    ``g'(u) = -(density of U at u) (E[H | U = u] - E[H])``, and the posterior mean increases in u:
+    neighbouring counts have a likelihood ratio of ``1/f'(F(x + 1 - u))`` for canonical noise, and f
+    is convex. Outside (c1, c2) the test has the rejection probability
+    ``ψ(x) = F(x - c2) + F(c1 - x)`` with ``Cov(H, ψ(H)) = g(c2) - g(c1) = 0``, which is the
+    derivative of its power at the null hypothesis (Lehmann and Romano, section 4.2).
     """
 
     law: IntegerLaw
@@ -337,13 +389,17 @@ class _Balance:
     def _weights(self) -> IntegerLaw:
         if len(self.law.pmf) > 1:
             return self.law.upper_moments
-        return IntegerLaw(self.law.first - (self.law.first == self.top), np.ones(1))  # the limit for ω of 0 or infinity
+        # the limit for ω of 0 or infinity
+        return IntegerLaw(self.law.first - (self.law.first == self.top), np.ones(1))
 
     def _height(self, u: ArrayLike) -> NDArray[np.float64]:
         """``log g(u)`` up to a constant: every step of F is taken in its lower tail."""
         at = np.asarray(u, dtype=np.float64)
         upper, heights = at > self._weights.mean, np.empty(at.shape)
-        for side, law, start in ((upper, self._weights, at - 1), (~upper, self._weights.mirrored(), -at)):
+        for side, law, start in (
+            (upper, self._weights, at - 1),
+            (~upper, self._weights.mirrored(), -at),
+        ):
             if side.any():
                 low, high = _exceedance(law, self.noise, np.stack([start[side], start[side] + 1]))
                 heights[side] = low - high
@@ -361,7 +417,10 @@ class _Balance:
         reach = 1 + min(len(self._weights.pmf), 4 * math.sqrt(self._weights.variance + noise**2))
         while reach > 1e-9 * (1 + abs(centre)):
             points = centre + reach * _ZOOM
-            centre, reach = float(points[self._height(points).argmax()]), reach * (_ZOOM[1] - _ZOOM[0])
+            centre, reach = (
+                float(points[self._height(points).argmax()]),
+                reach * (_ZOOM[1] - _ZOOM[0]),
+            )
         return centre
 
     def _partner(self, u: NDArray[np.float64], inside: float) -> NDArray[np.float64]:
@@ -373,10 +432,12 @@ class _Balance:
         return _roots(lambda c: self._height(c) - height, np.full(u.shape, inside), far)
 
     def p_value(self, u: NDArray[np.float64], half: float = 0.0) -> NDArray[np.float64]:
-        """The probability of U at u or beyond, or at its partner or beyond; u the point next to the mode of a cell.
+        """The probability of U at u or beyond, or at its partner or beyond; u the point next to the
+        mode of a cell.
 
-        A point that g puts below `_centre` has the mode on the centre's side, since g has one peak: then the centre
-        lies between the point and its partner, and next to the mode is next to the centre. Else the mode is computed.
+        A point that g puts below `_centre` has the mode on the centre's side, since g has one peak:
+        then the centre lies between the point and its partner, and next to the mode is next to the
+        centre. Else the mode is computed.
         """
         flat, inside = np.atleast_1d(u), self._centre
         near = np.clip(inside, flat - half, flat + half)
@@ -385,7 +446,9 @@ class _Balance:
             near = np.clip(inside, flat - half, flat + half)
         other = self._partner(near, inside)
         high, low = np.maximum(near, other), np.minimum(near, other)
-        p = _exceedance(self.law, self.noise, high) + _exceedance(self.law.mirrored(), self.noise, -low)
+        p = _exceedance(self.law, self.noise, high) + _exceedance(
+            self.law.mirrored(), self.noise, -low
+        )
         return np.minimum(1.0, p).reshape(u.shape)
 
     def thresholds(self, alpha: float) -> tuple[float, float]:
@@ -394,17 +457,21 @@ class _Balance:
         def excess(u: float) -> float:
             return _log(float(self.p_value(np.asarray(u)))) - _log(alpha)
 
-        high = _zero(excess, self.mode, self.noise.standard_deviation + math.sqrt(self.law.variance))
+        high = _zero(
+            excess, self.mode, self.noise.standard_deviation + math.sqrt(self.law.variance)
+        )
         return float(self._partner(np.array([high]), self.mode)[0]), high
 
 
 @dataclass(frozen=True)
 class TwoSidedTest:
-    """The most powerful unbiased two-sided test at one level: reject where ``V = |x11 - k| + N`` is at least m.
+    """The most powerful unbiased two-sided test at one level: reject where ``V = |x11 - k| + N`` is
+    at least m.
 
-    The rejection probability ``F(|x11 - k| - m)`` grows on both sides of k as fast as the guarantee allows; k and m
-    are the solution of ``E φ = alpha`` and ``Cov(H, φ) = 0`` (after Awan and Slavković, 2020, for binomial data). V
-    answers this one question: the sign and an interval need U.
+    The rejection probability ``F(|x11 - k| - m)`` grows on both sides of k as fast as the guarantee
+    allows; k and m are the solution of ``E φ = alpha`` and ``Cov(H, φ) = 0`` (after Awan and
+    Slavković, 2020, for binomial data). V answers this one question: the sign and an interval need
+    U.
 
     >>> from fractions import Fraction
     >>> plain = UmpuTest(TwoByTwo(200, 200, 400), Tulap(Fraction(1)))
@@ -451,33 +518,50 @@ def check_level(value: float, name: str) -> None:
 
     >>> check_level(95, "the confidence level")
     Traceback (most recent call last):
-    semidp.errors.InputError: the confidence level must lie between 0 and 1, such as 0.05 or 0.95, not 95
+    semidp.errors.InputError: the confidence level must lie between 0 and 1, such as 0.05 or 0.95,
+    not 95
     """
     if not 0 < value < 1:
         raise InputError(f"{name} must lie between 0 and 1, such as 0.05 or 0.95, not {value}")
 
 
-def _exceedance(law: IntegerLaw, noise: CanonicalNoise, u: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``P(H + N >= u) = E[F(H - u)]`` for each u; farther off than the noise reaches F is 0 or 1 in floats."""
+def _exceedance(
+    law: IntegerLaw, noise: CanonicalNoise, u: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """``P(H + N >= u) = E[F(H - u)]`` for each u; farther off than the noise reaches F is 0 or 1 in
+    floats.
+    """
     flat = u.ravel()
-    if isinstance(noise, Tulap) and noise.delta == 0 and noise.sensitivity == 1 and flat.size >= _SHORTCUT:
+    if (
+        isinstance(noise, Tulap)
+        and noise.delta == 0
+        and noise.sensitivity == 1
+        and flat.size >= _SHORTCUT
+    ):
         return _by_knots(law, float(noise.epsilon), flat).reshape(u.shape)
     out = np.empty(flat.shape)
     order, rows = np.argsort(flat), max(1, _BLOCK // len(law.pmf))
     for start in range(0, flat.size, rows):
         part = order[start : start + rows]
-        near, far = flat[part[0]] - noise.reach - law.first, flat[part[-1]] + noise.reach - law.first
+        near, far = (
+            flat[part[0]] - noise.reach - law.first,
+            flat[part[-1]] + noise.reach - law.first,
+        )
         ends = np.clip([math.floor(near), math.ceil(far) + 1], 0, len(law.pmf)).tolist()
         inner = law.pmf[slice(*ends)]
-        out[part] = noise.lattice(law.first + ends[0] - flat[part], len(inner)) @ inner + law.pmf[ends[1] :].sum()
+        out[part] = (
+            noise.lattice(law.first + ends[0] - flat[part], len(inner)) @ inner
+            + law.pmf[ends[1] :].sum()
+        )
     return np.minimum(out, 1.0).reshape(u.shape)
 
 
 def _by_knots(law: IntegerLaw, epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64]:
     """The same for Tulap noise with δ = 0, where it is linear in u between half-integers.
 
-    Two first-order filters give the knots; beyond the last one (and for the complement below the first one) a step
-    of 1 multiplies by ``b = e^-ε``. Every number is a positive combination, so relative accuracy is kept.
+    Two first-order filters give the knots; beyond the last one (and for the complement below the
+    first one) a step of 1 multiplies by ``b = e^-ε``. Every number is a positive combination, so
+    relative accuracy is kept.
     """
     from scipy.signal import lfilter
 
@@ -485,7 +569,8 @@ def _by_knots(law: IntegerLaw, epsilon: float, u: NDArray[np.float64]) -> NDArra
     edge = b / (1 + b)  # F(-1/2)
     p = law.pmf
     below = np.append(0.0, lfilter([1.0], [1.0, -b], p))  # sum over h < k of b^(k-1-h) p_h
-    above = np.append(lfilter([1.0], [1.0, -b], p[::-1])[::-1], 0.0)  # sum over h >= k of b^(h-k) p_h
+    # sum over h >= k of b^(h-k) p_h
+    above = np.append(lfilter([1.0], [1.0, -b], p[::-1])[::-1], 0.0)
     upper = np.append(np.cumsum(p[::-1])[::-1], 0.0)
     knots = edge * below + upper - edge * above  # at u = first - 1/2 + k
     place = u - (law.first - 0.5)
@@ -495,12 +580,16 @@ def _by_knots(law: IntegerLaw, epsilon: float, u: NDArray[np.float64]) -> NDArra
     inner = np.clip(k, 0, len(p) - 1)
     between = (1 - share) * knots[inner] + share * knots[inner + 1]
     past = np.exp(-epsilon * np.maximum(k - len(p), 0)) * (1 - share + share * b) * knots[-1]
-    before = 1 - np.exp(-epsilon * np.maximum(-1 - k, 0)) * (share + (1 - share) * b) * edge * above[0]
+    before = (
+        1 - np.exp(-epsilon * np.maximum(-1 - k, 0)) * (share + (1 - share) * b) * edge * above[0]
+    )
     return np.asarray(np.where(k >= len(p), past, np.where(k < 0, before, between)))
 
 
 def _log_odds(rising: Callable[[float], float]) -> float:
-    """The log odds ratio at which a rising function is 0; ±`_FARTHEST` where that lies farther out."""
+    """The log odds ratio at which a rising function is 0; ±`_FARTHEST` where that lies farther
+    out.
+    """
     sign, near, far = -1.0 if rising(0.0) > 0 else 1.0, 0.0, 1.0
     while sign * rising(sign * far) <= 0:
         if far >= _FARTHEST:
@@ -509,8 +598,12 @@ def _log_odds(rising: Callable[[float], float]) -> float:
     return _root(rising, *sorted((sign * near, sign * far)))
 
 
-def _zero(falling: Callable[[float], float], start: float, step: float, farthest: float = math.inf) -> float:
-    """The zero of a function that falls in the direction of `step`, by growing steps; ±`farthest` for one beyond."""
+def _zero(
+    falling: Callable[[float], float], start: float, step: float, farthest: float = math.inf
+) -> float:
+    """The zero of a function that falls in the direction of `step`, by growing steps; ±`farthest`
+    for one beyond.
+    """
     falling = cache(falling)
     sign = 1.0 if falling(start) > 0 else -1.0
     near, step = start, sign * step
@@ -526,12 +619,16 @@ def _roots(
     inside: NDArray[np.float64],
     far: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The zero of each function between points where it is not negative and not positive (regula falsi, Illinois)."""
+    """The zero of each function between points where it is not negative and not positive (regula
+    falsi, Illinois).
+    """
     one, other = function(inside), function(far)
     moved = np.zeros(inside.shape)
     for _ in range(200):
         gap = one - other
-        new = inside + np.where(gap > 0, np.clip(one / np.where(gap > 0, gap, 1.0), 0.0, 1.0), 0.5) * (far - inside)
+        new = inside + np.where(
+            gap > 0, np.clip(one / np.where(gap > 0, gap, 1.0), 0.0, 1.0), 0.5
+        ) * (far - inside)
         value = function(new)
         up = value > 0
         one = np.where(up, value, np.where(moved == -1, one / 2, one))

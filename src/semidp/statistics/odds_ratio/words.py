@@ -11,7 +11,11 @@ from semidp.statistics.odds_ratio.umpu import Alternative, Interval
 if TYPE_CHECKING:
     from semidp.statistics.odds_ratio.published import PublishedOddsRatio
 
-_SIDES = {Alternative.GREATER: "above 1", Alternative.LESS: "below 1", Alternative.TWO_SIDED: "different from 1"}
+_SIDES = {
+    Alternative.GREATER: "above 1",
+    Alternative.LESS: "below 1",
+    Alternative.TWO_SIDED: "different from 1",
+}
 
 
 def title(published: "PublishedOddsRatio") -> str:
@@ -22,7 +26,9 @@ def title(published: "PublishedOddsRatio") -> str:
 
 
 def test_rows(result: OddsRatioResult, interval: Interval) -> list[tuple[str, str]]:
-    """Return what was counted, what is exact, U, the p-value and the interval, each after a word on what it is."""
+    """Return what was counted, what is exact, U, the p-value and the interval, each after a word on
+    what it is.
+    """
     row, column = result.x11
     counted = f"x11: {result.rows} = {row} and {result.columns} = {column}"
     if result.strata:
@@ -52,7 +58,10 @@ def margins_text(margins: TwoByTwo | Strata) -> str:
     """
     if isinstance(margins, Strata):
         varied = sum(not table.degenerate for table in margins.tables)
-        return f"both margins of {len(margins.tables):,} strata with {margins.n:,} records; {varied:,} of them vary"
+        return (
+            f"both margins of {len(margins.tables):,} strata with {margins.n:,} records; {varied:,}"
+            " of them vary"
+        )
     return f"{margins.row:,} and {margins.column:,} of {margins.n:,} records have these levels"
 
 
@@ -77,14 +86,25 @@ def sections(published: "PublishedOddsRatio") -> list[Section]:
     """Return the section of the test in a report."""
     result, interval = published.result, published.interval
     paragraphs = [
-        "The odds ratio is x11 x22 / (x12 x21); level 1 is the first level of each feature. Both margins are exact, so "
-        "that x11 is all that was measured: U is x11 plus noise, and everything below follows from U and the margins.",
+        (
+            "The odds ratio is x11 x22 / (x12 x21); level 1 is the first level of each feature."
+            " Both margins are exact, so that x11 is all that was measured: U is x11 plus noise,"
+            " and everything below follows from U and the margins."
+        ),
     ]
     if interval.empty:
-        paragraphs.append("Every odds ratio is rejected: U lies far outside the counts that the margins allow.")
+        paragraphs.append(
+            "Every odds ratio is rejected: U lies far outside the counts that the margins allow."
+        )
     rows = test_rows(result, interval)
     return [
-        Section(heading=f"Published {title(published)}", paragraphs=paragraphs, columns=("", ""), rows=rows, names=2)
+        Section(
+            heading=f"Published {title(published)}",
+            paragraphs=paragraphs,
+            columns=("", ""),
+            rows=rows,
+            names=2,
+        )
     ]
 
 

@@ -1,1 +1,3 @@
-"""What statistics of a private outcome share: requests, published columns, query spaces, intervals, spread."""
+"""What statistics of a private outcome share: requests, published columns, query spaces, intervals,
+spread.
+"""

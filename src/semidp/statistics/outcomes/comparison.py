@@ -1,4 +1,6 @@
-"""Whether the means of groups differ: by more than the noise, or by more than sampling and the noise explain."""
+"""Whether the means of groups differ: by more than the noise, or by more than sampling and the
+noise explain.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,18 +18,21 @@ from semidp.statistics.outcomes.spread import Spread
 Floats = NDArray[np.float64]
 
 DRAWS, SEED = 9_999, 26
-"""The simulated comparisons that a published one is held against, the same for whoever computes it anew."""
+"""The simulated comparisons that a published one is held against, the same for whoever computes it
+anew."""
 
 _FEWEST = 199  # simulated comparisons where groups are many
 _AT_ONCE = 1 << 22  # numbers that a simulation holds at a time
-_NORMAL_FROM = 10.0  # the variance of a sum, in squares of its pieces, from which it counts as normal
+# the variance of a sum, in squares of its pieces, from which it counts as normal
+_NORMAL_FROM = 10.0
 _HEAVY = 0.05  # the share of a variance up to which Laplace noise does not show
 _LOGITS = 14.0  # common means are sought between odds of e^-14 and e^14
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Whether group means differ: ``Q = (m - m̄)' V^-1 (m - m̄)`` and the probability of one as large.
+    """Whether group means differ: ``Q = (m - m̄)' V^-1 (m - m̄)`` and the probability of one as
+    large.
 
     Parameters
     ----------
@@ -36,7 +41,8 @@ class Comparison:
     pooled
         The common mean that fits best.
     p_value
-        The probability of a statistic at least as large where all means are equal; 1 where nothing is compared.
+        The probability of a statistic at least as large where all means are equal; 1 where nothing
+        is compared.
     about
         Whether the means of the records are compared (noise alone) or those of their population.
     reference
@@ -84,18 +90,26 @@ class NoisyMeans:
 
     @property
     def _noise(self) -> float:
-        """The variance of the noise in one sum before projection, in squared units of the outcome."""
+        """The variance of the noise in one sum before projection, in squared units of the
+        outcome.
+        """
         return self._width**2 * self.mechanism.variance
 
     def compare_records(self) -> Comparison:
-        """Compare the means of the records: V is the covariance of the noise, whose law is known."""
+        """Compare the means of the records: V is the covariance of the noise, whose law is
+        known.
+        """
         if not self._noise:
             return self._nothing(About.noise)
         zero = np.zeros(len(self.counts))
-        return self._tested(zero, About.noise, lambda source, draws: np.zeros((draws, len(zero))), self._width)
+        return self._tested(
+            zero, About.noise, lambda source, draws: np.zeros((draws, len(zero))), self._width
+        )
 
     def compare_known(self, sd: float) -> Comparison:
-        """Compare the means of the population, with one standard deviation within groups that is known."""
+        """Compare the means of the population, with one standard deviation within groups that is
+        known.
+        """
         if not (self._noise or sd):
             return self._nothing(About.sampling)
         variances = np.full(len(self.counts), sd**2)
@@ -104,8 +118,9 @@ class NoisyMeans:
     def compare_bounded(self) -> Comparison:
         """Compare the means of the population, with the largest variances that the bounds allow.
 
-        Equal means μ leave variances of at most (u - μ)(μ - l), so Q is least over μ. Sums of few records are not
-        normal: their law is simulated, with records at the two bounds, which have that variance.
+        Equal means μ leave variances of at most (u - μ)(μ - l), so Q is least over μ. Sums of few
+        records are not normal: their law is simulated, with records at the two bounds, which have
+        that variance.
         """
         outcome = self._space.outcome
         lower, range_ = float(outcome.lower), float(outcome.upper - outcome.lower)
@@ -122,9 +137,11 @@ class NoisyMeans:
         return self._tested(variances, About.sampling, records, range_, pooled)
 
     def compare_measured(self, spread: Spread) -> Comparison:
-        """Compare the means of the population by Welch's test, with variances that were measured by group.
+        """Compare the means of the population by Welch's test, with variances that were measured by
+        group.
 
-        A group's variance ``v/n + σ²/n²`` has ``(n - 1)(1 + σ²/(n v))²`` degrees of freedom: the noise is known.
+        A group's variance ``v/n + σ²/n²`` has ``(n - 1)(1 + σ²/(n v))²`` degrees of freedom: the
+        noise is known.
         """
         from scipy.special import fdtrc
 
@@ -147,12 +164,18 @@ class NoisyMeans:
         if excess == 0:
             return result
         p = float(fdtrc(groups - 1, (groups**2 - 1) / (3 * excess), ratio))
-        return Comparison(result.statistic, result.degrees, result.pooled, p, About.sampling, "Welch's F")
+        return Comparison(
+            result.statistic, result.degrees, result.pooled, p, About.sampling, "Welch's F"
+        )
 
     def _smooth(self, variances: Floats, unit: float) -> bool:
-        """Whether all sums are as good as normal: wide in units of what they are made of, and little Laplace noise."""
+        """Whether all sums are as good as normal: wide in units of what they are made of, and
+        little Laplace noise.
+        """
         totals = self.counts * variances + self._noise
-        heavy = isinstance(self.mechanism, LaplaceMechanism) and bool((self._noise > _HEAVY * totals).any())
+        heavy = isinstance(self.mechanism, LaplaceMechanism) and bool(
+            (self._noise > _HEAVY * totals).any()
+        )
         return float(totals.min()) >= _NORMAL_FROM * unit**2 and not heavy
 
     def _nothing(self, about: About) -> Comparison:
@@ -173,9 +196,11 @@ class NoisyMeans:
         unit: float,
         common: float | None = None,
     ) -> Comparison:
-        """Return Q with its p-value: from χ² for normal errors, else by simulation of sampling and noise.
+        """Return Q with its p-value: from χ² for normal errors, else by simulation of sampling and
+        noise.
 
-        The sums are made of pieces of size `unit`: steps of the grid, or the whole width of the outcome.
+        The sums are made of pieces of size `unit`: steps of the grid, or the whole width of the
+        outcome.
         """
         from scipy.special import chdtrc
 
@@ -189,11 +214,16 @@ class NoisyMeans:
         return Comparison(observed, degrees, centre, p, about, "simulation")
 
     def _simulated_p(
-        self, statistic: float, variances: Floats, sampling: Callable[[np.random.Generator, int], Floats]
+        self,
+        statistic: float,
+        variances: Floats,
+        sampling: Callable[[np.random.Generator, int], Floats],
     ) -> float:
-        """Return the share of simulated statistics that are at least as large, the published one counted too.
+        """Return the share of simulated statistics that are at least as large, the published one
+        counted too.
 
-        Thousands of groups leave room for few simulations: a multiple of χ² with their mean and variance serves then.
+        Thousands of groups leave room for few simulations: a multiple of χ² with their mean and
+        variance serves then.
         """
         from scipy.special import chdtrc
 
@@ -213,24 +243,37 @@ class NoisyMeans:
         return float(chdtrc(float(drawn.mean()) / scale, statistic / scale))
 
     def noise_draws(self, source: np.random.Generator, draws: int) -> Floats:
-        """Return draws of the noise in the means, after projection where there are several sets of groups."""
+        """Return draws of the noise in the means, after projection where there are several sets of
+        groups.
+        """
         space = self._space
         if len(space.blocks) == 1:
-            return self._width * simulated(self.mechanism, (draws, len(self.counts)), source) / self.counts
+            return (
+                self._width
+                * simulated(self.mechanism, (draws, len(self.counts)), source)
+                / self.counts
+            )
         whole = simulated(self.mechanism, (draws, *space.shape), source)
         occupied = space.counts[self.number].ravel() > 0
         kept = [space.project(row)[space.slices[self.number]][occupied] for row in whole]
         return np.asarray(self._width * np.stack(kept) / self.counts)
 
-    def statistic(self, means: Floats, variances: Floats, common: float | None = None) -> tuple[Floats, Floats]:
-        """Return Q and m̄ for several sets of means, a row each; m̄ as given, or the one with the least Q."""
-        # V is a diagonal less κ τ² vv' with v = 1/n, so its inverse is a diagonal plus a multiple of one product
+    def statistic(
+        self, means: Floats, variances: Floats, common: float | None = None
+    ) -> tuple[Floats, Floats]:
+        """Return Q and m̄ for several sets of means, a row each; m̄ as given, or the one with the
+        least Q.
+        """
+        # V is a diagonal less κ τ² vv' with v = 1/n, so its inverse is a diagonal plus a multiple
+        # of one product
         precision = 1 / (self._noise / self.counts**2 + variances / self.counts)
         taken, v = self._noise * self._space.common_part(self.number), 1 / self.counts
         share = taken / (1 - taken * float(precision @ v**2))
 
         def inverse(x: Floats) -> Floats:
-            return np.asarray(precision * x + np.multiply.outer(share * (x @ (precision * v)), precision * v))
+            return np.asarray(
+                precision * x + np.multiply.outer(share * (x @ (precision * v)), precision * v)
+            )
 
         weights = inverse(np.ones(len(v)))
         pooled = means @ weights / weights.sum() if common is None else np.full(len(means), common)
@@ -238,7 +281,9 @@ class NoisyMeans:
         return (gaps * inverse(gaps)).sum(axis=1), pooled
 
     def _best_mean(self, lower: float, range_: float) -> float:
-        """Return the common mean with the least Q, the variance being that which the bounds allow at it."""
+        """Return the common mean with the least Q, the variance being that which the bounds allow
+        at it.
+        """
         from scipy.optimize import minimize_scalar
         from scipy.special import expit
 

@@ -1,4 +1,6 @@
-"""A group whose records lie evenly on the grid: ways to its quantiles are compared on it, from public numbers alone."""
+"""A group whose records lie evenly on the grid: ways to its quantiles are compared on it, from
+public numbers alone.
+"""
 
 import math
 from dataclasses import dataclass
@@ -34,7 +36,8 @@ class EvenGroup:
 
     @classmethod
     def typical(cls, sizes: Integers, steps: int) -> "EvenGroup":
-        """Return the group of median size among those with records; one record where no group has any.
+        """Return the group of median size among those with records; one record where no group has
+        any.
 
         >>> EvenGroup.typical(np.array([400, 0, 10, 30]), 100).size
         30

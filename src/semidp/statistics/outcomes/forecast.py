@@ -1,4 +1,6 @@
-"""What the sums behind a statistic of a private outcome would look like before anything is drawn."""
+"""What the sums behind a statistic of a private outcome would look like before anything is
+drawn.
+"""
 
 import math
 from dataclasses import dataclass
@@ -48,7 +50,11 @@ class SumsForecast:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {"name": self.name, "features": list(self.features), "standard_error_of_sums": self.standard_error}
+        return {
+            "name": self.name,
+            "features": list(self.features),
+            "standard_error_of_sums": self.standard_error,
+        }
 
 
 def sums_line(name: str, mechanism: Mechanism) -> str:

@@ -1,4 +1,5 @@
-"""Private sums, means and proportions by group beside exact group counts, with standard errors and a comparison.
+"""Private sums, means and proportions by group beside exact group counts, with standard errors and
+a comparison.
 
 Means are noisy sums over exact counts.
 """
@@ -20,7 +21,14 @@ from semidp.errors import InputError
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.comparison import Comparison, NoisyMeans
 from semidp.statistics.outcomes.groups import ByBlocks
-from semidp.statistics.outcomes.intervals import LEVEL, About, Intervals, each_level, finite, level_of
+from semidp.statistics.outcomes.intervals import (
+    LEVEL,
+    About,
+    Intervals,
+    each_level,
+    finite,
+    level_of,
+)
 from semidp.statistics.outcomes.noise_law import half_widths, noise_deviation
 from semidp.statistics.outcomes.population import MOST_INVERTED, SampledMeans, rate_ends
 from semidp.statistics.outcomes.spaces import SumSpace
@@ -33,7 +41,8 @@ _MOST_PAIRS = 10_000  # differences of groups
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """One number a group with its standard error; a group without records has no mean, which is NaN.
+    """One number a group with its standard error; a group without records has no mean, which is
+    NaN.
 
     Parameters
     ----------
@@ -46,8 +55,8 @@ class Estimates:
     guarantee
         What everything measured for them guarantees.
     rounding
-        The most by which rounding each record to the grid can have moved a value, half a step a record: a bias that the
-        standard errors do not hold. None where it is not known.
+        The most by which rounding each record to the grid can have moved a value, half a step a
+        record: a bias that the standard errors do not hold. None where it is not known.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -62,10 +71,15 @@ class Estimates:
         """Whether the grid can have moved a value by more than its standard error: use a finer one.
 
         >>> one = (("a",),), np.array([100]), np.array([0.5]), np.array([0.02])
-        >>> Estimates(*one, rounding=np.array([0.05])).coarse, Estimates(*one, rounding=np.array([0.0005])).coarse
+        >>> (
+        ...     Estimates(*one, rounding=np.array([0.05])).coarse,
+        ...     Estimates(*one, rounding=np.array([0.0005])).coarse,
+        ... )
         (True, False)
         """
-        return self.rounding is not None and bool((self.rounding > self.standard_errors)[self.counts > 0].any())
+        return self.rounding is not None and bool(
+            (self.rounding > self.standard_errors)[self.counts > 0].any()
+        )
 
     def rows(self) -> Iterator[tuple[tuple[str, ...], int, float, float]]:
         """Yield each group with its count, estimate and standard error."""
@@ -90,7 +104,10 @@ class GroupSums(ByBlocks):
     --------
     >>> from semidp.grouped import sums
     >>> from semidp import Budget
-    >>> records = {"school": np.repeat(["a", "b"], [40, 60]), "score": np.repeat([55, 70], [40, 60])}
+    >>> records = {
+    ...     "school": np.repeat(["a", "b"], [40, 60]),
+    ...     "score": np.repeat([55, 70], [40, 60]),
+    ... }
     >>> from semidp.noise.randomness import SeededRandomness
     >>> score = Outcome("score", 0, 100, steps=100)
     >>> found = sums(records, score, ["school"], Budget.gdp(1), randomness=SeededRandomness(1))
@@ -130,18 +147,25 @@ class GroupSums(ByBlocks):
         block
             Which block; may be left out where there is one.
         sampling_sd
-            The standard deviation of the outcome within every group, where it is known and the standard errors shall
-            hold for the population that the records were drawn from and not for the records themselves.
+            The standard deviation of the outcome within every group, where it is known and the
+            standard errors shall hold for the population that the records were drawn from and not
+            for the records themselves.
         """
         number = self._number(block)
         counts = self.space.counts[number].ravel()
-        values = float(self.outcome.lower) * counts + float(self.outcome.width) * self._steps(number)
+        values = float(self.outcome.lower) * counts + float(self.outcome.width) * self._steps(
+            number
+        )
         errors = np.sqrt(self._variances(number) + counts * (sampling_sd or 0.0) ** 2)
         rounding = counts * float(self.outcome.width) / 2
-        return Estimates(self.groups(self.blocks[number]), counts, values, errors, self.guarantee, rounding)
+        return Estimates(
+            self.groups(self.blocks[number]), counts, values, errors, self.guarantee, rounding
+        )
 
     def means(self, block: Margin | None = None, *, sampling_sd: float | None = None) -> Estimates:
-        """Return the means of one block: noisy sums over exact counts, NaN for a group without records."""
+        """Return the means of one block: noisy sums over exact counts, NaN for a group without
+        records.
+        """
         total = self.sums(block, sampling_sd=sampling_sd)
         n = np.where(total.counts > 0, total.counts, np.nan)
         values, errors = total.values / n, total.standard_errors / n
@@ -149,11 +173,13 @@ class GroupSums(ByBlocks):
         return Estimates(total.groups, total.counts, values, errors, total.guarantee, rounding)
 
     def within_sd(self, block: Margin | None = None) -> Floats:
-        """Return the standard deviation within each group, from the measured sums of squares; NaN below two records.
+        """Return the standard deviation within each group, from the measured sums of squares; NaN
+        below two records.
 
-        ``(Σ (y - mid)² - n (m - mid)²)/(n - 1)``, corrected for what the noise adds to the squared mean, of at most
-        half the width of the bounds and at least that of rounding to the grid. An outcome of one step (a yes or no)
-        needs no sum of squares: its variance is ``p (1 - p) n/(n - 1)``. No spread is pooled over groups.
+        ``(Σ (y - mid)² - n (m - mid)²)/(n - 1)``, corrected for what the noise adds to the squared
+        mean, of at most half the width of the bounds and at least that of rounding to the grid. An
+        outcome of one step (a yes or no) needs no sum of squares: its variance is
+        ``p (1 - p) n/(n - 1)``. No spread is pooled over groups.
         """
         number = self._number(block)
         counts = self.space.counts[number].ravel().astype(np.float64)
@@ -165,7 +191,8 @@ class GroupSums(ByBlocks):
             variances, least = ((upper - means) * (means - lower) * n + noise) / (n - 1), 0.0
         elif self.squares is None:
             raise InputError(
-                "the spread within groups was not measured: give a spread_budget, or the standard deviation if known"
+                "the spread within groups was not measured: give a spread_budget, or the standard"
+                " deviation if known"
             )
         else:
             gaps = means - (lower + upper) / 2
@@ -193,7 +220,9 @@ class GroupSums(ByBlocks):
             n = sums.counts
             ends = (np.where(n > 0, n * end, 0.0) for end in (of_means.lower, of_means.upper))
             return replace(of_means, values=sums.values, lower=next(ends), upper=next(ends))
-        return self._noise_alone(sums, number, np.ones(len(sums.counts)), level_of(level), simultaneous)
+        return self._noise_alone(
+            sums, number, np.ones(len(sums.counts)), level_of(level), simultaneous
+        )
 
     def mean_intervals(
         self,
@@ -204,13 +233,16 @@ class GroupSums(ByBlocks):
         sampling_sd: float | None = None,
         simultaneous: bool = False,
     ) -> Intervals:
-        """Return an interval for each mean: of the records, or of the population that they were drawn from.
+        """Return an interval for each mean: of the records, or of the population that they were
+        drawn from.
 
-        The population's, by group and without any spread of another group: *a yes or no* by inverting the law of a
-        binomial count with the noise (`population.rate_ends`; the published number is the group's own noisy sum), which
-        holds whatever the rate and the number of records, up to 10,000; beyond, and *other means*, by
-        ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, which is wider than it need be where values are not at the
-        bounds. With a `spread_budget`, from the spread that was measured in each group: Student's t with n - 1.
+        The population's, by group and without any spread of another group: *a yes or no* by
+        inverting the law of a binomial count with the noise (`population.rate_ends`; the published
+        number is the group's own noisy sum), which holds whatever the rate and the number of
+        records, up to 10,000; beyond, and *other means*, by
+        ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``, which is wider than it need be where values
+        are not at the bounds. With a `spread_budget`, from the spread that was measured in each
+        group: Student's t with n - 1.
 
         Parameters
         ----------
@@ -221,7 +253,8 @@ class GroupSums(ByBlocks):
         sampling
             Whether it is about the population.
         sampling_sd
-            The standard deviation within every group, where it is known; the interval is then about the population.
+            The standard deviation within every group, where it is known; the interval is then about
+            the population.
         simultaneous
             Whether all intervals of the set hold at once with that probability.
 
@@ -231,7 +264,13 @@ class GroupSums(ByBlocks):
         >>> from semidp import Budget
         >>> from semidp.noise.randomness import SeededRandomness
         >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
-        >>> stay = sums(records, Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+        >>> stay = sums(
+        ...     records,
+        ...     Outcome("days", 0, 10, 10),
+        ...     ["ward"],
+        ...     Budget.gdp(1),
+        ...     randomness=SeededRandomness(1),
+        ... )
         >>> for found in (stay.mean_intervals(), stay.mean_intervals(sampling_sd=1.0)):
         ...     print(found.about, ((found.upper - found.lower) / 2).round(3).tolist())
         noise [0.078, 0.078]
@@ -247,14 +286,22 @@ class GroupSums(ByBlocks):
     def _noise_alone(
         self, found: Estimates, number: int, scale: Floats, level: Fraction, simultaneous: bool
     ) -> Intervals:
-        """Return intervals of the noise alone for sums times a scale; a sum over no records has none."""
+        """Return intervals of the noise alone for sums times a scale; a sum over no records has
+        none.
+        """
         occupied = found.counts > 0
         each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous)
-        cell = self._weights(number, np.flatnonzero(occupied)[:1].tolist(), np.array([float(self.outcome.width)]))
+        cell = self._weights(
+            number, np.flatnonzero(occupied)[:1].tolist(), np.array([float(self.outcome.width)])
+        )
         half = float(half_widths(self.mechanism, [cell], each)[0]) if occupied.any() else 0.0
-        return Intervals.around(found.groups, found.values, np.where(occupied, half, 0.0) * scale, level, simultaneous)
+        return Intervals.around(
+            found.groups, found.values, np.where(occupied, half, 0.0) * scale, level, simultaneous
+        )
 
-    def _sampled(self, number: int, level: Fraction, sampling_sd: float | None, simultaneous: bool) -> Intervals:
+    def _sampled(
+        self, number: int, level: Fraction, sampling_sd: float | None, simultaneous: bool
+    ) -> Intervals:
         """Return intervals for the population means, cut to the bounds."""
         means, (lower, upper) = self.means(self.blocks[number]), self._bounds
         occupied = means.counts > 0
@@ -265,26 +312,45 @@ class GroupSums(ByBlocks):
             n = means.counts[occupied]
             exact = n <= MOST_INVERTED
             noisy = np.asarray(self.measurement.noisy)[self.space.slices[number]][occupied]
-            rates = rate_ends(self.mechanism, n[exact].astype(np.float64), noisy[exact].astype(np.float64), each)
+            rates = rate_ends(
+                self.mechanism, n[exact].astype(np.float64), noisy[exact].astype(np.float64), each
+            )
             low[exact], high[exact] = (lower + (upper - lower) * end for end in rates)
         ends = [np.full(len(occupied), math.nan) for _ in range(2)]
         for whole, part in zip(ends, (low, high), strict=True):
             whole[occupied] = np.clip(part, lower, upper)
         return Intervals(
-            means.groups, means.values, ends[0], ends[1], level, About.sampling, simultaneous, bool(exact.all())
+            means.groups,
+            means.values,
+            ends[0],
+            ends[1],
+            level,
+            About.sampling,
+            simultaneous,
+            bool(exact.all()),
         )
 
-    def sampled_means(self, number: int, level: float, sampling_sd: float | None = None) -> SampledMeans:
-        """Return the means of the groups with records, with what is known of the spread within them."""
+    def sampled_means(
+        self, number: int, level: float, sampling_sd: float | None = None
+    ) -> SampledMeans:
+        """Return the means of the groups with records, with what is known of the spread within
+        them.
+        """
         means = self.means(self.blocks[number])
         occupied = means.counts > 0
-        spread = self._spread(number) if sampling_sd is None else _known(sampling_sd, int(occupied.sum()))
+        spread = (
+            self._spread(number)
+            if sampling_sd is None
+            else _known(sampling_sd, int(occupied.sum()))
+        )
         noise = float(self.outcome.width) * noise_deviation(self.mechanism, level)
         n = means.counts[occupied].astype(np.float64)
         return SampledMeans(n, means.values[occupied], self._bounds, noise, level, spread)
 
     def _spread(self, number: int) -> Spread | None:
-        """Return the variances within the groups with records, where they were measured and no bound says as much."""
+        """Return the variances within the groups with records, where they were measured and no
+        bound says as much.
+        """
         if self.squares is None or self.outcome.steps == 1:
             return None
         means, (lower, upper) = self.means(self.blocks[number]), self._bounds
@@ -308,17 +374,20 @@ class GroupSums(ByBlocks):
         sampling_sd: float | None = None,
         simultaneous: bool = False,
     ) -> Intervals:
-        """Return an interval for the difference of the means of two groups with records, the first less the second.
+        """Return an interval for the difference of the means of two groups with records, the first
+        less the second.
 
-        For the population the distances of both means from the ends of their own intervals are added in squares
-        (MOVER, `population.SampledMeans`); with a measured spread it is Welch's interval.
+        For the population the distances of both means from the ends of their own intervals are
+        added in squares (MOVER, `population.SampledMeans`); with a measured spread it is Welch's
+        interval.
 
         Parameters
         ----------
         block, level, sampling, sampling_sd, simultaneous
             As for `mean_intervals`.
         against
-            The levels of the group that every other is compared with; each pair is compared if left out.
+            The levels of the group that every other is compared with; each pair is compared if left
+            out.
 
         Examples
         --------
@@ -326,7 +395,13 @@ class GroupSums(ByBlocks):
         >>> from semidp import Budget
         >>> from semidp.noise.randomness import SeededRandomness
         >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.repeat([2, 8], 500)}
-        >>> stay = sums(records, Outcome("days", 0, 10, 10), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+        >>> stay = sums(
+        ...     records,
+        ...     Outcome("days", 0, 10, 10),
+        ...     ["ward"],
+        ...     Budget.gdp(1),
+        ...     randomness=SeededRandomness(1),
+        ... )
         >>> found = stay.difference_intervals()
         >>> found.names, bool(found.lower[0] < -6 < found.upper[0])
         ((('a', 'b'),), True)
@@ -339,7 +414,8 @@ class GroupSums(ByBlocks):
         if not (sampling or sampling_sd is not None):
             n, width = means.counts.astype(np.float64), float(self.outcome.width)
             weights = [
-                self._weights(number, pair, np.array([width / n[pair[0]], -width / n[pair[1]]])) for pair in pairs
+                self._weights(number, pair, np.array([width / n[pair[0]], -width / n[pair[1]]]))
+                for pair in pairs
             ]
             each = each_level(confidence, len(pairs), self.mechanism, simultaneous)
             half = half_widths(self.mechanism, weights, each)
@@ -354,7 +430,9 @@ class GroupSums(ByBlocks):
         return Intervals(names, values, low, high, confidence, About.sampling, simultaneous, False)
 
     def _weights(self, number: int, groups: Sequence[int], weights: Floats) -> Floats:
-        """The weights of the query's noise, those that are not zero, in a weighted sum of some groups of one set."""
+        """The weights of the query's noise, those that are not zero, in a weighted sum of some
+        groups of one set.
+        """
         if len(self.blocks) == 1:
             return weights
         whole = np.zeros(self.space.shape)
@@ -363,15 +441,20 @@ class GroupSums(ByBlocks):
         return np.asarray(whole[whole != 0])
 
     def compare(
-        self, block: Margin | None = None, *, sampling: bool = False, sampling_sd: float | None = None
+        self,
+        block: Margin | None = None,
+        *,
+        sampling: bool = False,
+        sampling_sd: float | None = None,
     ) -> Comparison:
         """Test whether the means of all groups with records are equal.
 
-        With V the covariance of the means, ``Q = (m - m̄)' V^-1 (m - m̄)``. *The records* (the default): V holds the
-        noise alone; Q is χ² for fine Gaussian noise, and its law is simulated for Laplace and coarse noise. *The
-        population*: variances within groups are known (`sampling_sd`), were measured by group (Welch's test, with the
-        noise as known), or are the largest that the bounds allow at the common mean; sums of few records are
-        simulated. Means without any error, as under a huge budget, need no test: nothing is compared.
+        With V the covariance of the means, ``Q = (m - m̄)' V^-1 (m - m̄)``. *The records* (the
+        default): V holds the noise alone; Q is χ² for fine Gaussian noise, and its law is simulated
+        for Laplace and coarse noise. *The population*: variances within groups are known
+        (`sampling_sd`), were measured by group (Welch's test, with the noise as known), or are the
+        largest that the bounds allow at the common mean; sums of few records are simulated. Means
+        without any error, as under a huge budget, need no test: nothing is compared.
 
         Parameters
         ----------
@@ -402,7 +485,9 @@ class GroupSums(ByBlocks):
 
     @property
     def _noise(self) -> float:
-        """The variance of the noise in one sum before projection, in squared units of the outcome."""
+        """The variance of the noise in one sum before projection, in squared units of the
+        outcome.
+        """
         return float(self.outcome.width) ** 2 * self.mechanism.variance
 
     def _variances(self, number: int) -> Floats:
@@ -411,17 +496,26 @@ class GroupSums(ByBlocks):
 
 
 def _pairs(found: Estimates, against: Sequence[str] | None) -> list[tuple[int, int]]:
-    """Return the pairs of groups with records: each, or every other one with the group of some levels."""
+    """Return the pairs of groups with records: each, or every other one with the group of some
+    levels.
+    """
     occupied = np.flatnonzero(found.counts > 0).tolist()
     if against is None:
         pairs = list(itertools.combinations(occupied, 2))
     else:
         one = tuple([against] if isinstance(against, str) else against)
         if one not in found.groups or found.groups.index(one) not in occupied:
-            raise InputError(f"there is no group {', '.join(one)} with records to compare with: name one there is")
-        pairs = [(other, found.groups.index(one)) for other in occupied if found.groups[other] != one]
+            raise InputError(
+                f"there is no group {', '.join(one)} with records to compare with: name one"
+                " there is"
+            )
+        pairs = [
+            (other, found.groups.index(one)) for other in occupied if found.groups[other] != one
+        ]
     if len(pairs) > _MOST_PAIRS:
-        raise InputError(f"there are {len(pairs):,} pairs of groups: say against which group to compare")
+        raise InputError(
+            f"there are {len(pairs):,} pairs of groups: say against which group to compare"
+        )
     return pairs
 
 

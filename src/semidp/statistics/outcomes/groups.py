@@ -30,7 +30,9 @@ class GroupedSpace(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ByBlocks(FromNoise):
-    """What was measured by sets of groups whose counts are public; a set may be left out where there is one."""
+    """What was measured by sets of groups whose counts are public; a set may be left out where
+    there is one.
+    """
 
     mechanism: Mechanism
     measurement: Measurement
@@ -50,17 +52,27 @@ class ByBlocks(FromNoise):
             return (("all",),)
         part = schema.restrict(block.names)
         paths = [feature.paths() for feature in part.features]
-        # Cells come in the schema's order, but a row's levels in the block's, which is what its columns are headed by.
-        places = [(part.axis(name), part.feature(name).names.index(name)) for name in self.columns(block)]
+        # Cells come in the schema's order, but a row's levels in the block's, which is what its
+        # columns are headed by.
+        places = [
+            (part.axis(name), part.feature(name).names.index(name)) for name in self.columns(block)
+        ]
         return tuple(
-            tuple(paths[axis][index[axis]][depth] for axis, depth in places) for index in np.ndindex(*part.shape)
+            tuple(paths[axis][index[axis]][depth] for axis, depth in places)
+            for index in np.ndindex(*part.shape)
         )
 
     def columns(self, block: Margin | None = None) -> tuple[str, ...]:
-        """Return the names of what a group's levels are: the set's features, a nested one with its whole path."""
+        """Return the names of what a group's levels are: the set's features, a nested one with its
+        whole path.
+        """
         schema, block = self._public(block)
         own_names = {name: schema.feature(name).names for name in block.names}
-        return tuple(dict.fromkeys(part for name, path in own_names.items() for part in path[: path.index(name) + 1]))
+        return tuple(
+            dict.fromkeys(
+                part for name, path in own_names.items() for part in path[: path.index(name) + 1]
+            )
+        )
 
     def _public(self, block: Margin | None) -> tuple[Schema, Margin]:
         schema = self.space.dataspace.schema

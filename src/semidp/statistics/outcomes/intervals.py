@@ -1,8 +1,9 @@
-"""Confidence intervals for sums, means, differences and coefficients: from the noise alone, or with sampling error.
+"""Confidence intervals for sums, means, differences and coefficients: from the noise alone, or with
+sampling error.
 
-The noise alone asks what the records themselves have: its law is known, so that the interval needs no assumption. With
-sampling error it is the population that the records were drawn from. The two are different questions, and an interval
-says which of them it answers.
+The noise alone asks what the records themselves have: its law is known, so that the interval needs
+no assumption. With sampling error it is the population that the records were drawn from. The two
+are different questions, and an interval says which of them it answers.
 """
 
 import math
@@ -49,14 +50,16 @@ class Intervals:
     values, lower, upper
         The estimates and the ends of the intervals; infinite where the noise leaves an end open.
     level
-        The probability that an interval holds what it is about, or that all of them do where they are simultaneous.
+        The probability that an interval holds what it is about, or that all of them do where they
+        are simultaneous.
     about
-        Whether that is a number of the records (noise alone) or of their population (noise and sampling).
+        Whether that is a number of the records (noise alone) or of their population (noise and
+        sampling).
     simultaneous
         Whether the level is that of all intervals together.
     exact
-        Whether the level is kept by the law of what was drawn; else it is kept about, as far as a sum of records is
-        close to normal.
+        Whether the level is kept by the law of what was drawn; else it is kept about, as far as a
+        sum of records is close to normal.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -70,17 +73,28 @@ class Intervals:
 
     @classmethod
     def around(
-        cls, names: Iterable[tuple[str, ...]], values: Floats, half: Floats, level: Fraction, simultaneous: bool
+        cls,
+        names: Iterable[tuple[str, ...]],
+        values: Floats,
+        half: Floats,
+        level: Fraction,
+        simultaneous: bool,
     ) -> "Intervals":
         """Return intervals of the noise alone, which reach as far to each side of their values."""
-        return cls(tuple(names), values, values - half, values + half, level, About.noise, simultaneous)
+        return cls(
+            tuple(names), values, values - half, values + half, level, About.noise, simultaneous
+        )
 
     def rows(self) -> Iterator[tuple[tuple[str, ...], float, float, float]]:
         """Yield each name with its estimate and the ends of its interval."""
-        yield from zip(self.names, self.values.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
+        yield from zip(
+            self.names, self.values.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the intervals as plain values, None for an end that is open or a number that does not exist."""
+        """Return the intervals as plain values, None for an end that is open or a number that does
+        not exist.
+        """
         return {
             "names": [list(name) for name in self.names],
             "values": [finite(value) for value in self.values.tolist()],
@@ -158,9 +172,9 @@ def each_level(
 ) -> float:
     """Return the level that each of several intervals needs.
 
-    Symmetric intervals of normal errors hold together at least as often as independent ones would, whatever their
-    correlation (Šidák 1967), so that each needs ``level^{1/k}`` for Gaussian noise alone; other noise, and intervals
-    with sampling, use Bonferroni's ``1 - (1 - level)/k``.
+    Symmetric intervals of normal errors hold together at least as often as independent ones would,
+    whatever their correlation (Šidák 1967), so that each needs ``level^{1/k}`` for Gaussian noise
+    alone; other noise, and intervals with sampling, use Bonferroni's ``1 - (1 - level)/k``.
     """
     if not simultaneous or count <= 1:
         return float(level)

@@ -1,7 +1,8 @@
-"""The law of the noise in a weighted sum of measured numbers: its quantiles, its tails, draws of it.
+"""The law of the noise in a weighted sum of measured numbers: its quantiles, its tails, draws of
+it.
 
-Noise is whole numbers from a known law. Where it is coarse, the law of a weighted sum is put together atom by atom;
-where it is fine, that of real numbers serves, with half a step added.
+Noise is whole numbers from a known law. Where it is coarse, the law of a weighted sum is put
+together atom by atom; where it is fine, that of real numbers serves, with half a step added.
 """
 
 import math
@@ -14,7 +15,12 @@ from numpy.typing import NDArray
 from semidp.core.exact import bisection
 from semidp.mechanisms.mechanism import CellByCell, Mechanism
 from semidp.mechanisms.pure import LaplaceMechanism
-from semidp.noise.distributions import CountNoise, DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from semidp.noise.distributions import (
+    CountNoise,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    RoundedGaussian,
+)
 
 Floats = NDArray[np.float64]
 
@@ -23,24 +29,31 @@ COARSE = 30.0
 
 _LOST = 1e-16  # the probability of an atom that is left out
 _MOST_ATOMS = 1 << 18  # of a weighted sum, beyond which atoms are rounded to a grid
-_CELLS, _REACH = 256, 48  # cells of the grid in a standard deviation, and standard deviations to each side
-_WHOLE = 8  # the heaviest entries of coarse noise, which keep their own law; the others together are normal
+# cells of the grid in a standard deviation, and standard deviations to each side
+_CELLS, _REACH = 256, 48
+# the heaviest entries of coarse noise, which keep their own law; the others together are normal
+_WHOLE = 8
 _GRID = 8192  # points at which the characteristic function of Laplace noise is taken
 _FARTHEST = 160.0  # in units of its standard deviation
 _HALVINGS = 40
 
 
 def half_widths(
-    mechanism: Mechanism, weights: Sequence[Floats], level: float, sampling: Sequence[float] | None = None
+    mechanism: Mechanism,
+    weights: Sequence[Floats],
+    level: float,
+    sampling: Sequence[float] | None = None,
 ) -> Floats:
-    """Return h with ``P(|Σ w_i N_i + E| <= h) >= level`` for the noise N_i of single entries of a mechanism's query.
+    """Return h with ``P(|Σ w_i N_i + E| <= h) >= level`` for the noise N_i of single entries of a
+    mechanism's query.
 
-    Coarse noise (a scale of at most 30 steps): the law of the sum is that of its atoms ``Σ w_i k_i``, for the eight
-    heaviest entries; what the others add is taken as normal. Noise that is 0 with a probability of at least `level`
-    has h = 0. Fine noise: a rounded Gaussian number is at most half a step from a normal one, and the distance of a
-    discrete Laplace number from 0 exceeds that of a continuous one by at most half a step in distribution; so half a
-    step of the heaviest entry is added to the quantile of the continuous law. Sums of Laplace noise are inverted from
-    their characteristic function, ``Π 1/(1 + b² w_i² t²)``.
+    Coarse noise (a scale of at most 30 steps): the law of the sum is that of its atoms
+    ``Σ w_i k_i``, for the eight heaviest entries; what the others add is taken as normal. Noise
+    that is 0 with a probability of at least `level` has h = 0. Fine noise: a rounded Gaussian
+    number is at most half a step from a normal one, and the distance of a discrete Laplace number
+    from 0 exceeds that of a continuous one by at most half a step in distribution; so half a step
+    of the heaviest entry is added to the quantile of the continuous law. Sums of Laplace noise are
+    inverted from their characteristic function, ``Π 1/(1 + b² w_i² t²)``.
 
     Parameters
     ----------
@@ -58,26 +71,35 @@ def half_widths(
     >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.core.tradeoff.budget import Budget
-    >>> mechanism = choose(two_way()[0], Budget.gdp(1))  # scale 2: P(|N| <= 4) = 0.9756, P(|N| <= 3) = 0.92
+    >>> mechanism = choose(
+    ...     two_way()[0], Budget.gdp(1)
+    ... )  # scale 2: P(|N| <= 4) = 0.9756, P(|N| <= 3) = 0.92
     >>> half_widths(mechanism, [np.ones(1)], 0.95).round(3).tolist()
     [4.0]
     """
     variances = [0.0] * len(weights) if sampling is None else sampling
     return np.array(
-        [_half_width(mechanism, part, level, square) for part, square in zip(weights, variances, strict=True)]
+        [
+            _half_width(mechanism, part, level, square)
+            for part, square in zip(weights, variances, strict=True)
+        ]
     )
 
 
 def noise_deviation(mechanism: Mechanism, level: float) -> float:
-    """Return the standard deviation that the noise of one entry counts for in a normal interval of a level.
+    """Return the standard deviation that the noise of one entry counts for in a normal interval of
+    a level.
 
-    Its own, or its half-width over that of a standard normal number where that is more: Laplace tails, coarse steps.
-    The interval of the entry alone then holds as often as stated, and so does that of its sum with a normal error.
+    Its own, or its half-width over that of a standard normal number where that is more: Laplace
+    tails, coarse steps. The interval of the entry alone then holds as often as stated, and so does
+    that of its sum with a normal error.
 
     >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.core.tradeoff.budget import Budget
-    >>> round(noise_deviation(choose(two_way()[0], Budget.gdp(1)), 0.95), 3)  # 4/1.96, the own one is 2.02
+    >>> round(
+    ...     noise_deviation(choose(two_way()[0], Budget.gdp(1)), 0.95), 3
+    ... )  # 4/1.96, the own one is 2.02
     2.041
     """
     if not mechanism.variance:
@@ -137,7 +159,9 @@ def sampler_of(mechanism: Mechanism) -> CountNoise | None:
 
 
 def simulated(mechanism: Mechanism, shape: tuple[int, ...], source: np.random.Generator) -> Floats:
-    """Return draws of the noise of single entries, in floats: for studies of its law, never for a release."""
+    """Return draws of the noise of single entries, in floats: for studies of its law, never for a
+    release.
+    """
     noise = sampler_of(mechanism)
     if noise is None:
         return np.zeros(shape)
@@ -158,7 +182,8 @@ def _half_width(mechanism: Mechanism, weights: Floats, level: float, variance: f
         return normal_quantile(level) * math.sqrt(variance)
     if mechanism.scale <= COARSE:
         remaining = variance + mechanism.variance * float(entries[_WHOLE:] @ entries[_WHOLE:])
-        size = float(entries[0])  # in units of the heaviest entry, so that equal shapes are computed once
+        # in units of the heaviest entry, so that equal shapes are computed once
+        size = float(entries[0])
         shape = tuple((entries[:_WHOLE] / size).round(12).tolist())
         return size * _coarse(noise, shape, remaining / size**2, level)
     step = float(entries[0]) / 2
@@ -169,7 +194,9 @@ def _half_width(mechanism: Mechanism, weights: Floats, level: float, variance: f
         return step - mechanism.scale * float(entries[0]) * math.log1p(-level)
     scales = mechanism.scale * entries
     total = math.sqrt(2 * float(scales @ scales) + variance)
-    return step + total * _laplace(tuple((scales / total).round(12).tolist()), variance / total**2, level)
+    return step + total * _laplace(
+        tuple((scales / total).round(12).tolist()), variance / total**2, level
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -181,19 +208,24 @@ def _coarse(noise: CountNoise, weights: tuple[float, ...], variance: float, leve
     if not variance:
         order = np.argsort(np.abs(places), kind="stable")
         reached = int(np.searchsorted(np.cumsum(chances[order]), level * (1 - 1e-12)))
-        # an end may be compared with a number that was rounded in another order: let it keep the atom it stands at
+        # an end may be compared with a number that was rounded in another order: let it keep the
+        # atom it stands at
         return float(np.abs(places)[order[min(reached, len(order) - 1)]]) * (1 + 1e-12) + moved
     deviation = math.sqrt(variance)
 
     def coverage(half: float) -> float:
-        return float(chances @ (ndtr((half - places) / deviation) - ndtr((-half - places) / deviation)))
+        return float(
+            chances @ (ndtr((half - places) / deviation) - ndtr((-half - places) / deviation))
+        )
 
     return _solve(coverage, level, deviation) + moved
 
 
 @lru_cache(maxsize=256)
 def _weighted(noise: CountNoise, weights: tuple[float, ...]) -> tuple[Floats, Floats, float]:
-    """Return the atoms of a weighted sum, their probabilities, and how far rounding may have moved an atom."""
+    """Return the atoms of a weighted sum, their probabilities, and how far rounding may have moved
+    an atom.
+    """
     steps, each = _atoms(noise)
     places: Floats = np.zeros(1)
     chances: Floats = np.ones(1)
@@ -207,7 +239,9 @@ def _weighted(noise: CountNoise, weights: tuple[float, ...]) -> tuple[Floats, Fl
 
 
 def _on_grid(noise: CountNoise, weights: tuple[float, ...]) -> tuple[Floats, Floats, float]:
-    """Return the law of a weighted sum with the atoms of each entry rounded to a fine grid, by Fourier transforms."""
+    """Return the law of a weighted sum with the atoms of each entry rounded to a fine grid, by
+    Fourier transforms.
+    """
     steps, each = _atoms(noise)
     cell = math.sqrt(noise.variance * sum(weight**2 for weight in weights)) / _CELLS
     size = 1 << math.ceil(math.log2(2 * _REACH * _CELLS))
@@ -236,9 +270,13 @@ def _atoms(noise: CountNoise) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=4096)
 def _laplace(scales: tuple[float, ...], variance: float, level: float) -> float:
-    """Return h with ``P(|Σ b_i L_i + E| <= h) = level`` for standard Laplace L_i and a normal E, of variance 1."""
+    """Return h with ``P(|Σ b_i L_i + E| <= h) = level`` for standard Laplace L_i and a normal E, of
+    variance 1.
+    """
     t = (np.arange(_GRID) + 0.5) * (_FARTHEST / _GRID)
-    curve = np.exp(-np.log1p(np.multiply.outer(np.array(scales) ** 2, t**2)).sum(axis=0) - variance * t**2 / 2)
+    curve = np.exp(
+        -np.log1p(np.multiply.outer(np.array(scales) ** 2, t**2)).sum(axis=0) - variance * t**2 / 2
+    )
     weights = curve / t * (t[1] - t[0]) * (2 / math.pi)
     return _solve(lambda h: float(np.sin(t * h) @ weights), level, 1.0)
 

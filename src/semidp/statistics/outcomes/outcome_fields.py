@@ -1,4 +1,6 @@
-"""What can be chosen of every statistic of a private outcome: its groups, its bounds, its intervals."""
+"""What can be chosen of every statistic of a private outcome: its groups, its bounds, its
+intervals.
+"""
 
 from typing import Any
 
@@ -13,7 +15,9 @@ from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import outcome_from, proportion_of
 
 _NO_OUTCOME = "--bounds or --grid name {column!r}, of which nothing is published by group"
-_NO_INTERVAL = "--level, --sampling, --simultaneous and --differences are for --mean, --sum or --proportion"
+_NO_INTERVAL = (
+    "--level, --sampling, --simultaneous and --differences are for --mean, --sum or --proportion"
+)
 
 GROUP = Field(
     "group",
@@ -22,7 +26,9 @@ GROUP = Field(
     "A[,B]",
     label="by groups, whose counts become exact",
     several=True,
-    unused="say what to publish of the groups: --mean, --sum, --proportion or --median, with a column",
+    unused=(
+        "say what to publish of the groups: --mean, --sum, --proportion or --median, with a column"
+    ),
 )
 BOUNDS = Field(
     "bounds",
@@ -106,7 +112,7 @@ def confidence_of(chosen: Chosen, *, differences: bool) -> Confidence:
     )
 
 
-# --- the other way: what would have been chosen ---------------------------------------------------------------------
+# --- the other way: what would have been chosen ---------------------------------------------------
 
 
 def outcome_values(outcome: Outcome) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""Intervals for the population that the records of groups were drawn from: noise and sampling together.
+"""Intervals for the population that the records of groups were drawn from: noise and sampling
+together.
 
-The spread of an outcome may differ from group to group, so no group lends its spread to another. Rates invert the law
-of a binomial count with the noise; other means are bounded by what their bounds allow, or use a spread that was
-measured by group; differences and regression coefficients are combinations of means.
+The spread of an outcome may differ from group to group, so no group lends its spread to another.
+Rates invert the law of a binomial count with the noise; other means are bounded by what their
+bounds allow, or use a spread that was measured by group; differences and regression coefficients
+are combinations of means.
 """
 
 import math
@@ -18,7 +20,8 @@ from semidp.statistics.outcomes.spread import Spread
 Floats = NDArray[np.float64]
 
 MOST_INVERTED = 10_000
-"""The records of a group up to which the law of its noisy count is inverted; beyond, the score interval serves."""
+"""The records of a group up to which the law of its noisy count is inverted; beyond, the score
+interval serves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +61,13 @@ class SampledMeans:
         return self.combined(each, np.ones(each.shape))
 
     def combined(self, places: NDArray[np.intp], weights: Floats) -> tuple[Floats, Floats]:
-        """Return the ends for weighted sums ``Σ_j w_ij μ_{g(i, j)}``, a row of `places` and `weights` each.
+        """Return the ends for weighted sums ``Σ_j w_ij μ_{g(i, j)}``, a row of `places` and
+        `weights` each.
 
-        Without a spread by MOVER (Zou and Donner 2008): the distances of the means from their own ends, each in the
-        direction that moves the sum, are added in squares. With a spread by ``t² Σ w² v/n + z² Σ w² σ²/n²``: the part
-        that was estimated has Welch's degrees of freedom, and the noise is known.
+        Without a spread by MOVER (Zou and Donner 2008): the distances of the means from their own
+        ends, each in the direction that moves the sum, are added in squares. With a spread by
+        ``t² Σ w² v/n + z² Σ w² σ²/n²``: the part that was estimated has Welch's degrees of freedom,
+        and the noise is known.
         """
         values = (weights * self.means[places]).sum(axis=1)
         if self.spread is None:
@@ -82,8 +87,9 @@ class SampledMeans:
     def _bounded(self) -> tuple[Floats, Floats]:
         """Return the ends of ``|m - μ| <= z sqrt((u - μ)(μ - l)/n + σ²/n²)``.
 
-        Values between l and u with mean μ have a variance of at most (u - μ)(μ - l), which zeros and ones have.
-        Outside of the bounds there is no spread: there the noise alone counts, and the ends are never empty.
+        Values between l and u with mean μ have a variance of at most (u - μ)(μ - l), which zeros
+        and ones have. Outside of the bounds there is no spread: there the noise alone counts, and
+        the ends are never empty.
         """
         lower, upper = self.bounds
         half = normal_quantile(self.level) * self.noise / self.counts
@@ -98,22 +104,29 @@ class SampledMeans:
 
 
 def welch_degrees(parts: Floats, degrees: Floats) -> Floats:
-    """Return the degrees of freedom of a sum of estimated variances, ``(Σ p)²/Σ (p²/f)``; infinite where all are known.
+    """Return the degrees of freedom of a sum of estimated variances, ``(Σ p)²/Σ (p²/f)``; infinite
+    where all are known.
 
     >>> welch_degrees(np.array([[1.0, 1.0]]), np.array([[4.0, 4.0]])).tolist()
     [8.0]
     """
     estimated = (parts**2 / degrees).sum(axis=-1)
     total = parts.sum(axis=-1) ** 2
-    return np.asarray(np.divide(total, estimated, out=np.full(total.shape, math.inf), where=estimated > 0))
+    return np.asarray(
+        np.divide(total, estimated, out=np.full(total.shape, math.inf), where=estimated > 0)
+    )
 
 
-def rate_ends(mechanism: Mechanism, counts: Floats, noisy: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the ends for population rates from noisy counts of ones: the law of the noisy count is inverted.
+def rate_ends(
+    mechanism: Mechanism, counts: Floats, noisy: Floats, level: float
+) -> tuple[Floats, Floats]:
+    """Return the ends for population rates from noisy counts of ones: the law of the noisy count is
+    inverted.
 
     A rate p is kept where both tails of ``Bin(n, p) + noise`` at the published number y exceed α/2:
-    ``P(Y >= y) > α/2`` and ``P(Y <= y) > α/2``. Both are monotone in p. Where no rate is kept, because the noise took y
-    far out of what is possible, both ends are the nearest rate. Coverage is at least `level` whatever n and p.
+    ``P(Y >= y) > α/2`` and ``P(Y <= y) > α/2``. Both are monotone in p. Where no rate is kept,
+    because the noise took y far out of what is possible, both ends are the nearest rate. Coverage
+    is at least `level` whatever n and p.
 
     Parameters
     ----------
@@ -128,11 +141,18 @@ def rate_ends(mechanism: Mechanism, counts: Floats, noisy: Floats, level: float)
     >>> from semidp.mechanisms.selection import choose
     >>> from semidp.core.tradeoff.budget import Budget
     >>> clear = choose(two_way()[0], Budget.gdp(10**6))
-    >>> [end.round(3).tolist() for end in rate_ends(clear, np.array([20.0]), np.array([3.0]), 0.95)]  # Clopper-Pearson
+    >>> [
+    ...     end.round(3).tolist()
+    ...     for end in rate_ends(clear, np.array([20.0]), np.array([3.0]), 0.95)
+    ... ]  # Clopper-Pearson
     [[0.032], [0.379]]
     """
-    pairs, member = np.unique(np.stack([counts, noisy], axis=1).astype(np.int64), axis=0, return_inverse=True)
-    ends = np.array([_rate(mechanism, n, y, (1 - level) / 2) for n, y in pairs.tolist()]).reshape(-1, 2)
+    pairs, member = np.unique(
+        np.stack([counts, noisy], axis=1).astype(np.int64), axis=0, return_inverse=True
+    )
+    ends = np.array([_rate(mechanism, n, y, (1 - level) / 2) for n, y in pairs.tolist()]).reshape(
+        -1, 2
+    )
     low, high = ends[member.ravel()].T
     return low, high
 

@@ -18,7 +18,10 @@ from semidp.statistics.protocol import Published, Request
 
 Read = TypeVar("Read", bound=Published)
 
-COLUMNS = {About.noise: ("lower", "upper"), About.sampling: ("population_lower", "population_upper")}
+COLUMNS = {
+    About.noise: ("lower", "upper"),
+    About.sampling: ("population_lower", "population_upper"),
+}
 """What the ends of an interval are called in a file."""
 
 GROUPS_OR_COUNTS = "groups or counts that its exact totals do not have"
@@ -28,7 +31,11 @@ GROUPS_OR_COUNTS = "groups or counts that its exact totals do not have"
 def columns_of(intervals: Sequence[Intervals]) -> dict[str, NDArray[np.float64]]:
     """Return the columns that hold the ends of intervals."""
     pairs = [(COLUMNS[part.about], part) for part in intervals]
-    return {name: end for names, part in pairs for name, end in zip(names, (part.lower, part.upper), strict=True)}
+    return {
+        name: end
+        for names, part in pairs
+        for name, end in zip(names, (part.lower, part.upper), strict=True)
+    }
 
 
 def stated(intervals: Sequence[Intervals]) -> list[dict[str, Any]]:
@@ -52,7 +59,8 @@ def read_intervals(
     columns: NDArray[np.float64],
     level: Fraction,
 ) -> tuple[Intervals, ...]:
-    """Return the intervals of which `stated` told, with the ends in the columns of a file, a row an estimate.
+    """Return the intervals of which `stated` told, with the ends in the columns of a file, a row an
+    estimate.
 
     An end that was written as nothing is open, unless there is no estimate.
     """
@@ -71,12 +79,16 @@ def read_intervals(
     )
 
 
-def _open(values: NDArray[np.float64], ends: NDArray[np.float64], infinite: float) -> NDArray[np.float64]:
+def _open(
+    values: NDArray[np.float64], ends: NDArray[np.float64], infinite: float
+) -> NDArray[np.float64]:
     return np.where(np.isnan(ends) & ~np.isnan(values), infinite, ends)
 
 
 def outcome_trust(request: Request) -> Iterator[Trust]:
-    """Yield what is believed of every statistic of an outcome: nothing published depends on the name of its column."""
+    """Yield what is believed of every statistic of an outcome: nothing published depends on the
+    name of its column.
+    """
     yield Trust("which column an outcome was read from", (f"plan.{request.key}.column",))
 
 
@@ -90,8 +102,12 @@ class PublishedBySets(Published):
         yield from outcome_trust(request)
 
     def sheets(self) -> tuple[Sheet, ...]:
-        """Return each set of groups for data frames, called after its file, and their differences where asked for."""
-        return tuple(Sheet(file.removesuffix(".csv"), content) for file, content in self.files().items())
+        """Return each set of groups for data frames, called after its file, and their differences
+        where asked for.
+        """
+        return tuple(
+            Sheet(file.removesuffix(".csv"), content) for file, content in self.files().items()
+        )
 
     def named(self) -> dict[str, PublishedColumns]:
         """Return each set of groups, and their differences, under the name of its file."""
@@ -136,8 +152,12 @@ def as_written(result: Read, files: Mapping[str, bytes]) -> Read:
     return result
 
 
-def rows_of(content: bytes, numbers: int) -> tuple[list[str], tuple[tuple[str, ...], ...], list[list[str]]]:
-    """Return the header of a file, the labels of each row, and the last columns as they are written."""
+def rows_of(
+    content: bytes, numbers: int
+) -> tuple[list[str], tuple[tuple[str, ...], ...], list[list[str]]]:
+    """Return the header of a file, the labels of each row, and the last columns as they are
+    written.
+    """
     header, *rows = csv.reader(io.StringIO(content.decode()))
     labels = tuple(tuple(row[: len(row) - numbers]) for row in rows)
     return header, labels, [[row[place - numbers] for row in rows] for place in range(numbers)]
@@ -145,7 +165,9 @@ def rows_of(content: bytes, numbers: int) -> tuple[list[str], tuple[tuple[str, .
 
 def real_numbers(columns: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     """Return the numbers of columns, a row a line; an empty cell is none."""
-    numbers = np.array([[float(cell or math.nan) for cell in column] for column in columns], dtype=np.float64)
+    numbers = np.array(
+        [[float(cell or math.nan) for cell in column] for column in columns], dtype=np.float64
+    )
     if np.isfinite(numbers).sum() != sum(bool(cell) for column in columns for cell in column):
         raise ValueError("a cell does not hold a number")
     return numbers.T
@@ -153,4 +175,6 @@ def real_numbers(columns: Sequence[Sequence[str]]) -> NDArray[np.float64]:
 
 def whole_numbers(*columns: Sequence[str]) -> NDArray[np.int64]:
     """Return the whole numbers of columns, line after line."""
-    return np.array([int(cell) for line in zip(*columns, strict=True) for cell in line], dtype=np.int64)
+    return np.array(
+        [int(cell) for line in zip(*columns, strict=True) for cell in line], dtype=np.int64
+    )

@@ -1,4 +1,6 @@
-"""What requests about a private outcome share: the outcome, its groups, their entries in a plan file."""
+"""What requests about a private outcome share: the outcome, its groups, their entries in a plan
+file.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -44,7 +46,9 @@ def checked_confidence(value: Confidence) -> Confidence:
 
 def group_margins(value: Iterable[Margin | str | Iterable[str]]) -> tuple[Margin, ...]:
     if isinstance(value, str):
-        raise InputError(f'groups are a list of sets of features, such as [["{value}"]], not {value!r}')
+        raise InputError(
+            f'groups are a list of sets of features, such as [["{value}"]], not {value!r}'
+        )
     return tuple(Margin.of(group) for group in value)
 
 
@@ -93,10 +97,19 @@ class OutcomeRequest(OwnBudget):
         else:
             found["outcome"] = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
         if "by" in found:
-            found["by"] = [[part] if isinstance(part, str) else texts(part, "a set of groups") for part in found["by"]]
+            found["by"] = [
+                [part] if isinstance(part, str) else texts(part, "a set of groups")
+                for part in found["by"]
+            ]
         if "interactions" in found:
-            found["interactions"] = [texts(part, "an interaction") for part in found["interactions"]]
-        return {**found, "confidence": Confidence.from_json(value)} if "confidence" in cls._written else found
+            found["interactions"] = [
+                texts(part, "an interaction") for part in found["interactions"]
+            ]
+        return (
+            {**found, "confidence": Confidence.from_json(value)}
+            if "confidence" in cls._written
+            else found
+        )
 
 
 class GroupedRequest(OutcomeRequest):
@@ -120,11 +133,15 @@ class GroupedRequest(OutcomeRequest):
         return None
 
     def rank_reach(self, mechanism: Mechanism) -> float | None:
-        """Return how many ranks the interval of a quantile would reach to each side; None without intervals."""
+        """Return how many ranks the interval of a quantile would reach to each side; None without
+        intervals.
+        """
         return None
 
     def steps_off(self, mechanism: Mechanism) -> float | None:
-        """Return how many steps its quantiles would be off on the mean in an `EvenGroup`; None without quantiles."""
+        """Return how many steps its quantiles would be off on the mean in an `EvenGroup`; None
+        without quantiles.
+        """
         return None
 
     @property
@@ -139,7 +156,9 @@ class GroupedRequest(OutcomeRequest):
             raise InputError("the same groups are named twice: name them once")
         column = self.outcome.column
         if any(column in group.names for group in self.by):
-            raise InputError(f"{column!r} forms the groups, so its {they_are} no secret: name another")
+            raise InputError(
+                f"{column!r} forms the groups, so its {they_are} no secret: name another"
+            )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -163,11 +182,22 @@ def outcome_from(column: str, bounds: Sequence[Any] | None, grid: Any) -> Outcom
     Traceback (most recent call last):
     semidp.errors.InputError: the outcome 'score' needs declared bounds, two numbers
     """
-    if bounds is None or isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:
-        raise InputError(f"the outcome {column!r} needs declared bounds, two numbers", needs="bounds", names=(column,))
+    if (
+        bounds is None
+        or isinstance(bounds, str)
+        or not isinstance(bounds, Sequence)
+        or len(bounds) != 2
+    ):
+        raise InputError(
+            f"the outcome {column!r} needs declared bounds, two numbers",
+            needs="bounds",
+            names=(column,),
+        )
     steps = exact(grid, f"the grid of {column!r}")
     if steps.denominator != 1:
-        raise InputError(f"the grid of {column!r} must be a whole number of steps", needs="grid", names=(column,))
+        raise InputError(
+            f"the grid of {column!r} must be a whole number of steps", needs="grid", names=(column,)
+        )
     return Outcome(column, bounds[0], bounds[1], int(steps))
 
 

@@ -1,7 +1,7 @@
 """How far sums of a private outcome can be apart while the published counts stay.
 
-A record is (x, y): features x whose margins may be public, and an outcome y that nothing publishes, in whole steps from
-0 to B. `SumSpace` is for sums by group.
+A record is (x, y): features x whose margins may be public, and an outcome y that nothing publishes,
+in whole steps from 0 to B. `SumSpace` is for sums by group.
 """
 
 import itertools
@@ -29,7 +29,9 @@ LARGEST_FACTOR = 10**300  # still a floating-point number
 
 @frozen(slots=False)
 class OutcomeSpace(QuerySpace):
-    """What the spaces of an outcome share: the published counts fix no part, and nothing ties values unless said."""
+    """What the spaces of an outcome share: the published counts fix no part, and nothing ties
+    values unless said.
+    """
 
     dataspace: Dataspace
     adjacency: Adjacency
@@ -60,7 +62,9 @@ class OutcomeSpace(QuerySpace):
         return np.ones(self.shape)
 
     def difference(self, pair: Pair) -> str:
-        """Say by how many steps of the outcome's grid, and in how many sums, two datasets differ."""
+        """Say by how many steps of the outcome's grid, and in how many sums, two datasets
+        differ.
+        """
         return f"{pair.records} steps of the grid ({counted(pair.entries, 'sum')})"
 
     def _outcome_json(self) -> dict[str, Any]:
@@ -72,22 +76,26 @@ class OutcomeSpace(QuerySpace):
 class SumSpace(OutcomeSpace):
     """S_a of the sums of an outcome by the cells of published margins; build it with `sum_space`.
 
-    The query is the vector of ``Σ y_i`` over the records of each cell of each block, block after block.
+    The query is the vector of ``Σ y_i`` over the records of each cell of each block, block after
+    block.
 
-    *One block with counts n_c.* Let two datasets of D_t differ in the records I, |I| <= a. Outside I nothing changes,
-    and the block's counts are equal, so I holds the same number k_c of records in cell c before and after. The sum of
-    cell c changes from a sum of k_c numbers in [0, B] to another one, so by at most ``B k_c``, whoever changed the
-    cell. Hence ``Δ1 = B a``, ``Δ2² = B² max Σ k_c²`` over ``0 <= k_c <= n_c, Σ k_c <= a`` and ``Δ∞ = B min(a, max
-    n_c)``; the maximum fills the largest cells first (a² where one cell has a records). All three are attained by
-    outcomes that go from 0 to B while no record changes its cell.
+    *One block with counts n_c.* Let two datasets of D_t differ in the records I, |I| <= a. Outside
+    I nothing changes, and the block's counts are equal, so I holds the same number k_c of records
+    in cell c before and after. The sum of cell c changes from a sum of k_c numbers in [0, B] to
+    another one, so by at most ``B k_c``, whoever changed the cell. Hence ``Δ1 = B a``,
+    ``Δ2² = B² max Σ k_c²`` over ``0 <= k_c <= n_c, Σ k_c <= a`` and ``Δ∞ = B min(a, max n_c)``; the
+    maximum fills the largest cells first (a² where one cell has a records). All three are attained
+    by outcomes that go from 0 to B while no record changes its cell.
 
-    *p blocks.* Each obeys the above, so the norms add: ``Δ1 = a p B`` and ``Δ2 = a B √p`` where every block has a cell
-    of a records. Attained where the blocks are disjoint, since records can then be paired at will.
+    *p blocks.* Each obeys the above, so the norms add: ``Δ1 = a p B`` and ``Δ2 = a B √p`` where
+    every block has a cell of a records. Attained where the blocks are disjoint, since records can
+    then be paired at will.
 
-    *Exchanges.* The person leaves cell x with outcome v and enters cell y with v', the carrier takes its w from y to x:
-    cell y changes by ``v' - w`` and cell x by ``w - v``, the only cell of a block with one by ``v' - v``. So with p
-    blocks of several cells and p' of one, ``Δ1 = B max(2p, p + p')``, ``Δ2² = B² max(2p, p + p')`` and ``Δ∞ = B``.
-    A person with up to m records makes m exchanges: m times these, attained where the two largest cells hold m records.
+    *Exchanges.* The person leaves cell x with outcome v and enters cell y with v', the carrier
+    takes its w from y to x: cell y changes by ``v' - w`` and cell x by ``w - v``, the only cell of
+    a block with one by ``v' - v``. So with p blocks of several cells and p' of one,
+    ``Δ1 = B max(2p, p + p')``, ``Δ2² = B² max(2p, p + p')`` and ``Δ∞ = B``. A person with up to m
+    records makes m exchanges: m times these, attained where the two largest cells hold m records.
 
     Examples
     --------
@@ -108,7 +116,11 @@ class SumSpace(OutcomeSpace):
 
     def query(self) -> dict[str, Any]:
         """Return the outcome and the groups."""
-        return {"kind": "sums", **self._outcome_json(), "by": [list(block.names) for block in self.blocks]}
+        return {
+            "kind": "sums",
+            **self._outcome_json(),
+            "by": [list(block.names) for block in self.blocks],
+        }
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -119,7 +131,9 @@ class SumSpace(OutcomeSpace):
     def counts(self) -> tuple[Counts, ...]:
         """The published counts of each block."""
         total = np.array([self.dataspace.n], dtype=np.int64)
-        return tuple(self.dataspace.value(block).counts if block.names else total for block in self.blocks)
+        return tuple(
+            self.dataspace.value(block).counts if block.names else total for block in self.blocks
+        )
 
     @cached_property
     def inhabited(self) -> list[int]:
@@ -134,7 +148,9 @@ class SumSpace(OutcomeSpace):
 
     @property
     def naive(self) -> Norms:
-        """The norms for one record where no count is public: in each block it leaves one cell and enters another."""
+        """The norms for one record where no count is public: in each block it leaves one cell and
+        enters another.
+        """
         steps, blocks = self.outcome.steps, len(self.blocks)
         return Norms(2 * blocks * steps, 2 * blocks * steps**2, steps)
 
@@ -148,7 +164,9 @@ class SumSpace(OutcomeSpace):
 
     @property
     def exact(self) -> bool:
-        """Whether the norms are attained: the blocks are apart, and their cells hold the records that move."""
+        """Whether the norms are attained: the blocks are apart, and their cells hold the records
+        that move.
+        """
         sizes = np.concatenate([counts.ravel() for counts in self.counts])
         return self._apart and bool((np.abs(self._changed) <= sizes).all())
 
@@ -161,8 +179,11 @@ class SumSpace(OutcomeSpace):
     def _apart(self) -> bool:
         """Whether there is one block, or published blocks that share no feature and no margin."""
         names = [name for block in self.blocks for name in block.names]
-        apart = len(names) == len(set(names)) and all(block in self.dataspace.margins for block in self.blocks)
-        # a margin across blocks, such as BC beside AB and CD, or a declared zero says which of their cells go together
+        apart = len(names) == len(set(names)) and all(
+            block in self.dataspace.margins for block in self.blocks
+        )
+        # a margin across blocks, such as BC beside AB and CD, or a declared zero says which of
+        # their cells go together
         tied = any(
             sum(not set(block.names).isdisjoint(margin.names) for block in self.blocks) > 1
             for margin in self.dataspace.margins
@@ -172,11 +193,15 @@ class SumSpace(OutcomeSpace):
 
     @property
     def dimension(self) -> int:
-        """The number of cells with records, less one for each block after the first: all blocks add up to one total."""
+        """The number of cells with records, less one for each block after the first: all blocks add
+        up to one total.
+        """
         return sum(self.inhabited) - len(self.blocks) + 1 if self.dataspace.n else 0
 
     def project(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Return the nearest sums that vanish where no record is and have the same total in every block."""
+        """Return the nearest sums that vanish where no record is and have the same total in every
+        block.
+        """
         result = np.where(self._inhabited, self.checked(values).astype(np.float64), 0.0)
         if len(self.blocks) > 1 and self.dataspace.n:
             totals = [float(result[part].sum()) for part in self.slices]
@@ -188,14 +213,17 @@ class SumSpace(OutcomeSpace):
 
     def variances(self) -> NDArray[np.float64]:
         """Return the diagonal of P: 1 less `common_part` of the block, and 0 where no record is."""
-        parts = [np.where(self._inhabited[part], 1 - self.common_part(k), 0.0) for k, part in enumerate(self.slices)]
+        parts = [
+            np.where(self._inhabited[part], 1 - self.common_part(k), 0.0)
+            for k, part in enumerate(self.slices)
+        ]
         return np.concatenate(parts)
 
     def common_part(self, number: int) -> float:
         """Return the number κ with which P is ``1 - κ 11'`` on the inhabited cells of a block.
 
-        ``κ = (1/g_b)(1 - (1/g_b)/Σ_b 1/g_b)`` for g_b inhabited cells: what all cells of a block share is known better
-        from several blocks than from one.
+        ``κ = (1/g_b)(1 - (1/g_b)/Σ_b 1/g_b)`` for g_b inhabited cells: what all cells of a block
+        share is known better from several blocks than from one.
         """
         if not self.dataspace.n:
             return 0.0
@@ -203,7 +231,9 @@ class SumSpace(OutcomeSpace):
         return weights[number] * (1 - weights[number] / sum(weights))
 
     def worst_move(self) -> Counts | None:
-        """Return a change of the sums that attains Δ2: outcomes go from 0 to B, or change their groups."""
+        """Return a change of the sums that attains Δ2: outcomes go from 0 to B, or change their
+        groups.
+        """
         if not self._apart:
             return None
         sizes = np.concatenate([counts.ravel() for counts in self.counts])
@@ -215,7 +245,10 @@ class SumSpace(OutcomeSpace):
 
 
 def sum_space(
-    dataspace: Datasets, adjacency: Adjacency, outcome: Outcome, blocks: Sequence[Margin] = (Margin(),)
+    dataspace: Datasets,
+    adjacency: Adjacency,
+    outcome: Outcome,
+    blocks: Sequence[Margin] = (Margin(),),
 ) -> SumSpace:
     """Return the sensitivity space of the sums of an outcome by published groups.
 
@@ -236,13 +269,18 @@ def sum_space(
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("ward", ["a", "b"]), Feature("sex", ["f", "m"])]), [[5, 5], [5, 5]])
+    >>> table = Table(
+    ...     Schema([Feature("ward", ["a", "b"]), Feature("sex", ["f", "m"])]), [[5, 5], [5, 5]]
+    ... )
     >>> public = Dataspace.of(table, [Margin("ward"), Margin("sex")])
-    >>> sum_space(public, Ball(3), Outcome("score", 0, 1, steps=1), [Margin("ward"), Margin("sex")]).l2_squared
+    >>> sum_space(
+    ...     public, Ball(3), Outcome("score", 0, 1, steps=1), [Margin("ward"), Margin("sex")]
+    ... ).l2_squared
     18
     >>> sum_space(public, Ball(3), Outcome("score", 0, 1, steps=1), [Margin("ward", "sex")])
     Traceback (most recent call last):
-    semidp.errors.Refused: sums by group need exact group counts, and those of ward × sex are not published: publish
+    semidp.errors.Refused: sums by group need exact group counts, and those of ward × sex are not
+    published: publish
     them
     """
     public = outcome_datasets(dataspace, adjacency)
@@ -251,14 +289,17 @@ def sum_space(
     for block in blocks:
         if not public.publishes(block):
             raise Refused(
-                f"sums by group need exact group counts, and those of {block} are not published: publish them"
+                f"sums by group need exact group counts, and those of {block} are not published:"
+                " publish them"
             )
     return SumSpace(public, adjacency, outcome, tuple(blocks))
 
 
 @frozen(slots=False)
 class SpaceByGroups(OutcomeSpace):
-    """What the spaces of an outcome by several sets of groups share: the published sizes of the groups."""
+    """What the spaces of an outcome by several sets of groups share: the published sizes of the
+    groups.
+    """
 
     blocks: tuple[Margin, ...]
 
@@ -279,13 +320,18 @@ class SpaceByGroups(OutcomeSpace):
 
 
 def outcome_datasets(dataspace: Datasets, adjacency: Adjacency) -> Dataspace:
-    """Return the datasets of a query of outcomes; refuse those without published counts, or without freedom."""
+    """Return the datasets of a query of outcomes; refuse those without published counts, or without
+    freedom.
+    """
     if not isinstance(dataspace, Dataspace):
-        raise InputError("a dataspace that is only described has no group counts: give its schema and margins")
+        raise InputError(
+            "a dataspace that is only described has no group counts: give its schema and margins"
+        )
     adjacency.check(dataspace)
     if dataspace.n and adjacency.a == 0:
         raise Refused(
-            "an outcome that nothing publishes can change in one record alone: give an adjacency a of at least 1"
+            "an outcome that nothing publishes can change in one record alone: give an adjacency a"
+            " of at least 1"
         )
     return dataspace
 

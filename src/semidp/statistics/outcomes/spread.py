@@ -1,7 +1,8 @@
-"""The spread of an outcome within each group, measured privately: what narrower intervals for a population need.
+"""The spread of an outcome within each group, measured privately: what narrower intervals for a
+population need.
 
-A sum of squares by group is a sum of a bounded outcome like any other; what is left of it after the mean of its group
-is post-processing.
+A sum of squares by group is a sum of a bounded outcome like any other; what is left of it after the
+mean of its group is post-processing.
 """
 
 import math
@@ -44,10 +45,12 @@ class Spread:
     degrees: Floats
 
     def at_most(self, bounds: tuple[float, float], level: float) -> "Spread":
-        """Return the spread with the largest that the bounds allow, where an interval of a level needs less with it.
+        """Return the spread with the largest that the bounds allow, where an interval of a level
+        needs less with it.
 
-        Values between l and u have a variance of at most (u - l)²/4. That is a bound, not an estimate, so that it goes
-        with the normal quantile where an estimate from few records goes with Student's.
+        Values between l and u have a variance of at most (u - l)²/4. That is a bound, not an
+        estimate, so that it goes with the normal quantile where an estimate from few records goes
+        with Student's.
 
         >>> small = Spread(np.array([0.2, 0.01]), np.array([1.0, 50.0])).at_most((0.0, 1.0), 0.95)
         >>> small.variances.tolist(), small.degrees.tolist()
@@ -56,7 +59,9 @@ class Spread:
         largest = (bounds[1] - bounds[0]) ** 2 / 4
         needed = t_quantile(level, self.degrees) ** 2 * self.variances
         capped = needed >= normal_quantile(level) ** 2 * largest
-        return Spread(np.where(capped, largest, self.variances), np.where(capped, math.inf, self.degrees))
+        return Spread(
+            np.where(capped, largest, self.variances), np.where(capped, math.inf, self.degrees)
+        )
 
 
 class NoisyPart(Protocol):
@@ -93,8 +98,9 @@ class FromNoise:
 class SquareSums:
     """Noisy ``Σ (y_i - mid)²`` by group, mid the middle of the bounds.
 
-    On a grid of B steps ``(2y - B)²`` lies between 0 and B²: these are the sums of an outcome with B² steps by the same
-    groups. Squares about the middle need a quarter of the noise that squares above the lower bound do.
+    On a grid of B steps ``(2y - B)²`` lies between 0 and B²: these are the sums of an outcome with
+    B² steps by the same groups. Squares about the middle need a quarter of the noise that squares
+    above the lower bound do.
     """
 
     outcome: Outcome
@@ -113,25 +119,32 @@ class SquareSums:
         return np.asarray(self.measurement.projected[space.slices[number]] * self.unit)
 
     def estimates(self, number: int, counts: Floats, gaps: Floats, noise: float) -> Floats:
-        """Return the variances within groups, ``(Σ (y - mid)² - n (m - mid)² + σ²/n)/(n - 1)``; noise may lower them.
+        """Return the variances within groups, ``(Σ (y - mid)² - n (m - mid)² + σ²/n)/(n - 1)``;
+        noise may lower them.
 
         Parameters
         ----------
         number
             Which set of groups.
         counts, gaps
-            The exact number of records of each group, and how far its noisy mean is from the middle of the bounds.
+            The exact number of records of each group, and how far its noisy mean is from the middle
+            of the bounds.
         noise
-            The variance σ² of the noise in a sum; it makes ``n (m - mid)²`` too large by ``σ²/n`` on average.
+            The variance σ² of the noise in a sum; it makes ``n (m - mid)²`` too large by ``σ²/n``
+            on average.
         """
         explained = counts * gaps**2 - noise / counts
         return np.asarray((self.values(number) - explained) / np.maximum(counts - 1, 1))
 
-    def spread(self, number: int, counts: Floats, gaps: Floats, sums: Mechanism, width: float) -> Spread:
-        """Return the variances within groups with a one-sided 99% bound of their noise, of at most (u - l)²/4.
+    def spread(
+        self, number: int, counts: Floats, gaps: Floats, sums: Mechanism, width: float
+    ) -> Spread:
+        """Return the variances within groups with a one-sided 99% bound of their noise, of at most
+        (u - l)²/4.
 
-        The noise in an estimate has three parts: that of the sum of squares, ``2 (m - mid)`` times that of the sum, and
-        its square over n. A group of one record has the largest variance that the bounds allow.
+        The noise in an estimate has three parts: that of the sum of squares, ``2 (m - mid)`` times
+        that of the sum, and its square over n. A group of one record has the largest variance that
+        the bounds allow.
 
         Parameters
         ----------
@@ -153,7 +166,11 @@ class SquareSums:
 
 
 def square_mechanism(
-    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, budget: Budget, blocks: Sequence[Margin]
+    dataspace: Dataspace,
+    adjacency: Adjacency,
+    outcome: Outcome,
+    budget: Budget,
+    blocks: Sequence[Margin],
 ) -> Mechanism:
     """Return the mechanism that measures the sums of squares of an outcome by groups.
 
@@ -161,7 +178,9 @@ def square_mechanism(
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
+    >>> public = Dataspace.of(
+    ...     Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")]
+    ... )
     >>> score = Outcome("score", 0, 1, steps=10)
     >>> square_mechanism(public, Ball(2), score, Budget.gdp(1), [Margin("ward")]).scale
     200.0

@@ -23,8 +23,8 @@ def clipped_text(outcome: Outcome) -> str:
     "Each record's score was clipped to the declared bounds 0 and 10 and rounded to steps of 0.5"
     """
     return (
-        f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)} and "
-        f"{plain(outcome.upper)} and rounded to steps of {plain(outcome.width)}"
+        f"Each record's {outcome.column} was clipped to the declared bounds {plain(outcome.lower)}"
+        f" and {plain(outcome.upper)} and rounded to steps of {plain(outcome.width)}"
     )
 
 
@@ -39,11 +39,14 @@ def _interval_text(part: Intervals) -> str:
     if part.simultaneous:
         together = f"all at once, with {share} probability"
     if part.about is About.noise:
-        return f"The intervals from lower to upper hold the values of these records, {together}: noise alone."
+        return (
+            f"The intervals from lower to upper hold the values of these records, {together}: noise"
+            " alone."
+        )
     law = ": the law of a noisy count of ones was inverted" if part.exact else ""
     return (
-        "The intervals for the population allow for sampling besides: they hold the values of the population "
-        f"that the records were drawn from, {together}{law}."
+        "The intervals for the population allow for sampling besides: they hold the values of the"
+        f" population that the records were drawn from, {together}{law}."
     )
 
 
@@ -93,7 +96,10 @@ def set_text(by: Margin) -> str:
 def quantiles_text(column: str, probabilities: Sequence[Fraction]) -> str:
     """Name the quantiles of an outcome.
 
-    >>> quantiles_text("score", [Fraction(1, 2)]), quantiles_text("score", [Fraction(1, 4), Fraction(3, 4)])
+    >>> (
+    ...     quantiles_text("score", [Fraction(1, 2)]),
+    ...     quantiles_text("score", [Fraction(1, 4), Fraction(3, 4)]),
+    ... )
     ('median of score', 'quantiles at 0.25, 0.75 of score')
     """
     if list(probabilities) == [Fraction(1, 2)]:

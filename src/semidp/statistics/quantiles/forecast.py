@@ -15,7 +15,8 @@ class RankForecast:
     name, features
         What they are called, and the features that form the groups.
     rank_error
-        By how many ranks a choice is off at most, with 95% probability; None where there is no record.
+        By how many ranks a choice is off at most, with 95% probability; None where there is no
+        record.
 
     Examples
     --------

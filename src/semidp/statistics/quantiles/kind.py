@@ -64,8 +64,12 @@ QUANTILE = Field(
 
 
 def _asked(chosen: Chosen) -> list[QuantileRequest]:
-    """Return the quantiles of every column that is named; a column has one request for all of its quantiles."""
-    probabilities: dict[str, set[str]] = {column: {plain(HALF)} for column in chosen.columns(MEDIAN)}
+    """Return the quantiles of every column that is named; a column has one request for all of its
+    quantiles.
+    """
+    probabilities: dict[str, set[str]] = {
+        column: {plain(HALF)} for column in chosen.columns(MEDIAN)
+    }
     for column, several in chosen.lists(QUANTILE).items():
         probabilities.setdefault(column, set()).update(several)
     requests = []
@@ -76,7 +80,9 @@ def _asked(chosen: Chosen) -> list[QuantileRequest]:
         sampling = level is not None and chosen.ticked(SAMPLING)
         ordered = sorted({exact(text, f"a quantile of {column!r}") for text in together})
         mechanism = chosen.text(MECHANISM) or QuantileMechanism.auto
-        request = QuantileRequest(outcome_of(chosen, column), by, ordered, level=level, sampling=sampling)
+        request = QuantileRequest(
+            outcome_of(chosen, column), by, ordered, level=level, sampling=sampling
+        )
         requests.append(evolve(request, mechanism=mechanism))
     return requests
 

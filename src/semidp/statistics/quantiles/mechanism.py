@@ -1,6 +1,8 @@
-"""Quantiles by exact group: a value is chosen in each group, the likelier the fewer records make it the quantile.
+"""Quantiles by exact group: a value is chosen in each group, the likelier the fewer records make it
+the quantile.
 
-The exponential mechanism, for pure ε permute and flip, drawn exactly; `ranks` proves what they guarantee.
+The exponential mechanism, for pure ε permute and flip, drawn exactly; `ranks` proves what they
+guarantee.
 """
 
 import math
@@ -33,8 +35,9 @@ _PI = Fraction(355, 113)  # a little more than π
 class ExponentialMechanism(Mechanism):
     """Choices with ``P(v) ∝ exp(-rate · s(v))``, s(v) the score of `rank_scores`.
 
-    What is measured is a histogram of the outcome in each group, a row a group; what comes out is a value for each
-    choice, in steps of the grid: 0 and the last step where the rank lies below or above all values.
+    What is measured is a histogram of the outcome in each group, a row a group; what comes out is a
+    value for each choice, in steps of the grid: 0 and the last step where the rank lies below or
+    above all values.
 
     Parameters
     ----------
@@ -52,11 +55,17 @@ class ExponentialMechanism(Mechanism):
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
+    >>> public = Dataspace.of(
+    ...     Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")]
+    ... )
     >>> space = rank_space(public, Ball(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
     >>> for budget in (Budget.pure(1), Budget.zcdp("1/2"), Budget.gdp(1)):
     ...     mechanism = exponential_mechanism(space, budget)
-    ...     print(mechanism.name, round(float(mechanism.rate), 4), mechanism.tradeoff.epsilon("1e-6") < 6)
+    ...     print(
+    ...         mechanism.name,
+    ...         round(float(mechanism.rate), 4),
+    ...         mechanism.tradeoff.epsilon("1e-6") < 6,
+    ...     )
     permute and flip 0.25 True
     exponential (zCDP) 0.5 True
     exponential (GDP) 0.3989 True
@@ -82,11 +91,15 @@ class ExponentialMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """2/rate²: the squared error in ranks where each record has a value of its own and none lie between."""
+        """2/rate²: the squared error in ranks where each record has a value of its own and none lie
+        between.
+        """
         return 2 / float(self.rate) ** 2
 
     def worst_pair(self, space: QuerySpace) -> Pair:
-        """Return the pair of datasets on which choices at this rate are as easily told apart as was found."""
+        """Return the pair of datasets on which choices at this rate are as easily told apart as was
+        found.
+        """
         from semidp.statistics.quantiles.rank_pairs import worst_histograms
 
         attacked = replace(self, space=space)
@@ -95,7 +108,8 @@ class ExponentialMechanism(Mechanism):
     def pair_of(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Pair:
         """Return the pair of two sets of histograms by group: choices lie around the quantiles.
 
-        Where both have the same quantiles, the second is moved by a step: scores are sought between different values.
+        Where both have the same quantiles, the second is moved by a step: scores are sought between
+        different values.
         """
         one, other = self._quantiles(first), self._quantiles(second)
         if np.array_equal(one, other):
@@ -103,7 +117,9 @@ class ExponentialMechanism(Mechanism):
         return Pair(one, other, inputs=(first, second))
 
     def _quantiles(self, histograms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the value of the rank that each choice looks for, 0 or the last step where there is none."""
+        """Return the value of the rank that each choice looks for, 0 or the last step where there
+        is none.
+        """
         ranks = self.ranked.ranks(self.rate)
         up_to = np.cumsum(histograms, axis=1)
         below = (up_to[:, None, :] < ranks[:, :, None]).sum(axis=2)
@@ -117,30 +133,46 @@ class ExponentialMechanism(Mechanism):
         """Refuse: nothing is added to anything."""
         raise InputError("values are chosen here, and no noise is added: measure histograms")
 
-    def measure(self, values: NDArray[np.int64], randomness: Randomness | None = None) -> Measurement:
+    def measure(
+        self, values: NDArray[np.int64], randomness: Randomness | None = None
+    ) -> Measurement:
         """Choose values from the histograms of all groups, a row a group in steps of the grid."""
         self._check(values)
         source = SystemRandomness() if randomness is None else randomness
         chosen = self._choose(values, 1, source)[0]
         return Measurement(chosen, chosen.astype(np.float64), self.name, self.claim, source.secure)
 
-    def measure_many(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
+    def measure_many(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[np.int64]:
         """Return the choices of `count` independent measurements: for audits and studies."""
         self._check(values)
         return self._choose(values, count, randomness)
 
     def _check(self, values: NDArray[np.int64]) -> None:
         space = self.ranked
-        if values.shape != (len(space.sizes), space.outcome.steps + 1) or values.dtype.kind not in "iu":
-            raise InputError("quantiles need a histogram for each group: whole numbers, a column a step of the grid")
+        if (
+            values.shape != (len(space.sizes), space.outcome.steps + 1)
+            or values.dtype.kind not in "iu"
+        ):
+            raise InputError(
+                "quantiles need a histogram for each group: whole numbers, a column a step of the"
+                " grid"
+            )
         if (values.sum(axis=1) != space.sizes).any() or (values < 0).any():
-            raise InputError("a histogram does not add up to the published size of its group: read both alike")
+            raise InputError(
+                "a histogram does not add up to the published size of its group: read both alike"
+            )
 
-    def _choose(self, values: NDArray[np.int64], count: int, randomness: Randomness) -> NDArray[np.int64]:
+    def _choose(
+        self, values: NDArray[np.int64], count: int, randomness: Randomness
+    ) -> NDArray[np.int64]:
         """Return `count` rows of choices, group after group."""
         space, stream, law = self.ranked, Stream(randomness), self.law(self.rate)
         columns = []
-        for histogram, size, ranks in zip(values, space.sizes.tolist(), space.ranks(self.rate).tolist(), strict=True):
+        for histogram, size, ranks in zip(
+            values, space.sizes.tolist(), space.ranks(self.rate).tolist(), strict=True
+        ):
             for rank in ranks:
                 if rank < 1 or not size:
                     columns.append(np.zeros(count, dtype=np.int64))
@@ -153,7 +185,9 @@ class ExponentialMechanism(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class PermuteAndFlip(ExponentialMechanism):
-    """Pure ε with ``ε = 2 rate Σ k_g``, chosen by flips: closer than the exponential mechanism at the same ε."""
+    """Pure ε with ``ε = 2 rate Σ k_g``, chosen by flips: closer than the exponential mechanism at
+    the same ε.
+    """
 
     name: ClassVar[str] = "permute and flip"
     law: ClassVar[type[Choice]] = FlippedChoice
@@ -209,22 +243,31 @@ class GaussianExponential(ExponentialMechanism):
         return Gaussian(_PI / 2 * self.rate**2 * self.space.l2_squared)
 
 
-EXPONENTIAL: tuple[type[ExponentialMechanism], ...] = (PermuteAndFlip, ConcentratedExponential, GaussianExponential)
+EXPONENTIAL: tuple[type[ExponentialMechanism], ...] = (
+    PermuteAndFlip,
+    ConcentratedExponential,
+    GaussianExponential,
+)
 """How a budget is spent on choices."""
 
 
 def exponential_mechanism(space: RankSpace, budget: Budget) -> Mechanism:
-    """Return the mechanism with the largest rate that a budget allows; for (ε, δ) pure ε or zCDP serves it."""
+    """Return the mechanism with the largest rate that a budget allows; for (ε, δ) pure ε or zCDP
+    serves it.
+    """
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
-    mechanisms = [kind.calibrate(space, budget) for kind in EXPONENTIAL if budget.kind in kind.kinds]
+    mechanisms = [
+        kind.calibrate(space, budget) for kind in EXPONENTIAL if budget.kind in kind.kinds
+    ]
     return max(mechanisms, key=lambda mechanism: mechanism.rate)
 
 
 def farthest_rank(mechanism: ExponentialMechanism, missed: float) -> int:
     """Return the rank error that a choice exceeds with at most this probability, whatever the data.
 
-    ``P(d >= t) <= (B + 1) exp(-rate t)``, since the value of the wanted rank has a score of at most 0.
+    ``P(d >= t) <= (B + 1) exp(-rate t)``, since the value of the wanted rank has a score of at most
+    0.
     """
     steps = mechanism.ranked.outcome.steps
     return math.ceil(math.log((steps + 1) / missed) / float(mechanism.rate)) - 1

@@ -35,20 +35,25 @@ class PublishedQuantiles(PublishedBySets):
     request
         What was asked for: outcome, groups, probabilities.
     groups, columns, counts
-        For each set the levels of its groups, what they are levels of, and the exact number of records.
+        For each set the levels of its groups, what they are levels of, and the exact number of
+        records.
     values
         For each set the quantiles, a row a group.
     intervals
         For each set an interval for each quantile, where asked for.
     noisy
-        The steps as chosen, group after group: each quantile, with the two ends of its interval where asked for.
+        The steps as chosen, group after group: each quantile, with the two ends of its interval
+        where asked for.
     rank_error
-        By how many ranks a choice is off at most, with 95% probability; None where there is no record.
+        By how many ranks a choice is off at most, with 95% probability; None where there is no
+        record.
 
     Examples
     --------
     >>> import semidp
-    >>> request = semidp.QuantileRequest(semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1))
+    >>> request = semidp.QuantileRequest(
+    ...     semidp.Outcome("days", 0, 10, 10), [["ward"]], budget=semidp.Budget.gdp(1)
+    ... )
     >>> plan = semidp.Plan([request], invariants=["ward"])
     >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "days": [7, 4, 2]})
     >>> release.quantiles[0].counts[0].tolist()
@@ -73,7 +78,9 @@ class PublishedQuantiles(PublishedBySets):
 
     def measurement(self, mechanism: Mechanism) -> Measurement:
         """Return the choices: they are published as they are, and no totals fix them."""
-        return Measurement(self.noisy, self.noisy.astype(np.float64), mechanism.name, mechanism.claim, self.private)
+        return Measurement(
+            self.noisy, self.noisy.astype(np.float64), mechanism.name, mechanism.claim, self.private
+        )
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedQuantiles":
         """Compare quantiles and intervals; return them as they are computed again."""
@@ -86,12 +93,16 @@ class PublishedQuantiles(PublishedBySets):
         return column.startswith("steps_")
 
     def trusted(self, request: "Request") -> Iterator[Trust]:
-        """Yield what is believed of it besides its choices: which column was read, and which ranks were meant."""
+        """Yield what is believed of it besides its choices: which column was read, and which ranks
+        were meant.
+        """
         yield from super().trusted(request)
         yield Trust("which ranks the choices of quantiles aimed at", ("plan.quantile.level",))
 
     def rows(self, number: int) -> Iterator[tuple[tuple[str, ...], int, list[float]]]:
-        """Yield each group of a set with its exact count and its numbers: a quantile, its interval, the next."""
+        """Yield each group of a set with its exact count and its numbers: a quantile, its interval,
+        the next.
+        """
         columns = (self.groups[number], self.counts[number].tolist(), *self._numbers(number))
         for group, count, *numbers in zip(*columns, strict=True):
             yield group, count, [float(value) for value in numbers]
@@ -101,7 +112,11 @@ class PublishedQuantiles(PublishedBySets):
         parts = []
         for k in range(len(self.request.probabilities)):
             parts.append(self.values[number][:, k])
-            parts += [end for part in self.intervals[number][k : k + 1] for end in (part.lower, part.upper)]
+            parts += [
+                end
+                for part in self.intervals[number][k : k + 1]
+                for end in (part.lower, part.upper)
+            ]
         return parts
 
     @property
@@ -135,13 +150,21 @@ class PublishedQuantiles(PublishedBySets):
         return words.file_words(self)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return a CSV file for each set: levels, exact count, quantiles with their intervals, chosen steps."""
+        """Return a CSV file for each set: levels, exact count, quantiles with their intervals,
+        chosen steps.
+        """
         steps = self.noisy.reshape(-1, len(self.headings)).T
         places = np.cumsum([0, *map(len, self.groups)])
         files = []
         for place, (start, end) in enumerate(pairwise(places)):
-            numbers = {"count": self.counts[place], **dict(zip(self.headings, self._numbers(place), strict=True))}
-            numbers |= {f"steps_{name}": row[start:end] for name, row in zip(self.headings, steps, strict=True)}
+            numbers = {
+                "count": self.counts[place],
+                **dict(zip(self.headings, self._numbers(place), strict=True)),
+            }
+            numbers |= {
+                f"steps_{name}": row[start:end]
+                for name, row in zip(self.headings, steps, strict=True)
+            }
             files.append(Columns.of_rows(self.columns[place], self.groups[place], numbers))
         return dict(zip(self.request.files, files, strict=True))
 
@@ -157,19 +180,29 @@ class PublishedQuantiles(PublishedBySets):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: "QuantileRequest", scope: Scope, files: Mapping[str, bytes]
+        cls,
+        entry: Mapping[str, Any],
+        request: "QuantileRequest",
+        scope: Scope,
+        files: Mapping[str, bytes],
     ) -> "PublishedQuantiles":
         """Read what `to_json` and `files` wrote: the chosen steps, from which the rest follows."""
         chosen = len(request.probabilities) * (1 if request.level is None else 3)
-        steps = np.concatenate([whole_numbers(*rows_of(files[file], chosen)[2]) for file in request.files])
+        steps = np.concatenate(
+            [whole_numbers(*rows_of(files[file], chosen)[2]) for file in request.files]
+        )
         rank_error = entry["rank_error"]
         if not (rank_error is None or isinstance(rank_error, int)) or steps.min(initial=0) < 0:
             raise ValueError("quantiles are steps of the grid, with an error in ranks")
-        published = cls(**_quantiles(request, scope, steps), rank_error=rank_error, **read_back(entry, scope))
+        published = cls(
+            **_quantiles(request, scope, steps), rank_error=rank_error, **read_back(entry, scope)
+        )
         return as_written(published, files)
 
 
-def _quantiles(request: "QuantileRequest", scope: Scope, noisy: NDArray[np.int64]) -> dict[str, Any]:
+def _quantiles(
+    request: "QuantileRequest", scope: Scope, noisy: NDArray[np.int64]
+) -> dict[str, Any]:
     """Return what follows from the chosen steps."""
     space = request.space(scope)
     chosen = Measurement(noisy, noisy.astype(np.float64), "", "exact", False)
@@ -181,12 +214,16 @@ def _quantiles(request: "QuantileRequest", scope: Scope, noisy: NDArray[np.int64
         "columns": tuple(quantiles.columns(block) for block in request.by),
         "counts": tuple(counts.ravel() for counts in space.counts),
         "values": tuple(quantiles.values(block) for block in request.by),
-        "intervals": tuple(quantiles.intervals(block) if request.level is not None else () for block in request.by),
+        "intervals": tuple(
+            quantiles.intervals(block) if request.level is not None else () for block in request.by
+        ),
         "noisy": noisy,
     }
 
 
-def published_quantiles(request: "QuantileRequest", found: GroupQuantiles, scope: Scope) -> PublishedQuantiles:
+def published_quantiles(
+    request: "QuantileRequest", found: GroupQuantiles, scope: Scope
+) -> PublishedQuantiles:
     """Return quantiles in units of the outcome, with their intervals."""
     mechanism = found.mechanism
     return PublishedQuantiles(

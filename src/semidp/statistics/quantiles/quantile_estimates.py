@@ -1,4 +1,5 @@
-"""Private medians and quantiles by group beside exact group sizes, with intervals that are chosen beside them.
+"""Private medians and quantiles by group beside exact group sizes, with intervals that are chosen
+beside them.
 
 The proof is in `ranks`, the exact choice in `mechanism`. Sums and means are in `statistics.sums`.
 """
@@ -33,8 +34,17 @@ class GroupQuantiles(ByBlocks):
     >>> from semidp.grouped import quantiles
     >>> from semidp import Budget, Outcome
     >>> from semidp.noise.randomness import SeededRandomness
-    >>> records = {"ward": np.repeat(["a", "b"], 500), "days": np.r_[np.arange(500) / 100, 5 + np.arange(500) / 100]}
-    >>> found = quantiles(records, Outcome("days", 0, 10, 100), ["ward"], Budget.gdp(1), randomness=SeededRandomness(1))
+    >>> records = {
+    ...     "ward": np.repeat(["a", "b"], 500),
+    ...     "days": np.r_[np.arange(500) / 100, 5 + np.arange(500) / 100],
+    ... }
+    >>> found = quantiles(
+    ...     records,
+    ...     Outcome("days", 0, 10, 100),
+    ...     ["ward"],
+    ...     Budget.gdp(1),
+    ...     randomness=SeededRandomness(1),
+    ... )
     >>> for (ward,), count, median in found.rows():
     ...     print(ward, count, round(median))
     a 500 2
@@ -50,20 +60,25 @@ class GroupQuantiles(ByBlocks):
         return self.mechanism.space
 
     def values(self, block: Margin | None = None) -> Floats:
-        """Return the quantiles of a set, a row a group, in the order of their probabilities; NaN without records.
+        """Return the quantiles of a set, a row a group, in the order of their probabilities; NaN
+        without records.
 
         Choices of one group are put in order, which costs nothing and only helps.
         """
         return np.sort(self._chosen(block)[:, :, 0], axis=1)
 
     def intervals(self, block: Margin | None = None) -> tuple[Intervals, ...]:
-        """Return an interval for each quantile, group after group; refuse where none were asked for.
+        """Return an interval for each quantile, group after group; refuse where none were asked
+        for.
 
-        An end at a bound of the outcome says no more than that: the group is too small for a rank so far away.
+        An end at a bound of the outcome says no more than that: the group is too small for a rank
+        so far away.
         """
         space = self.space
         if space.level is None:
-            raise InputError("no intervals were chosen beside the quantiles: ask for them with a level")
+            raise InputError(
+                "no intervals were chosen beside the quantiles: ask for them with a level"
+            )
         values, chosen = self.values(block), self._chosen(block)
         about = About.sampling if space.sampling else About.noise
         return tuple(
@@ -81,20 +96,28 @@ class GroupQuantiles(ByBlocks):
     def rows(self, block: Margin | None = None) -> Iterator[tuple[Any, ...]]:
         """Yield each group with its exact count and its quantiles."""
         counts = self.space.counts[self._number(block)].ravel().tolist()
-        for group, count, values in zip(self.groups(block), counts, self.values(block).tolist(), strict=True):
+        for group, count, values in zip(
+            self.groups(block), counts, self.values(block).tolist(), strict=True
+        ):
             yield group, count, *values
 
     def _chosen(self, block: Margin | None) -> Floats:
-        """The chosen values in units of the outcome: groups, quantiles, and the quantile with its ends."""
+        """The chosen values in units of the outcome: groups, quantiles, and the quantile with its
+        ends.
+        """
         space, number = self.space, self._number(block)
         ends = np.cumsum([0, *(counts.size for counts in space.counts)])
         steps = self.measurement.projected.reshape(len(space.sizes), len(space.probabilities), -1)
         outcome = space.outcome
-        grid = np.array([float(outcome.lower + outcome.width * step) for step in range(outcome.steps + 1)])
+        grid = np.array(
+            [float(outcome.lower + outcome.width * step) for step in range(outcome.steps + 1)]
+        )
         values = grid[steps[ends[number] : ends[number + 1]].astype(np.int64)]
         return np.where(space.counts[number].ravel()[:, None, None] > 0, values, np.nan)
 
 
 def most_rank_error(mechanism: Mechanism, missed: float = 0.05) -> int | None:
-    """Return by how many ranks a chosen value is off at most, with probability 1 - `missed`; None without noise."""
+    """Return by how many ranks a chosen value is off at most, with probability 1 - `missed`; None
+    without noise.
+    """
     return farthest_rank(mechanism, missed) if isinstance(mechanism, ExponentialMechanism) else None

@@ -1,8 +1,10 @@
-"""The pair of datasets that an audit of quantiles compares: records in groups, with values that leave choices open.
+"""The pair of datasets that an audit of quantiles compares: records in groups, with values that
+leave choices open.
 
-Which records move is as in `statistics.quantiles.ranks`. Under A_a any a of one cell go from the lowest value to the
-highest; under exchanges a person and one carrier swap cells while the values v, w, v' take each other's places. All
-other values are placed so that every choice hangs in the balance, and then moved about while that helps.
+Which records move is as in `statistics.quantiles.ranks`. Under A_a any a of one cell go from the
+lowest value to the highest; under exchanges a person and one carrier swap cells while the values v,
+w, v' take each other's places. All other values are placed so that every choice hangs in the
+balance, and then moved about while that helps.
 """
 
 import itertools
@@ -100,12 +102,18 @@ class _Placed:
             yield [_Move((one, one), (0, sections))] * times
             return
         middle = (sections + 1) // 2
-        values = itertools.permutations((0, middle, sections)) if sections > 1 else ((0, 1, 1), (0, 1, 0))
+        values = (
+            itertools.permutations((0, middle, sections))
+            if sections > 1
+            else ((0, 1, 1), (0, 1, 0))
+        )
         for v, w, after in values:
             yield [_Move((one, other), (v, after)), _Move((other, one), (w, w))] * times
 
     def _ball(self, sections: int) -> list[_Move]:
-        """As many records of the largest cells as may differ go from the lowest value to the highest."""
+        """As many records of the largest cells as may differ go from the lowest value to the
+        highest.
+        """
         moves, left = [], self.space.movable
         for cell in self.by_size.tolist():
             taken = min(left, int(self.table[cell]))
@@ -114,7 +122,9 @@ class _Placed:
         return moves
 
     def _swapped(self) -> tuple[int, int]:
-        """Two cells that differ in as many sets of groups as may be, the largest of those; one cell where none do."""
+        """Two cells that differ in as many sets of groups as may be, the largest of those; one cell
+        where none do.
+        """
         cells = self.by_size[:_LARGEST_CELLS]
         groups = self.groups[:, cells]
         differ = (groups[:, :, None] != groups[:, None, :]).sum(axis=0)
@@ -127,7 +137,8 @@ class _Placed:
 
 
 def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
-    """Return two adjacent datasets as histograms by group, on which choices are as easily told apart as was found.
+    """Return two adjacent datasets as histograms by group, on which choices are as easily told
+    apart as was found.
 
     >>> from semidp.sources.contract import Outcome
     >>> from semidp.statistics.quantiles.mechanism import exponential_mechanism
@@ -138,7 +149,9 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> from semidp.core.tradeoff.budget import Budget
-    >>> public = Dataspace.of(Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")])
+    >>> public = Dataspace.of(
+    ...     Table(Schema([Feature("ward", ["a", "b"])]), [30, 20]), [Margin("ward")]
+    ... )
     >>> space = rank_space(public, Ball(2), Outcome("score", 0, 10, steps=10), [Margin("ward")])
     >>> one, other = worst_histograms(exponential_mechanism(space, Budget.pure(1)))
     >>> one.sum(axis=1).tolist(), int(np.abs(one - other).sum()) // 2 == space.l1
@@ -162,7 +175,9 @@ def worst_histograms(mechanism: ExponentialMechanism) -> tuple[Counts, Counts]:
 
 
 def _places(world: _Placed) -> Iterator[NDArray[np.intp]]:
-    """Iterate over the steps of the grid that records are placed on: one more than there are ranks to look for."""
+    """Iterate over the steps of the grid that records are placed on: one more than there are ranks
+    to look for.
+    """
     space, steps = world.space, world.space.outcome.steps
     largest = int(space.sizes.argmax())
     ranks = space.ranks(world.mechanism.rate)[largest]
@@ -178,7 +193,9 @@ def _places(world: _Placed) -> Iterator[NDArray[np.intp]]:
 
 
 class _Search:
-    """Values of the records that do not move: counts on the places, for all cells of the same groups together."""
+    """Values of the records that do not move: counts on the places, for all cells of the same
+    groups together.
+    """
 
     def __init__(self, world: _Placed, places: NDArray[np.intp], moves: list[_Move]) -> None:
         self.world, self.places, self.moves = world, places, moves
@@ -191,7 +208,8 @@ class _Search:
             taken[move.cells[0]] += 1
         self.left = world.table - taken
         self.possible = bool((self.left >= 0).all()) and bool(moves)
-        # Cells that are part of the same changing histograms make a pool: their records are placed together.
+        # Cells that are part of the same changing histograms make a pool: their records are placed
+        # together.
         inside = np.stack([(world.groups == group).any(axis=0) for group in self.seen])
         patterns, pool = np.unique(inside, axis=1, return_inverse=True)
         self.inside = patterns.T
@@ -201,7 +219,9 @@ class _Search:
         self.counts = np.stack([self._balanced(int(size)) for size in self.sizes])
 
     def _balanced(self, size: int) -> Counts:
-        """Return the counts of one pool: so many records up to each place that its ranks lie there."""
+        """Return the counts of one pool: so many records up to each place that its ranks lie
+        there.
+        """
         space = self.world.space
         largest = int(self.seen[int(space.sizes[self.seen].argmax())])
         n = int(space.sizes[largest])
@@ -253,7 +273,9 @@ class _Search:
         return max(self._loss(first, second), self._loss(second[::-1], first[::-1]))
 
     def _loss(self, null: Floats, alternative: Floats) -> float:
-        """Return the loss that the best event of large losses would prove: epsilon for pure claims, else mu."""
+        """Return the loss that the best event of large losses would prove: epsilon for pure claims,
+        else mu.
+        """
         from scipy.special import ndtri
 
         size = np.clip(np.cumsum(null[::-1])[:-1], 0, 1)
@@ -268,7 +290,9 @@ class _Search:
         return float(shift.max())
 
     def climb(self) -> float:
-        """Move records from one place to the next while that helps, many at a time and then few; return the score."""
+        """Move records from one place to the next while that helps, many at a time and then few;
+        return the score.
+        """
         best = self.score()
         step = max(1, int(4 / float(self.rate)))
         pools, places = range(len(self.sizes)), range(len(self.places) - 1)
@@ -291,7 +315,9 @@ class _Search:
         return best
 
     def datasets(self) -> tuple[Counts, Counts]:
-        """Return all histograms, before and after: each pool's records are handed out to its cells."""
+        """Return all histograms, before and after: each pool's records are handed out to its
+        cells.
+        """
         world, steps = self.world, self.world.space.outcome.steps
         still = np.zeros((len(world.space.sizes), steps + 1), dtype=np.int64)
         for pool, counts in enumerate(self.counts):
@@ -311,7 +337,9 @@ class _Search:
 
 
 def _sure(share: Floats) -> Floats:
-    """By how much a share that is counted in so many outputs may be off: four standard deviations."""
+    """By how much a share that is counted in so many outputs may be off: four standard
+    deviations.
+    """
     return np.asarray(4 * np.sqrt(share * (1 - share) / _TRIALS) + 8 / _TRIALS)
 
 
@@ -325,4 +353,7 @@ def _merged(losses: Floats, first: Floats, second: Floats) -> tuple[Floats, Floa
 
 
 def _unknown() -> Refused:
-    return Refused("no worst pair of these quantiles is known: audit them with a pair of your own (--pair FILE)")
+    return Refused(
+        "no worst pair of these quantiles is known: audit them with a pair of your own (--pair"
+        " FILE)"
+    )

@@ -1,7 +1,9 @@
-"""How far ranks of a private outcome can move while group sizes stay exact: what quantiles by group are chosen by.
+"""How far ranks of a private outcome can move while group sizes stay exact: what quantiles by group
+are chosen by.
 
-A record is (x, y) with y in whole steps from 0 to B, as in `outcomes`; the query is the number of values up to each
-step in each group. Quantiles are chosen, not measured with additive noise: how is in `mechanism`.
+A record is (x, y) with y in whole steps from 0 to B, as in `outcomes`; the query is the number of
+values up to each step in each group. Quantiles are chosen, not measured with additive noise: how is
+in `mechanism`.
 """
 
 import math
@@ -27,47 +29,53 @@ from semidp.statistics.outcomes.spaces import SpaceByGroups, SumSpace, recorded_
 
 @frozen(slots=False)
 class RankSpace(SpaceByGroups):
-    """How many records of each group can be replaced: Σ k_g and Σ k_g², for m choices in each group.
+    """How many records of each group can be replaced: Σ k_g and Σ k_g², for m choices in each
+    group.
 
-    The r-th smallest value of a group with n_g records is v where fewer than r values lie below v and at least r up
-    to v. Every v has the score ``s(v) = max(r - F(v), F(v-1) - r + 1)``, F(v) the number of values up to v
-    (`rank_scores`). Above 0 it is the fewest records of the group that must be replaced to make v the r-th smallest.
-    At most 0 it has for the r-th smallest alone, the lower the more of its ties would have to go:
-    the weight of the wanted value grows with its ties, and all else is chosen less often.
+    The r-th smallest value of a group with n_g records is v where fewer than r values lie below v
+    and at least r up to v. Every v has the score ``s(v) = max(r - F(v), F(v-1) - r + 1)``, F(v) the
+    number of values up to v (`rank_scores`). Above 0 it is the fewest records of the group that
+    must be replaced to make v the r-th smallest. At most 0 it has for the r-th smallest alone, the
+    lower the more of its ties would have to go: the weight of the wanted value grows with its ties,
+    and all else is chosen less often.
 
-    *Groups.* Let two datasets of D_t differ in the records I, |I| <= a. Outside I nothing changes and the sizes are
-    equal, so I holds the same number k_g of records of group g in both, whoever changed the group: the values of the
-    group differ by k_g replacements, ``Σ k_g <= a`` and ``k_g <= n_g``. Each changes F(v) by at most 1 for every v, so
-    that s(v) changes by at most k_g.
+    *Groups.* Let two datasets of D_t differ in the records I, |I| <= a. Outside I nothing changes
+    and the sizes are equal, so I holds the same number k_g of records of group g in both, whoever
+    changed the group: the values of the group differ by k_g replacements, ``Σ k_g <= a`` and
+    ``k_g <= n_g``. Each changes F(v) by at most 1 for every v, so that s(v) changes by at most k_g.
 
-    *Choices.* For zCDP and GDP a group's choice has ``P(v) ∝ exp(-rate · s(v))``. The logarithm of the ratio of its
-    probabilities before and after is ``rate (s'(v) - s(v))`` plus a constant, so that it varies by at most
-    ``η_g = 2 rate k_g`` (bounded range). For pure ε it is the v with the largest ``E_v - rate · s(v)``, E_v independent
-    and exponential (`FlippedChoice`): given all other E, v is chosen where E_v is at least some number, which moves by
-    at most η_g, and ``P(E >= x + η) >= e^-η P(E >= x)``. The groups choose independently. Hence, jointly over all
+    *Choices.* For zCDP and GDP a group's choice has ``P(v) ∝ exp(-rate · s(v))``. The logarithm of
+    the ratio of its probabilities before and after is ``rate (s'(v) - s(v))`` plus a constant, so
+    that it varies by at most ``η_g = 2 rate k_g`` (bounded range). For pure ε it is the v with the
+    largest ``E_v - rate · s(v)``, E_v independent and exponential (`FlippedChoice`): given all
+    other E, v is chosen where E_v is at least some number, which moves by at most η_g, and
+    ``P(E >= x + η) >= e^-η P(E >= x)``. The groups choose independently. Hence, jointly over all
     groups and choices,
 
     - pure: each log ratio is at most η_g, so ``ε = Σ η_g = 2 rate Σ k_g``;
-    - zCDP: range η_g gives ``η_g²/8`` (Cesar and Rogers 2021), and Rényi divergences add: ``ρ = rate² Σ k_g² / 2``;
-    - GDP: the worst curve of range η_g has two outcomes with ``logit p - logit q = η_g`` (Dong, Durfee and Rogers
-      2020), and ``Φ^-1(p) - Φ^-1(q) <= η_g √(2π)/4`` since ``Φ(z)(1 - Φ(z)) <= e^{-z²/2}/4`` (a disk lies in its
-      square), so that ``μ_g <= rate k_g √(π/2)`` and ``μ² = (π/2) rate² Σ k_g²``.
+    - zCDP: range η_g gives ``η_g²/8`` (Cesar and Rogers 2021), and Rényi divergences add:
+      ``ρ = rate² Σ k_g² / 2``;
+    - GDP: the worst curve of range η_g has two outcomes with ``logit p - logit q = η_g`` (Dong,
+      Durfee and Rogers 2020), and ``Φ^-1(p) - Φ^-1(q) <= η_g √(2π)/4`` since
+      ``Φ(z)(1 - Φ(z)) <= e^{-z²/2}/4`` (a disk lies in its square), so that
+      ``μ_g <= rate k_g √(π/2)`` and ``μ² = (π/2) rate² Σ k_g²``.
 
-    `norms` are Σ k_g, Σ k_g² and the largest k_g, times the m choices of each group, each at its worst. Several sets of
-    groups add up. That choices in several groups are charged together and not one by one is the point: a records in all
-    change, wherever they are.
+    `norms` are Σ k_g, Σ k_g² and the largest k_g, times the m choices of each group, each at its
+    worst. Several sets of groups add up. That choices in several groups are charged together and
+    not one by one is the point: a records in all change, wherever they are.
 
-    *Balls.* Each set obeys ``Σ k_g <= a``, whatever the others do, and Σ k_g² is largest where the largest groups are
-    filled first. With p + p' sets ``Σ k_g = a (p + p')``.
+    *Balls.* Each set obeys ``Σ k_g <= a``, whatever the others do, and Σ k_g² is largest where the
+    largest groups are filled first. With p + p' sets ``Σ k_g = a (p + p')``.
 
-    *Exchanges.* The person leaves group x with the value v and enters group y with v', and the carrier takes its w from
-    y to x. So v is replaced by w in x and w by v' in y: two groups of a set with several inhabited ones, one
-    replacement each. In a set with one inhabited group v is replaced by v'. With p sets of the first kind and p' of the
-    second ``Σ k_g = Σ k_g² = 2p + p'`` (THEORY, section 18). Sums of an outcome move by less (`SumSpace`): where
-    v = v' the change of the only group is 0, and where v and v' are at the two bounds, w is at one of them. Ranks count
-    replaced values and not how far they moved, so that any v < w < v' changes all 2p + p' groups. With two values
-    there is no such w: the rank of the lower value is then the group's size less the sum, and the norms are those of
-    sums, ``max(2p, p + p')``.
+    *Exchanges.* The person leaves group x with the value v and enters group y with v', and the
+    carrier takes its w from y to x. So v is replaced by w in x and w by v' in y: two groups of a
+    set with several inhabited ones, one replacement each. In a set with one inhabited group v is
+    replaced by v'. With p sets of the first kind and p' of the second ``Σ k_g = Σ k_g² = 2p + p'``
+    (THEORY, section 18). Sums of an outcome move by less (`SumSpace`): where v = v' the change of
+    the only group is 0, and where v and v' are at the two bounds, w is at one of them. Ranks count
+    replaced values and not how far they moved, so that any v < w < v' changes all 2p + p' groups.
+    With two values there is no such w: the rank of the lower value is then the group's size less
+    the sum, and the norms are those of sums, ``max(2p, p + p')``.
 
     Examples
     --------
@@ -99,12 +107,16 @@ class RankSpace(SpaceByGroups):
 
     @property
     def choices(self) -> int:
-        """How many values are chosen in each group: a quantile each, or with both ends of its interval."""
+        """How many values are chosen in each group: a quantile each, or with both ends of its
+        interval.
+        """
         return len(self.probabilities) * (1 if self.level is None else 3)
 
     @cached_property
     def sums(self) -> SumSpace:
-        """The sums of an outcome of one step: under A_a, and with two values, they move by the k_g at their worst."""
+        """The sums of an outcome of one step: under A_a, and with two values, they move by the k_g
+        at their worst.
+        """
         return sum_space(self.dataspace, self.adjacency, evolve(self.outcome, steps=1), self.blocks)
 
     @property
@@ -121,14 +133,17 @@ class RankSpace(SpaceByGroups):
     @property
     def _once(self) -> Norms:
         """The norms for one choice in each group."""
-        if self.outcome.steps == 1:  # a value that stays in its group and one that is swapped are the same change
+        # a value that stays in its group and one that is swapped are the same change
+        if self.outcome.steps == 1:
             return self.sums.norms
         replaced = self.adjacency.replaced_values(self.counts)
         return Norms(sum(replaced), sum(k * k for k in replaced), max(replaced, default=0))
 
     @property
     def naive(self) -> Norms:
-        """The same for one record where no size is public: in each set it leaves one group and enters another."""
+        """The same for one record where no size is public: in each set it leaves one group and
+        enters another.
+        """
         once = self.sums.naive
         return Norms(self.choices * once.l1, self.choices * once.l2_squared, once.linf)
 
@@ -153,13 +168,15 @@ class RankSpace(SpaceByGroups):
         return f"{counted(pair.records, 'value')} of {counted(groups, 'group')}"
 
     def ranks(self, rate: Fraction) -> NDArray[np.int64]:
-        """Return the rank that each choice looks for, a row a group: 0 below, and n_g + 1 above all values.
+        """Return the rank that each choice looks for, a row a group: 0 below, and n_g + 1 above all
+        values.
 
-        The q-quantile of n values is the ``⌈q n⌉``-th smallest. An interval of level 1 - α looks for ranks so far below
-        and above that a choice rarely passes the quantile: a value beyond it is at least t + 1 replacements away from
-        the rank t below, there are at most B such values, and the best score is at most 0, so that
-        ``B exp(-rate (t + 1)) <= α/2`` is enough. With sampling, half of α goes to the order statistics that hold the
-        population's quantile by the binomial law.
+        The q-quantile of n values is the ``⌈q n⌉``-th smallest. An interval of level 1 - α looks
+        for ranks so far below and above that a choice rarely passes the quantile: a value beyond it
+        is at least t + 1 replacements away from the rank t below, there are at most B such values,
+        and the best score is at most 0, so that ``B exp(-rate (t + 1)) <= α/2`` is enough. With
+        sampling, half of α goes to the order statistics that hold the population's quantile by the
+        binomial law.
         """
         columns = []
         for q in self.probabilities:
@@ -172,13 +189,17 @@ class RankSpace(SpaceByGroups):
         return np.stack(columns, axis=1)
 
     def apart(self, rate: Fraction) -> int:
-        """Return how many ranks below and above a quantile the ends of its interval are chosen for."""
+        """Return how many ranks below and above a quantile the ends of its interval are chosen
+        for.
+        """
         assert self.level is not None
         missed = float(1 - self.level) / (4 if self.sampling else 2)
         return max(math.ceil(math.log(self.outcome.steps / missed) / float(rate)) - 1, 0)
 
     def _between(self, q: Fraction, middle: Counts) -> tuple[Counts, Counts]:
-        """Return the ranks between which the quantile of the records lies, or that of their population."""
+        """Return the ranks between which the quantile of the records lies, or that of their
+        population.
+        """
         if not self.sampling:
             return middle, middle
         from scipy.stats import binom
@@ -187,7 +208,8 @@ class RankSpace(SpaceByGroups):
         missed = float(1 - self.level) / 4
         n = np.maximum(self.sizes, 1)
         low = np.asarray(binom.ppf(missed, n, float(q)))  # P(Bin >= low) >= 1 - missed
-        high = np.asarray(binom.ppf(1 - missed, n, float(q))) + 1  # P(Bin <= high - 1) >= 1 - missed
+        # P(Bin <= high - 1) >= 1 - missed
+        high = np.asarray(binom.ppf(1 - missed, n, float(q))) + 1
         return low.astype(np.int64), high.astype(np.int64)
 
 
@@ -201,7 +223,8 @@ def rank_space(
     level: Number | None = None,
     sampling: bool = False,
 ) -> RankSpace:
-    """Return the space of quantiles of an outcome by published groups; refuse groups whose counts are not published.
+    """Return the space of quantiles of an outcome by published groups; refuse groups whose counts
+    are not published.
 
     Parameters
     ----------
@@ -216,7 +239,9 @@ def rank_space(
     """
     wanted = tuple(exact(q, "a quantile") for q in probabilities)
     if not wanted or not all(0 < q < 1 for q in wanted) or list(wanted) != sorted(set(wanted)):
-        raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
+        raise InputError(
+            "quantiles are numbers between 0 and 1, each named once and in growing order"
+        )
     confidence = None if level is None else exact(level, "the level of an interval")
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"the level of an interval lies between 0 and 1, not {plain(confidence)}")
@@ -225,7 +250,8 @@ def rank_space(
 
 
 def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
-    """Return ``max(r - F(v), F(v-1) - r + 1)`` for each step v: at most 0 for the rank-th smallest value alone.
+    """Return ``max(r - F(v), F(v-1) - r + 1)`` for each step v: at most 0 for the rank-th smallest
+    value alone.
 
     >>> rank_scores(np.array([1, 0, 3, 0]), 3).tolist()  # values 0, 2, 2, 2
     [2, 2, -1, 2]
@@ -234,7 +260,9 @@ def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
     return np.asarray(np.maximum(rank - up_to, up_to - histogram - rank + 1), dtype=np.int64)
 
 
-def recorded_ranks(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> RankSpace:
+def recorded_ranks(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> RankSpace:
     """Return the space of ranks that `RankSpace.query` wrote."""
     return rank_space(
         dataspace,

@@ -6,8 +6,12 @@ from semidp.statistics.protocol import ResultCheck
 from semidp.statistics.quantiles.published import PublishedQuantiles
 
 
-def recheck_quantiles(result: PublishedQuantiles, check: ResultCheck, mechanism: Mechanism) -> PublishedQuantiles:
-    """Compare quantiles and their intervals with what follows from the choices; return them computed again."""
+def recheck_quantiles(
+    result: PublishedQuantiles, check: ResultCheck, mechanism: Mechanism
+) -> PublishedQuantiles:
+    """Compare quantiles and their intervals with what follows from the choices; return them
+    computed again.
+    """
     again = result.published_again(check, mechanism)
     assert isinstance(again, PublishedQuantiles)
     check.compare_fixed(result, again, mechanism)

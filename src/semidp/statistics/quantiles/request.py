@@ -45,12 +45,16 @@ def _probabilities(value: Iterable[Number]) -> tuple[Fraction, ...]:
         or not all(0 < q < 1 for q in probabilities)
         or list(probabilities) != sorted(set(probabilities))
     ):
-        raise InputError("quantiles are numbers between 0 and 1, each named once and in growing order")
+        raise InputError(
+            "quantiles are numbers between 0 and 1, each named once and in growing order"
+        )
     return probabilities
 
 
 class QuantileMechanism(StrEnum):
-    """How quantiles are found: chosen value by value, read off a distribution, or whichever is better."""
+    """How quantiles are found: chosen value by value, read off a distribution, or whichever is
+    better.
+    """
 
     auto = AUTO
     selection = "selection"
@@ -84,17 +88,21 @@ class QuantileRequest(GroupedRequest):
     budget, name
         As for a table. The name is that of the column unless given.
     level
-        The level of an interval for each quantile, which takes two thirds of what is chosen; none if left out.
+        The level of an interval for each quantile, which takes two thirds of what is chosen; none
+        if left out.
     sampling
-        Whether intervals are about the population that the records were drawn from, and not the records themselves.
+        Whether intervals are about the population that the records were drawn from, and not the
+        records themselves.
     mechanism
-        ``selection``: each value is chosen by the exponential mechanism. ``distribution``: the values are read off the
-        distribution of each group, and `run` publishes that. ``auto``: whichever is better by public numbers, with
-        sampling always selection.
+        ``selection``: each value is chosen by the exponential mechanism. ``distribution``: the
+        values are read off the distribution of each group, and `run` publishes that. ``auto``:
+        whichever is better by public numbers, with sampling always selection.
 
     Examples
     --------
-    >>> QuantileRequest(Outcome("score", 0, 100, steps=100), [["school"]], budget=Budget.gdp(1)).name
+    >>> QuantileRequest(
+    ...     Outcome("score", 0, 100, steps=100), [["school"]], budget=Budget.gdp(1)
+    ... ).name
     'median-score'
     """
 
@@ -117,14 +125,21 @@ class QuantileRequest(GroupedRequest):
     name: str = field(default=Factory(_quantile_name, takes_self=True), converter=file_name)
     level: Fraction | None = field(default=None, converter=_optional_level)
     sampling: bool = field(default=False, converter=_quantile_sampling)
-    mechanism: QuantileMechanism = field(default=QuantileMechanism.auto, converter=_quantile_mechanism)
+    mechanism: QuantileMechanism = field(
+        default=QuantileMechanism.auto, converter=_quantile_mechanism
+    )
 
     def __attrs_post_init__(self) -> None:
         self._check_groups("quantiles of groups need", "quantiles are")
         if self.sampling and self.level is None:
-            raise InputError("only intervals are about a population: give their level", needs="quantile level")
+            raise InputError(
+                "only intervals are about a population: give their level", needs="quantile level"
+            )
         if self.sampling and self.mechanism is QuantileMechanism.distribution:
-            raise InputError("intervals about a population are chosen: a distribution is about the records themselves")
+            raise InputError(
+                "intervals about a population are chosen: a distribution is about the records"
+                " themselves"
+            )
 
     def _entry(self, name: str, value: Any) -> dict[str, Any]:
         if value is QuantileMechanism.auto:
@@ -170,7 +185,9 @@ class QuantileRequest(GroupedRequest):
 
     @property
     def asked_quantiles(self) -> tuple[Fraction, ...]:
-        """All quantiles; none where intervals are to be about a population, which nothing else has."""
+        """All quantiles; none where intervals are to be about a population, which nothing else
+        has.
+        """
         return () if self.sampling else self.probabilities
 
     @property
@@ -179,13 +196,16 @@ class QuantileRequest(GroupedRequest):
         return self.level
 
     def rank_reach(self, mechanism: Mechanism) -> float | None:
-        """Return how far the ranks lie below and above that the ends of an interval are chosen for."""
+        """Return how far the ranks lie below and above that the ends of an interval are chosen
+        for.
+        """
         if self.level is None or not isinstance(mechanism, ExponentialMechanism):
             return None
         return float(mechanism.ranked.apart(mechanism.rate))
 
     def steps_off(self, mechanism: Mechanism) -> float | None:
-        """Return ``Σ P(v) |v - q|``, the mean over all quantiles q, with P the exponential mechanism's.
+        """Return ``Σ P(v) |v - q|``, the mean over all quantiles q, with P the exponential
+        mechanism's.
 
         Permute and flip chooses closer values at the same rate.
         """

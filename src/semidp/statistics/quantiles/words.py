@@ -44,7 +44,11 @@ def ranks_text(ranks: int) -> str:
 
 def summary_lines(quantiles: "PublishedQuantiles") -> list[tuple[str, str]]:
     """Return the mechanism, the columns and the first quantiles, for a terminal."""
-    how = quantiles.noise.mechanism if quantiles.noise.absent else f"selection by {quantiles.noise.mechanism}"
+    how = (
+        quantiles.noise.mechanism
+        if quantiles.noise.absent
+        else f"selection by {quantiles.noise.mechanism}"
+    )
     if quantiles.rank_error is not None:
         how += f", {ranks_text(quantiles.rank_error)}"
     first = [("mechanism", how), ("columns", ", ".join(quantiles.headings))]
@@ -81,24 +85,28 @@ def _set_section(quantiles: "PublishedQuantiles", number: int, by: Margin) -> Se
 
 
 def quantile_paragraphs(quantiles: "PublishedQuantiles") -> list[str]:
-    """Say how quantiles were chosen, how far they may be off, and what their intervals are about."""
+    """Say how quantiles were chosen, how far they may be off, and what their intervals are
+    about.
+    """
     noise, request = quantiles.noise, quantiles.request
     if noise.absent:
         return ["There is no record, so there is nothing to choose and no noise."]
     clipped, scale = clipped_text(request.outcome), scale_text(noise.scale)
     paragraphs = [
-        f"{clipped}. In each group a value was chosen at random, the likelier the fewer records "
-        "would have to be replaced to make it the quantile, and the quantile itself the likelier the more would have "
-        f"to be replaced to make it another ({noise.mechanism} mechanism: a factor e for "
-        f"every {scale} records). With 95% probability at most {quantiles.rank_error:,} "
-        "records lie between a chosen value and the true quantile of its group, whatever the data."
+        f"{clipped}. In each group a value was chosen at random, the likelier the fewer records"
+        " would have to be replaced to make it the quantile, and the quantile itself the likelier"
+        f" the more would have to be replaced to make it another ({noise.mechanism} mechanism: a"
+        f" factor e for every {scale} records). With 95% probability at most"
+        f" {quantiles.rank_error:,} records lie between a chosen value and the true quantile of its"
+        " group, whatever the data."
     ]
     if request.level is not None:
         # All intervals are of one kind: the first says what all are about.
         paragraphs += interval_paragraphs(quantiles.intervals[0][:1])
         paragraphs.append(
-            "The ends of an interval were chosen in the same way, of ranks so far below and above that they rarely "
-            "pass the quantile; an end at a declared bound says that the group is too small for that."
+            "The ends of an interval were chosen in the same way, of ranks so far below and above"
+            " that they rarely pass the quantile; an end at a declared bound says that the group is"
+            " too small for that."
         )
     return paragraphs
 

@@ -1,7 +1,8 @@
-"""Regression designs on categorical features: columns with exact values, and which published counts fix their moments.
+"""Regression designs on categorical features: columns with exact values, and which published counts
+fix their moments.
 
-A design knows its rows z(x) in whole numbers and its X'X as a function of published margins. It holds no outcome and
-draws no noise.
+A design knows its rows z(x) in whole numbers and its X'X as a function of published margins. It
+holds no outcome and draws no noise.
 """
 
 import math
@@ -26,8 +27,8 @@ LARGEST_DESIGN = 2**18
 class Coding(StrEnum):
     """How a feature enters a design: its first level is the reference in either coding.
 
-    ``treatment`` has a column for every other level, 1 there and 0 elsewhere; ``effects`` has the same columns with -1
-    at the reference, so that two levels become -1 and 1.
+    ``treatment`` has a column for every other level, 1 there and 0 elsewhere; ``effects`` has the
+    same columns with -1 at the reference, so that two levels become -1 and 1.
     """
 
     treatment = "treatment"
@@ -43,8 +44,8 @@ class Column:
     name
         What its coefficient is called.
     features
-        The features that it depends on, in the schema's order; none for the intercept. A depth of a nested feature is
-        one: its levels are those of that depth.
+        The features that it depends on, in the schema's order; none for the intercept. A depth of a
+        nested feature is one: its levels are those of that depth.
     values
         Its value for each combination of their levels, the last feature fastest.
     """
@@ -69,7 +70,9 @@ class Design:
     --------
     >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("arm", ["control", "drug"]), Feature("sex", ["f", "m"])])
-    >>> design = Design.of(schema, ["arm", "sex"], interactions=[("arm", "sex")], coding=Coding.effects)
+    >>> design = Design.of(
+    ...     schema, ["arm", "sex"], interactions=[("arm", "sex")], coding=Coding.effects
+    ... )
     >>> design.names
     ('intercept', 'arm=drug', 'sex=m', 'arm=drug:sex=m')
     >>> design.rows().tolist()
@@ -90,11 +93,14 @@ class Design:
             names = tuple(name for name in self.schema.names if name in column.features)
             if names != column.features or len(column.values) != self.schema.grid.size_of(view):
                 raise InputError(
-                    f"column {column.name!r} needs its features in the schema's order and a value for each combination "
-                    "of their levels"
+                    f"column {column.name!r} needs its features in the schema's order and a value"
+                    " for each combination of their levels"
                 )
         if self.schema.grid.size_of(self.schema.view(self.features)) > LARGEST_DESIGN:
-            raise Refused(f"the design has more than {LARGEST_DESIGN:,} combinations of levels: use fewer features")
+            raise Refused(
+                f"the design has more than {LARGEST_DESIGN:,} combinations of levels: use fewer"
+                " features"
+            )
 
     @classmethod
     def of(
@@ -138,7 +144,8 @@ class Design:
             unknown = [name for name in names if name not in parts]
             if unknown or len(names) < 2:
                 raise InputError(
-                    "an interaction names two or more of the design's features: add their main effects first"
+                    "an interaction names two or more of the design's features: add their main"
+                    " effects first"
                 )
             product = parts[names[0]]
             for name in names[1:]:
@@ -163,11 +170,15 @@ class Design:
         return math.lcm(*(value.denominator for column in self.columns for value in column.values))
 
     def rows(self) -> NDArray[np.object_]:
-        """Return `multiplier` times z for each combination of the features' levels, in exact whole numbers."""
+        """Return `multiplier` times z for each combination of the features' levels, in exact whole
+        numbers.
+        """
         return np.stack([self._over(column, self.features) for column in self.columns], axis=1)
 
     def inhabited(self, dataspace: Dataspace) -> NDArray[np.bool_]:
-        """Return which combinations of levels may hold a record, by the published counts and structural zeros."""
+        """Return which combinations of levels may hold a record, by the published counts and
+        structural zeros.
+        """
         if not self.features:
             return np.array([bool(dataspace.n)])
         part = self.schema.restrict(self.features)
@@ -177,7 +188,9 @@ class Design:
         return np.ones(part.size, dtype=bool) if occur is None else np.asarray(occur.ravel())
 
     def missing(self, dataspace: Dataspace) -> tuple[Margin, ...]:
-        """Return the margins that would have to be published for Σz and X'X to be public; none where they are."""
+        """Return the margins that would have to be published for Σz and X'X to be public; none
+        where they are.
+        """
         # An entry of X'X is a sum over the cells of all features of its two columns.
         unpublished = []
         for position, column in enumerate(self.columns):
@@ -200,29 +213,33 @@ class Design:
         >>> design.check_public(Dataspace.of(table, [Margin("arm", "sex")]))
         >>> design.check_public(Dataspace.of(table, [Margin("arm"), Margin("sex")]))
         Traceback (most recent call last):
-        semidp.errors.Refused: the moments of this design are not public, since the counts of arm × sex are not
+        semidp.errors.Refused: the moments of this design are not public, since the counts of arm ×
+        sex are not
         published: publish them, or leave the columns that need them out
         """
         missing = self.missing(dataspace)
         if missing:
             named = ", ".join(map(str, missing))
             raise Refused(
-                f"the moments of this design are not public, since the counts of {named} are not published: publish "
-                "them, or leave the columns that need them out",
+                f"the moments of this design are not public, since the counts of {named} are not"
+                " published: publish them, or leave the columns that need them out",
                 needs="margin",
                 names=missing[0].names,
             )
-        # Rows are matched with published counts by position: another order of features would pair the wrong ones.
+        # Rows are matched with published counts by position: another order of features would pair
+        # the wrong ones.
         counted = dataspace.schema
         used = self.features
         if counted is not None and used and counted.restrict(used) != self.schema.restrict(used):
             raise InputError(
-                f"the design and the published counts must declare {', '.join(self.features)} alike, in the same order "
-                "and with the same levels and structural zeros: build the design on the schema of the counts"
+                f"the design and the published counts must declare {', '.join(self.features)}"
+                " alike, in the same order and with the same levels and structural zeros: build"
+                " the design on the schema of the counts"
             )
 
     def gram(self, dataspace: Dataspace) -> NDArray[np.object_]:
-        """Return ``multiplier² X'X`` from the published counts, in exact whole numbers; refuse a collinear design.
+        """Return ``multiplier² X'X`` from the published counts, in exact whole numbers; refuse a
+        collinear design.
 
         >>> from semidp.core.tables.features import Feature
         >>> from semidp.core.tables.counts import Table
@@ -239,14 +256,22 @@ class Design:
         gram = np.zeros((size, size), dtype=object)
         for i, one in enumerate(self.columns):
             for j, other in enumerate(self.columns[: i + 1]):
-                names = tuple(name for name in self.schema.names if name in {*one.features, *other.features})
+                names = tuple(
+                    name for name in self.schema.names if name in {*one.features, *other.features}
+                )
                 counts = dataspace.value(Margin(*names)).counts if names else np.array(dataspace.n)
-                product = self._over(one, names) * self._over(other, names) * counts.astype(object).ravel()
+                product = (
+                    self._over(one, names)
+                    * self._over(other, names)
+                    * counts.astype(object).ravel()
+                )
                 gram[i, j] = gram[j, i] = int(np.sum(product))
         return gram
 
     def check_rank(self, gram: NDArray[np.object_]) -> None:
-        """Refuse columns that are combinations of earlier ones on the records that exist: exact elimination."""
+        """Refuse columns that are combinations of earlier ones on the records that exist: exact
+        elimination.
+        """
         from flint import fmpq_mat, fmpz_mat
 
         reduced, rank = fmpq_mat(fmpz_mat(gram.tolist())).rref()
@@ -254,8 +279,9 @@ class Design:
         for k, name in enumerate(self.names):
             if k not in leading:
                 raise Refused(
-                    f"the design is collinear: on the published counts column {name!r} is a combination of the columns "
-                    "before it (a level without records, say): leave it out"
+                    f"the design is collinear: on the published counts column {name!r} is a"
+                    " combination of the columns before it (a level without records, say): leave"
+                    " it out"
                 )
 
     def _over(self, column: Column, names: Sequence[str]) -> NDArray[np.object_]:
@@ -271,7 +297,9 @@ def _first_nonzero(row: Sequence[object]) -> int:
 
 @lru_cache(maxsize=32)
 def _gram(design: Design, dataspace: Dataspace) -> NDArray[np.object_]:
-    """Return X'X and check its rank, once for a design and what is published: exact elimination takes its time."""
+    """Return X'X and check its rank, once for a design and what is published: exact elimination
+    takes its time.
+    """
     gram = design.moments(dataspace)
     design.check_rank(gram)
     gram.setflags(write=False)
@@ -301,10 +329,15 @@ def _scored(schema: Schema, name: str, scores: Sequence[Number]) -> Column:
 
 def _product(schema: Schema, one: Column, other: Column) -> Column:
     names = tuple(name for name in schema.names if name in {*one.features, *other.features})
-    parts = [np.array(part.values, dtype=object)[_labels(schema, part.features, names)] for part in (one, other)]
+    parts = [
+        np.array(part.values, dtype=object)[_labels(schema, part.features, names)]
+        for part in (one, other)
+    ]
     return Column(f"{one.name}:{other.name}", names, tuple(parts[0] * parts[1]))
 
 
 def _labels(schema: Schema, coarse: Sequence[str], fine: Sequence[str]) -> NDArray[np.intp]:
-    """Return for each cell of the margin of `fine`, flattened, its cell in the coarser margin of `coarse`."""
+    """Return for each cell of the margin of `fine`, flattened, its cell in the coarser margin of
+    `coarse`.
+    """
     return schema.grid.labels(schema.view(coarse), schema.view(fine))

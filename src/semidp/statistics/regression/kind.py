@@ -62,19 +62,28 @@ def _asked(chosen: Chosen) -> list[RegressionRequest]:
             sets = chosen.sets(ON)
             if not sets:
                 raise InputError(f"say on which features to regress {column}", needs="factors")
-            outcome = binary_of(chosen, column) if model is Model.logistic else outcome_of(chosen, column)
+            outcome = (
+                binary_of(chosen, column) if model is Model.logistic else outcome_of(chosen, column)
+            )
             confidence = confidence_of(chosen, differences=False)
             requests.append(RegressionRequest(outcome, sets[0], model=model, confidence=confidence))
     return requests
 
 
 def _shown(request: RegressionRequest) -> list[tuple[dict[str, Any], RegressionRequest]]:
-    """Return what would have been chosen to ask for a request; interactions, codings and mechanisms cannot be."""
+    """Return what would have been chosen to ask for a request; interactions, codings and mechanisms
+    cannot be.
+    """
     if request.mechanism != AUTO or request.interactions or request.coding is not Coding.treatment:
         return []
     column = {_ASKING[request.model].name: (request.outcome.column,)}
     bounds = {} if request.binary else outcome_values(request.outcome)
-    chosen = {**column, ON.name: (request.factors,), **bounds, **confidence_values(request.confidence)}
+    chosen = {
+        **column,
+        ON.name: (request.factors,),
+        **bounds,
+        **confidence_values(request.confidence),
+    }
     return [(chosen, request.with_budget(None))]
 
 

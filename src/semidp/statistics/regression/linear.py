@@ -1,7 +1,7 @@
 """Linear regression on public groups: X'X is exact, and only X'y needs noise.
 
-Designs are in `queries.designs`, what may be measured for them in `queries.routes`; logistic regression is in
-`logistic`.
+Designs are in `queries.designs`, what may be measured for them in `queries.routes`; logistic
+regression is in `logistic`.
 """
 
 from collections.abc import Iterable
@@ -91,8 +91,15 @@ class Moments:
         sums = []
         for column in self.design.columns:
             names = column.features
-            counts = dataspace.value(Margin(*names)).counts.ravel().tolist() if names else [dataspace.n or 0]
-            total = sum((value * count for value, count in zip(column.values, counts, strict=True)), Fraction(0))
+            counts = (
+                dataspace.value(Margin(*names)).counts.ravel().tolist()
+                if names
+                else [dataspace.n or 0]
+            )
+            total = sum(
+                (value * count for value, count in zip(column.values, counts, strict=True)),
+                Fraction(0),
+            )
             sums.append(float(total))
         return np.array(sums)
 
@@ -105,7 +112,9 @@ def gram_of(design: Design, dataspace: Dataspace) -> Floats:
 
 
 def noise_weights(space: RouteSpace, design: Design) -> Floats:
-    """Return ``T P`` for ``X'y = T q`` with the query q and the projection P of its space, in units of the outcome."""
+    """Return ``T P`` for ``X'y = T q`` with the query q and the projection P of its space, in units
+    of the outcome.
+    """
     rows = moment_map(space, design)
     if isinstance(space, SumSpace):
         rows = np.stack([space.project(row) for row in rows])
@@ -113,25 +122,39 @@ def noise_weights(space: RouteSpace, design: Design) -> Floats:
 
 
 def noise_covariance(mechanism: Mechanism, design: Design) -> Floats:
-    """Return the covariance of the noise in X'y that follows from what a mechanism measures, ``τ² T P T'``."""
+    """Return the covariance of the noise in X'y that follows from what a mechanism measures,
+    ``τ² T P T'``.
+    """
     assert isinstance(mechanism.space, (SumSpace, MomentSpace))
     weights = noise_weights(mechanism.space, design)
     return np.asarray(weights @ weights.T) * mechanism.variance
 
 
 def regression_mechanism(
-    dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, design: Design, budget: Budget, name: str = AUTO
+    dataspace: Dataspace,
+    adjacency: Adjacency,
+    outcome: Outcome,
+    design: Design,
+    budget: Budget,
+    name: str = AUTO,
 ) -> Mechanism:
-    """Return the mechanism for a regression: of the queries that X'y follows from, the one with the least noise.
+    """Return the mechanism for a regression: of the queries that X'y follows from, the one with the
+    least noise.
 
-    What is compared is the mean variance of the noise in the fitted values over the records, ``tr((X'X)^-1 N)`` with N
-    the announced covariance of X'y: a function of the published counts and of the budget, and the same for any coding.
+    What is compared is the mean variance of the noise in the fitted values over the records,
+    ``tr((X'X)^-1 N)`` with N the announced covariance of X'y: a function of the published counts
+    and of the budget, and the same for any coding.
 
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp import Feature, Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
-    >>> public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("score", 0, 1, steps=100)
+    >>> table = Table(
+    ...     Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]]
+    ... )
+    >>> public, outcome = (
+    ...     Dataspace.of(table, [Margin("arm", "sex")]),
+    ...     Outcome("score", 0, 1, steps=100),
+    ... )
     >>> design = Design.of(table.schema, ["arm", "sex"])
     >>> for budget in (Budget.gdp(1), Budget.pure(1)):
     ...     found = regression_mechanism(public, Ball(2), outcome, design, budget)
@@ -144,7 +167,9 @@ def regression_mechanism(
     mechanisms = [outcome_mechanism(space, budget, name) for space in routes]
 
     def noise_in_coefficients(mechanism: Mechanism) -> float:
-        """The sum of the variances that the noise adds to all coefficients: trace of (X'X)^-1 times its covariance."""
+        """The sum of the variances that the noise adds to all coefficients: trace of (X'X)^-1 times
+        its covariance.
+        """
         return float(np.sum(inverse * noise_covariance(mechanism, design)))
 
     return min(mechanisms, key=noise_in_coefficients)
@@ -170,9 +195,15 @@ class RegressionFit(FromNoise):
         raise NotImplementedError
 
     def _intervals(
-        self, inverse: NDArray[Any], level: Fraction, sampling: NDArray[Any] | None, simultaneous: bool
+        self,
+        inverse: NDArray[Any],
+        level: Fraction,
+        sampling: NDArray[Any] | None,
+        simultaneous: bool,
     ) -> tuple[Intervals, Floats]:
-        """Return ``β_j ± h``, and h: `inverse` takes the noise in X'y to β, `sampling` holds further variances of β."""
+        """Return ``β_j ± h``, and h: `inverse` takes the noise in X'y to β, `sampling` holds
+        further variances of β.
+        """
         mechanism = self.moments.mechanism
         both = sampling is not None
         weights = list(inverse @ self.moments.noise_weights)
@@ -188,15 +219,21 @@ class RegressionFit(FromNoise):
 
 @dataclass(frozen=True, eq=False)
 class LinearFit(RegressionFit):
-    """Least squares from an exact X'X and a noisy X'y: ``β = (X'X)^-1 X'y``. Unbiased, whatever the noise.
+    """Least squares from an exact X'X and a noisy X'y: ``β = (X'X)^-1 X'y``. Unbiased, whatever the
+    noise.
 
     Examples
     --------
     >>> from semidp.grouped import linear_regression
     >>> from semidp.noise.randomness import SeededRandomness
     >>> records = {"arm": np.repeat(["control", "drug"], 300), "days": np.repeat([7, 4], 300)}
-    >>> fit = linear_regression(records, Outcome("days", 0, 10, steps=10), Budget.gdp(1), factors=["arm"],
-    ...                         randomness=SeededRandomness(1))
+    >>> fit = linear_regression(
+    ...     records,
+    ...     Outcome("days", 0, 10, steps=10),
+    ...     Budget.gdp(1),
+    ...     factors=["arm"],
+    ...     randomness=SeededRandomness(1),
+    ... )
     >>> fit.names, fit.coefficients.round().tolist()
     (('intercept', 'arm=drug'), [7.0, -3.0])
     >>> fit.standard_errors().round(2).tolist()
@@ -216,19 +253,21 @@ class LinearFit(RegressionFit):
         """The estimated coefficients."""
         lower = float(self.moments.space.outcome.lower)
         return np.asarray(
-            np.linalg.solve(self.moments.gram, self.moments.values + lower * self.moments.totals), dtype=np.float64
+            np.linalg.solve(self.moments.gram, self.moments.values + lower * self.moments.totals),
+            dtype=np.float64,
         )
 
     def covariance(self, residual_sd: float | None = None) -> Floats:
-        """Return the covariance of the coefficients: ``(X'X)^-1 N (X'X)^-1``, plus ``σ² (X'X)^-1`` where σ is given.
+        """Return the covariance of the coefficients: ``(X'X)^-1 N (X'X)^-1``, plus ``σ² (X'X)^-1``
+        where σ is given.
 
         N is the covariance of the noise in X'y.
 
         Parameters
         ----------
         residual_sd
-            σ, the residual standard deviation, where it is known. Without it the errors are those of the noise alone,
-            about the regression on the records themselves.
+            σ, the residual standard deviation, where it is known. Without it the errors are those
+            of the noise alone, about the regression on the records themselves.
         """
         inverse = np.linalg.inv(self.moments.gram)
         sampling = 0.0 if residual_sd is None else residual_sd**2 * inverse
@@ -246,12 +285,14 @@ class LinearFit(RegressionFit):
         residual_sd: float | None = None,
         simultaneous: bool = False,
     ) -> Intervals:
-        """Return an interval for each coefficient: of the regression on the records, or on their population.
+        """Return an interval for each coefficient: of the regression on the records, or on their
+        population.
 
-        A coefficient is a weighted sum of the means of the cells, ``β = (X'X)^-1 Σ_g n_g z_g m_g``. Where sums by cell
-        were measured, its interval for the population is that of such a sum (`population.SampledMeans`), with the
-        variances v_g that the bounds allow or that were measured in each cell: ``Σ_g n_g z_g z_g' v_g`` in the middle
-        of ``(X'X)^-1 … (X'X)^-1``, and never one spread for all. Other designs take ``v = (u - l)²/4``, the largest.
+        A coefficient is a weighted sum of the means of the cells, ``β = (X'X)^-1 Σ_g n_g z_g m_g``.
+        Where sums by cell were measured, its interval for the population is that of such a sum
+        (`population.SampledMeans`), with the variances v_g that the bounds allow or that were
+        measured in each cell: ``Σ_g n_g z_g z_g' v_g`` in the middle of ``(X'X)^-1 … (X'X)^-1``,
+        and never one spread for all. Other designs take ``v = (u - l)²/4``, the largest.
 
         Parameters
         ----------
@@ -278,16 +319,23 @@ class LinearFit(RegressionFit):
         variances = spread**2 * np.diag(inverse)
         return self._intervals(inverse, confidence, variances, simultaneous)[0]
 
-    def _by_cell(self, space: SumSpace, inverse: NDArray[Any], level: Fraction, simultaneous: bool) -> Intervals:
-        """Return intervals for the population from the means of the cells, each with a spread of its own."""
+    def _by_cell(
+        self, space: SumSpace, inverse: NDArray[Any], level: Fraction, simultaneous: bool
+    ) -> Intervals:
+        """Return intervals for the population from the means of the cells, each with a spread of
+        its own.
+        """
         moments = self.moments
         cells = GroupSums(moments.mechanism, moments.measurement, self.squares)
         each = each_level(level, len(self.names), moments.mechanism, simultaneous, sampling=True)
         occupied = space.counts[0].ravel() > 0
-        # A coefficient is a weighted sum of the sums of the cells, and a sum is a mean times an exact count.
+        # A coefficient is a weighted sum of the sums of the cells, and a sum is a mean times an
+        # exact count.
         weights_of_sums = (inverse @ moment_map(space, moments.design))[:, occupied]
         weights = weights_of_sums * space.counts[0].ravel()[occupied]
         places = np.tile(np.arange(int(occupied.sum())), (len(weights), 1))
         low, high = cells.sampled_means(0, each).combined(places, weights)
         names = tuple((name,) for name in self.names)
-        return Intervals(names, self.coefficients, low, high, level, About.sampling, simultaneous, False)
+        return Intervals(
+            names, self.coefficients, low, high, level, About.sampling, simultaneous, False
+        )

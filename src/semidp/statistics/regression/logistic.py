@@ -1,7 +1,9 @@
-"""Logistic regression on public groups: the noisy sufficient statistic X'y, and maximum likelihood after it.
+"""Logistic regression on public groups: the noisy sufficient statistic X'y, and maximum likelihood
+after it.
 
-The likelihood of a yes-or-no outcome on cells with exact counts depends on the data through X'y alone, so the fit is
-post-processing and the privacy proof is that of X'y. Linear regression is in `regression`.
+The likelihood of a yes-or-no outcome on cells with exact counts depends on the data through X'y
+alone, so the fit is post-processing and the privacy proof is that of X'y. Linear regression is in
+`regression`.
 """
 
 import math
@@ -21,7 +23,9 @@ from semidp.statistics.regression.linear import RegressionFit
 Floats = NDArray[np.float64]
 
 _STEPS = 200  # of Newton's method, each with step halving; ten are usual
-_MOST_WORK = 2e8  # cells times cubed columns, up to which intervals are profiled (some 60 columns); beyond, normal ones
+# cells times cubed columns, up to which intervals are profiled (some 60 columns); beyond, normal
+# ones
+_MOST_WORK = 2e8
 _OPEN = 20.0  # a coefficient beyond which an interval is open: odds of one in 500 million
 _TRIES = 30  # between a value inside an interval and one outside, until an end is found
 _STUCK = 1e8  # the damping of steps from which on nothing improves
@@ -32,26 +36,35 @@ _CLOSE = 1e-4  # an end is found where the distance is this share of the quantil
 class LogisticFit(RegressionFit):
     """Penalised maximum likelihood from exact cell counts and a noisy X'y.
 
-    With n_c records in cell c and rows z_c, the log-likelihood is ``β'X'y - Σ_c n_c log(1 + exp z_c'β)``: concave, and
-    a function of the data through X'y alone. The noise can push X'y out of what any data could give, the polytope of
-    ``Z's`` with 0 <= s_c <= n_c, where no maximum exists. So X'y is first moved to the nearest point of the polytope,
-    in the metric of the noise; then Jeffreys' prior is added, ``½ log det Z'WZ`` (Firth 1993), with which the maximum
-    is finite even on the boundary (Kosmidis and Firth 2021). Neither depends on how factors are coded.
+    With n_c records in cell c and rows z_c, the log-likelihood is
+    ``β'X'y - Σ_c n_c log(1 + exp z_c'β)``: concave, and a function of the data through X'y alone.
+    The noise can push X'y out of what any data could give, the polytope of ``Z's`` with 0 <= s_c <=
+    n_c, where no maximum exists. So X'y is first moved to the nearest point of the polytope, in the
+    metric of the noise; then Jeffreys' prior is added, ``½ log det Z'WZ`` (Firth 1993), with which
+    the maximum is finite even on the boundary (Kosmidis and Firth 2021). Neither depends on how
+    factors are coded.
 
     Examples
     --------
     >>> from semidp.grouped import logistic_regression
     >>> from semidp import Budget
     >>> from semidp.noise.randomness import SeededRandomness
-    >>> records = {"arm": np.repeat(["control", "drug"], 800), "cured": np.repeat([0, 1, 0, 1], [400, 400, 200, 600])}
-    >>> fit = logistic_regression(records, "cured", Budget.gdp(1), factors=["arm"], randomness=SeededRandomness(1))
+    >>> records = {
+    ...     "arm": np.repeat(["control", "drug"], 800),
+    ...     "cured": np.repeat([0, 1, 0, 1], [400, 400, 200, 600]),
+    ... }
+    >>> fit = logistic_regression(
+    ...     records, "cured", Budget.gdp(1), factors=["arm"], randomness=SeededRandomness(1)
+    ... )
     >>> fit.names, fit.coefficients.round(1).tolist()
     (('intercept', 'arm=drug'), [0.0, 1.1])
     """
 
     @cached_property
     def feasible(self) -> Floats:
-        """The ones by cell, in real numbers from 0 to n_c, whose X'y is nearest to the noisy one."""
+        """The ones by cell, in real numbers from 0 to n_c, whose X'y is nearest to the noisy
+        one.
+        """
         from scipy.optimize import lsq_linear
 
         white = _whitening(self.moments.noise_covariance)
@@ -61,12 +74,16 @@ class LogisticFit(RegressionFit):
 
     @cached_property
     def coefficients(self) -> Floats:
-        """The maximiser: Newton's method for the penalised score, halving steps that do not improve."""
+        """The maximiser: Newton's method for the penalised score, halving steps that do not
+        improve.
+        """
         moments = self._rows.T @ self.feasible
         beta = np.zeros(len(self.names))
         value = self._objective(beta, moments)
         for _ in range(_STEPS):
-            step = np.linalg.solve(self._information(beta), moments - self._fitted(beta, penalised=True))
+            step = np.linalg.solve(
+                self._information(beta), moments - self._fitted(beta, penalised=True)
+            )
             size = 1.0
             while self._objective(beta + size * step, moments) < value and size > 1e-12:
                 size /= 2
@@ -79,34 +96,42 @@ class LogisticFit(RegressionFit):
     def covariance(self, *, sampling: bool = True) -> Floats:
         """Return the covariance of the coefficients, ``H^-1 (Z'WZ + N) H^-1``, by the delta method.
 
-        ``H = Z'WZ`` at the fit is also the sampling variance of X'y, with ``W = n p (1-p)``, and N the covariance of
-        the noise; without `sampling` the noise alone.
+        ``H = Z'WZ`` at the fit is also the sampling variance of X'y, with ``W = n p (1-p)``, and N
+        the covariance of the noise; without `sampling` the noise alone.
         """
         information = self._information(self.coefficients)
         inverse = np.linalg.inv(information)
-        return np.asarray(inverse @ (information * sampling + self.moments.noise_covariance) @ inverse)
+        return np.asarray(
+            inverse @ (information * sampling + self.moments.noise_covariance) @ inverse
+        )
 
     def standard_errors(self, *, sampling: bool = True) -> Floats:
         """Return the standard error of each coefficient; see `covariance`."""
         return np.sqrt(np.diag(self.covariance(sampling=sampling)))
 
-    def intervals(self, level: Number = LEVEL, *, sampling: bool = False, simultaneous: bool = False) -> Intervals:
-        """Return an interval for each coefficient, from how far X'y lies from what other coefficients would give.
+    def intervals(
+        self, level: Number = LEVEL, *, sampling: bool = False, simultaneous: bool = False
+    ) -> Intervals:
+        """Return an interval for each coefficient, from how far X'y lies from what other
+        coefficients would give.
 
-        With ``Q(β) = (X'y - m(β))' S(β)^-1 (X'y - m(β))`` the interval of β_j holds the values at which the least Q
-        over the other coefficients exceeds the least of all by at most (h/s)², h the half-width and s the standard
-        error of the first-order error ``H^-1 (noise + sampling)`` in X'y: the quantile of χ² with one degree for normal
-        noise, more for Laplace noise. The noise alone has ``S = N``, and m(β) is the X'y whose penalised fit is β; with
-        sampling ``S = N + Z'WZ``, and m(β) is the mean of X'y. Each end is sought from the penalised fit outwards; one
-        beyond ±20 is open, and only that one: the data may as well have no limit there. Designs with more than some 60
-        columns get ``β_j ± h``. How often they hold is simulated in docs/groups.md.
+        With ``Q(β) = (X'y - m(β))' S(β)^-1 (X'y - m(β))`` the interval of β_j holds the values at
+        which the least Q over the other coefficients exceeds the least of all by at most (h/s)², h
+        the half-width and s the standard error of the first-order error ``H^-1 (noise + sampling)``
+        in X'y: the quantile of χ² with one degree for normal noise, more for Laplace noise. The
+        noise alone has ``S = N``, and m(β) is the X'y whose penalised fit is β; with sampling
+        ``S = N + Z'WZ``, and m(β) is the mean of X'y. Each end is sought from the penalised fit
+        outwards; one beyond ±20 is open, and only that one: the data may as well have no limit
+        there. Designs with more than some 60 columns get ``β_j ± h``. How often they hold is
+        simulated in docs/groups.md.
 
         Parameters
         ----------
         level
             The probability that an interval holds the coefficient.
         sampling
-            Whether it is about the population that the records were drawn from; else about the fit to the records.
+            Whether it is about the population that the records were drawn from; else about the fit
+            to the records.
         simultaneous
             Whether all intervals hold at once with that probability.
         """
@@ -121,17 +146,22 @@ class LogisticFit(RegressionFit):
         lower, upper = [], []
         for position in range(len(self.names)):
             error = float(errors[position])
-            # The squared distance at which the profile ends: that of the interval around the estimate.
+            # The squared distance at which the profile ends: that of the interval around the
+            # estimate.
             reach = float(half[position] / errors[position]) ** 2
             low, high = profile.ends(position, reach, error)
             lower.append(low)
             upper.append(high)
         return replace(intervals, lower=np.array(lower), upper=np.array(upper))
 
-    def nearest(self, position: int | None, value: float, start: Floats, sampling: bool) -> tuple[float, Floats]:
-        """Return the least Q over all coefficients, or over those other than one that is held, and where it is.
+    def nearest(
+        self, position: int | None, value: float, start: Floats, sampling: bool
+    ) -> tuple[float, Floats]:
+        """Return the least Q over all coefficients, or over those other than one that is held, and
+        where it is.
 
-        By the method of Levenberg and Marquardt: steps of Gauss and Newton, damped where they do not improve.
+        By the method of Levenberg and Marquardt: steps of Gauss and Newton, damped where they do
+        not improve.
         """
         free = np.array([k for k in range(len(start)) if k != position], dtype=np.intp)
         beta = np.array(start)
@@ -156,10 +186,11 @@ class LogisticFit(RegressionFit):
         return cost, beta
 
     def _distances(self, beta: Floats, sampling: bool) -> tuple[Floats, Floats]:
-        """Return ``r = A (X'y - m(β))`` with ``A S A' = 1``, of which Q is the squared length, and its derivatives.
+        """Return ``r = A (X'y - m(β))`` with ``A S A' = 1``, of which Q is the squared length, and
+        its derivatives.
 
-        The noise alone has a constant A. With sampling A is the inverse of the Cholesky factor of S(β), whose change
-        adds ``-Φ(A dS A') r``, Φ the lower triangle with half of the diagonal.
+        The noise alone has a constant A. With sampling A is the inverse of the Cholesky factor of
+        S(β), whose change adds ``-Φ(A dS A') r``, Φ the lower triangle with half of the diagonal.
         """
         p, rows = self._probabilities(beta), self._rows
         weights = self._counts * p * (1 - p)
@@ -204,7 +235,9 @@ class LogisticFit(RegressionFit):
         return np.asarray(expit(self._rows @ beta))
 
     def _fitted(self, beta: Floats, *, penalised: bool) -> Floats:
-        """The mean of X'y at β, or the X'y whose penalised fit is β: ``Z'(n p - h (½ - p))`` with the leverages h."""
+        """The mean of X'y at β, or the X'y whose penalised fit is β: ``Z'(n p - h (½ - p))`` with
+        the leverages h.
+        """
         p = self._probabilities(beta)
         ones = self._counts * p
         if penalised:
@@ -231,7 +264,8 @@ class _Profile:
     fit, sampling
         The fit, and whether sampling counts besides the noise.
     least, nearest
-        The least Q of all, and the coefficients that have it; they may be far out where groups are separated.
+        The least Q of all, and the coefficients that have it; they may be far out where groups are
+        separated.
     """
 
     fit: LogisticFit
@@ -240,7 +274,9 @@ class _Profile:
     nearest: Floats
 
     def ends(self, position: int, quantile: float, error: float) -> tuple[float, float]:
-        """Return the first value on each side of the penalised fit at which Q exceeds the least by a quantile."""
+        """Return the first value on each side of the penalised fit at which Q exceeds the least by
+        a quantile.
+        """
         start = self.fit.coefficients
         distance, beta = self.fit.nearest(position, float(start[position]), start, self.sampling)
         if distance - self.least > quantile:  # the penalty moved the fit out of the interval
@@ -262,12 +298,20 @@ class _Profile:
         return self._between(position, beta, math.sqrt(quantile), (inside, low), (outside, high))
 
     def _between(
-        self, position: int, beta: Floats, reach: float, inside: tuple[float, float], outside: tuple[float, float]
+        self,
+        position: int,
+        beta: Floats,
+        reach: float,
+        inside: tuple[float, float],
+        outside: tuple[float, float],
     ) -> float:
-        """Return where the root of the distance is `reach`: it is nearly linear, so a line through both sides aims."""
+        """Return where the root of the distance is `reach`: it is nearly linear, so a line through
+        both sides aims.
+        """
         (near, low), (far, high) = inside, outside
         for turn in range(_TRIES):
-            share = (reach - low) / (high - low) if turn % 3 < 2 else 0.5  # now and then by halves, lest one side stay
+            # now and then by halves, lest one side stay
+            share = (reach - low) / (high - low) if turn % 3 < 2 else 0.5
             value = near + min(max(share, 0.02), 0.98) * (far - near)
             distance, beta = self.fit.nearest(position, value, beta, self.sampling)
             reached = math.sqrt(max(distance - self.least, 0.0))
@@ -281,7 +325,9 @@ class _Profile:
 
 
 def _whitening(covariance: Floats) -> Floats:
-    """Return A with ``A C A' = 1`` for a covariance C, one that is nearly singular made a little larger."""
+    """Return A with ``A C A' = 1`` for a covariance C, one that is nearly singular made a little
+    larger.
+    """
     size = float(np.trace(covariance)) / len(covariance)
     if size == 0:
         return np.eye(len(covariance))
@@ -289,7 +335,8 @@ def _whitening(covariance: Floats) -> Floats:
 
 
 def joint_counts(design: Design, dataspace: Dataspace) -> Floats:
-    """Return the published count of each combination of the design's features; refuse where it is not published.
+    """Return the published count of each combination of the design's features; refuse where it is
+    not published.
 
     >>> from semidp import Feature
     >>> from semidp.core.tables.schema import Schema
@@ -298,12 +345,14 @@ def joint_counts(design: Design, dataspace: Dataspace) -> Floats:
     >>> public = Dataspace.of(table, [Margin("arm"), Margin("sex")])
     >>> joint_counts(Design.of(table.schema, ["arm", "sex"]), public)
     Traceback (most recent call last):
-    semidp.errors.Refused: logistic regression needs exact counts of arm × sex, which are not published: publish them
+    semidp.errors.Refused: logistic regression needs exact counts of arm × sex, which are not
+    published: publish them
     """
     joint = Margin(*design.features)
     if not dataspace.publishes(joint):
         raise Refused(
-            f"logistic regression needs exact counts of {joint}, which are not published: publish them",
+            f"logistic regression needs exact counts of {joint}, which are not published: publish"
+            " them",
             needs="margin",
             names=joint.names,
         )

@@ -18,7 +18,12 @@ from semidp.core.spaces.structure import Structure
 from semidp.errors import InputError, Refused
 from semidp.queries.patterns import Norms
 from semidp.sources.contract import Outcome
-from semidp.statistics.outcomes.spaces import LARGEST_FACTOR, OutcomeSpace, outcome_datasets, recorded_outcome
+from semidp.statistics.outcomes.spaces import (
+    LARGEST_FACTOR,
+    OutcomeSpace,
+    outcome_datasets,
+    recorded_outcome,
+)
 from semidp.statistics.regression.designs import Column, Design
 
 _MOST_ROWS = 512  # of a design, for which all pairs are compared
@@ -28,15 +33,16 @@ _MOST_ROWS = 512  # of a design, for which all pairs are compared
 class MomentSpace(OutcomeSpace):
     """S_a of ``X'y = Σ z(x_i) y_i`` for a design with public moments; build it with `moment_space`.
 
-    Let two datasets of D_t differ in the records I, |I| <= a. Since Σz is a function of the published counts, it does
-    not change, and neither does its part over I, so that y may be centred at B/2: the difference is ``Σ_I z_i'(y_i' -
-    B/2) - z_i (y_i - B/2)``, and no term is longer than ``‖z_i'‖ B/2 + ‖z_i‖ B/2``. Hence ``Δ <= a B max‖z‖`` in any
-    norm, attained by a records of the longest row whose outcomes go from 0 to B. Without a public Σz the difference can
-    be twice as long, so such designs are refused.
+    Let two datasets of D_t differ in the records I, |I| <= a. Since Σz is a function of the
+    published counts, it does not change, and neither does its part over I, so that y may be centred
+    at B/2: the difference is ``Σ_I z_i'(y_i' - B/2) - z_i (y_i - B/2)``, and no term is longer than
+    ``‖z_i'‖ B/2 + ‖z_i‖ B/2``. Hence ``Δ <= a B max‖z‖`` in any norm, attained by a records of the
+    longest row whose outcomes go from 0 to B. Without a public Σz the difference can be twice as
+    long, so such designs are refused.
 
-    *Exchanges.* Public X'X under blocks without a common feature makes z a function of one block. The person and the
-    carrier then change X'y by ``z_y (v' - w) + z_x (w - v)``: ``Δ = B max(max‖z‖, max‖z_x - z_y‖)``, which is what one
-    record does where nothing is public.
+    *Exchanges.* Public X'X under blocks without a common feature makes z a function of one block.
+    The person and the carrier then change X'y by ``z_y (v' - w) + z_x (w - v)``:
+    ``Δ = B max(max‖z‖, max‖z_x - z_y‖)``, which is what one record does where nothing is public.
 
     Examples
     --------
@@ -52,8 +58,9 @@ class MomentSpace(OutcomeSpace):
     >>> space.l1, space.l2_squared == (2 * 100) ** 2 * 2
     (400, True)
 
-    Combinations of the columns have public moments like the columns themselves, so the same holds for ``C X'y`` with
-    the rows C z: `combination` is C, a row a measured number, with whole C z. Without it, the columns are measured.
+    Combinations of the columns have public moments like the columns themselves, so the same holds
+    for ``C X'y`` with the rows C z: `combination` is C, a row a measured number, with whole C z.
+    Without it, the columns are measured.
     """
 
     design: Design
@@ -62,11 +69,15 @@ class MomentSpace(OutcomeSpace):
     method = "longest row of a design with public moments"
 
     def query(self) -> dict[str, Any]:
-        """Return the outcome, the columns of the design, and how they are combined where they are."""
+        """Return the outcome, the columns of the design, and how they are combined where they
+        are.
+        """
         columns = []
         for column in self.design.columns:
             values = [plain(value) for value in column.values]
-            columns.append({"name": column.name, "features": list(column.features), "values": values})
+            columns.append(
+                {"name": column.name, "features": list(column.features), "values": values}
+            )
         recorded = {"kind": "moments", **self._outcome_json(), "columns": columns}
         if self.combination:
             recorded["combination"] = [list(map(plain, row)) for row in self.combination]
@@ -79,7 +90,9 @@ class MomentSpace(OutcomeSpace):
 
     @property
     def naive(self) -> Norms:
-        """The norms for one record where no count is public: its row and its outcome change at once."""
+        """The norms for one record where no count is public: its row and its outcome change at
+        once.
+        """
         rows = self._rows
         norms = Norms.of(rows)
         if len(rows) > _MOST_ROWS:
@@ -99,7 +112,9 @@ class MomentSpace(OutcomeSpace):
 
     @property
     def exact(self) -> bool:
-        """Whether the rows were compared, under exchange; else whether a longest rows exist is not looked into."""
+        """Whether the rows were compared, under exchange; else whether a longest rows exist is not
+        looked into.
+        """
         alone = isinstance(self.adjacency, Exchange) and self.adjacency.times == 1
         return alone and len(self._rows) <= _MOST_ROWS
 
@@ -109,7 +124,9 @@ class MomentSpace(OutcomeSpace):
         return self.shape[0] if self.dataspace.n else 0
 
     def worst_move(self) -> Counts | None:
-        """Return as many of the longest rows as a cell can hold, and under exchange the longest difference of two."""
+        """Return as many of the longest rows as a cell can hold, and under exchange the longest
+        difference of two.
+        """
         rows, steps = self._rows, self.outcome.steps
         if not len(rows):
             return None
@@ -128,10 +145,11 @@ class MomentSpace(OutcomeSpace):
 
     @property
     def _records(self) -> NDArray[np.object_] | None:
-        """How many of the records that may move can share each row; None where margins tie the factors otherwise.
+        """How many of the records that may move can share each row; None where margins tie the
+        factors otherwise.
 
-        A dataset with k records in a cell exists where every margin of the factors counts k there, if these margins are
-        decomposable and no published margin ties them to other features.
+        A dataset with k records in a cell exists where every margin of the factors counts k there,
+        if these margins are decomposable and no published margin ties them to other features.
         """
         features = self.design.features
         if not features:
@@ -159,7 +177,9 @@ class MomentSpace(OutcomeSpace):
 
     @property
     def regular(self) -> bool:
-        """Whether X'y follows from what is measured: the columns, or as many combinations that do not cancel."""
+        """Whether X'y follows from what is measured: the columns, or as many combinations that do
+        not cancel.
+        """
         if not self.combination:
             return True
         matrix = np.array(self.combination, dtype=object).astype(np.float64)
@@ -167,7 +187,9 @@ class MomentSpace(OutcomeSpace):
 
     @cached_property
     def rows_by_cell(self) -> NDArray[np.object_]:
-        """What an outcome of one step adds to each measured number, in whole numbers, for each cell of the design."""
+        """What an outcome of one step adds to each measured number, in whole numbers, for each cell
+        of the design.
+        """
         if not self.combination:
             return self.design.rows()
         rows, shared = _combined(self.design, self.combination)
@@ -181,7 +203,8 @@ def moment_space(
     design: Design,
     combination: Sequence[Sequence[Number]] = (),
 ) -> MomentSpace:
-    """Return the sensitivity space of X'y, for a design whose moments Σz and X'X are public; refuse any other.
+    """Return the sensitivity space of X'y, for a design whose moments Σz and X'X are public; refuse
+    any other.
 
     Parameters
     ----------
@@ -190,7 +213,8 @@ def moment_space(
     design
         The columns X.
     combination
-        A matrix C of which C X'y is measured instead; C z must be whole for every combination of levels.
+        A matrix C of which C X'y is measured instead; C z must be whole for every combination of
+        levels.
     """
     public = outcome_datasets(dataspace, adjacency)
     design.check_public(public)
@@ -202,11 +226,15 @@ def moment_space(
     if factors:
         rows, shared = _combined(design, factors)
         if (rows % shared).any():
-            raise InputError("a combination of columns must be whole for every combination of levels")
+            raise InputError(
+                "a combination of columns must be whole for every combination of levels"
+            )
     return MomentSpace(public, adjacency, outcome, design, factors)
 
 
-def _combined(design: Design, combination: Sequence[Sequence[Fraction]]) -> tuple[NDArray[np.object_], int]:
+def _combined(
+    design: Design, combination: Sequence[Sequence[Fraction]]
+) -> tuple[NDArray[np.object_], int]:
     """Return C z for each cell as whole numbers over a shared denominator."""
     shared = math.lcm(*(value.denominator for row in combination for value in row))
     factors = np.array(combination, dtype=object) * shared
@@ -214,7 +242,9 @@ def _combined(design: Design, combination: Sequence[Sequence[Fraction]]) -> tupl
     return np.asarray(design.rows() @ whole.T), shared * design.multiplier
 
 
-def recorded_moments(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> MomentSpace:
+def recorded_moments(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> MomentSpace:
     """Return the space of moments that `MomentSpace.query` wrote."""
     if not isinstance(dataspace, Dataspace):
         raise Refused("a dataspace that is only described has no design: it cannot be recomputed")
@@ -223,4 +253,6 @@ def recorded_moments(query: Mapping[str, Any], dataspace: Datasets, adjacency: A
         values = tuple(exact(value) for value in column["values"])
         columns.append(Column(column["name"], tuple(column["features"]), values))
     design = Design(dataspace.schema, tuple(columns))
-    return moment_space(dataspace, adjacency, recorded_outcome(query), design, query.get("combination", ()))
+    return moment_space(
+        dataspace, adjacency, recorded_outcome(query), design, query.get("combination", ())
+    )

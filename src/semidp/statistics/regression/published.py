@@ -48,15 +48,17 @@ class PublishedRegression(PublishedColumns, Published):
     noisy
         What was measured as drawn, in steps of the grid above the lower bound.
     query
-        What was measured: sums by group, or combinations of the columns. None where it was X'y itself, times the
-        design's multiplier, as in releases of earlier versions.
+        What was measured: sums by group, or combinations of the columns. None where it was X'y
+        itself, times the design's multiplier, as in releases of earlier versions.
     intervals
         Those of the noise alone, and those for the population where asked for.
 
     Examples
     --------
     >>> import semidp
-    >>> request = semidp.RegressionRequest(semidp.Outcome("days", 0, 10, 10), ["arm"], semidp.Budget.gdp(1))
+    >>> request = semidp.RegressionRequest(
+    ...     semidp.Outcome("days", 0, 10, 10), ["arm"], semidp.Budget.gdp(1)
+    ... )
     >>> plan = semidp.Plan([request], invariants=["arm"])
     >>> release = semidp.run(plan, {"arm": ["a", "a", "b"], "days": [7, 4, 2]})
     >>> release.regressions[0].terms
@@ -75,11 +77,15 @@ class PublishedRegression(PublishedColumns, Published):
     intervals: tuple[Intervals, ...] = ()
 
     def space(self, request: "Request", scope: Scope) -> QuerySpace:
-        """Return the space of what was measured; what is best for a regression may change from version to version."""
+        """Return the space of what was measured; what is best for a regression may change from
+        version to version.
+        """
         return self.request.space_of(self.query, scope)
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedRegression":
-        """Compare coefficients, errors and intervals; return the regression as it is computed again."""
+        """Compare coefficients, errors and intervals; return the regression as it is computed
+        again.
+        """
         from semidp.statistics.regression.recheck import recheck_regression
 
         return recheck_regression(self, check, mechanism)
@@ -94,7 +100,9 @@ class PublishedRegression(PublishedColumns, Published):
 
     def rows(self) -> Iterator[tuple[str, float, float]]:
         """Yield each term with its coefficient and standard error."""
-        yield from zip(self.terms, self.coefficients.tolist(), self.standard_errors.tolist(), strict=True)
+        yield from zip(
+            self.terms, self.coefficients.tolist(), self.standard_errors.tolist(), strict=True
+        )
 
     def title(self) -> str:
         """Name it: the linear regression of days on arm."""
@@ -148,7 +156,10 @@ class PublishedRegression(PublishedColumns, Published):
         return estimates_plot(terms, values, errors, "coefficient", None, axes)
 
     def __repr__(self) -> str:
-        return f"PublishedRegression({self.name!r}: {len(self.terms):,} coefficients, {self.noise.mechanism})"
+        return (
+            f"PublishedRegression({self.name!r}: {len(self.terms):,} coefficients,"
+            f" {self.noise.mechanism})"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the numbers in the CSV files, as plain values."""
@@ -158,7 +169,11 @@ class PublishedRegression(PublishedColumns, Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: "RegressionRequest", scope: Scope, files: Mapping[str, bytes]
+        cls,
+        entry: Mapping[str, Any],
+        request: "RegressionRequest",
+        scope: Scope,
+        files: Mapping[str, bytes],
     ) -> "PublishedRegression":
         """Read what `to_json` and `files` wrote."""
         told, measured = entry.get("intervals", ()), entry.get("query")
@@ -175,13 +190,17 @@ class PublishedRegression(PublishedColumns, Published):
             standard_errors=numbers[:, 1],
             noisy=whole_numbers(steps),
             query=measured,
-            intervals=read_intervals(told, names, numbers[:, 0], numbers[:, 2:], request.confidence.level),
+            intervals=read_intervals(
+                told, names, numbers[:, 0], numbers[:, 2:], request.confidence.level
+            ),
             **read_back(entry, scope),
         )
         return as_written(regression, files)
 
 
-def published_regression(request: "RegressionRequest", fit: LinearFit | LogisticFit) -> PublishedRegression:
+def published_regression(
+    request: "RegressionRequest", fit: LinearFit | LogisticFit
+) -> PublishedRegression:
     """Return coefficients with the standard errors of the noise alone, and intervals."""
     confidence = request.confidence
     level, together = confidence.level, confidence.simultaneous
@@ -192,7 +211,9 @@ def published_regression(request: "RegressionRequest", fit: LinearFit | Logistic
     else:
         errors = fit.standard_errors(sampling=False)
         kinds = (False, True) if confidence.sampling else (False,)
-        intervals = [fit.intervals(level, sampling=sampling, simultaneous=together) for sampling in kinds]
+        intervals = [
+            fit.intervals(level, sampling=sampling, simultaneous=together) for sampling in kinds
+        ]
     return PublishedRegression(
         request=request,
         terms=fit.names,

@@ -9,8 +9,12 @@ from semidp.statistics.regression.published import PublishedRegression
 _LOOSE = 1e-4  # relative: what an iteration ends with on another machine
 
 
-def recheck_regression(result: PublishedRegression, check: ResultCheck, mechanism: Mechanism) -> PublishedRegression:
-    """Compare coefficients, errors and intervals with what follows from the noisy values; return it computed again."""
+def recheck_regression(
+    result: PublishedRegression, check: ResultCheck, mechanism: Mechanism
+) -> PublishedRegression:
+    """Compare coefficients, errors and intervals with what follows from the noisy values; return it
+    computed again.
+    """
     again = result.published_again(check, mechanism)
     assert isinstance(again, PublishedRegression)
     if result.query is None:
@@ -30,5 +34,7 @@ def recheck_regression(result: PublishedRegression, check: ResultCheck, mechanis
             return "coefficients or standard errors that do not follow from its noisy values"
         return None
 
-    check.compare_columns(result, again, firm, "intervals that do not follow from its noisy values", _LOOSE)
+    check.compare_columns(
+        result, again, firm, "intervals that do not follow from its noisy values", _LOOSE
+    )
     return again

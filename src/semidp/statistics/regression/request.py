@@ -72,7 +72,8 @@ class RegressionRequest(OutcomeRequest):
     Parameters
     ----------
     outcome
-        The private column, its declared bounds and its grid; zeros and ones in one step for a logistic regression.
+        The private column, its declared bounds and its grid; zeros and ones in one step for a
+        logistic regression.
     factors
         The features that enter by a column for each level but the first.
     budget, mechanism, name
@@ -94,7 +95,17 @@ class RegressionRequest(OutcomeRequest):
 
     key: ClassVar[str] = "regression"
     _written: ClassVar[tuple[str, ...]] = (
-        *("name", "model", "outcome", "factors", "interactions", "coding", "budget", "mechanism", "confidence"),
+        *(
+            "name",
+            "model",
+            "outcome",
+            "factors",
+            "interactions",
+            "coding",
+            "budget",
+            "mechanism",
+            "confidence",
+        ),
     )
     _needs: ClassVar[Mapping[str, str]] = {"column": '"…"', "factors": '["…", …]'}
 
@@ -114,11 +125,18 @@ class RegressionRequest(OutcomeRequest):
         if len(set(self.factors)) < len(self.factors):
             raise InputError(f"the regression names a feature twice: {', '.join(self.factors)}")
         if self.outcome.column in self.factors:
-            raise InputError(f"{self.outcome.column!r} is both the outcome and a factor: name another")
+            raise InputError(
+                f"{self.outcome.column!r} is both the outcome and a factor: name another"
+            )
         if self.binary and self.outcome != proportion_of(self.outcome.column):
-            raise InputError("a logistic regression is of zeros and ones: leave bounds and grid out")
+            raise InputError(
+                "a logistic regression is of zeros and ones: leave bounds and grid out"
+            )
         if self.confidence.differences:
-            raise InputError("differences are of groups: the coefficients of a regression are differences already")
+            raise InputError(
+                "differences are of groups: the coefficients of a regression are differences"
+                " already"
+            )
 
     @property
     def binary(self) -> bool:
@@ -165,10 +183,14 @@ class RegressionRequest(OutcomeRequest):
         if self.binary:
             joint_counts(design, public)
         budget = Budget.gdp(1) if self.budget is None else self.budget
-        return regression_mechanism(public, scope.adjacency, self.outcome, design, budget, self.mechanism).space
+        return regression_mechanism(
+            public, scope.adjacency, self.outcome, design, budget, self.mechanism
+        ).space
 
     def space_of(self, query: Mapping[str, Any] | None, scope: Scope) -> QuerySpace:
-        """Return the space of a query that was measured for this regression; X'y itself, where none is told."""
+        """Return the space of a query that was measured for this regression; X'y itself, where none
+        is told.
+        """
         design = self.design(scope)
         if query is None:
             return moment_space(scope.dataspace, scope.adjacency, self.outcome, design)
@@ -177,7 +199,9 @@ class RegressionRequest(OutcomeRequest):
             read = readers.get(query["kind"])
             space = None if read is None else read(query, scope.dataspace, scope.adjacency)
         except (KeyError, TypeError, AttributeError, ValueError):
-            raise InputError("the record of what was measured for the regression is damaged") from None
+            raise InputError(
+                "the record of what was measured for the regression is damaged"
+            ) from None
         terms = [column.features for column in design.columns]
         if isinstance(space, SumSpace):
             blocks = [{*block.names} for block in space.blocks]

@@ -1,7 +1,9 @@
-"""What to measure for a regression: several queries that give X'y, none of which depends on how factors are coded.
+"""What to measure for a regression: several queries that give X'y, none of which depends on how
+factors are coded.
 
-X'y follows from the sums of the outcome by cell, from the sums by the groups of each term, and from well-chosen
-combinations of the columns. Which is best depends on the published counts and on the noise; choosing is in `linear`.
+X'y follows from the sums of the outcome by cell, from the sums by the groups of each term, and from
+well-chosen combinations of the columns. Which is best depends on the published counts and on the
+noise; choosing is in `linear`.
 """
 
 import math
@@ -23,7 +25,8 @@ RouteSpace = SumSpace | MomentSpace
 """A query that X'y follows from."""
 
 _PRIME = 2**31 - 1
-_FINENESS, _FINEST = 2**10, 2**20  # of the whole numbers that combine columns: noise is near its best shape
+# of the whole numbers that combine columns: noise is near its best shape
+_FINENESS, _FINEST = 2**10, 2**20
 _STEPS = 60  # towards the best shape of the noise
 _MOST_WORK = 2**25  # cells times squared columns, beyond which combinations are not sought
 
@@ -31,12 +34,14 @@ _MOST_WORK = 2**25  # cells times squared columns, beyond which combinations are
 def regression_routes(
     dataspace: Dataspace, adjacency: Adjacency, outcome: Outcome, design: Design
 ) -> tuple[RouteSpace, ...]:
-    """Return the queries from which X'y of a design follows; refuse a design whose moments are not public.
+    """Return the queries from which X'y of a design follows; refuse a design whose moments are not
+    public.
 
-    *Cells*, where the joint counts are published: the sums of y by cell, ``Δ2 = a B`` whatever the design.
-    *Terms*: the sums by the levels of each term, ``Δ2 = a B √p`` for p terms.
-    *Combinations*: C X'y with the C that minimises the mean variance of the fitted values, where the rows C z have at
-    most unit length (`best_combination`). Where all cells are free (one factor, or all interactions) this is *cells*.
+    *Cells*, where the joint counts are published: the sums of y by cell, ``Δ2 = a B`` whatever the
+    design. *Terms*: the sums by the levels of each term, ``Δ2 = a B √p`` for p terms.
+    *Combinations*: C X'y with the C that minimises the mean variance of the fitted values, where
+    the rows C z have at most unit length (`best_combination`). Where all cells are free (one
+    factor, or all interactions) this is *cells*.
 
     The space that the columns span decides all three, and the coding of factors does not change it.
 
@@ -44,18 +49,28 @@ def regression_routes(
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
-    >>> public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("score", 0, 1, steps=1)
-    >>> routes = regression_routes(public, Ball(2), outcome, Design.of(table.schema, ["arm", "sex"]))
+    >>> table = Table(
+    ...     Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]]
+    ... )
+    >>> public, outcome = (
+    ...     Dataspace.of(table, [Margin("arm", "sex")]),
+    ...     Outcome("score", 0, 1, steps=1),
+    ... )
+    >>> routes = regression_routes(
+    ...     public, Ball(2), outcome, Design.of(table.schema, ["arm", "sex"])
+    ... )
     >>> [route.shape for route in routes]
     [(4,), (4,), (3,)]
     """
-    design.gram(dataspace)  # refuses moments that are not public, and columns that depend on each other
+    # refuses moments that are not public, and columns that depend on each other
+    design.gram(dataspace)
     joint = Margin(*design.features)
     routes: list[RouteSpace] = []
     if dataspace.publishes(joint):
         routes.append(sum_space(dataspace, adjacency, outcome, [joint]))
-    terms = normalised(design.schema, [Margin(*column.features) for column in design.columns]) or (Margin(),)
+    terms = normalised(design.schema, [Margin(*column.features) for column in design.columns]) or (
+        Margin(),
+    )
     if not routes or len(terms) > 1:
         routes.append(sum_space(dataspace, adjacency, outcome, terms))
     cells = int(design.inhabited(dataspace).sum())
@@ -67,32 +82,44 @@ def regression_routes(
 
 
 def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the confidential values of a route's query from the sums of the outcome by the cells of a design.
+    """Return the confidential values of a route's query from the sums of the outcome by the cells
+    of a design.
 
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[5, 3], [2, 4]])
-    >>> design, outcome = Design.of(table.schema, ["arm", "sex"]), Outcome("score", 0, 1, steps=1)
-    >>> routes = regression_routes(Dataspace.of(table, [Margin("arm", "sex")]), Ball(2), outcome, design)
+    >>> design, outcome = (
+    ...     Design.of(table.schema, ["arm", "sex"]),
+    ...     Outcome("score", 0, 1, steps=1),
+    ... )
+    >>> routes = regression_routes(
+    ...     Dataspace.of(table, [Margin("arm", "sex")]), Ball(2), outcome, design
+    ... )
     >>> route_values(routes[1], design, np.array([[1, 2], [0, 3]])).tolist()
     [3, 3, 1, 5]
     """
     if isinstance(space, MomentSpace):
         whole = space.rows_by_cell.T @ sums.ravel().astype(object)
         if any(abs(value) >= 2**62 for value in whole):
-            raise InputError("X'y does not fit in 62 bits: use a coarser grid, or scores with smaller denominators")
+            raise InputError(
+                "X'y does not fit in 62 bits: use a coarser grid, or scores with smaller"
+                " denominators"
+            )
         return np.array(whole, dtype=np.int64)
     schema = design.schema
     source = schema.view(design.features)
     table = sums.reshape(schema.grid.shape_of(source))
-    parts = [schema.grid.sum(table, schema.view(block.names), source).ravel() for block in space.blocks]
+    parts = [
+        schema.grid.sum(table, schema.view(block.names), source).ravel() for block in space.blocks
+    ]
     return np.concatenate(parts).astype(np.int64)
 
 
 def moment_map(space: RouteSpace, design: Design) -> Floats:
-    """Return the matrix T with ``X'y = T q`` for the values q of a route's query, a row a column of the design.
+    """Return the matrix T with ``X'y = T q`` for the values q of a route's query, a row a column of
+    the design.
 
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.core.tables.features import Feature
@@ -100,7 +127,9 @@ def moment_map(space: RouteSpace, design: Design) -> Floats:
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("arm", "cde")]), [5, 3, 4])
     >>> design, outcome = Design.of(table.schema, ["arm"]), Outcome("score", 0, 1, steps=1)
-    >>> (cells,) = regression_routes(Dataspace.of(table, [Margin("arm")]), Ball(2), outcome, design)
+    >>> (cells,) = regression_routes(
+    ...     Dataspace.of(table, [Margin("arm")]), Ball(2), outcome, design
+    ... )
     >>> moment_map(cells, design).tolist()
     [[1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
@@ -121,29 +150,42 @@ def moment_map(space: RouteSpace, design: Design) -> Floats:
 
 
 def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fraction, ...], ...]:
-    """Return the C for which C X'y, measured with independent noise, gives the fitted values most exactly.
+    """Return the C for which C X'y, measured with independent noise, gives the fitted values most
+    exactly.
 
-    With rows z_c of the possible cells, noise that suits rows of at most unit length gives X'y the covariance V with
-    ``z_c' V^-1 z_c <= 1`` in each cell. The mean variance of the fitted values over the records is ``tr((X'X)^-1 V)``;
-    with ``u = (X'X)^{-1/2} z`` it is least for ``V = (Σ w_c u_c u_c')^{1/2}`` and weights with ``u_c' V^-1 u_c = 1``
-    where w_c > 0. Weights are found by multiplying each with its ``u_c' V^-1 u_c``, and C is rounded to whole numbers.
-    Only accuracy depends on how well this is solved: how far records move the rows is computed from the whole numbers.
+    With rows z_c of the possible cells, noise that suits rows of at most unit length gives X'y the
+    covariance V with ``z_c' V^-1 z_c <= 1`` in each cell. The mean variance of the fitted values
+    over the records is ``tr((X'X)^-1 V)``; with ``u = (X'X)^{-1/2} z`` it is least for
+    ``V = (Σ w_c u_c u_c')^{1/2}`` and weights with ``u_c' V^-1 u_c = 1`` where w_c > 0. Weights are
+    found by multiplying each with its ``u_c' V^-1 u_c``, and C is rounded to whole numbers. Only
+    accuracy depends on how well this is solved: how far records move the rows is computed from the
+    whole numbers.
 
-    The columns are first replaced by those that are 1 in one cell of a fixed set and 0 in its others, which depend on
-    their span alone, so that any coding gives the same rows. Nothing is returned for a design that is nearly collinear.
+    The columns are first replaced by those that are 1 in one cell of a fixed set and 0 in its
+    others, which depend on their span alone, so that any coding gives the same rows. Nothing is
+    returned for a design that is nearly collinear.
 
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp.statistics.regression.designs import Coding
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
-    >>> public, outcome = Dataspace.of(table, [Margin("arm", "sex")]), Outcome("score", 0, 1, steps=1)
+    >>> table = Table(
+    ...     Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]]
+    ... )
+    >>> public, outcome = (
+    ...     Dataspace.of(table, [Margin("arm", "sex")]),
+    ...     Outcome("score", 0, 1, steps=1),
+    ... )
     >>> rows = []
     >>> for coding in Coding:
     ...     design = Design.of(table.schema, ["arm", "sex"], coding=coding)
     ...     combination = best_combination(design, public)
-    ...     rows.append(moment_space(public, Ball(2), outcome, design, combination).rows_by_cell.tolist())
+    ...     rows.append(
+    ...         moment_space(
+    ...             public, Ball(2), outcome, design, combination
+    ...         ).rows_by_cell.tolist()
+    ...     )
     >>> rows[0] == rows[1]
     True
     """
@@ -157,7 +199,8 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     root = _power(gram, -0.5)
     shape = _power(_covariance(z @ root), -0.5) @ root
     shape /= float(np.linalg.norm(z @ shape.T, axis=1).max())
-    # Rounding must not make two rows coincide: the finer the grid, the smaller the least singular value may be.
+    # Rounding must not make two rows coincide: the finer the grid, the smaller the least singular
+    # value may be.
     least = float(np.linalg.svd(shape, compute_uv=False)[-1])
     fineness = max(_FINENESS, 2 ** math.ceil(8 - math.log2(least)))
     if fineness > _FINEST:
@@ -187,7 +230,8 @@ def _power(matrix: Floats, exponent: float) -> Floats:
 
 
 def _pivots(rows: NDArray[np.object_]) -> list[int]:
-    """Return the first rows that span all of them: by elimination modulo a prime, which sees no rank that is not there.
+    """Return the first rows that span all of them: by elimination modulo a prime, which sees no
+    rank that is not there.
 
     >>> _pivots(np.array([[1, 0], [2, 0], [1, 1]], dtype=object))
     [0, 2]
@@ -206,7 +250,8 @@ def _pivots(rows: NDArray[np.object_]) -> list[int]:
 
 
 def _inverse(matrix: NDArray[np.object_]) -> tuple[NDArray[np.object_], int]:
-    """Return the inverse of a regular matrix of whole numbers, as whole numbers over a shared denominator.
+    """Return the inverse of a regular matrix of whole numbers, as whole numbers over a shared
+    denominator.
 
     >>> _inverse(np.array([[2, 0], [1, 1]], dtype=object))
     (array([[1, 0],

@@ -76,9 +76,9 @@ def regression_paragraphs(regression: "PublishedRegression") -> list[str]:
     scale = scale_text(noise.scale * float(request.outcome.width))
     measured = _measured_text(regression)
     paragraphs = [
-        f"{counted} The counts of the factors are exact, so that only {measured} needed noise: the "
-        f"{noise.mechanism} mechanism, scale {scale}. The standard errors are those of the noise alone. The first "
-        f"level of each factor is the reference ({request.coding} coding)."
+        f"{counted} The counts of the factors are exact, so that only {measured} needed noise: the"
+        f" {noise.mechanism} mechanism, scale {scale}. The standard errors are those of the noise"
+        f" alone. The first level of each factor is the reference ({request.coding} coding)."
     ]
     return paragraphs + interval_paragraphs(regression.intervals)
 
@@ -91,7 +91,10 @@ def _measured_text(regression: "PublishedRegression") -> str:
         sets = [" and ".join(names) or "all" for names in query["by"]]
         return f"the sums of the outcome by {' and by '.join(sets)}"
     if "combination" in query:
-        return f"{len(query['combination'])} weighted sums of the outcome, chosen from the exact counts for accuracy,"
+        return (
+            f"{len(query['combination'])} weighted sums of the outcome, chosen from the exact"
+            " counts for accuracy,"
+        )
     return "the sums of the outcome over the columns of the design"
 
 
@@ -110,10 +113,12 @@ def file_words(regression: "PublishedRegression") -> list[tuple[str, str]]:
 
 
 def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str]:
-    """Say where to go with a factor that looks like a measured number: one coefficient a value is no slope.
+    """Say where to go with a factor that looks like a measured number: one coefficient a value is
+    no slope.
 
     >>> continuous_factors([f"age={age}.5" for age in range(30)], ["age"])
-    ['age has 30 coefficients, one for each number that occurs: give it bins (--bins age=…). For a slope ...']
+    ['age has 30 coefficients, one for each number that occurs: give it bins (--bins age=…). For a
+    slope ...']
     >>> continuous_factors(["age=[0, 18)", "age=[18, 120)"], ["age"])
     []
     """
@@ -124,9 +129,10 @@ def continuous_factors(terms: Sequence[str], factors: Sequence[str]) -> list[str
         if len(levels) < _MANY_NUMBERS or not all(map(_is_number, levels)):
             continue
         warnings.append(
-            f"{factor} has {len(levels)} coefficients, one for each number that occurs: give it bins (--bins "
-            f"{factor}=…). For a slope on a measured number take a library for regression under ordinary differential "
-            "privacy, and ask semidp guarantee what that promises beside the exact totals."
+            f"{factor} has {len(levels)} coefficients, one for each number that occurs: give it"
+            f" bins (--bins {factor}=…). For a slope on a measured number take a library for"
+            " regression under ordinary differential privacy, and ask semidp guarantee what that"
+            " promises beside the exact totals."
         )
     return warnings
 

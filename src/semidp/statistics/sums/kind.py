@@ -32,15 +32,22 @@ _INTERVALS = (LEVEL, SAMPLING, SIMULTANEOUS, DIFFERENCES)
 def _of_column(statistic: Statistic, help: str, label: str, *bounds: Field) -> Field:
     """Return the field that asks for a statistic of a column by groups."""
     beside = (GROUP, *bounds, *_INTERVALS)
-    return Field(str(statistic), help, Shape.columns, "COLUMN", label=label, beside=beside, private=True)
+    return Field(
+        str(statistic), help, Shape.columns, "COLUMN", label=label, beside=beside, private=True
+    )
 
 
 _ASKING = {
-    Statistic.mean: _of_column(Statistic.mean, "A private column: its mean by group.", "Mean", BOUNDS, GRID),
-    Statistic.sum: _of_column(Statistic.sum, "A private column: its sum by group.", "Sum", BOUNDS, GRID),
+    Statistic.mean: _of_column(
+        Statistic.mean, "A private column: its mean by group.", "Mean", BOUNDS, GRID
+    ),
+    Statistic.sum: _of_column(
+        Statistic.sum, "A private column: its sum by group.", "Sum", BOUNDS, GRID
+    ),
     Statistic.proportion: _of_column(
         Statistic.proportion,
-        "A private column of zeros and ones: its proportion of ones; ok=Y for that of a text value.",
+        "A private column of zeros and ones: its proportion of ones; ok=Y for that of a text"
+        " value.",
         "Proportion",
     ),
 }
@@ -65,7 +72,12 @@ def _shown(request: GroupRequest) -> list[tuple[dict[str, Any], GroupRequest]]:
         return []
     column = {str(request.statistic): (request.outcome.column,)}
     bounds = {} if request.binary else outcome_values(request.outcome)
-    chosen = {**column, **group_values(request.by), **bounds, **confidence_values(request.confidence)}
+    chosen = {
+        **column,
+        **group_values(request.by),
+        **bounds,
+        **confidence_values(request.confidence),
+    }
     return [(chosen, request.with_budget(None))]
 
 

@@ -54,13 +54,15 @@ class PublishedGroups(PublishedBySets):
     noisy
         The noisy sums as drawn, in steps of the grid above the lower bound, set after set.
     intervals, differences
-        For each set the intervals of its estimates, and of their differences where asked for: of the noise alone, and
-        for the population. None in a release of an earlier version.
+        For each set the intervals of its estimates, and of their differences where asked for: of
+        the noise alone, and for the population. None in a release of an earlier version.
 
     Examples
     --------
     >>> import semidp
-    >>> passed = semidp.GroupRequest("proportion", semidp.Outcome("passed", 0, 1, 1), [["ward"]], semidp.Budget.gdp(1))
+    >>> passed = semidp.GroupRequest(
+    ...     "proportion", semidp.Outcome("passed", 0, 1, 1), [["ward"]], semidp.Budget.gdp(1)
+    ... )
     >>> plan = semidp.Plan([passed], invariants=["ward"])
     >>> release = semidp.run(plan, {"ward": ["a", "a", "b"], "passed": [1, 0, 1]})
     >>> release.groups[0].estimates[0].counts.tolist()  # exact; the proportions are not
@@ -68,7 +70,11 @@ class PublishedGroups(PublishedBySets):
     """
 
     key: ClassVar[str] = "groups"
-    derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "comparisons", "intervals")
+    derived_fields: ClassVar[tuple[str, ...]] = (
+        *Published.derived_fields,
+        "comparisons",
+        "intervals",
+    )
 
     request: "GroupRequest"
     estimates: tuple[Estimates, ...]
@@ -94,12 +100,20 @@ class PublishedGroups(PublishedBySets):
         return column == "noisy_steps"
 
     def plot(self, axes: Any = None, by: int = 0) -> Any:
-        """Draw the estimates of one set of groups with two standard errors to each side; return the figure."""
+        """Draw the estimates of one set of groups with two standard errors to each side; return the
+        figure.
+        """
         part = self.estimates[by]
         held = np.isfinite(part.values)
-        labels = [" · ".join(levels) for levels, kept in zip(part.groups, held, strict=True) if kept]
+        labels = [
+            " · ".join(levels) for levels, kept in zip(part.groups, held, strict=True) if kept
+        ]
         what = f"{self.request.statistic} of {self.outcome.column}"
-        bounds = None if self.request.statistic == "sum" else (float(self.outcome.lower), float(self.outcome.upper))
+        bounds = (
+            None
+            if self.request.statistic == "sum"
+            else (float(self.outcome.lower), float(self.outcome.upper))
+        )
         values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
         return estimates_plot(labels, values, errors, what, bounds, axes)
 
@@ -132,13 +146,29 @@ class PublishedGroups(PublishedBySets):
         return words.file_words(self)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals, noisy steps."""
+        """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals,
+        noisy steps.
+        """
         places = np.cumsum([0, *(len(part.groups) for part in self.estimates)])
-        sets = zip(self.columns, self.estimates, self.intervals or repeat(()), pairwise(places), strict=False)
+        sets = zip(
+            self.columns,
+            self.estimates,
+            self.intervals or repeat(()),
+            pairwise(places),
+            strict=False,
+        )
         files = []
         for names, part, intervals, (start, end) in sets:
-            estimates = {str(self.request.statistic): part.values, "standard_error": part.standard_errors}
-            numbers = {"count": part.counts, **estimates, **columns_of(intervals), "noisy_steps": self.noisy[start:end]}
+            estimates = {
+                str(self.request.statistic): part.values,
+                "standard_error": part.standard_errors,
+            }
+            numbers = {
+                "count": part.counts,
+                **estimates,
+                **columns_of(intervals),
+                "noisy_steps": self.noisy[start:end],
+            }
             files.append(Columns.of_rows(names, part.groups, numbers))
         for names, intervals in zip(self.columns, self.differences, strict=False):
             numbers = {"difference": intervals[0].values, **columns_of(intervals)}
@@ -157,7 +187,11 @@ class PublishedGroups(PublishedBySets):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: "GroupRequest", scope: Scope, files: Mapping[str, bytes]
+        cls,
+        entry: Mapping[str, Any],
+        request: "GroupRequest",
+        scope: Scope,
+        files: Mapping[str, bytes],
     ) -> "PublishedGroups":
         """Read what `to_json` and `files` wrote."""
         told, level = entry.get("intervals", ()), request.confidence.level
@@ -175,7 +209,9 @@ class PublishedGroups(PublishedBySets):
             numbers = real_numbers(texts)
             read = read_intervals(told, names, numbers[:, 0], numbers[:, 1:], level)
             # No law is inverted for a difference: for a population its level is kept about.
-            differences.append(tuple(replace(part, exact=part.about is About.noise) for part in read))
+            differences.append(
+                tuple(replace(part, exact=part.about is About.noise) for part in read)
+            )
         published = cls(
             request=request,
             estimates=tuple(estimates),
@@ -201,19 +237,25 @@ def published_groups(request: "GroupRequest", found: GroupSums) -> PublishedGrou
         columns=tuple(map(found.columns, request.by)),
         noisy=np.asarray(found.measurement.noisy, dtype=np.int64),
         intervals=_alike(tuple(_both(every, found, block, request) for block in request.by)),
-        differences=tuple(_both(found.difference_intervals, found, block, request) for block in request.by)
-        if confidence.differences
-        else (),
+        differences=(
+            tuple(_both(found.difference_intervals, found, block, request) for block in request.by)
+            if confidence.differences
+            else ()
+        ),
         **measured_by(request.name, found.mechanism, found.private),
     )
 
 
-def _both(intervals: Any, found: GroupSums, block: Margin, request: "GroupRequest") -> tuple[Intervals, ...]:
+def _both(
+    intervals: Any, found: GroupSums, block: Margin, request: "GroupRequest"
+) -> tuple[Intervals, ...]:
     """Return the intervals of the noise alone, and those for the population where asked for."""
     confidence = request.confidence
     kinds = (False, True) if confidence.sampling else (False,)
     return tuple(
-        intervals(block, level=confidence.level, sampling=sampling, simultaneous=confidence.simultaneous)
+        intervals(
+            block, level=confidence.level, sampling=sampling, simultaneous=confidence.simultaneous
+        )
         for sampling in kinds
     )
 
@@ -221,7 +263,10 @@ def _both(intervals: Any, found: GroupSums, block: Margin, request: "GroupReques
 def _alike(sets: tuple[tuple[Intervals, ...], ...]) -> tuple[tuple[Intervals, ...], ...]:
     """Let a request say one thing of all its sets: a level is exact where it is exact in each."""
     exact = [all(part.exact for part in parts) for parts in zip(*sets, strict=True)]
-    return tuple(tuple(replace(part, exact=each) for part, each in zip(parts, exact, strict=True)) for parts in sets)
+    return tuple(
+        tuple(replace(part, exact=each) for part, each in zip(parts, exact, strict=True))
+        for parts in sets
+    )
 
 
 def _with_rounding(estimates: Estimates, request: "GroupRequest") -> Estimates:
@@ -232,21 +277,32 @@ def _with_rounding(estimates: Estimates, request: "GroupRequest") -> Estimates:
 
 
 def _comparison(found: GroupSums, number: int) -> Comparison:
-    """Compare the means of one set, with the largest spread that the bounds allow; nothing where there is no record.
+    """Compare the means of one set, with the largest spread that the bounds allow; nothing where
+    there is no record.
 
-    Readers ask about the population that the records come from: without sampling any two groups differ.
+    Readers ask about the population that the records come from: without sampling any two groups
+    differ.
     """
     compared = found.compare(found.blocks[number], sampling=True)
     return compared if math.isfinite(compared.pooled) else Comparison(0.0, 0, 0.0)
 
 
 def _read_comparison(entry: Mapping[str, Any]) -> Comparison:
-    """Read a comparison; earlier versions held it against χ², or wrote a p-value widened by a pooled spread."""
+    """Read a comparison; earlier versions held it against χ², or wrote a p-value widened by a
+    pooled spread.
+    """
     from scipy.special import chdtrc
 
     statistic, degrees, pooled = entry["statistic"], entry["degrees"], entry["pooled"]
     if "about" in entry:
-        return Comparison(statistic, degrees, pooled, entry["p_value"], About(entry["about"]), str(entry["reference"]))
+        return Comparison(
+            statistic,
+            degrees,
+            pooled,
+            entry["p_value"],
+            About(entry["about"]),
+            str(entry["reference"]),
+        )
     about = About.noise if entry.get("sampling_sd") is None else About.sampling
     p_value = entry.get("widened")
     if p_value is None:

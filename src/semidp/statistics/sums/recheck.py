@@ -10,8 +10,12 @@ from semidp.statistics.sums.published import PublishedGroups
 _ESTIMATES = ("mean", "sum", "proportion", "standard_error")
 
 
-def recheck_groups(result: PublishedGroups, check: ResultCheck, mechanism: Mechanism) -> PublishedGroups:
-    """Compare estimates, errors and intervals with what follows from the noisy sums; return them computed again."""
+def recheck_groups(
+    result: PublishedGroups, check: ResultCheck, mechanism: Mechanism
+) -> PublishedGroups:
+    """Compare estimates, errors and intervals with what follows from the noisy sums; return them
+    computed again.
+    """
     again = result.published_again(check, mechanism)
     assert isinstance(again, PublishedGroups)
     if not check.findings.current and not result.intervals:

@@ -47,10 +47,11 @@ class GroupRequest(GroupedRequest):
     statistic
         What is published.
     outcome
-        The private column, its declared bounds and its grid; zeros and ones in one step for a proportion.
+        The private column, its declared bounds and its grid; zeros and ones in one step for a
+        proportion.
     by
-        The groups, each a set of features; several sets are measured together. An invariant must publish the counts of
-        each.
+        The groups, each a set of features; several sets are measured together. An invariant must
+        publish the counts of each.
     budget, mechanism, name
         As for a table. The name is that of the statistic and the column unless given.
     confidence
@@ -58,12 +59,22 @@ class GroupRequest(GroupedRequest):
 
     Examples
     --------
-    >>> GroupRequest(Statistic.mean, Outcome("score", 0, 100, steps=100), [["school"]], Budget.gdp(1)).name
+    >>> GroupRequest(
+    ...     Statistic.mean, Outcome("score", 0, 100, steps=100), [["school"]], Budget.gdp(1)
+    ... ).name
     'mean-score'
     """
 
     key: ClassVar[str] = "group"
-    _written: ClassVar[tuple[str, ...]] = ("name", "statistic", "outcome", "by", "budget", "mechanism", "confidence")
+    _written: ClassVar[tuple[str, ...]] = (
+        "name",
+        "statistic",
+        "outcome",
+        "by",
+        "budget",
+        "mechanism",
+        "confidence",
+    )
 
     statistic: Statistic = field(converter=statistic_from)
     outcome: Outcome = field(converter=checked_outcome)
@@ -76,7 +87,9 @@ class GroupRequest(GroupedRequest):
     def __attrs_post_init__(self) -> None:
         self._check_groups("a statistic of groups needs", f"{self.statistic} in them is")
         if self.binary and self.outcome != proportion_of(self.outcome.column):
-            raise InputError("a proportion is that of ones among zeros and ones: leave bounds and grid out")
+            raise InputError(
+                "a proportion is that of ones among zeros and ones: leave bounds and grid out"
+            )
 
     @property
     def binary(self) -> bool:
@@ -94,13 +107,21 @@ class GroupRequest(GroupedRequest):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What its files are called: one for each set of groups, and one each for differences if asked for."""
-        more = [f"{stem}-differences.csv" for stem in self._stems] if self.confidence.differences else []
+        """What its files are called: one for each set of groups, and one each for differences if
+        asked for.
+        """
+        more = (
+            [f"{stem}-differences.csv" for stem in self._stems]
+            if self.confidence.differences
+            else []
+        )
         return (*(f"{stem}.csv" for stem in self._stems), *more)
 
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the sums by group; refuse groups whose counts are not published."""
-        return sum_space(scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by)
+        return sum_space(
+            scope.dataspace.about(self.counted), scope.adjacency, self.outcome, self.by
+        )
 
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return the noise in the sums behind it."""
@@ -116,6 +137,8 @@ class GroupRequest(GroupedRequest):
             reader.check_binary(self.outcome.column)
         return np.concatenate([reader.sums(group.names, self.outcome).ravel() for group in self.by])
 
-    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedGroups:
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedGroups:
         """Return sums, or means and proportions over exact counts, with their intervals."""
         return published_groups(self, GroupSums(mechanism, measured))

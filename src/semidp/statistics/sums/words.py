@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
-from semidp.output.texts import FAINT_MARK, TOO_MANY, end_text, estimate_text, more, number_text, scale_text, share_text
+from semidp.output.texts import (
+    FAINT_MARK,
+    TOO_MANY,
+    end_text,
+    estimate_text,
+    more,
+    number_text,
+    scale_text,
+    share_text,
+)
 from semidp.statistics.outcomes.comparison import Comparison
 from semidp.statistics.outcomes.intervals import About, Intervals
 from semidp.statistics.outcomes.published import columns_of
@@ -27,8 +36,8 @@ if TYPE_CHECKING:
     from semidp.statistics.sums.published import PublishedGroups
 
 _CAPTION = (
-    "Estimates with two standard errors of the noise to each side. A declared bound that lies in the picture is a "
-    "dotted line."
+    "Estimates with two standard errors of the noise to each side. A declared bound that lies in"
+    " the picture is a dotted line."
 )
 
 
@@ -81,7 +90,8 @@ def group_lines(group: "PublishedGroups") -> list[str]:
 def is_faint(group: "PublishedGroups", value: float, error: float) -> bool:
     """Whether noise dominates an estimate.
 
-    It is smaller than two standard errors; or, of a mean, two standard errors to each side are half of its bounds.
+    It is smaller than two standard errors; or, of a mean, two standard errors to each side are half
+    of its bounds.
     """
     bounds = float(group.outcome.upper - group.outcome.lower)
     vague = group.request.statistic != "sum" and 4 * error >= bounds / 2
@@ -93,13 +103,20 @@ def _mark(group: "PublishedGroups", value: float, error: float) -> str:
 
 
 def faint_text(group: "PublishedGroups") -> list[str]:
-    """Say in how many groups noise dominates, and what the mark means; nothing where there is none."""
+    """Say in how many groups noise dominates, and what the mark means; nothing where there is
+    none.
+    """
     faint, groups = faint_groups(group)
     if not faint:
         return []
-    vague = "" if group.request.statistic == "sum" else ", or their range of 95% is half of the declared bounds"
+    vague = (
+        ""
+        if group.request.statistic == "sum"
+        else ", or their range of 95% is half of the declared bounds"
+    )
     return [
-        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they are smaller than two standard errors{vague}"
+        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they are smaller than two"
+        f" standard errors{vague}"
     ]
 
 
@@ -120,8 +137,8 @@ def cautions(group: "PublishedGroups") -> list[str]:
     if not faint or faint <= TOO_MANY * groups:
         return []
     return [
-        f"Noise dominates {share_text(faint / groups)} of the groups of the {title(group)}: ask for fewer or larger "
-        "groups, tighter bounds or a larger budget."
+        f"Noise dominates {share_text(faint / groups)} of the groups of the {title(group)}: ask for"
+        " fewer or larger groups, tighter bounds or a larger budget."
     ]
 
 
@@ -157,7 +174,12 @@ def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Sec
     paragraphs = group_paragraphs(group) if number == 0 else []
     paragraphs += [f"{text}." for text in faint_text(group) if number == 0]
     paragraphs += more("groups are shown", len(shown), len(rows))
-    columns = [" · ".join(by.names), "count (exact)", str(group.request.statistic), "standard error"]
+    columns = [
+        " · ".join(by.names),
+        "count (exact)",
+        str(group.request.statistic),
+        "standard error",
+    ]
     columns += map(column_heading, ends)
     return Section(
         heading=f"Published {_statistic_text(group)} by {set_text(by)}",
@@ -192,7 +214,9 @@ def _differences_section(what: str, intervals: Sequence[Intervals]) -> Section:
 
 
 def group_paragraphs(group: "PublishedGroups") -> list[str]:
-    """Say how a statistic of groups was made, how far it may be off, and whether the groups differ."""
+    """Say how a statistic of groups was made, how far it may be off, and whether the groups
+    differ.
+    """
     if group.noise.absent:
         return [NOTHING_MEASURED]
     paragraphs = [_measured_text(group)]
@@ -200,8 +224,8 @@ def group_paragraphs(group: "PublishedGroups") -> list[str]:
     if naive and expected:
         saved = naive / expected
         paragraphs.append(
-            f"Ordinary differential privacy at the same guarantee would need about {saved:.2g} times as much noise in "
-            "the sums, and noise in the counts besides."
+            f"Ordinary differential privacy at the same guarantee would need about {saved:.2g}"
+            " times as much noise in the sums, and noise in the counts besides."
         )
     paragraphs += grid_warning(group)
     for by, comparison in zip(group.request.by, group.comparisons, strict=True):
@@ -223,9 +247,9 @@ def _measured_text(group: "PublishedGroups") -> str:
         divided = ""
     mechanism, scale = group.noise.mechanism, _scale(group)
     return (
-        f"{counted} The sums were measured with the {mechanism} mechanism (scale {scale})."
-        f"{divided} The standard errors are those of the noise alone; two of them to each side are drawn. Values "
-        "outside the bounds are noise."
+        f"{counted} The sums were measured with the {mechanism} mechanism (scale {scale}).{divided}"
+        " The standard errors are those of the noise alone; two of them to each side are drawn."
+        " Values outside the bounds are noise."
     )
 
 
@@ -238,8 +262,8 @@ def _spread_paragraphs(group: "PublishedGroups") -> list[str]:
     sampled = any(part.about is About.sampling for part in intervals)
     wide = ", and intervals for the population too wide rather than too narrow" if sampled else ""
     return [
-        f"The spread of {group.outcome.column} within groups was not measured: the largest that the bounds allow at "
-        f"each mean was taken, so that p is too large rather than too small{wide}."
+        f"The spread of {group.outcome.column} within groups was not measured: the largest that the"
+        f" bounds allow at each mean was taken, so that p is too large rather than too small{wide}."
     ]
 
 
@@ -249,9 +273,9 @@ def grid_warning(group: "PublishedGroups") -> list[str]:
         return []
     width, statistic = plain(group.outcome.width), group.request.statistic
     return [
-        f"The grid is coarse: rounding to steps of {width} can have moved a {statistic} by up to half a step a record, "
-        "which is more than its standard error. Values that lie on the grid are not moved; for others choose a finer "
-        "grid."
+        f"The grid is coarse: rounding to steps of {width} can have moved a {statistic} by up to"
+        " half a step a record, which is more than its standard error. Values that lie on the grid"
+        " are not moved; for others choose a finer grid."
     ]
 
 
@@ -264,7 +288,10 @@ def _difference_text(by: str, comparison: Comparison) -> str:
     p_value = f"p = {comparison.p_value:.3g}{against}"
     numbers = f"Q = {comparison.statistic:.4g} with {degrees}, {p_value}"
     if comparison.about is About.noise:
-        return f"Do the means by {by} differ by more than the noise? {numbers}. Sampling is not allowed for."
+        return (
+            f"Do the means by {by} differ by more than the noise? {numbers}. Sampling is not"
+            " allowed for."
+        )
     return f"Do the means by {by} differ by more than sampling and the noise explain? {numbers}."
 
 

@@ -1,4 +1,5 @@
 """Tables of counts: one with a budget of its own, or several that share one and agree.
 
-`request` says what is asked for, `published` what is released, `fitting` how several tables become whole numbers.
+`request` says what is asked for, `published` what is released, `fitting` how several tables become
+whole numbers.
 """

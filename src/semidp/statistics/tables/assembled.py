@@ -1,8 +1,10 @@
-"""Tables that are measured part by part, put together, and published as in one piece; parts hold their rows.
+"""Tables that are measured part by part, put together, and published as in one piece; parts hold
+their rows.
 
-So it is where estimates follow from all parts together: with noise on single cells (pure ε, or a mechanism that is
-named), with cells that structural zeros or empty joint cells make impossible, and with real-valued fits. Every number
-is the one that a release without parts publishes of the same measurement.
+So it is where estimates follow from all parts together: with noise on single cells (pure ε, or a
+mechanism that is named), with cells that structural zeros or empty joint cells make impossible, and
+with real-valued fits. Every number is the one that a release without parts publishes of the same
+measurement.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,14 +47,19 @@ from semidp.statistics.tables.part_work import (
 )
 from semidp.statistics.tables.published import PublishedTables, measurements_stem
 from semidp.statistics.tables.request import TableRequest, TablesRequest
-from semidp.statistics.tables.residual_files import read_residuals, residual_columns, residuals_from_json
+from semidp.statistics.tables.residual_files import (
+    read_residuals,
+    residual_columns,
+    residuals_from_json,
+)
 from semidp.statistics.tables.stored_fits import read_fits, store_fits
 
 IN_ONE_PIECE = "in_one_piece"
-"""The field of release.json that tells these tables from those whose parts are fitted by themselves."""
+"""The field of release.json that tells these tables from those whose parts are fitted by
+themselves."""
 
 
-# --- what is published ----------------------------------------------------------------------------------------------
+# --- what is published ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -91,7 +98,9 @@ class AssembledTables(PublishedTables):
         return self.schema.features[self.cut.axis].names[self.cut.depth - 1]
 
     def held_tables(self) -> tuple[PublishedTable, ...]:
-        """Return the tables that are not cut, whose cells are in the files of the release itself."""
+        """Return the tables that are not cut, whose cells are in the files of the release
+        itself.
+        """
         below = {table.name for table in self.below}
         return tuple(table for table in self.tables if table.name not in below)
 
@@ -101,7 +110,9 @@ class AssembledTables(PublishedTables):
         tables: list[PublishedTable] = []
         for table in self.tables:
             cut_up = below.get(table.name)
-            tables.append(table if cut_up is None else TableOfParts(cut_up, self.schema, self.cut, partition))
+            tables.append(
+                table if cut_up is None else TableOfParts(cut_up, self.schema, self.cut, partition)
+            )
         # How a table was fitted is known of the whole, and a part states its own distance.
         for asked, table in zip(self.tables, tables, strict=True):
             if table is not asked:
@@ -142,7 +153,9 @@ class AssembledTables(PublishedTables):
         noise = BranchNoise.of(self.residuals, self.cut, node)
         if noise is None:
             return None
-        return residual_columns(noise, branch_vector(self.residuals, self.cut, node, noise, self.noisy))
+        return residual_columns(
+            noise, branch_vector(self.residuals, self.cut, node, noise, self.noisy)
+        )
 
     # --- what is said of it
 
@@ -160,10 +173,15 @@ class AssembledTables(PublishedTables):
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what the files of the release itself hold."""
-        return [(file, f"{self.name}, as far as it is not cut by {self.depth}") for file in self.files(form)]
+        return [
+            (file, f"{self.name}, as far as it is not cut by {self.depth}")
+            for file in self.files(form)
+        ]
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return the tables that are not cut, and the residuals that were measured at the cut and above."""
+        """Return the tables that are not cut, and the residuals that were measured at the cut and
+        above.
+        """
         columns = {table.name: table.columns() for table in self.held_tables()}
         if self.residuals is not None:
             above = mechanism_above(self.residuals, self.cut)
@@ -188,14 +206,20 @@ class AssembledTables(PublishedTables):
         return request.parts_calibrate(request.parts_space(scope))
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "AssembledTables":
-        """Compare the tables with what follows from the measurement of all parts, then every part with its rows."""
+        """Compare the tables with what follows from the measurement of all parts, then every part
+        with its rows.
+        """
         from semidp.statistics.tables.assembled_again import recheck_assembled
 
         return recheck_assembled(self, check, mechanism)
 
 
-def _rows_of(table: PublishedTable, schema: Schema, cut: Cut, view: View, node: int, rows: Schema) -> PublishedTable:
-    """Return the rows of a table that belong to one part, with their own distance from what was fitted."""
+def _rows_of(
+    table: PublishedTable, schema: Schema, cut: Cut, view: View, node: int, rows: Schema
+) -> PublishedTable:
+    """Return the rows of a table that belong to one part, with their own distance from what was
+    fitted.
+    """
 
     def own(values: NDArray[Any]) -> NDArray[Any]:
         whole = values.reshape(schema.grid.shape_of(view))
@@ -205,7 +229,9 @@ def _rows_of(table: PublishedTable, schema: Schema, cut: Cut, view: View, node: 
     loss = 0.0 if table.fitted.method == "none" else float(np.square(counts - estimate).sum())
     fitted = replace(table.fitted, loss=loss, bound=0.0)
     half_widths = None if table.half_widths is None else own(table.half_widths)
-    return PublishedTable(table.name, rows, counts, estimate, own(table.standard_errors), fitted, half_widths)
+    return PublishedTable(
+        table.name, rows, counts, estimate, own(table.standard_errors), fitted, half_widths
+    )
 
 
 def tables_below(request: TablesRequest, schema: Schema, cut: Cut) -> tuple[TableRequest, ...]:
@@ -213,13 +239,15 @@ def tables_below(request: TablesRequest, schema: Schema, cut: Cut) -> tuple[Tabl
     return tuple(table for table in request.tables if cut.reaches(schema.view(table.features)))
 
 
-# --- the measurement of all parts -----------------------------------------------------------------------------------
+# --- the measurement of all parts -----------------------------------------------------------------
 
 
 def branch_vector(
     mechanism: ResidualMechanism, cut: Cut, node: int, noise: BranchNoise, vector: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the entries of a vector of residuals that one part has measured, in the order of the part."""
+    """Return the entries of a vector of residuals that one part has measured, in the order of the
+    part.
+    """
     pieces = [np.zeros(0, np.int64)]
     for view in noise.space.parts:
         whole = vector[mechanism.space.parts[view]].reshape(mechanism.space.residuals.shape(view))
@@ -258,7 +286,9 @@ def whole_vector(
 
 
 def _place(mechanism: ResidualMechanism, cut: Cut, node: int, view: View) -> tuple[slice, ...]:
-    """Return where the entries of one part stand in a residual of the whole: nodes without records are left out."""
+    """Return where the entries of one part stand in a residual of the whole: nodes without records
+    are left out.
+    """
     chain = cut.chain(mechanism.space.schema)
     held = kept_nodes(chain, mechanism.space._kept[cut.axis], view[cut.axis])
     below = chain.below(cut.depth, node, view[cut.axis])
@@ -267,19 +297,21 @@ def _place(mechanism: ResidualMechanism, cut: Cut, node: int, view: View) -> tup
     return (slice(None),) * named(view).index(cut.axis) + (slice(start, stop),)
 
 
-# --- the work of one part -------------------------------------------------------------------------------------------
+# --- the work of one part -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class AssembledWork:
-    """What a request has in one part: its counts with noise, then the rows of tables that were fitted in one piece.
+    """What a request has in one part: its counts with noise, then the rows of tables that were
+    fitted in one piece.
 
     Parameters
     ----------
     request, tables
         What is asked for, and the tables of it that reach below the cut.
     expected
-        The confidential counts at the cut, as they were read first: the records of the part must add up to them.
+        The confidential counts at the cut, as they were read first: the records of the part must
+        add up to them.
     cells
         The mechanism, where noise is added to single cells.
     residuals
@@ -301,11 +333,15 @@ class AssembledWork:
         return stored_measurement(task.work, self.request, task.path)
 
     def is_measured(self, task: PartTask) -> bool:
-        """Whether an earlier attempt has stored what is measured; nothing is where nobody can be."""
+        """Whether an earlier attempt has stored what is measured; nothing is where nobody can
+        be.
+        """
         return (self.cells is None and self.residuals is None) or self.stored(task).exists()
 
     def measure(self, task: PartTask, source: Source | None, attempt: Path) -> None:
-        """Count the records of a part and store them with noise, unless an attempt did so before."""
+        """Count the records of a part and store them with noise, unless an attempt did so
+        before.
+        """
         if self.rows is not None or ((self.cells or self.residuals) and self.stored(task).exists()):
             return
         features = [table.features for table in self.tables]
@@ -313,9 +349,13 @@ class AssembledWork:
         randomness = task.randomness.part(self.request.name, *task.path)
         if self.residuals is not None:
             drawn = [part.ravel() for part in self.residuals.measure(counted, randomness).values()]
-            columns = residual_columns(self.residuals, np.concatenate([np.zeros(0, np.int64), *drawn]))
+            columns = residual_columns(
+                self.residuals, np.concatenate([np.zeros(0, np.int64), *drawn])
+            )
         elif self.cells is not None:
-            columns = Columns({}, {"noisy": _noisy_cells(self.cells, counted[0], randomness).ravel()})
+            columns = Columns(
+                {}, {"noisy": _noisy_cells(self.cells, counted[0], randomness).ravel()}
+            )
         else:
             return
         store_once(task, columns, self.stored(task), attempt)
@@ -331,17 +371,20 @@ class AssembledWork:
 
 
 def _noisy_cells(mechanism: Mechanism, table: Table, randomness: Randomness) -> NDArray[np.int64]:
-    """Return the cells of a part with noise; zeros where the exact totals fix them, so that none is needed."""
+    """Return the cells of a part with noise; zeros where the exact totals fix them, so that none is
+    needed.
+    """
     if not isinstance(mechanism, CellByCell):
         return np.zeros(table.counts.shape, dtype=np.int64)
     return table.counts.astype(np.int64) + mechanism.sampler.sample(table.counts.shape, randomness)
 
 
-# --- before and after the parts -------------------------------------------------------------------------------------
+# --- before and after the parts -------------------------------------------------------------------
 
 
 class AssembledInParts:
-    """A request for tables that are measured in parts and fitted in one piece, on its way through a release.
+    """A request for tables that are measured in parts and fitted in one piece, on its way through a
+    release.
 
     Parameters
     ----------
@@ -352,7 +395,8 @@ class AssembledInParts:
     expected
         The confidential tables at the cut.
     values
-        The residuals at the cut and above, which are measured first; none where noise is added to cells.
+        The residuals at the cut and above, which are measured first; none where noise is added to
+        cells.
     """
 
     stems: Sequence[str] = ()
@@ -423,10 +467,13 @@ class AssembledInParts:
         )
         if self._done is None:
             return work
-        return replace(work, rows=tuple(self._done.rows(node)), measured=self._done.measured_in(node))
+        return replace(
+            work, rows=tuple(self._done.rows(node)), measured=self._done.measured_in(node)
+        )
 
     def settle(self, number: int, work: Path, progress: Progress) -> None:
-        """Put the measurements of all parts together and fit the tables as in one piece, or read the fits made before.
+        """Put the measurements of all parts together and fit the tables as in one piece, or read
+        the fits made before.
 
         Parameters
         ----------
@@ -442,7 +489,9 @@ class AssembledInParts:
         stored = work / STATE / f"fit-{number}.npz"
         try:
             fits = read_fits(stored)
-            unfitted = evolve(self.request, tables=[evolve(table, fit="none") for table in self.request.tables])
+            unfitted = evolve(
+                self.request, tables=[evolve(table, fit="none") for table in self.request.tables]
+            )
             published = unfitted.publish(self.mechanism, measured, self.scope, silent)
         except FileNotFoundError:
             published = self.request.publish(self.mechanism, measured, self.scope, progress)
@@ -468,14 +517,21 @@ class AssembledInParts:
     def _assembled(self, work: Path) -> NDArray[np.int64]:
         """Return the measurement of the whole, read from what every part has stored."""
         nodes = range(self.cut.chain(self.schema).size(self.cut.depth))
-        files = [stored_measurement(work, self.request, part_path(self.schema, self.cut, node)) for node in nodes]
+        files = [
+            stored_measurement(work, self.request, part_path(self.schema, self.cut, node))
+            for node in nodes
+        ]
         if self.residuals is None:
-            return _whole_cells(self.request.only, self.schema, self.cut, dict(enumerate(map(_read_cells, files))))
+            return _whole_cells(
+                self.request.only, self.schema, self.cut, dict(enumerate(map(_read_cells, files)))
+            )
         measured = {}
         for node in nodes:
             noise = BranchNoise.of(self.residuals, self.cut, node)
             if noise is not None:
-                measured[node] = split_residuals(noise.space, read_measurement(files[node], noise.space))
+                measured[node] = split_residuals(
+                    noise.space, read_measurement(files[node], noise.space)
+                )
         return whole_vector(self.residuals, self.cut, self._noisy, measured)
 
     def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> AssembledTables:
@@ -490,7 +546,9 @@ def _read_cells(stored: Path) -> NDArray[np.int64]:
     try:
         noisy: NDArray[np.int64] = read_parquet(stored, ["noisy"])["noisy"]
     except (ValueError, OSError):
-        raise DataError("what was measured of a part is damaged: discard the unfinished release") from None
+        raise DataError(
+            "what was measured of a part is damaged: discard the unfinished release"
+        ) from None
     return noisy
 
 
@@ -511,7 +569,8 @@ def _whole_cells(
 def assembled_in_parts(
     request: TablesRequest, mechanism: Mechanism, cut: Cut, scope: Scope, reader: Reader
 ) -> AssembledInParts:
-    """Read the tables of a request at the cut; refuse tables that are too large to be fitted in one piece.
+    """Read the tables of a request at the cut; refuse tables that are too large to be fitted in one
+    piece.
 
     Parameters
     ----------
@@ -526,22 +585,29 @@ def assembled_in_parts(
     cells = sum(schema.restrict(table.features).size for table in request.tables)
     if cells > MOST_TOGETHER:
         raise Refused(
-            f"{request.name!r} is fitted in one piece, because its estimates follow from all parts together, and "
-            f"{cells:,} cells are too many for that (at most {MOST_TOGETHER:,}): release a coarser table"
+            f"{request.name!r} is fitted in one piece, because its estimates follow from all parts"
+            f" together, and {cells:,} cells are too many for that (at most {MOST_TOGETHER:,}):"
+            " release a coarser table"
         )
     views = list(dict.fromkeys(cut.above(schema.view(table.features)) for table in request.tables))
     tables = reader.tables(schema.named(view) for view in views)
     values = np.zeros(0, dtype=np.int64)
     if isinstance(mechanism, ResidualMechanism):
         values = mechanism_above(mechanism, cut).space.measure(tables)
-    return AssembledInParts(request, mechanism, cut, scope, dict(zip(views, tables, strict=True)), values)
+    return AssembledInParts(
+        request, mechanism, cut, scope, dict(zip(views, tables, strict=True)), values
+    )
 
 
-# --- reading --------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read_assembled(
-    entry: Mapping[str, Any], request: TablesRequest, partition: Partition, scope: Scope, files: StoredFiles
+    entry: Mapping[str, Any],
+    request: TablesRequest,
+    partition: Partition,
+    scope: Scope,
+    files: StoredFiles,
 ) -> AssembledTables:
     """Read what was written of tables that were measured in parts and fitted in one piece."""
     schema = scope.dataspace.schema
@@ -549,7 +615,9 @@ def read_assembled(
     fits = [entry["fit"]] if request.alone else [part["fit"] for part in entry["tables"]]
     residuals = None
     if entry["noise"]["mechanism"] == ResidualMechanism.name:
-        residuals = residuals_from_json(entry, request.residual_space(scope), request.workload(scope))
+        residuals = residuals_from_json(
+            entry, request.residual_space(scope), request.workload(scope)
+        )
     noisy = _read_noisy(request, residuals, schema, cut, partition, files)
     tables: list[PublishedTable] = []
     for asked, fit in zip(request.tables, fits, strict=True):
@@ -601,7 +669,8 @@ def vector_of_parts(
     partition: Partition,
     folder: Path,
 ) -> NDArray[np.int64]:
-    """Read the residuals that every part has measured; return the vector of all, as one piece measures it.
+    """Read the residuals that every part has measured; return the vector of all, as one piece
+    measures it.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Tables that were measured in parts and fitted in one piece, computed again: the whole, then the rows of parts."""
+"""Tables that were measured in parts and fitted in one piece, computed again: the whole, then the
+rows of parts.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +17,9 @@ from semidp.statistics.tables.published import PublishedTables, measurements_ste
 from semidp.statistics.tables.recheck import recheck_table, recheck_tables
 
 
-def recheck_assembled(result: AssembledTables, check: ResultCheck, mechanism: Mechanism) -> AssembledTables:
+def recheck_assembled(
+    result: AssembledTables, check: ResultCheck, mechanism: Mechanism
+) -> AssembledTables:
     """Compare the tables as those of one piece, then every part with its rows of them.
 
     Parameters
@@ -71,7 +75,13 @@ def _in_one_piece(result: AssembledTables) -> PublishedTables:
     """Return the result as a release without parts has it, with every cell read from the parts."""
     tables = []
     for table in result.tables:
-        cells = (table.counts, table.estimate, table.standard_errors, table.fitted, table.half_widths)
+        cells = (
+            table.counts,
+            table.estimate,
+            table.standard_errors,
+            table.fitted,
+            table.half_widths,
+        )
         tables.append(PublishedTable(table.name, table.schema, *cells))
     return PublishedTables(
         request=result.request,
@@ -87,7 +97,9 @@ def _in_one_piece(result: AssembledTables) -> PublishedTables:
     )
 
 
-def _compare_part(result: AssembledTables, check: ResultCheck, partition: Partition, node: int, part: Part) -> None:
+def _compare_part(
+    result: AssembledTables, check: ResultCheck, partition: Partition, node: int, part: Part
+) -> None:
     """Compare the place and the files of one part with the rows that belong to it."""
     place = part_folder(result.schema, result.cut, node)
     if (part.path, part.folder) != (part_path(result.schema, result.cut, node), place):
@@ -104,7 +116,9 @@ def _compare_part(result: AssembledTables, check: ResultCheck, partition: Partit
         if name not in part.files:
             check.wrong(f"no {name} in {part.folder}")
             continue
-        for said in file_differences(stored.folder, name, columns, part.files[name], check.findings.current):
+        for said in file_differences(
+            stored.folder, name, columns, part.files[name], check.findings.current
+        ):
             check.wrong(f"{said} in {part.folder}")
     _compare_list(check, part, rows)
 
@@ -118,5 +132,7 @@ def _compare_list(check: ResultCheck, part: Part, rows: Sequence[PublishedTable]
         if told is None:
             continue  # told when the lists of all parts are compared
         listed = [told.largest_standard_error, told.variance, told.fitted.loss]
-        if not close(listed, [follows.largest_standard_error, follows.variance, follows.fitted.loss]):
+        if not close(
+            listed, [follows.largest_standard_error, follows.variance, follows.fitted.loss]
+        ):
             check.wrong(f"other errors of {table.name} than it has in {part.folder}")

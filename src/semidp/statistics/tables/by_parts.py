@@ -1,7 +1,9 @@
-"""Tables of a release that was carried out part by part: those at the cut, and what is read from the folders of parts.
+"""Tables of a release that was carried out part by part: those at the cut, and what is read from
+the folders of parts.
 
-Everything here is public: what was measured at the cut and above, what the files of the parts are, and how the tables
-in them were fitted. The work of one part is in `part_work`, what is done before and after the parts in `in_parts`.
+Everything here is public: what was measured at the cut and above, what the files of the parts are,
+and how the tables in them were fitted. The work of one part is in `part_work`, what is done before
+and after the parts in `in_parts`.
 """
 
 import math
@@ -29,7 +31,14 @@ from semidp.queries.branches import Cut
 from semidp.statistics.parts import Part, Partition, PartTable, refuse_changed
 from semidp.statistics.protocol import Published, Request, ResultCheck, read_back
 from semidp.statistics.tables import part_words
-from semidp.statistics.tables.cut_fits import CutFit, Fits, fit_at_cut, fit_views, fitted_together, whole_totals
+from semidp.statistics.tables.cut_fits import (
+    CutFit,
+    Fits,
+    fit_at_cut,
+    fit_views,
+    fitted_together,
+    whole_totals,
+)
 from semidp.statistics.tables.fitting import FIT_SECONDS, fit_product, totals_of
 from semidp.statistics.tables.published import PublishedTables, measurements_stem
 from semidp.statistics.tables.request import TableRequest, TablesRequest, called_after
@@ -72,7 +81,8 @@ class TablesByParts(PublishedTables):
     noisy
         The measured residuals at the cut and above, as drawn, times their scales.
     tables
-        The tables that were asked for. Their cells are read from the folders of the parts when they are asked for.
+        The tables that were asked for. Their cells are read from the folders of the parts when they
+        are asked for.
     overview
         Every table as it is at the cut: those that reach below it are summed to it.
     parts
@@ -95,7 +105,9 @@ class TablesByParts(PublishedTables):
     @property
     def depth(self) -> str:
         """The name of the depth of the cut."""
-        return self.noise_of_residuals.space.schema.features[self.cut.axis].names[self.cut.depth - 1]
+        return self.noise_of_residuals.space.schema.features[self.cut.axis].names[
+            self.cut.depth - 1
+        ]
 
     def title(self) -> str:
         """Name the first tables that reach below the cut."""
@@ -138,12 +150,16 @@ class TablesByParts(PublishedTables):
         return self.overview
 
     def placed(self, partition: Partition) -> "TablesByParts":
-        """Return the result with the parts that were made, and tables that are read from their folders."""
+        """Return the result with the parts that were made, and tables that are read from their
+        folders.
+        """
         made = replace(self, parts=partition.parts)
         return replace(made, tables=tuple(made.whole_tables(partition)))
 
     def whole_tables(self, partition: Partition) -> Iterator[PublishedTable]:
-        """Yield every table that was asked for: those at the cut or above as they are, others from the parts."""
+        """Yield every table that was asked for: those at the cut or above as they are, others from
+        the parts.
+        """
         below = {table.name for table in self.below}
         overview = {table.name: table for table in self.overview}
         for asked in self.request.tables:
@@ -159,7 +175,9 @@ class TablesByParts(PublishedTables):
 
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return every table by its features."""
-        every: dict[tuple[str, ...], PublishedColumns] = {table.schema.names: table for table in self.overview}
+        every: dict[tuple[str, ...], PublishedColumns] = {
+            table.schema.names: table for table in self.overview
+        }
         return every | {table.schema.names: table for table in self.tables}
 
     def part_stems(self) -> tuple[list[str], str]:
@@ -171,7 +189,9 @@ class TablesByParts(PublishedTables):
         return self.request.residual_mechanism(self.request.residual_space(scope))
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "TablesByParts":
-        """Compare the tables at the cut, then every part; return them as they are computed again."""
+        """Compare the tables at the cut, then every part; return them as they are computed
+        again.
+        """
         from semidp.statistics.tables.parts_again import recheck_parts
 
         assert isinstance(mechanism, ResidualMechanism)
@@ -188,16 +208,24 @@ class TablesByParts(PublishedTables):
         return mechanism_above(self.noise_of_residuals, self.cut)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
-        """Return a file for each table at the cut, and the residuals that were measured there and above."""
+        """Return a file for each table at the cut, and the residuals that were measured there and
+        above.
+        """
         columns = {table.name: table.columns() for table in self.overview}
-        return named_files({**columns, measurements_stem(self.request): residual_columns(self.above, self.noisy)}, form)
+        return named_files(
+            {**columns, measurements_stem(self.request): residual_columns(self.above, self.noisy)},
+            form,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the parts, as plain values."""
         return {
             **Published.to_json(self),
             **residuals_json(self.noise_of_residuals),
-            "tables": [{"name": table.name, "features": list(table.features)} for table in self.request.tables],
+            "tables": [
+                {"name": table.name, "features": list(table.features)}
+                for table in self.request.tables
+            ],
             "overview": [table.to_json() for table in self.overview],
         }
 
@@ -206,23 +234,34 @@ class TablesByParts(PublishedTables):
         schema = self.cut.branch(self.noise_of_residuals.space.schema, node)
         fits = {table.name: table.fitted for table in part.tables}
         return [
-            PublishedTable.read(files, table.name, schema.restrict(table.features), fits[table.name])
+            PublishedTable.read(
+                files, table.name, schema.restrict(table.features), fits[table.name]
+            )
             for table in self.below
         ]
 
     def whole_noisy(self, partition: Partition | None) -> NDArray[np.int64]:
-        """Read what was measured in every part, and put it together with what was measured above."""
+        """Read what was measured in every part, and put it together with what was measured
+        above.
+        """
         from semidp.statistics.tables.assembled import vector_of_parts
 
         if partition is None or partition.place is None:
-            raise InputError(f"what was measured of {self.name!r} is in the folders of its parts, which are not known")
+            raise InputError(
+                f"what was measured of {self.name!r} is in the folders of its parts, which are not"
+                " known"
+            )
         for part in partition.parts:
             refuse_changed(partition.place, part.digests, "the release was written")
         noise = self.noise_of_residuals
-        return vector_of_parts(self.request, noise, self.cut, self.noisy, partition, partition.place)
+        return vector_of_parts(
+            self.request, noise, self.cut, self.noisy, partition, partition.place
+        )
 
     def expected_l2(self, below: Iterable[PartTable]) -> float:
-        """Return the expected loss of the tables that were asked for, from how they came out in the parts."""
+        """Return the expected loss of the tables that were asked for, from how they came out in the
+        parts.
+        """
         own_tables = {table.name for table in self.request.tables}
         every = (*map(PartTable.of, self.overview), *below)
         return math.sqrt(sum(table.variance for table in every if table.name in own_tables))
@@ -231,28 +270,42 @@ class TablesByParts(PublishedTables):
     def below(self) -> tuple[TableRequest, ...]:
         """The tables that reach below the cut."""
         view = self.noise_of_residuals.space.schema.view
-        return tuple(table for table in self.request.tables if self.cut.reaches(view(table.features)))
+        return tuple(
+            table for table in self.request.tables if self.cut.reaches(view(table.features))
+        )
 
     @property
     def estimates(self) -> dict[View, NDArray[np.float64]]:
         """The estimates of all tables at the cut."""
-        return {view: table.estimate for view, table in zip(self.above.space.views, self.overview, strict=True)}
+        return {
+            view: table.estimate
+            for view, table in zip(self.above.space.views, self.overview, strict=True)
+        }
 
     @property
     def together(self) -> bool:
         """Whether all parts are fitted in one piece, when they have been measured."""
         space = self.noise_of_residuals.space
         exact = [total.view for total in totals_of(space)]
-        return fitted_together(space.schema.grid, fitted_views(self.request, space.schema), exact, self.cut)
+        return fitted_together(
+            space.schema.grid, fitted_views(self.request, space.schema), exact, self.cut
+        )
 
     def settled(self, progress: Progress) -> CutFit:
-        """Settle the whole numbers that the parts need from above, where each is fitted by itself."""
+        """Settle the whole numbers that the parts need from above, where each is fitted by
+        itself.
+        """
         space = self.noise_of_residuals.space
         views = fitted_views(self.request, space.schema)
-        return fit_at_cut(space.schema.grid, views, totals_of(space), self.cut, self.estimates, progress)
+        return fit_at_cut(
+            space.schema.grid, views, totals_of(space), self.cut, self.estimates, progress
+        )
 
     def fitted_whole(
-        self, below: Mapping[View, NDArray[np.float64]], progress: Progress, time_limit: float = FIT_SECONDS
+        self,
+        below: Mapping[View, NDArray[np.float64]],
+        progress: Progress,
+        time_limit: float = FIT_SECONDS,
     ) -> Fits:
         """Fit all tables in one piece, as they are where nothing is taken apart.
 
@@ -281,7 +334,8 @@ class TablesByParts(PublishedTables):
     def estimates_below(
         self, measured: Callable[[int, BranchNoise], Mapping[View, NDArray[np.int64]]]
     ) -> dict[View, NDArray[np.float64]]:
-        """Return the estimates of the tables that reach below the cut, put together from those of all parts.
+        """Return the estimates of the tables that reach below the cut, put together from those of
+        all parts.
 
         Parameters
         ----------
@@ -296,7 +350,9 @@ class TablesByParts(PublishedTables):
             if noise is None:  # nobody is there: zeros
                 continue
             above = [(row.estimate, row.variance) for row in self.rows(node)]
-            for view, (estimate, _) in zip(views, noise.tables(measured(node, noise), above), strict=True):
+            for view, (estimate, _) in zip(
+                views, noise.tables(measured(node, noise), above), strict=True
+            ):
                 part = self.row(view, estimates[view], node)
                 part[...] = estimate.reshape(part.shape)
         return estimates
@@ -304,7 +360,8 @@ class TablesByParts(PublishedTables):
     def overview_fits(
         self, fit: CutFit, parts: Sequence[Part], folder: Path, progress: Progress
     ) -> list[tuple[NDArray[Any], Fitted]]:
-        """Return the tables at the cut as they are published: fitted before the parts, their sums, or fitted to those.
+        """Return the tables at the cut as they are published: fitted before the parts, their sums,
+        or fitted to those.
 
         A table that nobody asked for in whole numbers stays as it is.
         """
@@ -312,7 +369,9 @@ class TablesByParts(PublishedTables):
         sums: Fits = {}
         for asked in self.below:
             view = self.cut.above(schema.view(asked.features))
-            if asked.fit is FitKind.integer and (view not in sums or sums[view][1].kind != FitKind.integer):
+            if asked.fit is FitKind.integer and (
+                view not in sums or sums[view][1].kind != FitKind.integer
+            ):
                 sums[view] = self.sum_of_parts(asked, parts, folder)
         fits = {**sums, **fit.fits}
         totals = [*totals_of(self.noise_of_residuals.space), *whole_totals(fits)]
@@ -325,7 +384,9 @@ class TablesByParts(PublishedTables):
     def sum_of_parts(
         self, asked: TableRequest, parts: Sequence[Part], folder: Path
     ) -> tuple[NDArray[np.int64], Fitted]:
-        """Return the counts of a table below the cut, read from the files of all parts and summed to the cut."""
+        """Return the counts of a table below the cut, read from the files of all parts and summed
+        to the cut.
+        """
         schema, cut = self.noise_of_residuals.space.schema, self.cut
         view = schema.view(asked.features)
         above = cut.above(view)
@@ -335,11 +396,17 @@ class TablesByParts(PublishedTables):
         for node, part in enumerate(parts):
             grid = cut.branch(schema, node).grid
             cells = StoredFiles(folder / part.folder, tuple(part.files)).counts(asked.name, labels)
-            self.row(above, counts, node)[...] = grid.sum(cells.reshape(grid.shape_of(view)), above, view)
+            self.row(above, counts, node)[...] = grid.sum(
+                cells.reshape(grid.shape_of(view)), above, view
+            )
             if part.fitted(asked.name).kind != FitKind.integer:
                 missed.append(part)
         loss = float(np.square(counts - self.estimates[above]).sum())
-        note = f"The sums of the parts, of which {len(missed)} have no whole numbers with all totals." if missed else ""
+        note = (
+            f"The sums of the parts, of which {len(missed)} have no whole numbers with all totals."
+            if missed
+            else ""
+        )
         kind = FitKind.none if missed else FitKind.integer
         return counts, Fitted(str(kind), "sums of the parts", loss, 0.0, False, note)
 
@@ -357,7 +424,11 @@ class TablesByParts(PublishedTables):
             at_cut = self.overview[places[view]]
             arrays = (at_cut.estimate, self.above.cell_variances(places[view]), at_cut.counts)
             estimate, variance, counts = (self.row(view, array, node) for array in arrays)
-            rows.append(TotalsAtCut(table, estimate, variance, counts if at_cut.fitted.kind == "integer" else None))
+            rows.append(
+                TotalsAtCut(
+                    table, estimate, variance, counts if at_cut.fitted.kind == "integer" else None
+                )
+            )
         return rows
 
     def noise_of(self, node: int) -> BranchNoise | None:
@@ -403,7 +474,8 @@ def read_by_parts(
 
 
 class TableOfParts(PublishedTable):
-    """A table of a release by parts, whose cells are read from the folders of the parts when they are asked for.
+    """A table of a release by parts, whose cells are read from the folders of the parts when they
+    are asked for.
 
     Parameters
     ----------
@@ -432,7 +504,9 @@ class TableOfParts(PublishedTable):
         asked: TableRequest = self.__dict__["_asked"]
         partition: Partition = self.__dict__["_partition"]
         if partition.place is None:
-            raise InputError(f"the cells of {asked.name!r} are in the folder of the release, which is not known")
+            raise InputError(
+                f"the cells of {asked.name!r} are in the folder of the release, which is not known"
+            )
         view = whole.view(asked.features)
         cells: dict[str, NDArray[Any]] = {}
         for node, part in enumerate(partition.parts):
@@ -449,9 +523,14 @@ class TableOfParts(PublishedTable):
             for name, column in columns.items():
                 if column is None:
                     continue
-                # Counts of a part without whole numbers are real ones, and so are those of the whole table then.
-                kind = np.result_type(cells[name].dtype if name in cells else column.dtype, column.dtype)
-                array = cells.get(name, np.zeros(whole.grid.shape_of(view), kind)).astype(kind, copy=False)
+                # Counts of a part without whole numbers are real ones, and so are those of the
+                # whole table then.
+                kind = np.result_type(
+                    cells[name].dtype if name in cells else column.dtype, column.dtype
+                )
+                array = cells.get(name, np.zeros(whole.grid.shape_of(view), kind)).astype(
+                    kind, copy=False
+                )
                 row = cut.row(whole.grid, view, array, node)
                 row[...] = column.reshape(row.shape)
                 cells[name] = array
@@ -481,7 +560,9 @@ class TableOfParts(PublishedTable):
 
     @cached_property
     def half_widths(self) -> NDArray[np.float64] | None:
-        """How far the estimate is off at most in 95% of all draws; None where a part is too large to say."""
+        """How far the estimate is off at most in 95% of all draws; None where a part is too large
+        to say.
+        """
         return self._cells.get("half_widths")
 
 
@@ -510,8 +591,12 @@ def fitted_views(request: TablesRequest, schema: Schema) -> list[View]:
     return list(dict.fromkeys(schema.view(table.features) for table in fitted_requests(request)))
 
 
-def overview_names(requests: Sequence[Request], schema: Schema, cut: Cut) -> dict[str, list[tuple[str, View]]]:
-    """Return each request's tables at a cut, by what their files are called: the plan's own by their names."""
+def overview_names(
+    requests: Sequence[Request], schema: Schema, cut: Cut
+) -> dict[str, list[tuple[str, View]]]:
+    """Return each request's tables at a cut, by what their files are called: the plan's own by
+    their names.
+    """
     taken = {name.casefold().removesuffix(".csv") for request in requests for name in request.files}
     every = {}
     for request in requests:

@@ -1,12 +1,14 @@
-"""Whole numbers of tables that are cut at a depth: what is settled before the parts, in each part, and after them.
+"""Whole numbers of tables that are cut at a depth: what is settled before the parts, in each part,
+and after them.
 
-A total that crosses parts is best divided with the cells of all parts in view. So where one does, or where totals hang
-together in a circle, all parts are measured first and then fitted in one piece, up to `MOST_TOGETHER` cells.
+A total that crosses parts is best divided with the cells of all parts in view. So where one does,
+or where totals hang together in a circle, all parts are measured first and then fitted in one
+piece, up to `MOST_TOGETHER` cells.
 
-Elsewhere each part is fitted by itself, and must meet no circle of totals that one piece does not have. So nothing is
-settled at the cut but what one piece settles too: exact totals, tables that do not reach below the cut, and of totals
-that cross parts their share of each part. The tables of the parts are fitted under these in the order of one piece; at
-the cut they are the sums of parts.
+Elsewhere each part is fitted by itself, and must meet no circle of totals that one piece does not
+have. So nothing is settled at the cut but what one piece settles too: exact totals, tables that do
+not reach below the cut, and of totals that cross parts their share of each part. The tables of the
+parts are fitted under these in the order of one piece; at the cut they are the sums of parts.
 """
 
 import itertools
@@ -24,12 +26,20 @@ from semidp.fitting.problem import Infeasible
 from semidp.fitting.tables import fit_totals
 from semidp.output.published_table import FitKind, Fitted
 from semidp.queries.branches import Cut
-from semidp.statistics.tables.fitting import FIT_SECONDS, Settled, SettledViews, by_size, fit_product
+from semidp.statistics.tables.fitting import (
+    FIT_SECONDS,
+    Settled,
+    SettledViews,
+    by_size,
+    fit_product,
+)
 
 MOST_CHOSEN = 7
-"""Up to so many tables at the cut or above, every choice of those that come before the parts is tried."""
+"""Up to so many tables at the cut or above, every choice of those that come before the parts is
+tried."""
 MOST_TOGETHER = 10_000_000
-"""Up to so many cells in all, tables with totals that cross parts are fitted in one piece: less than 1 GB of memory."""
+"""Up to so many cells in all, tables with totals that cross parts are fitted in one piece: less
+than 1 GB of memory."""
 TOGETHER = "Fitted in one piece with the other parts."
 """How the note of a table ends whose parts were fitted together."""
 LEAST_SECONDS = 2.0
@@ -67,17 +77,20 @@ class FitOrder:
 
 
 def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> FitOrder:
-    """Return an order of fits for the parts that has no circle of totals which one piece does not have.
+    """Return an order of fits for the parts that has no circle of totals which one piece does not
+    have.
 
-    One piece goes from the smallest table to the largest. Parts cannot: a table at the cut comes before all parts or
-    after them. It comes after them where one piece fits it after all of their tables. Else it had better come before,
-    because then they agree with it, and not it with sums of many cells. Where that closes another circle than those of
-    one piece, or leaves a table no way out of one, other orders are tried, and the best of them is taken.
+    One piece goes from the smallest table to the largest. Parts cannot: a table at the cut comes
+    before all parts or after them. It comes after them where one piece fits it after all of their
+    tables. Else it had better come before, because then they agree with it, and not it with sums of
+    many cells. Where that closes another circle than those of one piece, or leaves a table no way
+    out of one, other orders are tried, and the best of them is taken.
 
     Parameters
     ----------
     grid
-        All cells, not those of one part: an order that differed from part to part would differ from one piece.
+        All cells, not those of one part: an order that differed from part to part would differ from
+        one piece.
     views
         The tables that are fitted.
     exact
@@ -121,8 +134,9 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
 def fitted_together(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> bool:
     """Whether the parts are fitted in one piece, after all of them have been measured.
 
-    They are where a part alone would be fitted otherwise than in one piece: a total crosses parts, and the best share
-    of each part depends on cells below the cut; or totals hang together in a circle, and what is fitted first matters.
+    They are where a part alone would be fitted otherwise than in one piece: a total crosses parts,
+    and the best share of each part depends on cells below the cut; or totals hang together in a
+    circle, and what is fitted first matters.
 
     Parameters
     ----------
@@ -133,7 +147,10 @@ def fitted_together(grid: Grid, views: Sequence[View], exact: Sequence[View], cu
     --------
     >>> from semidp.core.margins import Chain
     >>> grid = Grid((Chain(4, ((0, 2), (0, 1, 2, 3))), Chain.flat(2)))
-    >>> fitted_together(grid, [(2, 1)], [(0, 1)], Cut(0, 1)), fitted_together(grid, [(2, 1)], [(1, 1)], Cut(0, 1))
+    >>> (
+    ...     fitted_together(grid, [(2, 1)], [(0, 1)], Cut(0, 1)),
+    ...     fitted_together(grid, [(2, 1)], [(1, 1)], Cut(0, 1)),
+    ... )
     (True, False)
     """
     if sum(map(grid.size_of, views)) > MOST_TOGETHER:
@@ -149,8 +166,12 @@ def fitted_together(grid: Grid, views: Sequence[View], exact: Sequence[View], cu
     return False
 
 
-def circles_met(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut) -> tuple[View, ...]:
-    """Return the tables whose settled totals hang together in a circle, in the order in which they are fitted."""
+def circles_met(
+    grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
+) -> tuple[View, ...]:
+    """Return the tables whose settled totals hang together in a circle, in the order in which they
+    are fitted.
+    """
     if fitted_together(grid, views, exact, cut):
         return _circles(_from_small_to_large(grid, views), exact)
     return fit_order(grid, views, exact, cut).circles
@@ -162,7 +183,9 @@ def _from_small_to_large(grid: Grid, views: Sequence[View]) -> list[View]:
 
 
 def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]:
-    """Return the tables for which what exact totals and earlier tables fix of them is not decomposable."""
+    """Return the tables for which what exact totals and earlier tables fix of them is not
+    decomposable.
+    """
     settled, circles = SettledViews(*exact), []
     for view in in_turn:
         if junction_order(list(settled.fixed(view))) is None:
@@ -171,24 +194,34 @@ def _circles(in_turn: Iterable[View], exact: Iterable[View]) -> tuple[View, ...]
     return tuple(circles)
 
 
-def _closed(stages: Sequence[Sequence[View]], circles: Sequence[View], exact: Iterable[View]) -> list[View]:
-    """Return the tables that stay in a circle even if they come first in their stage: before, in or after the parts."""
+def _closed(
+    stages: Sequence[Sequence[View]], circles: Sequence[View], exact: Iterable[View]
+) -> list[View]:
+    """Return the tables that stay in a circle even if they come first in their stage: before, in or
+    after the parts.
+    """
     settled, closed = SettledViews(*exact), []
     for stage in stages:
-        closed += [view for view in stage if view in circles and junction_order(list(settled.fixed(view))) is None]
+        closed += [
+            view
+            for view in stage
+            if view in circles and junction_order(list(settled.fixed(view))) is None
+        ]
         for view in stage:
             settled.add(view)
     return closed
 
 
 def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
-    """Return the margins at the cut that split what crosses parts in the totals of a table, in the order of their fits.
+    """Return the margins at the cut that split what crosses parts in the totals of a table, in the
+    order of their fits.
 
-    Let P be the depths of the cut feature down to the cut. A total M that does not name all of P crosses parts; its
-    shares are the margin M ∪ P. If the totals are decomposable, so are they with P added to all of them: one junction
-    tree serves both. Rooted at a total with the deepest part of P and fitted from there, the totals of which some have
-    P already keep that tree, because those that have it and those that are named by the root hang together. So no
-    share meets a circle, and neither does the table in a part.
+    Let P be the depths of the cut feature down to the cut. A total M that does not name all of P
+    crosses parts; its shares are the margin M ∪ P. If the totals are decomposable, so are they with
+    P added to all of them: one junction tree serves both. Rooted at a total with the deepest part
+    of P and fitted from there, the totals of which some have P already keep that tree, because
+    those that have it and those that are named by the root hang together. So no share meets a
+    circle, and neither does the table in a part.
 
     Parameters
     ----------
@@ -227,7 +260,8 @@ class CutFit:
     order
         The order of fits.
     first
-        Tables of the parts that come before everything else, because their shares were not found otherwise.
+        Tables of the parts that come before everything else, because their shares were not found
+        otherwise.
     unfitted
         Tables of the parts without whole numbers at the cut that have all totals.
     fits
@@ -247,7 +281,9 @@ class CutFit:
 
     @classmethod
     def in_one_piece(cls, fits: Fits, cut: Cut) -> "CutFit":
-        """Return what is settled when the tables of all parts, and those above, were fitted together."""
+        """Return what is settled when the tables of all parts, and those above, were fitted
+        together.
+        """
         below = {view: fit for view, fit in fits.items() if cut.reaches(view)}
         uncut = {view: fit for view, fit in fits.items() if not cut.reaches(view)}
         order = FitOrder(tuple(uncut), tuple(below), (), ())
@@ -260,7 +296,9 @@ class CutFit:
             for view in views:
                 counts, how = self.together[view]
                 made.append((cut.row(grid, view, counts, node), how))
-            return PartFit((), tuple(range(len(views))), (), frozenset(), LEAST_SECONDS, tuple(made))
+            return PartFit(
+                (), tuple(range(len(views))), (), frozenset(), LEAST_SECONDS, tuple(made)
+            )
         totals = [
             Totals(total.view, cut.row(grid, total.view, total.counts, node))
             for total in self.totals
@@ -273,8 +311,12 @@ class CutFit:
         return PartFit(
             totals=tuple(totals),
             order=(*in_turn, *unfitted),
-            first=tuple(number for view in self.first for number in in_turn if views[number] == view),
-            unfitted=frozenset(number for number, view in enumerate(views) if view in self.unfitted),
+            first=tuple(
+                number for view in self.first for number in in_turn if views[number] == view
+            ),
+            unfitted=frozenset(
+                number for number, view in enumerate(views) if view in self.unfitted
+            ),
             seconds=max(LEAST_SECONDS, FIT_SECONDS / grid.chains[cut.axis].size(cut.depth)),
         )
 
@@ -294,8 +336,8 @@ class PartFit:
     seconds
         How long the search for one table may take: all parts together about as long as one piece.
     made
-        The tables of this part, where all parts were fitted together, each with how the whole table was; None where
-        this part is fitted by itself.
+        The tables of this part, where all parts were fitted together, each with how the whole table
+        was; None where this part is fitted by itself.
     """
 
     totals: tuple[Totals, ...] = field(repr=False)
@@ -307,7 +349,8 @@ class PartFit:
 
 
 def own_part(counts: NDArray[Any], how: Fitted, estimate: Floats) -> tuple[NDArray[Any], Fitted]:
-    """Return a table of one part that was fitted together with the others, and how: its own distance, without a bound.
+    """Return a table of one part that was fitted together with the others, and how: its own
+    distance, without a bound.
 
     >>> how = Fitted("integer", "flow", 9.0, 8.5, True, "")
     >>> own_part(np.array([2, 3]), how, np.array([2.0, 4.0]))[1].loss
@@ -327,7 +370,8 @@ def fit_at_cut(
     estimates: Mapping[View, Floats],
     progress: Progress,
 ) -> CutFit:
-    """Settle what the parts need: the early tables, and the shares of every total that crosses parts.
+    """Settle what the parts need: the early tables, and the shares of every total that crosses
+    parts.
 
     Parameters
     ----------
@@ -355,19 +399,31 @@ def fit_at_cut(
 
 
 def fit_views(
-    grid: Grid, views: Sequence[View], totals: Sequence[Totals], estimates: Mapping[View, Floats], progress: Progress
+    grid: Grid,
+    views: Sequence[View],
+    totals: Sequence[Totals],
+    estimates: Mapping[View, Floats],
+    progress: Progress,
 ) -> Fits:
     """Return the whole numbers of tables at the cut or above, by their views."""
     kinds = [FitKind.integer] * len(views)
     fits = fit_product(
-        grid, views, totals, [estimates[view] for view in views], kinds, progress, order=range(len(views))
+        grid,
+        views,
+        totals,
+        [estimates[view] for view in views],
+        kinds,
+        progress,
+        order=range(len(views)),
     )
     return dict(zip(views, fits, strict=True))
 
 
 def whole_totals(fits: Fits) -> list[Totals]:
     """Return the fitted tables that others are fitted to."""
-    return [Totals(view, counts) for view, (counts, how) in fits.items() if how.kind == FitKind.integer]
+    return [
+        Totals(view, counts) for view, (counts, how) in fits.items() if how.kind == FitKind.integer
+    ]
 
 
 def _settle_shares(
@@ -379,7 +435,9 @@ def _settle_shares(
     estimates: Mapping[View, Floats],
     progress: Progress,
 ) -> View | None:
-    """Add the shares of what crosses parts to the totals; return the first table for which there are none, if any."""
+    """Add the shares of what crosses parts to the totals; return the first table for which there
+    are none, if any.
+    """
     counts = Settled(grid, totals)
     settled = SettledViews(*(total.view for total in totals))
     for view in order.below:
@@ -391,7 +449,9 @@ def _settle_shares(
             above = cut.above(view)
             estimate = grid.sum(estimates[above], share, above)
             try:
-                fit = fit_totals(estimate, grid.coarsened(share), counts.margins(share), progress=progress)
+                fit = fit_totals(
+                    estimate, grid.coarsened(share), counts.margins(share), progress=progress
+                )
             except Infeasible:
                 return view
             if fit.counts is None:

@@ -1,4 +1,6 @@
-"""How wrong the cells of published tables are: on a terminal, at the top of a report, in a warning."""
+"""How wrong the cells of published tables are: on a terminal, at the top of a report, in a
+warning.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,8 +23,9 @@ HEADINGS = ("table", "cells", "standard error", "largest", "noise dominates")
 """The columns of a list of tables with their errors."""
 
 ERRORS_TEXT = (
-    "The standard error is that of an estimate, from the noise alone: the root mean square over the cells with noise, "
-    "and the largest. Noise dominates a cell whose count is smaller than the half-width of its 95% interval."
+    "The standard error is that of an estimate, from the noise alone: the root mean square over the"
+    " cells with noise, and the largest. Noise dominates a cell whose count is smaller than the"
+    " half-width of its 95% interval."
 )
 """What is said above a list of tables with their errors."""
 
@@ -38,8 +41,8 @@ class CellErrors:
     cells
         How many cells it has.
     errors
-        Root mean square (`standard_error`), `smallest` and `largest` standard error of a cell; `narrowest` and
-        `widest` half-width of 95% intervals, where the table has them.
+        Root mean square (`standard_error`), `smallest` and `largest` standard error of a cell;
+        `narrowest` and `widest` half-width of 95% intervals, where the table has them.
     dominated
         The number of cells whose count is smaller than the half-width of its interval.
     noisy
@@ -58,7 +61,9 @@ class CellErrors:
 
         >>> import semidp
         >>> people = {"sex": [*"fm"] * 9, "vote": [*"yn"] * 9}
-        >>> table = semidp.release(people, semidp.table("sex", "vote"), exact=["sex", "vote"], mu=1)["sex-vote"]
+        >>> table = semidp.release(
+        ...     people, semidp.table("sex", "vote"), exact=["sex", "vote"], mu=1
+        ... )["sex-vote"]
         >>> CellErrors.of(table).cells
         4
         """
@@ -76,7 +81,9 @@ class CellErrors:
     def line(self) -> str:
         """Say how far off a cell is, and how often noise dominates.
 
-        >>> CellErrors("table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 2, 8).line()
+        >>> CellErrors(
+        ...     "table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 2, 8
+        ... ).line()
         'standard error 4.2 a cell; noise dominates 25% of the cells'
         """
         if not self.errors["largest"]:
@@ -85,11 +92,17 @@ class CellErrors:
         span = "" if low == high else f" ({low} to {high})"
         within = f", 95% {within_text(self.errors, error_text)}" if "widest" in self.errors else ""
         error = error_text(self.errors["standard_error"]) if span else high
-        return f"standard error {error} a cell{span}{within}; {dominated_text(self.dominated, self.cells)}"
+        return (
+            f"standard error {error} a cell{span}{within};"
+            f" {dominated_text(self.dominated, self.cells)}"
+        )
 
     def row(self) -> tuple[str, ...]:
         """Return a row of a list of tables, as `HEADINGS` names its columns."""
-        typical, largest = error_text(self.errors["standard_error"]), error_text(self.errors["largest"])
+        typical, largest = (
+            error_text(self.errors["standard_error"]),
+            error_text(self.errors["largest"]),
+        )
         return self.name, f"{self.cells:,}", typical, largest, share_text(self.share)
 
 
@@ -113,7 +126,9 @@ def all_together(tables: Sequence[CellErrors]) -> CellErrors:
     """Return the errors of all cells of several tables.
 
     >>> one = CellErrors("a", 1, {"standard_error": 3.0, "smallest": 3.0, "largest": 3.0}, 1, 1)
-    >>> other = CellErrors("b", 3, {"standard_error": 1.0, "smallest": 1.0, "largest": 1.0}, 0, 3)
+    >>> other = CellErrors(
+    ...     "b", 3, {"standard_error": 1.0, "smallest": 1.0, "largest": 1.0}, 0, 3
+    ... )
     >>> all_together([one, other]).line()
     'standard error 1.7 a cell (1.0 to 3.0); noise dominates 25% of the cells'
     """
@@ -132,7 +147,9 @@ def all_together(tables: Sequence[CellErrors]) -> CellErrors:
 
 
 def error_lines(tables: Sequence[CellErrors]) -> list[tuple[str, str]]:
-    """Return how wrong the tables are, for a terminal: a line each, or one line and a list where they are many."""
+    """Return how wrong the tables are, for a terminal: a line each, or one line and a list where
+    they are many.
+    """
     if len(tables) == 1:
         return [("error", tables[0].line())]
     if len(tables) <= FEW_TABLES:
@@ -149,14 +166,22 @@ def error_lines(tables: Sequence[CellErrors]) -> list[tuple[str, str]]:
 def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
     """Warn of tables in which noise dominates more than a quarter of the cells.
 
-    >>> few = CellErrors("table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 3, 8)
+    >>> few = CellErrors(
+    ...     "table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 3, 8
+    ... )
     >>> cautions([few], ["sex by region"])[0].partition(":")[0]
     'Noise dominates 38% of the cells of sex by region'
     """
-    affected = [(table, title) for table, title in zip(tables, titles, strict=True) if table.share > TOO_MANY]
+    affected = [
+        (table, title)
+        for table, title in zip(tables, titles, strict=True)
+        if table.share > TOO_MANY
+    ]
     if not affected:
         return []
-    advice = "ask for fewer or coarser features or a larger budget, or add cells up before you read them"
+    advice = (
+        "ask for fewer or coarser features or a larger budget, or add cells up before you read them"
+    )
     if len(affected) == 1:
         table, title = affected[0]
         return [f"Noise dominates {share_text(table.share)} of the cells of {title}: {advice}."]
@@ -164,6 +189,6 @@ def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
     left = len(affected) - len(names)
     beyond = f" and {left:,} more" if left else ""
     return [
-        f"Noise dominates more than a quarter of the cells in {len(affected):,} of {len(tables):,} tables "
-        f"({', '.join(names)}{beyond}): {advice}."
+        f"Noise dominates more than a quarter of the cells in {len(affected):,} of {len(tables):,}"
+        f" tables ({', '.join(names)}{beyond}): {advice}."
     ]

@@ -1,7 +1,7 @@
 """Whole numbers for several tables that agree, fitted from the coarsest to the finest.
 
-All tables come from one set of measured residuals, so that a number that occurs in two of them is the same number.
-Everything after the measurement is post-processing of public values.
+All tables come from one set of measured residuals, so that a number that occurs in two of them is
+the same number. Everything after the measurement is post-processing of public values.
 """
 
 import math
@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semidp.core.margins import Grid, Mask, Totals, View, junction_order, maximal, meet, named, trimmed_view, within
+from semidp.core.margins import (
+    Grid,
+    Mask,
+    Totals,
+    View,
+    junction_order,
+    maximal,
+    meet,
+    named,
+    trimmed_view,
+    within,
+)
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
 from semidp.fitting.problem import Infeasible
@@ -33,19 +44,26 @@ if TYPE_CHECKING:
 _CELLS_TOGETHER = 100_000  # of tables that are fitted together
 _FEW = 64  # views below a table that are looked up one by one
 FIT_SECONDS = 30.0
-"""How long the search for the whole numbers of one table may take where its totals hang together in a circle."""
+"""How long the search for the whole numbers of one table may take where its totals hang together in
+a circle."""
 
 NOT_ALL = "No whole numbers with all its totals were found."
 """How the note of a table begins that has no whole numbers with all its totals."""
 
 
 def published_tables(
-    request: "TablesRequest", mechanism: ResidualMechanism, measured: Measurement, scope: Scope, progress: Progress
+    request: "TablesRequest",
+    mechanism: ResidualMechanism,
+    measured: Measurement,
+    scope: Scope,
+    progress: Progress,
 ) -> PublishedTables:
     """Return what is published of several tables, put together from the measured residuals."""
     names, kinds = [table.name for table in request.tables], [table.fit for table in request.tables]
     tables = fitted_tables(mechanism, measured.projected, names, kinds, progress)
-    shown = [table.asked_as(asked.features) for table, asked in zip(tables, request.tables, strict=True)]
+    shown = [
+        table.asked_as(asked.features) for table, asked in zip(tables, request.tables, strict=True)
+    ]
     return PublishedTables(
         request=request,
         residuals=mechanism,
@@ -63,18 +81,26 @@ def fitted_tables(
     kinds: list[FitKind],
     progress: Progress,
 ) -> tuple[PublishedTable, ...]:
-    """Put every table together from the measured residuals, then fit whole numbers from coarse to fine."""
+    """Put every table together from the measured residuals, then fit whole numbers from coarse to
+    fine.
+    """
     space, schema = mechanism.space, mechanism.space.schema
     estimates = mechanism.estimates(projected)
     possible = [space.possible(number) for number in range(len(space.views))]
-    fitted = fit_product(schema.grid, space.views, totals_of(space), estimates, kinds, progress, possible=possible)
+    fitted = fit_product(
+        schema.grid, space.views, totals_of(space), estimates, kinds, progress, possible=possible
+    )
     schemas = [schema.restrict(schema.named(view)) for view in space.views]
     tables = []
     for number, (name, table_schema, estimate, (counts, how)) in enumerate(
         zip(names, schemas, estimates, fitted, strict=True)
     ):
         half = mechanism.table_half_widths(number) if table_schema.size < INTERVALS_BELOW else None
-        tables.append(PublishedTable(name, table_schema, counts, estimate, mechanism.table_errors(number), how, half))
+        tables.append(
+            PublishedTable(
+                name, table_schema, counts, estimate, mechanism.table_errors(number), how, half
+            )
+        )
     return tuple(tables)
 
 
@@ -91,13 +117,14 @@ def fit_product(
     time_limit: float = FIT_SECONDS,
     possible: Sequence[Mask | None] | None = None,
 ) -> list[tuple[NDArray[Any], Fitted]]:
-    """Return whole numbers for every table, coarsest first, each with what earlier tables and exact totals fix of it.
+    """Return whole numbers for every table, coarsest first, each with what earlier tables and exact
+    totals fix of it.
 
-    Earlier noisy tables are constraints, so that a table may have no whole numbers that agree with all of them unless
-    the workload is decomposable. Such a table is fitted first, with the exact totals alone, and the others after it:
-    those that it contains are its sums. Where it still has none, because the exact totals hang together in a circle,
-    it gets whole numbers with as many of its totals as can be promised, and its note says so. Nothing looks at the
-    data again.
+    Earlier noisy tables are constraints, so that a table may have no whole numbers that agree with
+    all of them unless the workload is decomposable. Such a table is fitted first, with the exact
+    totals alone, and the others after it: those that it contains are its sums. Where it still has
+    none, because the exact totals hang together in a circle, it gets whole numbers with as many of
+    its totals as can be promised, and its note says so. Nothing looks at the data again.
 
     Parameters
     ----------
@@ -110,7 +137,8 @@ def fit_product(
     progress
         Told what is going on.
     order
-        The tables in the order in which they are fitted; from the smallest to the largest unless given.
+        The tables in the order in which they are fitted; from the smallest to the largest unless
+        given.
     first
         Tables that are fitted before all others, with the settled counts alone.
     time_limit
@@ -132,7 +160,8 @@ def fit_product(
 
 
 def by_size(grid: Grid, views: Sequence[View]) -> list[int]:
-    """Return the numbers of tables from the smallest to the largest: a table comes after all that it contains.
+    """Return the numbers of tables from the smallest to the largest: a table comes after all that
+    it contains.
 
     >>> by_size(Grid.flat((2, 9)), [(1, 1), (0, 1), (1, 0)])
     [2, 1, 0]
@@ -141,7 +170,9 @@ def by_size(grid: Grid, views: Sequence[View]) -> list[int]:
 
 
 def totals_of(space: ProductSpace) -> list[Totals]:
-    """Return the exact counts that the tables of a product are fitted to: n, and every published margin."""
+    """Return the exact counts that the tables of a product are fitted to: n, and every published
+    margin.
+    """
     n = Totals(space.schema.grid.nothing, np.array(space.dataspace.n, dtype=np.int64))
     return [n, *space.dataspace.published]
 
@@ -185,23 +216,36 @@ class SettledViews:
             self._given.update((small, view) for small in below(view))
 
     def ready(self, view: View) -> bool:
-        """Whether everything coarser than a table is settled, by two margins of it at most, and itself is not."""
+        """Whether everything coarser than a table is settled, by two margins of it at most, and
+        itself is not.
+        """
         axes = named(view)
-        coarser = [tuple(depth - (axis == finer_axis) for axis, depth in enumerate(view)) for finer_axis in axes]
-        return len(axes) <= 2 and view not in self._given and all(small in self._given for small in coarser)
+        coarser = [
+            tuple(depth - (axis == finer_axis) for axis, depth in enumerate(view))
+            for finer_axis in axes
+        ]
+        return (
+            len(axes) <= 2
+            and view not in self._given
+            and all(small in self._given for small in coarser)
+        )
 
     def fixed(self, view: View) -> dict[View, View]:
-        """Return the largest margins of a table that are settled, and for each the settled one that gives it."""
+        """Return the largest margins of a table that are settled, and for each the settled one that
+        gives it.
+        """
         few = _views_below(view) <= max(_FEW, len(self._every))
         givers = {meet(giver, view): giver for giver in (self._wide if few else self._every)}
         if few:
             givers |= {small: self._given[small] for small in below(view) if small in self._given}
         nothing = tuple(0 for _ in view)
-        return {shared: givers[shared] for shared in (maximal(givers) or [nothing])}
+        return {shared: givers[shared] for shared in maximal(givers) or [nothing]}
 
 
 class Settled(SettledViews):
-    """Counts that are settled, exact totals and tables fitted before, by the views that they give."""
+    """Counts that are settled, exact totals and tables fitted before, by the views that they
+    give.
+    """
 
     def __init__(self, grid: Grid, totals: Iterable[Totals] = ()) -> None:
         super().__init__()
@@ -234,10 +278,11 @@ def _fit_in_order(
     found: dict[int, tuple[NDArray[Any], Fitted]],
     progress: Progress,
 ) -> int | None:
-    """Fit one table after the other; return the first after the early ones that has no whole numbers, if any.
+    """Fit one table after the other; return the first after the early ones that has no whole
+    numbers, if any.
 
-    A table of which the sums over every feature are settled waits for no other, and others wait for it only if they
-    contain it: such tables are fitted together.
+    A table of which the sums over every feature are settled waits for no other, and others wait for
+    it only if they contain it: such tables are fitted together.
     """
     grid, waiting = tables.grid, list[int]()
     settled = Settled(grid, tables.totals)
@@ -246,7 +291,10 @@ def _fit_in_order(
         assert fit.counts is not None
         how = Fitted("integer", fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
         if early:
-            note = "Fitted before the others, which follow from it: no whole numbers agreed with all of them."
+            note = (
+                "Fitted before the others, which follow from it: no whole numbers agreed with all"
+                " of them."
+            )
             how = replace(how, optimal=False, note=note)
         found[number] = (fit.counts, how)
         settled.settle(Totals(tables.views[number], fit.counts))
@@ -272,7 +320,10 @@ def _fit_in_order(
         if place >= early and settled.ready(view) and tables.possible[number] is None:
             waiting.append(number)
             continue
-        if any(within(tables.views[other], view) for other in waiting) and (stuck := fit_waiting()) is not None:
+        if (
+            any(within(tables.views[other], view) for other in waiting)
+            and (stuck := fit_waiting()) is not None
+        ):
             return stuck
         fit = _whole_numbers(tables, number, settled.margins(view), progress)
         if fit is not None:
@@ -284,8 +335,12 @@ def _fit_in_order(
     return fit_waiting()
 
 
-def _whole_numbers(tables: _Tables, number: int, margins: Sequence[Totals], progress: Progress) -> Fit | None:
-    """Return the fit of a table to what is settled of it; None where no whole numbers were found."""
+def _whole_numbers(
+    tables: _Tables, number: int, margins: Sequence[Totals], progress: Progress
+) -> Fit | None:
+    """Return the fit of a table to what is settled of it; None where no whole numbers were
+    found.
+    """
     part = tables.grid.coarsened(tables.views[number])
     try:
         fit = fit_totals(
@@ -306,8 +361,8 @@ def _without_circle(
 ) -> tuple[NDArray[np.int64], Fitted]:
     """Return nonnegative whole numbers for a table whose settled totals hang together in a circle.
 
-    They have those of its totals that a junction tree joins, taken in turn: decomposable totals that agree with each
-    other always have a table of whole numbers (THEORY §13).
+    They have those of its totals that a junction tree joins, taken in turn: decomposable totals
+    that agree with each other always have a table of whole numbers (THEORY §13).
     """
     kept: list[Totals] = []
     margins = settled.margins(tables.views[number])
@@ -317,12 +372,16 @@ def _without_circle(
     fit = _whole_numbers(tables, number, kept, progress)
     if fit is None or fit.counts is None:
         return nearest_whole(tables.estimates[number])
-    note = f"{NOT_ALL} Its counts have {len(kept)} of {len(margins)} of them, and need not agree with other tables."
+    note = (
+        f"{NOT_ALL} Its counts have {len(kept)} of {len(margins)} of them, and need not agree with"
+        " other tables."
+    )
     return fit.counts, Fitted("none", fit.method, fit.loss, 0.0, False, note)
 
 
 def nearest_whole(estimate: NDArray[np.float64]) -> tuple[NDArray[np.int64], Fitted]:
-    """Return the nearest whole numbers that are not negative, for a table that has none with its totals.
+    """Return the nearest whole numbers that are not negative, for a table that has none with its
+    totals.
 
     >>> nearest_whole(np.array([2.7, -1.2]))[0]
     array([3, 0])
@@ -336,7 +395,9 @@ def nearest_whole(estimate: NDArray[np.float64]) -> tuple[NDArray[np.int64], Fit
 def _alike(
     tables: _Tables, numbers: Sequence[int], settled: Settled
 ) -> Iterator[tuple[list[int], Grid, list[list[Totals]]]]:
-    """Yield tables of one shape with the same settled margins together, as many as a fit takes at once."""
+    """Yield tables of one shape with the same settled margins together, as many as a fit takes at
+    once.
+    """
     kinds: dict[tuple[Grid, tuple[View, ...]], list[tuple[int, list[Totals]]]] = {}
     for number in numbers:
         margins = settled.margins(tables.views[number])

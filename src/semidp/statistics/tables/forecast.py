@@ -1,4 +1,6 @@
-"""What tables would look like before anything is drawn: their errors beside the counts that are to be expected."""
+"""What tables would look like before anything is drawn: their errors beside the counts that are to
+be expected.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +34,8 @@ class TableForecast:
     name, features, cells
         What it is called, its features, and how many cells it has.
     errors
-        The standard errors of a cell and the half-widths of its 95% interval: typical, least and largest.
+        The standard errors of a cell and the half-widths of its 95% interval: typical, least and
+        largest.
     expected
         The smallest, median and largest count to be expected.
     dominated
@@ -40,9 +43,23 @@ class TableForecast:
 
     Examples
     --------
-    >>> errors = {"standard_error": 1.2, "smallest": 1.2, "largest": 1.2, "narrowest": 2.352, "widest": 2.352}
-    >>> TableForecast("table", ("sex",), 2, errors, {"smallest": 0.0, "median": 40.0, "largest": 90.0}, 0.25).line()
-    'standard error 1.2 a cell, 95% within ±2.352 (expected counts about 40; noise dominates 25% of the cells)'
+    >>> errors = {
+    ...     "standard_error": 1.2,
+    ...     "smallest": 1.2,
+    ...     "largest": 1.2,
+    ...     "narrowest": 2.352,
+    ...     "widest": 2.352,
+    ... }
+    >>> TableForecast(
+    ...     "table",
+    ...     ("sex",),
+    ...     2,
+    ...     errors,
+    ...     {"smallest": 0.0, "median": 40.0, "largest": 90.0},
+    ...     0.25,
+    ... ).line()
+    'standard error 1.2 a cell, 95% within ±2.352 (expected counts about 40; noise dominates 25% of
+    the cells)'
     """
 
     listed: ClassVar[str] = "tables"
@@ -80,7 +97,9 @@ class TableForecast:
         }
 
 
-def forecasts(tables: Sequence["TableRequest"], mechanism: Mechanism, scope: Scope) -> tuple[TableForecast, ...]:
+def forecasts(
+    tables: Sequence["TableRequest"], mechanism: Mechanism, scope: Scope
+) -> tuple[TableForecast, ...]:
     """Return what each of the tables that a mechanism measures would look like."""
     foreseen = []
     for number, table in enumerate(tables):
@@ -114,7 +133,9 @@ def noise_lines(foreseen: Sequence[TableForecast], mechanism: Mechanism, what: s
 
 
 def shared_json(foreseen: Sequence[TableForecast]) -> list[dict[str, Any]]:
-    """Return tables that share a budget as plain values, each with its largest and typical errors beside the rest."""
+    """Return tables that share a budget as plain values, each with its largest and typical errors
+    beside the rest.
+    """
     return [{**_errors_of(table).to_json(), **table.to_json()} for table in foreseen]
 
 
@@ -123,10 +144,12 @@ def _errors_of(table: TableForecast) -> ErrorsOfTable:
 
 
 def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
-    """Return the table of most entropy with the published totals: what independence given those makes of them.
+    """Return the table of most entropy with the published totals: what independence given those
+    makes of them.
 
-    Proportional fitting from equal counts in all possible cells; for decomposable margins one sweep in the order of a
-    junction tree gives the closed form, the product of the margins over the product of what they share.
+    Proportional fitting from equal counts in all possible cells; for decomposable margins one sweep
+    in the order of a junction tree gives the closed form, the product of the margins over the
+    product of what they share.
 
     Examples
     --------
@@ -135,7 +158,9 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 1], [1, 3]])
-    >>> expected_counts(Dataspace.of(table, [Margin("sex"), Margin("region")])).round(6).tolist()
+    >>> expected_counts(Dataspace.of(table, [Margin("sex"), Margin("region")])).round(
+    ...     6
+    ... ).tolist()
     [[3.6, 2.4], [2.4, 1.6]]
     """
     schema = dataspace.schema
@@ -159,7 +184,9 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
 
 
 def _in_order(dataspace: Dataspace) -> list[Totals]:
-    """Return the published totals in the order of a junction tree where there is one; the number of records alone."""
+    """Return the published totals in the order of a junction tree where there is one; the number of
+    records alone.
+    """
     totals = {total.view: total for total in dataspace.published}
     if totals:
         order = junction_order(list(totals)) or list(totals)

@@ -1,7 +1,9 @@
-"""Tables that are carried out part by part: what is done before the parts, for each part, and after them.
+"""Tables that are carried out part by part: what is done before the parts, for each part, and after
+them.
 
-Every table is measured at the cut and above first. Below, each part has work of its own (`part_work`). Noise is
-calibrated to the whole product, so that the guarantee is that of one measurement of all residuals, whoever draws them.
+Every table is measured at the cut and above first. Below, each part has work of its own
+(`part_work`). Noise is calibrated to the whole product, so that the guarantee is that of one
+measurement of all residuals, whoever draws them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +36,12 @@ from semidp.statistics.tables.by_parts import (
 )
 from semidp.statistics.tables.cut_fits import CutFit, circles_met
 from semidp.statistics.tables.fitting import fitted_tables, totals_of
-from semidp.statistics.tables.part_work import TablesWork, read_measurement, split_residuals, stored_measurement
+from semidp.statistics.tables.part_work import (
+    TablesWork,
+    read_measurement,
+    split_residuals,
+    stored_measurement,
+)
 from semidp.statistics.tables.request import TablesRequest
 from semidp.statistics.tables.stored_fits import read_fits, store_fits
 
@@ -93,15 +100,19 @@ class TablesInParts:
         return [name for name, _ in self.names]
 
     def foreseen(self) -> Iterator[str]:
-        """Say for which tables no whole numbers are promised: their totals are not decomposable (THEORY §13)."""
+        """Say for which tables no whole numbers are promised: their totals are not decomposable
+        (THEORY §13).
+        """
         exact = [total.view for total in totals_of(self.mechanism.space)]
-        circles = circles_met(self.schema.grid, fitted_views(self.request, self.schema), exact, self.cut)
+        circles = circles_met(
+            self.schema.grid, fitted_views(self.request, self.schema), exact, self.cut
+        )
         for table in fitted_requests(self.request):
             if self.schema.view(table.features) in circles:
                 yield (
-                    f"The totals of the table {table.name!r}, exact ones and those that other tables fix, hang "
-                    "together in a circle, so that no whole numbers may have all of them: then other tables follow "
-                    "from it, or it misses some."
+                    f"The totals of the table {table.name!r}, exact ones and those that other"
+                    " tables fix, hang together in a circle, so that no whole numbers may have all"
+                    " of them: then other tables follow from it, or it misses some."
                 )
 
     def drawn(self, randomness: Randomness) -> NDArray[np.int64]:
@@ -110,7 +121,9 @@ class TablesInParts:
         return self.values + noise.noise_by_residual(randomness.part(self.request.name))
 
     def begin(self, noisy: NDArray[np.int64], private: bool) -> TablesByParts:
-        """Put the estimates of the tables at the cut together; their counts follow when the parts are done."""
+        """Put the estimates of the tables at the cut together; their counts follow when the parts
+        are done.
+        """
         above = mechanism_above(self.mechanism, self.cut)
         if noisy.shape != above.space.shape or noisy.dtype != np.int64:
             raise ValueError("the measurements are not those of the plan")
@@ -121,7 +134,8 @@ class TablesInParts:
             cut=self.cut,
             noisy=noisy,
             overview=fitted_tables(above, above.publish(noisy), self.stems, unfitted, silent),
-            **measured_by(self.request.name, self.mechanism, private, 0.0),  # what it costs is known when all is done
+            # what it costs is known when all is done
+            **measured_by(self.request.name, self.mechanism, private, 0.0),
         )
         return self._result
 
@@ -131,10 +145,11 @@ class TablesInParts:
         return self.result.together
 
     def settle(self, number: int, work: Path, progress: Progress) -> None:
-        """Settle the whole numbers that the parts need, or fit all parts together from what they have measured.
+        """Settle the whole numbers that the parts need, or fit all parts together from what they
+        have measured.
 
-        A search with a time limit may end elsewhere when a run is resumed. So a fit of all parts is stored, and all
-        parts of a release are of the same one.
+        A search with a time limit may end elsewhere when a run is resumed. So a fit of all parts is
+        stored, and all parts of a release are of the same one.
 
         Parameters
         ----------
@@ -157,20 +172,26 @@ class TablesInParts:
             store_fits(stored, fits)
         self._fit = CutFit.in_one_piece(fits, self.cut)
 
-    def _stored_part(self, work: Path, node: int, noise: BranchNoise) -> dict[View, NDArray[np.int64]]:
+    def _stored_part(
+        self, work: Path, node: int, noise: BranchNoise
+    ) -> dict[View, NDArray[np.int64]]:
         """Read what was measured below one node."""
         file = stored_measurement(work, self.request, part_path(self.schema, self.cut, node))
         return split_residuals(noise.space, read_measurement(file, noise.space))
 
     def part_work(self, node: int) -> TablesWork:
-        """Return what is to be done in one part; before it is settled how parts are fitted, it is only measured."""
+        """Return what is to be done in one part; before it is settled how parts are fitted, it is
+        only measured.
+        """
         rows = self.result.rows(node)
         views = [self.schema.view(row.asked.features) for row in rows]
         expected = []
         for view in map(self.cut.above, views):
             expected.append(self.result.row(view, self.expected[view].counts, node))
         how = None if self._fit is None else self._fit.part(self.schema.grid, self.cut, node, views)
-        return TablesWork(self.request, tuple(rows), tuple(expected), self.result.noise_of(node), how)
+        return TablesWork(
+            self.request, tuple(rows), tuple(expected), self.result.noise_of(node), how
+        )
 
     def published(self, parts: Sequence[Part], work: Path, progress: Progress) -> TablesByParts:
         """Return what is published, when all parts are done."""
@@ -193,7 +214,8 @@ def tables_in_parts(
     requests: Sequence[Request],
     reader: Reader,
 ) -> TablesInParts:
-    """Read the tables of a request at the cut; refuse numbers that a part would refuse when all is charged.
+    """Read the tables of a request at the cut; refuse numbers that a part would refuse when all is
+    charged.
 
     Parameters
     ----------
@@ -209,7 +231,10 @@ def tables_in_parts(
     space = mechanism.space
     for view in space.measured:
         if (scope.dataspace.n or 0) * space.residuals.largest_scale(view) >= _LARGEST:
-            raise Refused("the counts times the numbers of levels do not fit in 62 bits: release smaller tables")
+            raise Refused(
+                "the counts times the numbers of levels do not fit in 62 bits: release smaller"
+                " tables"
+            )
     above = mechanism_above(mechanism, cut).space
     tables = reader.tables(space.schema.named(view) for view in above.views)
     expected = dict(zip(above.views, tables, strict=True))

@@ -31,7 +31,13 @@ from semidp.statistics.tables.linked_request import (
     read_linked,
     write_linked,
 )
-from semidp.statistics.tables.published import ALONE, SHARED, PublishedTables, read_one, read_several
+from semidp.statistics.tables.published import (
+    ALONE,
+    SHARED,
+    PublishedTables,
+    read_one,
+    read_several,
+)
 from semidp.statistics.tables.request import (
     PLAN_KEYS,
     UNNAMED,
@@ -49,20 +55,28 @@ def _table_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjac
     return sensitivity_space(dataspace, adjacency, query["features"])
 
 
-def _product_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
+def _product_space(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> QuerySpace:
     space = product_space(dataspace, adjacency, query["tables"])
     if not space.answers(query):
-        raise Refused("other levels can hold a record here, over which residuals are centred otherwise")
+        raise Refused(
+            "other levels can hold a record here, over which residuals are centred otherwise"
+        )
     return space
 
 
-def _read_one(entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles) -> PublishedTables:
+def _read_one(
+    entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
+) -> PublishedTables:
     if not isinstance(request, TablesRequest) or not request.alone:
         raise ValueError("a table is published of a request for one")
     return read_one(entry, request, scope, files)
 
 
-def _read_several(entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles) -> PublishedTables:
+def _read_several(
+    entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
+) -> PublishedTables:
     if not isinstance(request, TablesRequest) or request.alone:
         raise ValueError("tables that share a budget are published of a request for several")
     return read_several(entry, request, scope, files)
@@ -79,29 +93,38 @@ WEIGHT = Field(
 )
 OBJECTIVE = Field(
     "objective",
-    "What the noise of several tables makes least: their total variance (default) or the largest error.",
+    "What the noise of several tables makes least: their total variance (default) or the largest"
+    " error.",
     Shape.text,
     "total|largest",
-    unused="--objective is for several tables that share a budget: --rho, --mu, or --delta beside it",
+    unused=(
+        "--objective is for several tables that share a budget: --rho, --mu, or --delta beside it"
+    ),
     divides=True,
 )
 FIT = Field(
     "fit",
-    "Publish the measurements as whole numbers (default), as real ones (both with the exact totals), or as they are.",
+    "Publish the measurements as whole numbers (default), as real ones (both with the exact"
+    " totals), or as they are.",
     Shape.text,
     "integer|real|none",
     unused=f"--fit {_FOR_TABLES}",
 )
 TABLE = Field(
     "table",
-    "The features of a table, such as sex,region; repeat it, and the tables share the budget and add up.",
+    "The features of a table, such as sex,region; repeat it, and the tables share the budget and"
+    " add up.",
     Shape.features,
     "A,B",
     label="Table",
     several=True,
 )
 ALL_PAIRS = Field(
-    "all_pairs", "A table for each pair of these features.", Shape.features, "A,B,C", beside=(WEIGHT, OBJECTIVE, FIT)
+    "all_pairs",
+    "A table for each pair of these features.",
+    Shape.features,
+    "A,B,C",
+    beside=(WEIGHT, OBJECTIVE, FIT),
 )
 
 
@@ -124,7 +147,9 @@ def _asked(chosen: Chosen) -> list[TablesRequest]:
 
 
 def _shown(request: TablesRequest) -> list[tuple[dict[str, Any], TableRequest]]:
-    """Return each table; its mechanism, its weight and its fit are kept, and cannot be chosen on a page."""
+    """Return each table; its mechanism, its weight and its fit are kept, and cannot be chosen on a
+    page.
+    """
     tables = []
     for table in request.tables:
         called = UNNAMED if table.name == "-".join(table.features) else table.name
@@ -132,14 +157,20 @@ def _shown(request: TablesRequest) -> list[tuple[dict[str, Any], TableRequest]]:
     return tables
 
 
-def _linked_space(query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency) -> QuerySpace:
+def _linked_space(
+    query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
+) -> QuerySpace:
     if not isinstance(dataspace, LinkedDataspace):
-        raise Refused("tables of linked members and units are known under their own exact totals alone")
+        raise Refused(
+            "tables of linked members and units are known under their own exact totals alone"
+        )
     tables = (query[kind]["tables"] for kind in ("members", "units"))
     return linked_space(dataspace, adjacency, *tables)
 
 
-def _read_linked(entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles) -> PublishedLinked:
+def _read_linked(
+    entry: Mapping[str, Any], request: Any, scope: Scope, files: StoredFiles
+) -> PublishedLinked:
     if not isinstance(request, LinkedTablesRequest):
         raise ValueError("linked tables are published of a request for such")
     return PublishedLinked.from_json(entry, request, scope, files)

@@ -1,8 +1,8 @@
 """Whole numbers for linked tables: sizes first, then what they leave of the members (THEORY §15).
 
-At the depth where members are exact, units by size have both totals. Below, units by place and size are divided among
-the children; how many members a place has follows, and is a total of the member tables. The other order (members of
-places first) is infeasible in a third of the cases.
+At the depth where members are exact, units by size have both totals. Below, units by place and size
+are divided among the children; how many members a place has follows, and is a total of the member
+tables. The other order (members of places first) is infeasible in a third of the cases.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,14 @@ Fit = tuple[NDArray[Any], Fitted]
 
 
 def refuse_unfitted(mechanism: LinkedMechanism) -> None:
-    """Refuse exact totals of members under which sizes have no order of fits: before anything is charged."""
+    """Refuse exact totals of members under which sizes have no order of fits: before anything is
+    charged.
+    """
     deepest = mechanism.agreement.deepest
     if len(deepest) > 1 and any(any(_exact_depths(mechanism.space, one)) for one in deepest):
         raise Refused(
-            "units by size are asked for by several features of units, and members are exact by one of them: ask for "
-            "one table of units with all of these features"
+            "units by size are asked for by several features of units, and members are exact by one"
+            " of them: ask for one table of units with all of these features"
         )
 
 
@@ -60,7 +62,9 @@ def fitted_kinds(
     # members of a place follow from the sizes there
     totals = totals_of(space.members)
     for equation in mechanism.agreement.deepest:
-        totals.append(_members_of(mechanism, equation, by_size[equation.sizes], residuals[0], progress))
+        totals.append(
+            _members_of(mechanism, equation, by_size[equation.sizes], residuals[0], progress)
+        )
     tables = [_whole(space, 0, residuals[0], view) for view in space.members.views]
     grid = space.members.schema.grid
     member_fits = fit_product(grid, space.members.views, totals, tables, kinds[0], progress)
@@ -113,7 +117,9 @@ def _asked_tables(
     by_number = dict(zip(left, fits, strict=True))
     tables = []
     for number, view in enumerate(space.units.views):
-        fit = by_number[number] if number in by_number else _settled(by_size[view], estimates[number])
+        fit = (
+            by_number[number] if number in by_number else _settled(by_size[view], estimates[number])
+        )
         tables.append(_as_asked(fit, kinds[number], estimates[number]))
     return tables
 
@@ -126,7 +132,11 @@ def _settled(counts: NDArray[np.int64], estimate: Floats) -> Fit:
 
 
 def _fitted(
-    space: LinkedSpace, view: View, residuals: dict[View, Floats], settled: Sequence[Totals], progress: Progress
+    space: LinkedSpace,
+    view: View,
+    residuals: dict[View, Floats],
+    settled: Sequence[Totals],
+    progress: Progress,
 ) -> Totals:
     """Whole numbers of units at a view, with all that is settled of it."""
     grid = space.units.schema.grid
@@ -156,7 +166,9 @@ def _balanced(
     # exchanges stay within a parent, whose sizes are settled
     for family in np.split(order, firsts):
         if len(family) > 1:
-            rows[family] = balance_members(rows[family], expected[family], space.dataspace.link.least, members[family])
+            rows[family] = balance_members(
+                rows[family], expected[family], space.dataspace.link.least, members[family]
+            )
     return Totals(fitted.view, np.moveaxis(rows.reshape(counts.shape), -1, size))
 
 
@@ -173,7 +185,9 @@ def _without_size(space: LinkedSpace, view: View) -> View:
 
 
 def _as_asked(fit: Fit, kind: FitKind, estimate: Floats) -> Fit:
-    """A table that is asked for without whole numbers, though units by size were fitted on the way."""
+    """A table that is asked for without whole numbers, though units by size were fitted on the
+    way.
+    """
     if kind is FitKind.integer or fit[1].kind != "integer":
         return fit
     return estimate, Fitted(str(kind), "none", 0.0, 0.0, True, "The estimate itself is published.")
@@ -184,7 +198,9 @@ def _exact_depths(space: LinkedSpace, equation: Agreement) -> View:
     public = space.dataspace
     inherited = [tuple(0 for _ in public.schema.features)]
     for margin in public.published:
-        kept = tuple(depth if axis in public.inherited_axes else 0 for axis, depth in enumerate(margin.view))
+        kept = tuple(
+            depth if axis in public.inherited_axes else 0 for axis, depth in enumerate(margin.view)
+        )
         inherited.append(kept)
     places = [meet(view, equation.members) for view in inherited]
     deepest = max(places, key=sum)
@@ -194,7 +210,9 @@ def _exact_depths(space: LinkedSpace, equation: Agreement) -> View:
 
 
 def _at_exact_depth(
-    mechanism: LinkedMechanism, equation: Agreement, residuals: tuple[dict[View, Floats], dict[View, Floats]]
+    mechanism: LinkedMechanism,
+    equation: Agreement,
+    residuals: tuple[dict[View, Floats], dict[View, Floats]],
 ) -> Totals:
     """Units by size at the deepest place where members are exact, with both totals."""
     space = mechanism.space
@@ -215,7 +233,9 @@ def _at_exact_depth(
 def _exact_members(
     space: LinkedSpace, view: View, units: NDArray[np.int64], residuals: dict[View, Floats]
 ) -> NDArray[np.int64]:
-    """The members of counted units where members are exact: known, or near the estimate beside quarters."""
+    """The members of counted units where members are exact: known, or near the estimate beside
+    quarters.
+    """
     public = space.dataspace
     members = _exact_counts(public.members, view)
     if public.home is None:
@@ -259,11 +279,16 @@ def _exact_counts(dataspace: Any, view: View) -> NDArray[np.int64]:
     for margin in dataspace.published:
         if within(view, margin.view):
             return np.asarray(grid.sum(margin.counts, view, margin.view), dtype=np.int64)
-    raise Refused("members are exact where units are not, so that sizes cannot be fitted: publish both exactly")
+    raise Refused(
+        "members are exact where units are not, so that sizes cannot be fitted: publish both"
+        " exactly"
+    )
 
 
 def _steps(space: LinkedSpace, start: View, equation: Agreement) -> list[tuple[View, View]]:
-    """Units by size from the exact depth to that of an equation, one depth a step: each with the one before."""
+    """Units by size from the exact depth to that of an equation, one depth a step: each with the
+    one before.
+    """
     current = start
     steps: list[tuple[View, View]] = []
     for axis, deepest in enumerate(equation.units):
@@ -281,7 +306,9 @@ def _members_of(
     residuals: dict[View, Floats],
     progress: Progress,
 ) -> Totals:
-    """The members of every place of an equation: sizes times units, and those in quarters beside them."""
+    """The members of every place of an equation: sizes times units, and those in quarters beside
+    them.
+    """
     space = mechanism.space
     sizes = np.array([int(level) for level in space.dataspace.link.sizes], dtype=np.int64)
     place = named(equation.sizes).index(_size_axis(space))
@@ -298,14 +325,19 @@ def _with_quarters(
     residuals: dict[View, Floats],
     progress: Progress,
 ) -> Totals:
-    """Members by place and quarters: those of counted units are settled, the others are fitted to what is left."""
+    """Members by place and quarters: those of counted units are settled, the others are fitted to
+    what is left.
+    """
     space, public = mechanism.space, mechanism.space.dataspace
     assert public.home is not None
     axis, level = public.home
     view = in_quarters(public, equation.members)
     at = named(view).index(axis)
-    # a table of the quarters alone, whose totals are the exact ones less the members of counted units
-    kinds = [name for place, name in enumerate(public.schema.features[axis].levels) if place != level]
+    # a table of the quarters alone, whose totals are the exact ones less the members of counted
+    # units
+    kinds = [
+        name for place, name in enumerate(public.schema.features[axis].levels) if place != level
+    ]
     features = list(public.schema.features)
     features[axis] = Feature(features[axis].name, kinds)
     grid = Schema(tuple(features)).grid

@@ -79,8 +79,12 @@ class PublishedLinked(Published):
         """Return the noise of both kinds; their tables are numbered members first."""
         return self.mechanism
 
-    def weighted_sum(self, weights: Mapping[str, NDArray[np.float64]], scope: Scope) -> tuple[float, float]:
-        """Return a weighted sum of cells, across tables of both kinds by their names, and its exact standard error."""
+    def weighted_sum(
+        self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
+    ) -> tuple[float, float]:
+        """Return a weighted sum of cells, across tables of both kinds by their names, and its exact
+        standard error.
+        """
         value = 0.0
         by_number = {}
         for number, table in enumerate(self.tables):
@@ -135,7 +139,9 @@ class PublishedLinked(Published):
         return self.noise.absent
 
     def warnings(self) -> list[str]:
-        """Say what the promise does not protect, and which tables have no whole numbers with all totals."""
+        """Say what the promise does not protect, and which tables have no whole numbers with all
+        totals.
+        """
         return linked_words.warnings(self)
 
     def recalibrated(self, request: "Request", scope: Scope) -> Mechanism:
@@ -153,7 +159,10 @@ class PublishedLinked(Published):
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a file for each table, and the measured residuals."""
         cells = {table.name: table.columns() for table in self.tables}
-        return named_files({**cells, LINKED_MEASUREMENTS: _residual_columns(self.mechanism.space, self.noisy)}, form)
+        return named_files(
+            {**cells, LINKED_MEASUREMENTS: _residual_columns(self.mechanism.space, self.noisy)},
+            form,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the cells and the measurements, as plain values."""
@@ -168,7 +177,11 @@ class PublishedLinked(Published):
 
     @classmethod
     def from_json(
-        cls, entry: Mapping[str, Any], request: "LinkedTablesRequest", scope: Scope, files: StoredFiles
+        cls,
+        entry: Mapping[str, Any],
+        request: "LinkedTablesRequest",
+        scope: Scope,
+        files: StoredFiles,
     ) -> "PublishedLinked":
         """Read what `to_json` and `files` wrote."""
         space = request.space(scope)
@@ -180,7 +193,11 @@ class PublishedLinked(Published):
             of_kind = []
             for one, table in zip(stated["tables"], requested, strict=True):
                 schema = kind.schema.restrict(table.features)
-                of_kind.append(PublishedTable.read(files, table.name, schema, Fitted(**one["fit"]), kind.counted))
+                of_kind.append(
+                    PublishedTable.read(
+                        files, table.name, schema, Fitted(**one["fit"]), kind.counted
+                    )
+                )
             tables.append(tuple(of_kind))
         noisy = files.numbers(LINKED_MEASUREMENTS, 2)["noisy"]
         if noisy.shape != space.shape or noisy.dtype != np.int64:
@@ -196,7 +213,10 @@ class PublishedLinked(Published):
 
 
 def published_linked(
-    request: "LinkedTablesRequest", mechanism: LinkedMechanism, measured: Measurement, progress: Progress
+    request: "LinkedTablesRequest",
+    mechanism: LinkedMechanism,
+    measured: Measurement,
+    progress: Progress,
 ) -> PublishedLinked:
     """Return what is published: from here on all is post-processing of public values."""
     space, agreement = mechanism.space, mechanism.agreement
@@ -236,20 +256,25 @@ def _tables(
     tables = []
     estimates = of_views(residuals, kind)
     before = 0 if kind is mechanism.space.members else len(mechanism.space.members.views)
-    for number, (name, estimate, (counts, how)) in enumerate(zip(names, estimates, fitted, strict=True)):
+    for number, (name, estimate, (counts, how)) in enumerate(
+        zip(names, estimates, fitted, strict=True)
+    ):
         schema = kind.schema.restrict(kind.schema.named(kind.views[number]))
         variance = variances(number)
         half = None
         if schema.size < INTERVALS_BELOW:
             half = LinkedIntervals(mechanism).of_table(before + number, variance)
         tables.append(
-            PublishedTable(name, schema, counts, estimate, np.sqrt(variance), how, half, counted=kind.counted)
+            PublishedTable(
+                name, schema, counts, estimate, np.sqrt(variance), how, half, counted=kind.counted
+            )
         )
     return tuple(tables)
 
 
 def agreeing_places(result: PublishedLinked) -> tuple[int, int]:
-    """Return for how many places sizes times units is the number of members, and how many places there are.
+    """Return for how many places sizes times units is the number of members, and how many places
+    there are.
 
     Counted at the deepest places that both kinds have, from the published whole numbers alone.
     """
@@ -269,7 +294,9 @@ def agreeing_places(result: PublishedLinked) -> tuple[int, int]:
     return agreeing, places
 
 
-def _living_in_units(space: LinkedSpace, tables: Sequence[PublishedTable], view: View) -> NDArray[Any] | None:
+def _living_in_units(
+    space: LinkedSpace, tables: Sequence[PublishedTable], view: View
+) -> NDArray[Any] | None:
     """The published members of counted units at a view of places."""
     home = space.dataspace.home
     if home is None:
@@ -302,14 +329,22 @@ def _residual_columns(space: LinkedSpace, noisy: NDArray[np.int64]) -> Columns:
     entries = np.concatenate([np.zeros(0, np.int64), *(np.arange(size) for size in sizes)])
     scales = np.concatenate([kind.scales for kind in space.kinds])
     return Columns(
-        {"kind": Labels(counted or ["none"], codes=which), "residual": Labels(names or ["none"], codes=which)},
+        {
+            "kind": Labels(counted or ["none"], codes=which),
+            "residual": Labels(names or ["none"], codes=which),
+        },
         {"entry": entries, "scale": scales, "noisy": noisy},
     )
 
 
 def _noise_from_json(entry: Mapping[str, Any], kind: KindSpace) -> ResidualMechanism:
     """Read the noise of one kind; refuse residuals that are not those of the space."""
-    squares = {kind.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in entry["residuals"]}
+    squares = {
+        kind.schema.view(part["features"]): positive(part["sigma2"], "σ²")
+        for part in entry["residuals"]
+    }
     if set(squares) != set(kind.measured) or entry["law"] not in LAWS:
         raise ValueError("the residuals are not those of the plan")
-    return ResidualMechanism(kind, squares, positive(entry["precision"], "the precision"), entry["law"])
+    return ResidualMechanism(
+        kind, squares, positive(entry["precision"], "the precision"), entry["law"]
+    )

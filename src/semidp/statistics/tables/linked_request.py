@@ -1,4 +1,6 @@
-"""The request for linked tables: some count members, some count the units that they belong to; all agree."""
+"""The request for linked tables: some count members, some count the units that they belong to; all
+agree.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +56,9 @@ def _share(value: Number | None) -> Fraction | None:
         return None
     share = exact(value, "the share of tables of units")
     if not 0 < share < 1:
-        raise InputError(f"the share of tables of units must lie between 0 and 1, not {plain(share)}")
+        raise InputError(
+            f"the share of tables of units must lie between 0 and 1, not {plain(share)}"
+        )
     return share
 
 
@@ -77,7 +81,9 @@ def _named(value: Iterable[TableRequest], prefix: str) -> tuple[TableRequest, ..
         if table.mechanism != AUTO:
             raise InputError("linked tables are measured together: leave the mechanism out")
         if table.fit is FitKind.real:
-            raise InputError("linked tables are fitted in whole numbers, or not at all: integer, none")
+            raise InputError(
+                "linked tables are fitted in whole numbers, or not at all: integer, none"
+            )
         named.append(evolve(table, name=f"{prefix}{called_after(table.features)}"))
     return tuple(named)
 
@@ -97,7 +103,9 @@ class LinkedTablesRequest(RequestDefaults):
 
     Examples
     --------
-    >>> asked = LinkedTablesRequest([TableRequest(["zone", "sex"])], [TableRequest(["zone", "size"])])
+    >>> asked = LinkedTablesRequest(
+    ...     [TableRequest(["zone", "sex"])], [TableRequest(["zone", "size"])]
+    ... )
     >>> asked.files
     ('zone-sex.csv', 'units-zone-size.csv', 'linked-measurements.csv')
     """
@@ -111,9 +119,14 @@ class LinkedTablesRequest(RequestDefaults):
 
     def __attrs_post_init__(self) -> None:
         if not self.members or not self.units:
-            raise InputError("linked tables are at least one table of members and one of units", needs="table")
+            raise InputError(
+                "linked tables are at least one table of members and one of units", needs="table"
+            )
         if self.budget is not None and self.budget.kind == "pure":
-            raise InputError("linked tables share a zCDP, GDP or (epsilon, delta) budget: pure epsilon is not built")
+            raise InputError(
+                "linked tables share a zCDP, GDP or (epsilon, delta) budget: pure epsilon is not"
+                " built"
+            )
         if self.budget is not None and self.has_targets:
             raise InputError("linked tables have a budget and a target error: give one of them")
 
@@ -121,11 +134,15 @@ class LinkedTablesRequest(RequestDefaults):
     def targets(self) -> tuple[tuple[str, Fraction | None], ...]:
         """The tables of both kinds, and the errors that they name."""
         members = [(" by ".join(table.features), table.target_error) for table in self.members]
-        units = [(f"units by {' by '.join(table.features)}", table.target_error) for table in self.units]
+        units = [
+            (f"units by {' by '.join(table.features)}", table.target_error) for table in self.units
+        ]
         return (*members, *units)
 
     def with_target_errors(self, option: str, errors: Mapping[str, str]) -> "LinkedTablesRequest":
-        """Return the request with the errors that an option names; tables of units have the prefix ``units:``."""
+        """Return the request with the errors that an option names; tables of units have the prefix
+        ``units:``.
+        """
         of_units, of_members = {}, {}
         for names, error in errors.items():
             if names.startswith(COMMAND_PREFIX):
@@ -139,14 +156,21 @@ class LinkedTablesRequest(RequestDefaults):
     def without_targets(self) -> "LinkedTablesRequest":
         """Return the request ready to be given a budget."""
         members = [evolve(table, target_error=None) for table in self.members]
-        return evolve(self, members=members, units=[evolve(table, target_error=None) for table in self.units])
+        return evolve(
+            self, members=members, units=[evolve(table, target_error=None) for table in self.units]
+        )
 
     def excess(self, mechanism: Mechanism) -> float:
-        """Return how many times too large the worst error of a table is beside its target, once both kinds agree."""
+        """Return how many times too large the worst error of a table is beside its target, once
+        both kinds agree.
+        """
         assert isinstance(mechanism, LinkedMechanism)
         agreement = mechanism.agreement
         ratios = [0.0]
-        for tables, variances in ((self.members, agreement.member_variances), (self.units, agreement.unit_variances)):
+        for tables, variances in (
+            (self.members, agreement.member_variances),
+            (self.units, agreement.unit_variances),
+        ):
             for number, table in enumerate(tables):
                 if table.target_error is not None:
                     largest = math.sqrt(float(variances(number).max(initial=0.0)))
@@ -188,7 +212,10 @@ class LinkedTablesRequest(RequestDefaults):
     def space(self, scope: Scope) -> LinkedSpace:
         """Return the residuals of both kinds; refuse what has no proven cost."""
         if not isinstance(scope.dataspace, LinkedDataspace):
-            raise InputError("tables of units need the file of units, and how members are linked to it: give units")
+            raise InputError(
+                "tables of units need the file of units, and how members are linked to it: give"
+                " units"
+            )
         members = [table.features for table in self.members]
         units = [table.features for table in self.units]
         return linked_space(scope.dataspace, scope.adjacency, members, units)
@@ -197,7 +224,9 @@ class LinkedTablesRequest(RequestDefaults):
         """Place the noise on the residuals of both kinds; refuse what could not be fitted."""
         of_members = [float(table.weight) for table in self.members]
         of_units = [float(table.weight) for table in self.units]
-        mechanism = LinkedMechanism.calibrate(space, budget_of(self), (of_members, of_units), self.unit_share)
+        mechanism = LinkedMechanism.calibrate(
+            space, budget_of(self), (of_members, of_units), self.unit_share
+        )
         # what has no order of fits is refused while nothing is charged
         refuse_unfitted(mechanism)
         return mechanism
@@ -224,7 +253,9 @@ class LinkedTablesRequest(RequestDefaults):
         units = reader.units.tables(table.features for table in self.units)
         return space.measure(members, units)
 
-    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedLinked:
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedLinked:
         """Make both kinds agree, and fit whole numbers."""
         assert isinstance(mechanism, LinkedMechanism)
         return published_linked(self, mechanism, measured, progress)
@@ -232,8 +263,8 @@ class LinkedTablesRequest(RequestDefaults):
     def refuse_parts(self) -> None:
         """Refuse parts: what members and units cost is found for all of them at once."""
         raise InputError(
-            "tables of linked members and units are estimated from all of them at once, so that they are not released "
-            "part by part: release them whole"
+            "tables of linked members and units are estimated from all of them at once, so that"
+            " they are not released part by part: release them whole"
         )
 
     def with_mechanism(self, name: str) -> "LinkedTablesRequest":
@@ -257,10 +288,14 @@ def _entry(table: TableRequest) -> dict[str, Any]:
 
 
 def read_linked(document: Mapping[str, Any]) -> list[LinkedTablesRequest]:
-    """Read the linked tables of a plan file: those of a plan that says how members are linked to units."""
+    """Read the linked tables of a plan file: those of a plan that says how members are linked to
+    units.
+    """
     if "units" not in document:
         if UNIT_TABLE in document or UNIT_SHARE in document:
-            raise InputError("tables of units need to know how members are linked to them: give [units]")
+            raise InputError(
+                "tables of units need to know how members are linked to them: give [units]"
+            )
         return []
     members = [TableRequest.from_json(entry) for entry in entries_of(document, "table")]
     units = [TableRequest.from_json(entry) for entry in entries_of(document, UNIT_TABLE)]

@@ -1,4 +1,6 @@
-"""What a release says of linked tables: their errors, that both kinds agree, and what the promise leaves out."""
+"""What a release says of linked tables: their errors, that both kinds agree, and what the promise
+leaves out.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +46,9 @@ class LinkedForecast:
         """Say how large the errors are."""
         if not self.largest:
             return "exact: the published totals fix every cell"
-        return f"standard error {error_text(self.typical)} a cell, {error_text(self.largest)} at most"
+        return (
+            f"standard error {error_text(self.typical)} a cell, {error_text(self.largest)} at most"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -63,11 +67,20 @@ def linked_forecasts(
     """Return the errors of every table once both kinds agree."""
     agreement = mechanism.agreement
     foreseen = []
-    for tables, variances in ((members, agreement.member_variances), (units, agreement.unit_variances)):
+    for tables, variances in (
+        (members, agreement.member_variances),
+        (units, agreement.unit_variances),
+    ):
         for number, table in enumerate(tables):
             errors = np.sqrt(variances(number))
             foreseen.append(
-                LinkedForecast(table.name, table.features, errors.size, _root(errors), float(errors.max(initial=0.0)))
+                LinkedForecast(
+                    table.name,
+                    table.features,
+                    errors.size,
+                    _root(errors),
+                    float(errors.max(initial=0.0)),
+                )
             )
     return tuple(foreseen)
 
@@ -145,38 +158,45 @@ def _measured(result: "PublishedLinked") -> list[str]:
     mechanism = result.mechanism
     residuals = len(mechanism.members.sigma2) + len(mechanism.units.sigma2)
     return [
-        f"{len(result.members)} tables of members and {len(result.units)} of units share one budget, which is divided "
-        f"over {residuals} residuals of both by need. The same change in the data is seen by both kinds, so that their "
-        "costs are added. Estimates are unbiased; standard errors are those of the noise after both kinds were made to "
-        "agree. Counts are whole numbers fitted to the estimates."
+        f"{len(result.members)} tables of members and {len(result.units)} of units share one"
+        f" budget, which is divided over {residuals} residuals of both by need. The same change in"
+        " the data is seen by both kinds, so that their costs are added. Estimates are unbiased;"
+        " standard errors are those of the noise after both kinds were made to agree. Counts are"
+        " whole numbers fitted to the estimates."
     ]
 
 
 def _agreement(result: "PublishedLinked") -> list[str]:
     public = result.mechanism.space.dataspace
     paragraphs = [
-        f"Counted in whole numbers, {_agree_line(result)}. Estimates agree wherever both kinds were measured or are "
-        "exact: each was corrected by its share of the difference, which is the least squares estimate."
+        f"Counted in whole numbers, {_agree_line(result)}. Estimates agree wherever both kinds were"
+        " measured or are exact: each was corrected by its share of the difference, which is the"
+        " least squares estimate."
     ]
-    derived = [name for name in public.link.derived if name != SIZE and name in public.units.schema.names]
+    derived = [
+        name for name in public.link.derived if name != SIZE and name in public.units.schema.names
+    ]
     if derived:
         paragraphs.append(
-            f"Nothing is promised about {', '.join(derived)} of units: such counts need not agree with tables of "
-            "members."
+            f"Nothing is promised about {', '.join(derived)} of units: such counts need not agree"
+            " with tables of members."
         )
     return [*paragraphs, *public.why_together()]
 
 
 def unprotected(public: LinkedDataspace) -> str | None:
-    """Say which columns of units the promise about one member leaves out; None where there are none."""
+    """Say which columns of units the promise about one member leaves out; None where there are
+    none.
+    """
     if public.link.protect is not Protect.member:
         return None
     names = [name for name in public.units.schema.names if name not in public.link.derived]
     if not names:
         return None
     return (
-        f"The promise is about one member: units keep their own features ({', '.join(names)}), which it does not "
-        "protect. Declare a column derived if it depends on the members of a unit."
+        f"The promise is about one member: units keep their own features ({', '.join(names)}),"
+        " which it does not protect. Declare a column derived if it depends on the members of a"
+        " unit."
     )
 
 
@@ -185,7 +205,12 @@ def file_words(result: "PublishedLinked", form: Form | None) -> list[tuple[str, 
     *names, measurements = result.files(form)
     words = []
     for file, table in zip(names, result.tables, strict=True):
-        words.append((file, f"the counts of {_name(result, table)}, with estimates and their standard errors"))
+        words.append(
+            (
+                file,
+                f"the counts of {_name(result, table)}, with estimates and their standard errors",
+            )
+        )
     return [*words, (measurements, "the measured residuals of all tables, for statisticians")]
 
 
@@ -194,5 +219,9 @@ def warnings(result: "PublishedLinked") -> list[str]:
     told = unprotected(result.mechanism.space.dataspace)
     asked = (*result.request.members, *result.request.units)
     requested = {table.name for table in asked if table.fit == "integer"}
-    missing = [table.name for table in result.tables if table.fitted.kind != "integer" and table.name in requested]
+    missing = [
+        table.name
+        for table in result.tables
+        if table.fitted.kind != "integer" and table.name in requested
+    ]
     return [*([told] if told else []), *(misses_totals(name) for name in missing)]

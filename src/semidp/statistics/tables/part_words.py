@@ -26,7 +26,9 @@ _NOTES = 3  # of fits, in a report
 
 @dataclass(frozen=True)
 class PartErrors:
-    """A table that was asked for: its cells, the parts they lie in, and its errors over all of them."""
+    """A table that was asked for: its cells, the parts they lie in, and its errors over all of
+    them.
+    """
 
     features: tuple[str, ...]
     cells: int
@@ -65,7 +67,11 @@ def _at_cut(result: "TablesByParts", table: "TableRequest") -> PartErrors:
 
 
 def _errors(
-    result: "TablesByParts", table: "TableRequest", variance: float, largest: float, fits: Sequence[Fitted]
+    result: "TablesByParts",
+    table: "TableRequest",
+    variance: float,
+    largest: float,
+    fits: Sequence[Fitted],
 ) -> PartErrors:
     schema = result.noise_of_residuals.space.schema.restrict(table.features)
     # Many parts have the same note: it is said once.
@@ -95,19 +101,25 @@ def summary_lines(result: "TablesByParts") -> list[tuple[str, str]]:
     lines = []
     for table in part_errors(result):
         name = " by ".join(table.features)
-        errors = f"standard error {error_text(table.rms)} a cell, largest {error_text(table.largest)}"
+        errors = (
+            f"standard error {error_text(table.rms)} a cell, largest {error_text(table.largest)}"
+        )
         lines.append(("error", f"{name}: {errors}"))
-    return [*lines, ("mechanism", "noise on residuals (what each table has beyond its totals), part by part")]
+    return [
+        *lines,
+        ("mechanism", "noise on residuals (what each table has beyond its totals), part by part"),
+    ]
 
 
 def section(result: "TablesByParts") -> Section:
     """Return the section of tables released part by part, with their errors over all parts."""
     depth = result.depth
     paragraphs = [
-        f"Every table was first measured at the depth of {depth} and above, and totals that cross parts "
-        f"were divided there. Below, each {depth} was measured and fitted by itself, from its own records "
-        "and from these public numbers. All noise was calibrated to the whole, so that there is one "
-        f"guarantee. What a finer table counts by {depth} is the sum of its parts."
+        f"Every table was first measured at the depth of {depth} and above, and totals that cross"
+        f" parts were divided there. Below, each {depth} was measured and fitted by itself, from"
+        " its own records and from these public numbers. All noise was calibrated to the whole, so"
+        f" that there is one guarantee. What a finer table counts by {depth} is the sum of its"
+        " parts."
     ]
     rows = []
     for table in part_errors(result):
@@ -129,12 +141,16 @@ def file_words(result: "TablesByParts", form: Form | None) -> list[tuple[str, st
     words = []
     for file, table in zip(names, result.overview, strict=True):
         words.append((file, f"the counts of {table_title(table)}, with estimates and errors"))
-    words.append((measurements, "the measured residuals at this depth and above, for statisticians"))
+    words.append(
+        (measurements, "the measured residuals at this depth and above, for statisticians")
+    )
     return words
 
 
 def warnings(result: "TablesByParts") -> list[str]:
-    """Say for which tables that were asked for in whole numbers there are none with all totals, and in which parts."""
+    """Say for which tables that were asked for in whole numbers there are none with all totals, and
+    in which parts.
+    """
     above = {table.name: table.fitted for table in result.overview}
     below = {table.name for table in result.below}
     told = []
@@ -162,7 +178,11 @@ def assembled_lines(result: "AssembledTables") -> list[str]:
     below = {table.name for table in result.below}
     lines = []
     for table in result.tables:
-        parts = f" in {len(result.parts):,} parts" if table.name in below and len(result.parts) > 1 else ""
+        parts = (
+            f" in {len(result.parts):,} parts"
+            if table.name in below and len(result.parts) > 1
+            else ""
+        )
         lines.append(f"{table_title(table)}: {table.schema.size:,} cells{parts}")
     return lines
 
@@ -171,9 +191,10 @@ def assembled_section(result: "AssembledTables") -> Section:
     """Return the section of tables that were measured in parts and fitted in one piece."""
     depth = result.depth
     paragraphs = [
-        f"Every {depth} was measured by itself, from its own records. The measurements of all of them were put "
-        f"together, and the tables were estimated and fitted in one piece, as without parts. Each {depth} holds its "
-        "rows. All noise was calibrated to the whole, so that there is one guarantee."
+        f"Every {depth} was measured by itself, from its own records. The measurements of all of"
+        " them were put together, and the tables were estimated and fitted in one piece, as"
+        f" without parts. Each {depth} holds its rows. All noise was calibrated to the whole, so"
+        " that there is one guarantee."
     ]
     rows = []
     for table in result.tables:

@@ -1,7 +1,8 @@
-"""The work of one part for a request for tables: count its records, add noise to its residuals, fit, write files.
+"""The work of one part for a request for tables: count its records, add noise to its residuals,
+fit, write files.
 
-What was measured is stored once, under a name that the first attempt takes: another attempt at the same part reads that
-and draws nothing, so that all attempts write the same numbers.
+What was measured is stored once, under a name that the first attempt takes: another attempt at the
+same part reads that and draws nothing, so that all attempts write the same numbers.
 """
 
 import contextlib
@@ -39,15 +40,19 @@ from semidp.statistics.tables.published import measurements_stem
 from semidp.statistics.tables.request import TablesRequest
 from semidp.statistics.tables.residual_files import residual_columns
 
-_CHANGED = "the records of a part do not add up to what was read first: nothing may write to the data meanwhile"
+_CHANGED = (
+    "the records of a part do not add up to what was read first: nothing may write to the data"
+    " meanwhile"
+)
 
 
 @dataclass(frozen=True, eq=False)
 class TablesWork:
-    """What a request for tables has in one part: tables at the cut, the noise of its residuals below, how it is fitted.
+    """What a request for tables has in one part: tables at the cut, the noise of its residuals
+    below, how it is fitted.
 
-    The confidential counts at the cut, as they were read first, are what its records must add up to. There is no noise
-    where nobody can be, and no fit while the part is only measured.
+    The confidential counts at the cut, as they were read first, are what its records must add up
+    to. There is no noise where nobody can be, and no fit while the part is only measured.
     """
 
     request: TablesRequest
@@ -61,11 +66,15 @@ class TablesWork:
         return stored_measurement(task.work, self.request, task.path)
 
     def is_measured(self, task: PartTask) -> bool:
-        """Whether an earlier attempt has stored what is measured; nothing is where nobody can be."""
+        """Whether an earlier attempt has stored what is measured; nothing is where nobody can
+        be.
+        """
         return self.noise is None or self.stored(task).exists()
 
     def measure(self, task: PartTask, source: Source | None, attempt: Path) -> None:
-        """Count the records of a part and store them with noise, unless an attempt did so before."""
+        """Count the records of a part and store them with noise, unless an attempt did so
+        before.
+        """
         stored = self.stored(task)
         if self.noise is not None and stored.exists():
             return
@@ -87,7 +96,9 @@ class TablesWork:
 
 
 def store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) -> None:
-    """Store what an attempt has measured, unless another was first: then what this one drew is dropped."""
+    """Store what an attempt has measured, unless another was first: then what this one drew is
+    dropped.
+    """
     fresh = attempt / stored.name
     columns.write(fresh)
     durable(attempt)
@@ -98,15 +109,21 @@ def store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) ->
 
 
 def stored_measurement(work: Path, request: TablesRequest, path: Sequence[str]) -> Path:
-    """Return the file, in the folder of an unfinished release, of what was measured of a request in one part."""
+    """Return the file, in the folder of an unfinished release, of what was measured of a request in
+    one part.
+    """
     key = hashlib.sha256(json.dumps([request.name, *path]).encode()).hexdigest()
     return work / STATE / f"{key}.parquet"
 
 
 def counted_tables(
-    task: PartTask, features: Sequence[Sequence[str]], expected: Sequence[NDArray[np.int64]], source: Source | None
+    task: PartTask,
+    features: Sequence[Sequence[str]],
+    expected: Sequence[NDArray[np.int64]],
+    source: Source | None,
 ) -> list[Table]:
-    """Return the confidential tables of a part; refuse records that are not those that were read first.
+    """Return the confidential tables of a part; refuse records that are not those that were read
+    first.
 
     Parameters
     ----------
@@ -137,7 +154,9 @@ def _tables(task: PartTask, request: TablesWork, attempt: Path) -> list[Publishe
     """Return the tables of a part, fitted to what was measured."""
     schemas = [task.schema.restrict(row.asked.features) for row in request.tables]
     if request.noise is None:
-        how = Fitted("integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say.")
+        how = Fitted(
+            "integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say."
+        )
         zeros = [np.zeros(schema.shape) for schema in schemas]
         return [
             PublishedTable(row.asked.name, schema, zero.astype(np.int64), zero, zero, how, zero)
@@ -145,7 +164,9 @@ def _tables(task: PartTask, request: TablesWork, attempt: Path) -> list[Publishe
         ]
     assert request.fit is not None
     noisy = _measured(task, request, request.noise, attempt)
-    estimated = request.noise.tables(noisy, [(table.estimate, table.variance) for table in request.tables])
+    estimated = request.noise.tables(
+        noisy, [(table.estimate, table.variance) for table in request.tables]
+    )
     estimates = [estimate for estimate, _ in estimated]
     fitted = fitted_part(task.schema, task.exact, request.tables, request.fit, estimates)
     tables = []
@@ -179,12 +200,18 @@ def fitted_part(
     estimates
         For each table its estimate in this part.
     time_limit
-        Seconds after which no further improvement of one table is started; those of the fit unless given.
+        Seconds after which no further improvement of one table is started; those of the fit unless
+        given.
     """
     if fit.made is not None:
         parts = zip(fit.made, estimates, strict=True)
-        return [own_part(counts.reshape(estimate.shape), how, estimate) for (counts, how), estimate in parts]
-    kinds = [FitKind.none if number in fit.unfitted else row.asked.fit for number, row in enumerate(rows)]
+        return [
+            own_part(counts.reshape(estimate.shape), how, estimate)
+            for (counts, how), estimate in parts
+        ]
+    kinds = [
+        FitKind.none if number in fit.unfitted else row.asked.fit for number, row in enumerate(rows)
+    ]
     fitted = fit_product(
         schema.grid,
         [schema.view(row.asked.features) for row in rows],
@@ -201,8 +228,12 @@ def fitted_part(
     return fitted
 
 
-def _measured(task: PartTask, request: TablesWork, noise: BranchNoise, attempt: Path) -> dict[View, NDArray[np.int64]]:
-    """Return the noisy residuals of a part that the first attempt stored, and put them among the files of the part."""
+def _measured(
+    task: PartTask, request: TablesWork, noise: BranchNoise, attempt: Path
+) -> dict[View, NDArray[np.int64]]:
+    """Return the noisy residuals of a part that the first attempt stored, and put them among the
+    files of the part.
+    """
     stored = request.stored(task)
     noisy = read_measurement(stored, noise.space)
     name, form = measurements_stem(request.request), task.form
@@ -214,17 +245,24 @@ def _measured(task: PartTask, request: TablesWork, noise: BranchNoise, attempt: 
 
 
 def read_measurement(stored: Path, space: BranchSpace) -> NDArray[np.int64]:
-    """Read what was measured of a request in one part of an unfinished release; refuse what is not of its space."""
+    """Read what was measured of a request in one part of an unfinished release; refuse what is not
+    of its space.
+    """
     try:
         noisy = read_parquet(stored, ["noisy"])["noisy"]
         split_residuals(space, noisy)
         return noisy
     except ValueError:
-        raise DataError("what was measured of a part is damaged: discard the unfinished release") from None
+        raise DataError(
+            "what was measured of a part is damaged: discard the unfinished release"
+        ) from None
 
 
 def split_residuals(space: BranchSpace, vector: NDArray[np.int64]) -> dict[View, NDArray[np.int64]]:
     """Take the measured residuals of a part apart; refuse those that are not of this space."""
     if vector.shape != space.shape or vector.dtype != np.int64:
         raise DataError("the measurements of a part are not those of the plan")
-    return {view: vector[part].reshape(space.residuals.shape(view)) for view, part in space.parts.items()}
+    return {
+        view: vector[part].reshape(space.residuals.shape(view))
+        for view, part in space.parts.items()
+    }

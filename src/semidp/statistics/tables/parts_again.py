@@ -1,4 +1,6 @@
-"""Tables that were carried out part by part, computed again: those at the cut, then each part under them."""
+"""Tables that were carried out part by part, computed again: those at the cut, then each part under
+them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +27,14 @@ from semidp.statistics.tables.cut_fits import CutFit
 from semidp.statistics.tables.fitting import NOT_ALL
 from semidp.statistics.tables.part_work import fitted_part, split_residuals
 from semidp.statistics.tables.published import measurements_stem
-from semidp.statistics.tables.refit import SECONDS, FittedTable, Refit, intervals_hold, note_fits, too_far
+from semidp.statistics.tables.refit import (
+    SECONDS,
+    FittedTable,
+    Refit,
+    intervals_hold,
+    note_fits,
+    too_far,
+)
 from semidp.statistics.tables.residual_files import residual_columns
 
 Floats = NDArray[np.float64]
@@ -33,8 +42,11 @@ Floats = NDArray[np.float64]
 _SECONDS = 0.3  # the time limit of a fit in one part
 
 
-def recheck_parts(result: TablesByParts, check: ResultCheck, mechanism: ResidualMechanism) -> TablesByParts:
-    """Compare the tables at the cut, then every part with what was measured in it and with the tables above.
+def recheck_parts(
+    result: TablesByParts, check: ResultCheck, mechanism: ResidualMechanism
+) -> TablesByParts:
+    """Compare the tables at the cut, then every part with what was measured in it and with the
+    tables above.
 
     Parameters
     ----------
@@ -58,13 +70,18 @@ def recheck_parts(result: TablesByParts, check: ResultCheck, mechanism: Residual
     if part_tables is not None and len(check.findings.wrong) == before:
         expected = result.expected_l2(part_tables)
         if not close(result.noise.expected_l2, expected):
-            check.wrong(f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has {expected:.6g}")
+            check.wrong(
+                f"an expected loss of {result.noise.expected_l2:.6g}, and its noise has"
+                f" {expected:.6g}"
+            )
     measured = measured_by(result.name, mechanism, result.private, expected)
     return replace(result, residuals=mechanism, **measured)
 
 
 def _cut_fit(result: TablesByParts, partition: Partition | None) -> CutFit | None:
-    """Fit again what the parts are fitted to, or the parts themselves; None where their files cannot be read."""
+    """Fit again what the parts are fitted to, or the parts themselves; None where their files
+    cannot be read.
+    """
     if not result.together:
         return result.settled(silent)
     if partition is None or partition.place is None:
@@ -76,7 +93,9 @@ def _cut_fit(result: TablesByParts, partition: Partition | None) -> CutFit | Non
 
 
 def _compare_cut(result: TablesByParts, check: ResultCheck) -> None:
-    """Compare the estimates and errors of the tables at the cut with what was measured there and above."""
+    """Compare the estimates and errors of the tables at the cut with what was measured there and
+    above.
+    """
     above = result.above
     estimates = above.space.estimates(above.publish(result.noisy))
     for number, (table, estimate) in enumerate(zip(result.overview, estimates, strict=True)):
@@ -102,7 +121,9 @@ def _compare_cut_fits(result: TablesByParts, check: ResultCheck, fit: CutFit | N
     note_fits(check.findings, result.name, f"{result.listed_in}.overview.fit", tables, fits)
 
 
-def _compare_parts(result: TablesByParts, check: ResultCheck, fit: CutFit | None) -> list[PartTable] | None:
+def _compare_parts(
+    result: TablesByParts, check: ResultCheck, fit: CutFit | None
+) -> list[PartTable] | None:
     """Compare every part; return how its tables came out, or None where a part is not sound."""
     partition: Partition | None = check.partition
     if partition is None or partition.place is None:
@@ -127,7 +148,9 @@ def _compare_parts(result: TablesByParts, check: ResultCheck, fit: CutFit | None
         files = StoredFiles(partition.place / part.folder, tuple(part.files))
         before = len(check.findings.wrong)
         try:
-            tables += PartCheck(check.findings, result, check.form, node, part, files, fit).compared()
+            tables += PartCheck(
+                check.findings, result, check.form, node, part, files, fit
+            ).compared()
         except (ValueError, KeyError, OSError, IndexError, StopIteration):
             check.wrong(f"files that are damaged in {part.folder}")
         sound = sound and len(check.findings.wrong) == before
@@ -137,7 +160,8 @@ def _compare_parts(result: TablesByParts, check: ResultCheck, fit: CutFit | None
 
 
 def refitted_whole(result: TablesByParts, partition: Partition, seconds: float) -> CutFit:
-    """Fit the tables of all parts in one piece again, from the measurements in the folders of the parts.
+    """Fit the tables of all parts in one piece again, from the measurements in the folders of the
+    parts.
 
     Parameters
     ----------
@@ -159,10 +183,12 @@ def refitted_whole(result: TablesByParts, partition: Partition, seconds: float) 
 def published_whole(
     findings: Findings, result: TablesByParts, partition: Partition, fit: CutFit
 ) -> tuple[bool, list[str]]:
-    """Return whether the parts, put together, hold the whole numbers that are found now, and which tables are too far.
+    """Return whether the parts, put together, hold the whole numbers that are found now, and which
+    tables are too far.
 
-    Where they do not, because of a tie or of a search that ended elsewhere, tables are compared by their distance from
-    what was measured, the parts of each together. A sentence on one that is farther holds if the parts add up.
+    Where they do not, because of a tie or of a search that ended elsewhere, tables are compared by
+    their distance from what was measured, the parts of each together. A sentence on one that is
+    farther holds if the parts add up.
 
     Parameters
     ----------
@@ -185,7 +211,10 @@ def published_whole(
             for node, part in enumerate(partition.parts):
                 branch = cut.branch(schema, node)
                 table = PublishedTable.read(
-                    _files(partition, node), asked.name, branch.restrict(asked.features), part.fitted(asked.name)
+                    _files(partition, node),
+                    asked.name,
+                    branch.restrict(asked.features),
+                    part.fitted(asked.name),
                 )
                 cells = cut.row(schema.grid, view, whole, node)
                 cells[...] = table.counts.reshape(cells.shape)
@@ -194,8 +223,12 @@ def published_whole(
             return False, []  # what is damaged is told when the part is compared
         if not np.allclose(whole, expected, rtol=0, atol=1e-4):
             different.append((asked, whole, loss, how))
-    if any(asked.fit is FitKind.integer and how.note.startswith(NOT_ALL) for asked, _, _, how in different):
-        return False, []  # whole numbers take longer to find than is spent here, and others depend on them
+    if any(
+        asked.fit is FitKind.integer and how.note.startswith(NOT_ALL)
+        for asked, _, _, how in different
+    ):
+        # whole numbers take longer to find than is spent here, and others depend on them
+        return False, []
     farther = []
     for asked, whole, loss, how in different:
         strict = findings.same_software or len(different) == 1
@@ -236,7 +269,10 @@ class PartCheck:
     def compared(self) -> list[PartTable]:
         """Compare the part; return how its tables came out."""
         result, whole = self.result, self.result.noise_of_residuals.space.schema
-        path, place = part_path(whole, result.cut, self.node), part_folder(whole, result.cut, self.node)
+        path, place = (
+            part_path(whole, result.cut, self.node),
+            part_folder(whole, result.cut, self.node),
+        )
         if (self.part.path, self.part.folder) != (path, place):
             self.wrong(f"another place than {place}")
         tables = result.tables_of_part(self.files, self.node, self.part)
@@ -255,7 +291,9 @@ class PartCheck:
             measured = residual_columns(noise, noisy)
             half_widths = noise.half_widths(INTERVALS_BELOW)
         sound = True
-        for table, (estimate, variance), row, half in zip(tables, estimated, rows, half_widths, strict=True):
+        for table, (estimate, variance), row, half in zip(
+            tables, estimated, rows, half_widths, strict=True
+        ):
             sound = self._table(table, estimate, np.sqrt(variance), row) and sound
             if not intervals_hold(table, half, self.findings.current):
                 self.wrong(f"intervals of {table.name} that its noise does not have")
@@ -264,17 +302,23 @@ class PartCheck:
             exact = result.cut.exact(result.noise_of_residuals.space.dataspace, self.node)
             estimates = [estimate for estimate, _ in estimated]
             self._fits(tables, estimates, rows, exact, empty=noise is None)
-            again = [self._again(table, half) for table, half in zip(tables, half_widths, strict=True)]
+            again = [
+                self._again(table, half) for table, half in zip(tables, half_widths, strict=True)
+            ]
             self._contents(again, measured)
         return [self._told(table) for table in tables]
 
     def _again(self, table: PublishedTable, half_widths: Floats | None) -> PublishedTable:
-        """Return a table with the intervals that its noise has: what is read from a file is rounded already."""
+        """Return a table with the intervals that its noise has: what is read from a file is rounded
+        already.
+        """
         if table.half_widths is None or half_widths is None or not self.findings.current:
             return table
         return replace(table, half_widths=half_widths.reshape(table.half_widths.shape))
 
-    def _table(self, table: PublishedTable, estimate: Floats, errors: Floats, row: TotalsAtCut) -> bool:
+    def _table(
+        self, table: PublishedTable, estimate: Floats, errors: Floats, row: TotalsAtCut
+    ) -> bool:
         """Compare one table with its estimate, and with the table above; whether it adds up."""
         shape, schema, cut = table.counts.shape, self.schema, self.result.cut
         if not close(table.estimate, estimate.reshape(shape)):
@@ -284,13 +328,17 @@ class PartCheck:
         if table.fitted.kind != "integer":
             return True
         view = schema.view(table.schema.names)
-        at_cut = schema.grid.sum(table.counts.reshape(schema.grid.shape_of(view)), cut.above(view), view)
+        at_cut = schema.grid.sum(
+            table.counts.reshape(schema.grid.shape_of(view)), cut.above(view), view
+        )
         adds_up = row.counts is None or np.array_equal(at_cut.ravel(), row.counts.ravel())
         exact = cut.exact(self.result.noise_of_residuals.space.dataspace, self.node)
         if table.counts.dtype.kind != "i" or table.counts.min(initial=0) < 0 or not adds_up:
             self.wrong(f"counts of {table.name} that do not add up to those above")
             return False
-        if exact.margins and not exact.over(table.schema.names).contains(Table(table.schema, table.counts)):
+        if exact.margins and not exact.over(table.schema.names).contains(
+            Table(table.schema, table.counts)
+        ):
             self.wrong(f"counts of {table.name} that do not add up to the exact totals")
             return False
         return True
@@ -305,7 +353,9 @@ class PartCheck:
     ) -> None:
         fits: Sequence[Refit] | None = None
         if empty:
-            how = Fitted("integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say.")
+            how = Fitted(
+                "integer", "thresholds", 0.0, 0.0, True, "Nobody is there, as the exact totals say."
+            )
             fits = [(np.zeros(table.counts.shape, dtype=np.int64), how) for table in tables]
         elif self.fit is not None:
             whole = self.result.noise_of_residuals.space.schema

@@ -12,7 +12,14 @@ from semidp.output.plots.figures import loss_plot
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.table_pages import first_cells, table_title
 from semidp.output.texts import error_text, more, name_of, within_text
-from semidp.statistics.tables.error_words import ERRORS_TEXT, FEW_TABLES, HEADINGS, CellErrors, error_lines, every_error
+from semidp.statistics.tables.error_words import (
+    ERRORS_TEXT,
+    FEW_TABLES,
+    HEADINGS,
+    CellErrors,
+    error_lines,
+    every_error,
+)
 from semidp.statistics.tables.words import misses_totals
 
 if TYPE_CHECKING:
@@ -35,7 +42,8 @@ def noisy_lines(product: "PublishedTables") -> list[str]:
     tables = product.tables
     if len(tables) <= FEW_TABLES:
         return [
-            f"{table_title(table)}: {table.schema.size:,} cells, together with the other tables" for table in tables
+            f"{table_title(table)}: {table.schema.size:,} cells, together with the other tables"
+            for table in tables
         ]
     cells = sum(table.schema.size for table in tables)
     return [f"{len(tables):,} tables, which add up: {cells:,} cells"]
@@ -43,7 +51,9 @@ def noisy_lines(product: "PublishedTables") -> list[str]:
 
 @dataclass(frozen=True)
 class ErrorsOfTable:
-    """A table whose residuals are measured: its name, features and cells, and how far off they are."""
+    """A table whose residuals are measured: its name, features and cells, and how far off they
+    are.
+    """
 
     name: str
     features: tuple[str, ...]
@@ -53,7 +63,9 @@ class ErrorsOfTable:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         # Large tables have no intervals.
-        widths = {name: self.errors[name] for name in ("narrowest", "widest") if name in self.errors}
+        widths = {
+            name: self.errors[name] for name in ("narrowest", "widest") if name in self.errors
+        }
         return {
             "name": self.name,
             "features": list(self.features),
@@ -75,25 +87,34 @@ class ErrorsOfTable:
         return f"{self.name}: {errors}, {self.cells:,} cells"
 
 
-def mechanism_lines(tables: Sequence[ErrorsOfTable], mechanism: ResidualMechanism, what: str) -> list[str]:
-    """Say how large the errors of each table are whose residuals are measured, and what joint sensitivity saved."""
+def mechanism_lines(
+    tables: Sequence[ErrorsOfTable], mechanism: ResidualMechanism, what: str
+) -> list[str]:
+    """Say how large the errors of each table are whose residuals are measured, and what joint
+    sensitivity saved.
+    """
     if not mechanism.sigma2:
         return ["no noise: the exact totals fix every table"]
-    first = f"noise on {mechanism.name} (what each table has beyond its totals) for {what}, {mechanism.claim} claim"
+    first = (
+        f"noise on {mechanism.name} (what each table has beyond its totals) for {what},"
+        f" {mechanism.claim} claim"
+    )
     if mechanism.saved:
         first += f"; the joint sensitivity saved {mechanism.saved:.0%} of the variance"
     return [first, *near_least(mechanism), *(table.line() for table in tables)]
 
 
 def near_least(mechanism: ResidualMechanism) -> list[str]:
-    """Say how near the noise comes to what no Gaussian noise can go below, where a lower bound is proved."""
+    """Say how near the noise comes to what no Gaussian noise can go below, where a lower bound is
+    proved.
+    """
     above = mechanism.above_least
     if above is None:
         return []
     share = math.ceil(max(above, 0.0) * 1000) / 1000
     return [
-        f"total variance at most {share:.1%} above the least that any additive Gaussian noise with unbiased estimates "
-        "needs under this promise"
+        f"total variance at most {share:.1%} above the least that any additive Gaussian noise with"
+        " unbiased estimates needs under this promise"
     ]
 
 
@@ -112,7 +133,8 @@ def summary_lines(product: "PublishedTables") -> list[tuple[str, str]]:
 
 
 def sections(product: "PublishedTables", form: Form | None) -> list[Section]:
-    """Return the sections of tables that share a budget: their errors, how they fit together, their counts.
+    """Return the sections of tables that share a budget: their errors, how they fit together, their
+    counts.
 
     The errors of many tables stand at the top of the page.
     """
@@ -173,16 +195,19 @@ def product_paragraphs(product: "PublishedTables") -> list[str]:
     if product.noise.absent:
         return ["The exact totals fix every table: no noise was needed."]
     paragraphs = [
-        f"{len(product.tables)} tables share one budget. What they have in common was measured once: "
-        f"{len(mechanism.sigma2)} residuals with noise, those that the exact totals fix without. So every number that "
-        "occurs in two tables is the same number. Estimates are unbiased; their standard errors are those of the noise "
-        "alone. The counts are whole numbers fitted to the estimates, from the coarsest table to the finest, and may "
-        "lie outside the intervals, which belong to the estimates.",
+        (
+            f"{len(product.tables)} tables share one budget. What they have in common was measured"
+            f" once: {len(mechanism.sigma2)} residuals with noise, those that the exact totals fix"
+            " without. So every number that occurs in two tables is the same number. Estimates are"
+            " unbiased; their standard errors are those of the noise alone. The counts are whole"
+            " numbers fitted to the estimates, from the coarsest table to the finest, and may lie"
+            " outside the intervals, which belong to the estimates."
+        ),
     ]
     if mechanism.saved:
         paragraphs.append(
-            f"The exact joint sensitivity of all residuals saved {mechanism.saved:.0%} of the noise's variance against "
-            "adding up their costs one by one."
+            f"The exact joint sensitivity of all residuals saved {mechanism.saved:.0%} of the"
+            " noise's variance against adding up their costs one by one."
         )
     paragraphs += [f"The noise has a {sentence}." for sentence in near_least(mechanism)]
     whole = [table for table in product.tables if table.fitted.kind == "integer"]
@@ -190,8 +215,9 @@ def product_paragraphs(product: "PublishedTables") -> list[str]:
         away = math.sqrt(sum(table.fitted.loss for table in whole))
         least = math.sqrt(sum(table.fitted.bound for table in whole))
         paragraphs.append(
-            f"The whole numbers lie {error_text(away)} from the estimates, over all cells; real numbers that are not "
-            f"negative and have the same totals would lie at least {error_text(least)} away."
+            f"The whole numbers lie {error_text(away)} from the estimates, over all cells; real"
+            " numbers that are not negative and have the same totals would lie at least"
+            f" {error_text(least)} away."
         )
     for table in product.tables:
         if not table.fitted.optimal:
@@ -200,7 +226,9 @@ def product_paragraphs(product: "PublishedTables") -> list[str]:
 
 
 def product_losses(product: "PublishedTables") -> dict[str, float]:
-    """Return the expected distance from the truth beside tables one by one and ordinary differential privacy."""
+    """Return the expected distance from the truth beside tables one by one and ordinary
+    differential privacy.
+    """
     losses = {"this release": product.noise.expected_l2}
     if product.one_by_one_l2:
         losses["one by one,\nsame promise"] = product.one_by_one_l2
@@ -218,9 +246,10 @@ def losses_caption(product: "PublishedTables") -> str:
     if product.one_by_one_l2 is None:
         alone = ""
     return (
-        "Root mean squared distance between all estimates and the true tables, known before any noise was drawn. This "
-        f"release promises {curve} for {promise}; {alone}ordinary differential privacy "
-        f"promises it for any {records}, whether they keep the totals or not, by group privacy from one."
+        "Root mean squared distance between all estimates and the true tables, known before any"
+        f" noise was drawn. This release promises {curve} for {promise}; {alone}ordinary"
+        f" differential privacy promises it for any {records}, whether they keep the totals or not,"
+        " by group privacy from one."
     )
 
 
@@ -253,10 +282,13 @@ def _some(names: Sequence[str]) -> str:
 
 def _decomposable_text(product: "PublishedTables") -> str:
     if product.decomposable:
-        return "The tables and the exact totals are decomposable: there are records that have all of them."
+        return (
+            "The tables and the exact totals are decomposable: there are records that have all of"
+            " them."
+        )
     return (
-        "The tables agree wherever they overlap. They hang together in a circle (they are not decomposable), so "
-        "that nothing promises that one set of records has all of them."
+        "The tables agree wherever they overlap. They hang together in a circle (they are not"
+        " decomposable), so that nothing promises that one set of records has all of them."
     )
 
 
@@ -270,7 +302,9 @@ def file_words(product: "PublishedTables", form: Form | None) -> list[tuple[str,
     *names, measurements = product.files(form)
     words = []
     for file, table in zip(names[:_LISTED_TABLES], product.tables, strict=False):
-        words.append((file, f"the counts of {table_title(table)}, with estimates and their standard errors"))
+        words.append(
+            (file, f"the counts of {table_title(table)}, with estimates and their standard errors")
+        )
     left = names[_LISTED_TABLES:]
     if left:
         words.append((left[0], f"the same of the next table, and so on: {len(left):,} files"))

@@ -1,7 +1,8 @@
 """What a release publishes of a request for tables: one table, or several from one measurement.
 
-The result is a frozen value that knows its files and its JSON form, and is read back from them. Everything here may be
-published: it is a measurement, or follows from measurements and public values. The tables are in `output`.
+The result is a frozen value that knows its files and its JSON form, and is read back from them.
+Everything here may be published: it is a measurement, or follows from measurements and public
+values. The tables are in `output`.
 """
 
 import math
@@ -22,7 +23,14 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.placement import Objective, Workload
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Columns, Form, PublishedColumns, StoredFiles, named_files
-from semidp.output.published_table import FitKind, Fitted, PublishedTable, names_in_file, read_cells, read_half_widths
+from semidp.output.published_table import (
+    FitKind,
+    Fitted,
+    PublishedTable,
+    names_in_file,
+    read_cells,
+    read_half_widths,
+)
 from semidp.output.sections import Details, Section
 from semidp.output.table_pages import table_title
 from semidp.queries.products import product_space
@@ -45,7 +53,8 @@ if TYPE_CHECKING:
     from semidp.statistics.tables.request import TableRequest, TablesRequest
 
 ALONE, SHARED = "tables", "products"
-"""What release.json calls its lists: of tables with budgets of their own, and of those that share one."""
+"""What release.json calls its lists: of tables with budgets of their own, and of those that share
+one."""
 
 MEASUREMENTS = "product-measurements"
 """What the file of the measurements of several tables is called, but for its ending."""
@@ -66,13 +75,16 @@ class PublishedTables(Published):
     residuals
         The noise of every residual, where those were measured and not the cells.
     one_by_one_l2
-        The expected distance from the truth of tables measured one by one at the same guarantee; None where unknown.
+        The expected distance from the truth of tables measured one by one at the same guarantee;
+        None where unknown.
 
     Examples
     --------
     >>> import semidp
     >>> tables = [semidp.TableRequest(["sex", "age"]), semidp.TableRequest(["sex", "region"])]
-    >>> plan = semidp.Plan([semidp.TablesRequest(tables, semidp.Budget.gdp(1))], ["sex"], levels_from_data=True)
+    >>> plan = semidp.Plan(
+    ...     [semidp.TablesRequest(tables, semidp.Budget.gdp(1))], ["sex"], levels_from_data=True
+    ... )
     >>> people = {"sex": [*"ffmmf"], "age": [*"yoyoo"], "region": [*"nnsns"]}
     >>> result = semidp.run(plan, people).results[0]
     >>> result.noise.mechanism, [table.counts.sum(axis=1).tolist() for table in result.tables]
@@ -95,7 +107,9 @@ class PublishedTables(Published):
 
     @property
     def listed_in(self) -> str:
-        """The list of release.json that it is in: that of single tables, or of tables that share a budget."""
+        """The list of release.json that it is in: that of single tables, or of tables that share a
+        budget.
+        """
         return ALONE if self.request.alone else SHARED
 
     @property
@@ -112,13 +126,18 @@ class PublishedTables(Published):
 
     @property
     def decomposable(self) -> bool:
-        """Whether one population is certain to have all tables and exact totals: a junction tree joins them."""
+        """Whether one population is certain to have all tables and exact totals: a junction tree
+        joins them.
+        """
         space = self.noise_of_residuals.space
         views = [*space.views, *(total.view for total in space.dataspace.published)]
         return junction_order(maximal(views)) is not None
 
     def __repr__(self) -> str:
-        return f"PublishedTables({', '.join(table.name for table in self.request.tables)}; {self.noise.mechanism})"
+        return (
+            f"PublishedTables({', '.join(table.name for table in self.request.tables)};"
+            f" {self.noise.mechanism})"
+        )
 
     # --- what others find in it
 
@@ -135,10 +154,17 @@ class PublishedTables(Published):
         for table in self.tables:
             if table.name == name:
                 return table
-        raise InputError(f"there is no table {name!r}; there are {', '.join(table.name for table in self.tables)}")
+        raise InputError(
+            f"there is no table {name!r}; there are"
+            f" {', '.join(table.name for table in self.tables)}"
+        )
 
-    def weighted_sum(self, weights: Mapping[str, NDArray[np.float64]], scope: Scope) -> tuple[float, float]:
-        """Return a weighted sum of cells, across its tables by their names, and its exact standard error."""
+    def weighted_sum(
+        self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
+    ) -> tuple[float, float]:
+        """Return a weighted sum of cells, across its tables by their names, and its exact standard
+        error.
+        """
         places = {table.name: number for number, table in enumerate(self.tables)}
         value = 0.0
         by_number = {}
@@ -150,7 +176,9 @@ class PublishedTables(Published):
         return value, self._error(by_number[0], scope)
 
     def _error(self, weight: NDArray[np.float64], scope: Scope) -> float:
-        """Return the standard error of a weighted sum of one table's estimates; 0 where exact totals fix it."""
+        """Return the standard error of a weighted sum of one table's estimates; 0 where exact
+        totals fix it.
+        """
         mechanism = self.recalibrated(self.request, scope)
         if not mechanism.scale:
             return 0.0
@@ -178,11 +206,17 @@ class PublishedTables(Published):
 
     def summary_lines(self) -> list[tuple[str, str]]:
         """Return the expected loss of one table, or the errors of each, for a terminal."""
-        return words.summary_lines(self) if self.request.alone else product_words.summary_lines(self)
+        return (
+            words.summary_lines(self) if self.request.alone else product_words.summary_lines(self)
+        )
 
     def sections(self, form: Form | None = None) -> list[Section]:
         """Return its sections of the report."""
-        return [words.section(self, form)] if self.request.alone else product_words.sections(self, form)
+        return (
+            [words.section(self, form)]
+            if self.request.alone
+            else product_words.sections(self, form)
+        )
 
     def details(self) -> Details:
         """Say how the tables were measured and fitted."""
@@ -190,7 +224,11 @@ class PublishedTables(Published):
 
     def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
         """Say what its files hold."""
-        return words.file_words(self, form) if self.request.alone else product_words.file_words(self, form)
+        return (
+            words.file_words(self, form)
+            if self.request.alone
+            else product_words.file_words(self, form)
+        )
 
     def claim_text(self) -> str:
         """Say whether the claim is about the numbers that were drawn."""
@@ -233,13 +271,17 @@ class PublishedTables(Published):
         return super().drawn_by(needed) if self.residuals is None else within_claim(self.residuals)
 
     def faults(self, mechanism: Mechanism) -> Iterator[str]:
-        """Say where it records another mechanism, or less noise, than the one that its plan gives."""
+        """Say where it records another mechanism, or less noise, than the one that its plan
+        gives.
+        """
         yield from super().faults(mechanism)
         if self.residuals is not None and isinstance(mechanism, ResidualMechanism):
             yield from residual_faults(self.residuals, mechanism)
 
     def stated_mechanism(self, check: ResultCheck) -> Mechanism | None:
-        """Return the mechanism with the noise that it states; None where its budget gives another."""
+        """Return the mechanism with the noise that it states; None where its budget gives
+        another.
+        """
         from semidp.statistics.tables.recheck import compare_residuals
 
         needed = check.mechanism
@@ -249,7 +291,9 @@ class PublishedTables(Published):
         return compare_residuals(check, self.noise_of_residuals, needed)
 
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedTables":
-        """Compare estimates, errors and whole numbers; return the tables as they are computed again."""
+        """Compare estimates, errors and whole numbers; return the tables as they are computed
+        again.
+        """
         from semidp.statistics.tables.recheck import recheck_table, recheck_tables
 
         return (recheck_table if self.request.alone else recheck_tables)(self, check, mechanism)
@@ -259,7 +303,9 @@ class PublishedTables(Published):
         return column in ("noisy_count", "noisy")
 
     def trusted(self, request: "Request") -> Iterator[Trust]:
-        """Yield what is believed of it besides its noisy values: how it was decided where the noise lies."""
+        """Yield what is believed of it besides its noisy values: how it was decided where the noise
+        lies.
+        """
         yield from super().trusted(request)
         # Noise on residuals is checked by what it costs. Weights say which tables it should spare.
         if self.residuals is not None and len(self.tables) > 1:
@@ -288,7 +334,12 @@ class PublishedTables(Published):
         measured = {} if self.residuals is None else residuals_json(self.residuals)
         if self.request.alone:
             features = list(self.only.schema.names)
-            return {**super().to_json(), **measured, "features": features, "fit": asdict(self.only.fitted)}
+            return {
+                **super().to_json(),
+                **measured,
+                "features": features,
+                "fit": asdict(self.only.fitted),
+            }
         return {
             **super().to_json(),
             **measured,
@@ -303,7 +354,8 @@ class PublishedTables(Published):
 
 
 def table_stems(name: str) -> tuple[str, str]:
-    """Return what the files of a table are called, but for their endings: its published counts, and its measurements.
+    """Return what the files of a table are called, but for their endings: its published counts, and
+    its measurements.
 
     >>> table_stems("table"), table_stems("income")
     (('table', 'measurements'), ('income', 'income-measurements'))
@@ -316,7 +368,9 @@ def measurements_stem(request: "TablesRequest") -> str:
     return request.files[-1].removesuffix(".csv")
 
 
-def read_one(entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, files: StoredFiles) -> PublishedTables:
+def read_one(
+    entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, files: StoredFiles
+) -> PublishedTables:
     """Read what was written of a request for one table."""
     schema = scope.dataspace.schema.restrict(entry["features"])
     published, measurements = table_stems(entry["name"])
@@ -328,7 +382,8 @@ def read_one(entry: Mapping[str, Any], request: "TablesRequest", scope: Scope, f
         measured = {"noisy_count": read_residuals(files, measurements, space)}
     else:
         measured = read_cells(files, measurements, schema)
-    estimate = cells.get("estimate", measured.get("projected"))  # earlier versions had it beside the measurement
+    # earlier versions had it beside the measurement
+    estimate = cells.get("estimate", measured.get("projected"))
     if estimate is None:
         raise ValueError("a table has estimates")
     table = PublishedTable(
@@ -375,7 +430,11 @@ def read_several(
 
 
 def published_table(
-    request: "TablesRequest", mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    request: "TablesRequest",
+    mechanism: Mechanism,
+    measured: Measurement,
+    scope: Scope,
+    progress: Progress,
 ) -> PublishedTables:
     """Fit one table to its measurement: from here on all is post-processing of public values."""
     asked = request.only
@@ -391,7 +450,9 @@ def published_table(
         schema=public.schema,
         counts=counts,
         estimate=estimate,
-        standard_errors=mechanism.standard_errors() if residuals is None else residuals.table_errors(0),
+        standard_errors=(
+            mechanism.standard_errors() if residuals is None else residuals.table_errors(0)
+        ),
         fitted=how,
         half_widths=_half_widths(mechanism) if public.schema.size < INTERVALS_BELOW else None,
     )
@@ -405,18 +466,30 @@ def published_table(
 
 
 def _fitted(
-    asked: "TableRequest", measure: NDArray[Any], estimate: NDArray[np.float64], scope: Scope, progress: Progress
+    asked: "TableRequest",
+    measure: NDArray[Any],
+    estimate: NDArray[np.float64],
+    scope: Scope,
+    progress: Progress,
 ) -> tuple[NDArray[Any], Fitted]:
     """Return the published counts of one table, and how they were made from what was measured."""
     kind = asked.fit
     if kind is FitKind.none:
-        return estimate, Fitted(str(kind), "none", 0.0, 0.0, True, "The measurement itself is published.")
+        return estimate, Fitted(
+            str(kind), "none", 0.0, 0.0, True, "The measurement itself is published."
+        )
     public = scope.dataspace.over(asked.features)
-    fit = fit_table(measure, public, kind="real" if kind is FitKind.real else "integer", progress=progress)
+    fit = fit_table(
+        measure, public, kind="real" if kind is FitKind.real else "integer", progress=progress
+    )
     counts = fit.values if fit.counts is None else fit.counts
     assert counts is not None
     return counts, Fitted(str(kind), fit.method, fit.loss, fit.bound, fit.optimal, fit.note)
 
 
 def _half_widths(mechanism: Mechanism) -> NDArray[np.float64]:
-    return mechanism.table_half_widths(0) if isinstance(mechanism, ResidualMechanism) else mechanism.half_widths
+    return (
+        mechanism.table_half_widths(0)
+        if isinstance(mechanism, ResidualMechanism)
+        else mechanism.half_widths
+    )

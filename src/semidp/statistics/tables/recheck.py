@@ -1,4 +1,6 @@
-"""Published tables, computed again from their noisy values: estimates, errors, intervals and whole numbers."""
+"""Published tables, computed again from their noisy values: estimates, errors, intervals and whole
+numbers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +19,14 @@ from semidp.statistics.findings import close
 from semidp.statistics.protocol import ResultCheck
 from semidp.statistics.tables.fitting import fit_product, totals_of
 from semidp.statistics.tables.published import PublishedTables
-from semidp.statistics.tables.refit import SECONDS, FittedTable, Refit, fit_again, intervals_hold, note_fits
+from semidp.statistics.tables.refit import (
+    SECONDS,
+    FittedTable,
+    Refit,
+    fit_again,
+    intervals_hold,
+    note_fits,
+)
 from semidp.statistics.tables.request import TableRequest, TablesRequest
 
 Floats = NDArray[np.float64]
@@ -28,14 +37,16 @@ _LEAST_SECONDS = 0.3  # the time limit of a fit, however many tables are fitted 
 def compare_residuals(
     check: ResultCheck, stated: ResidualMechanism, needed: ResidualMechanism
 ) -> ResidualMechanism | None:
-    """Compare the noise of each residual with what the budget needs; return the one that all else follows from.
+    """Compare the noise of each residual with what the budget needs; return the one that all else
+    follows from.
 
     An earlier version may have used more noise. None where the noise is not what the budget gives.
     """
     current, before = check.findings.current, len(check.findings.wrong)
     squares = [(float(stated.sigma2[view]), float(least)) for view, least in needed.sigma2.items()]
     same = all(close(square, least) for square, least in squares)
-    # Noise may be placed in several ways, and another computer may end elsewhere: what it costs is compared.
+    # Noise may be placed in several ways, and another computer may end elsewhere: what it costs is
+    # compared.
     if stated.spent > stated.precision:
         check.wrong("less noise on a residual than its budget needs")
     elif current and not same and not stated.serves_like(needed):
@@ -49,7 +60,9 @@ def compare_residuals(
 
 
 def _unfitted(request: TablesRequest) -> TablesRequest:
-    """Return a request for the same tables whose estimates are published as they are: fits are compared apart."""
+    """Return a request for the same tables whose estimates are published as they are: fits are
+    compared apart.
+    """
     unfitted = [evolve(table, fit=FitKind.none) for table in request.tables]
     return evolve(request, tables=unfitted)
 
@@ -57,14 +70,19 @@ def _unfitted(request: TablesRequest) -> TablesRequest:
 # --- one table with a budget of its own
 
 
-def recheck_table(result: PublishedTables, check: ResultCheck, mechanism: Mechanism) -> PublishedTables:
-    """Compare one table with what follows from its noisy counts, or residuals; return it as it is computed again.
+def recheck_table(
+    result: PublishedTables, check: ResultCheck, mechanism: Mechanism
+) -> PublishedTables:
+    """Compare one table with what follows from its noisy counts, or residuals; return it as it is
+    computed again.
 
     How it was fitted is compared apart, by the distance from what was measured, and stays as it is.
     """
     request = check.request
     assert isinstance(request, TablesRequest)
-    again = _unfitted(request).publish(mechanism, result.measurement(mechanism), check.scope, silent)
+    again = _unfitted(request).publish(
+        mechanism, result.measurement(mechanism), check.scope, silent
+    )
     if not check.findings.current and isinstance(mechanism, LatticeGaussianMechanism):
         again = _with_earlier_errors(again, result, mechanism)
     measured = "counts" if result.residuals is None else "residuals"
@@ -80,12 +98,16 @@ def recheck_table(result: PublishedTables, check: ResultCheck, mechanism: Mechan
 def _with_earlier_errors(
     again: PublishedTables, result: PublishedTables, mechanism: LatticeGaussianMechanism
 ) -> PublishedTables:
-    """Return a table with the errors that earlier versions stated for lattice noise, where it does: an upper bound."""
+    """Return a table with the errors that earlier versions stated for lattice noise, where it does:
+    an upper bound.
+    """
     if not close(result.noise.expected_l2, mechanism.largest_l2):
         return again
     larger = again.only.standard_errors * (mechanism.largest_l2 / mechanism.expected_l2)
     table = replace(again.only, standard_errors=larger)
-    return replace(again, tables=(table,), noise=replace(again.noise, expected_l2=mechanism.largest_l2))
+    return replace(
+        again, tables=(table,), noise=replace(again.noise, expected_l2=mechanism.largest_l2)
+    )
 
 
 def _compare_cells(
@@ -98,11 +120,15 @@ def _compare_cells(
     if not close(table.standard_errors, again.standard_errors):
         check.wrong(f"{errors} that its noise does not have")
     elif not intervals_hold(table, again.half_widths, check.findings.current):
-        check.wrong(f"{errors.replace('standard errors', 'intervals')} that its noise does not have")
+        check.wrong(
+            f"{errors.replace('standard errors', 'intervals')} that its noise does not have"
+        )
 
 
 def _compare_totals(check: ResultCheck, result: PublishedTables, mechanism: Mechanism) -> None:
-    """Compare a measurement with the totals that it has by itself: noise that keeps the totals, or none at all."""
+    """Compare a measurement with the totals that it has by itself: noise that keeps the totals, or
+    none at all.
+    """
     if isinstance(mechanism, NoNoise):
         if not np.array_equal(result.noisy, np.rint(mechanism.space.fixed_part())):
             check.wrong("a measurement that is not what its exact totals fix")
@@ -110,11 +136,15 @@ def _compare_totals(check: ResultCheck, result: PublishedTables, mechanism: Mech
         schema = result.only.schema
         for total in check.scope.dataspace.over(schema.names).published:
             if not np.array_equal(schema.grid.sum(result.noisy, total.view), total.counts):
-                check.wrong(f"a measurement without the exact totals, which {mechanism.name} noise keeps")
+                check.wrong(
+                    f"a measurement without the exact totals, which {mechanism.name} noise keeps"
+                )
                 return
 
 
-def _compare_fit(check: ResultCheck, result: PublishedTables, request: TableRequest, fitted_to: NDArray[Any]) -> None:
+def _compare_fit(
+    check: ResultCheck, result: PublishedTables, request: TableRequest, fitted_to: NDArray[Any]
+) -> None:
     """Compare the published counts of a table with what they were fitted to."""
     published = result.only
     again: Refit | None = None
@@ -126,17 +156,29 @@ def _compare_fit(check: ResultCheck, result: PublishedTables, request: TableRequ
         again = fit_again(fitted_to, published.schema.names, request.fit, check.scope)
     file = f"{result.name}.{published.columns().form(check.form)}"
     table = FittedTable("the table", file, published, fitted_to)
-    note_fits(check.findings, result.name, f"{result.listed_in}.fit", [table], None if again is None else [again])
+    note_fits(
+        check.findings,
+        result.name,
+        f"{result.listed_in}.fit",
+        [table],
+        None if again is None else [again],
+    )
 
 
 # --- tables that share a budget
 
 
-def recheck_tables(result: PublishedTables, check: ResultCheck, mechanism: Mechanism) -> PublishedTables:
-    """Compare tables that share a budget with what follows from their residuals; return them as computed again."""
+def recheck_tables(
+    result: PublishedTables, check: ResultCheck, mechanism: Mechanism
+) -> PublishedTables:
+    """Compare tables that share a budget with what follows from their residuals; return them as
+    computed again.
+    """
     request = check.request
     assert isinstance(request, TablesRequest)
-    again = _unfitted(request).publish(mechanism, result.measurement(mechanism), check.scope, silent)
+    again = _unfitted(request).publish(
+        mechanism, result.measurement(mechanism), check.scope, silent
+    )
     for table, follows in zip(result.tables, again.tables, strict=True):
         estimates = f"estimates of {table.name} that do not follow from its measurements"
         _compare_cells(check, table, follows, estimates, f"standard errors of {table.name}")

@@ -1,8 +1,10 @@
-"""Whether published whole numbers are the fit of what was measured: fitted again, and compared by their distance.
+"""Whether published whole numbers are the fit of what was measured: fitted again, and compared by
+their distance.
 
-A table is a function of its measurement and of public totals, but for two things. Two tables may be equally close, and
-a search with a time limit may end elsewhere on another machine. So counts are compared by their distance from what was
-measured: none may be farther than the table that is found now, and the stated distance must be theirs.
+A table is a function of its measurement and of public totals, but for two things. Two tables may be
+equally close, and a search with a time limit may end elsewhere on another machine. So counts are
+compared by their distance from what was measured: none may be farther than the table that is found
+now, and the stated distance must be theirs.
 """
 
 import math
@@ -25,7 +27,8 @@ SECONDS = 3.0
 _CLOSE = 1e-6
 _EARLIER_FACTORS = (1.959963984540054, math.log(20) / math.sqrt(2))
 """Standard errors to each side in the intervals of earlier versions: normal and Laplace ones."""
-_SEARCHED = 0.05  # so much farther than a search without proof finds now is still taken for its result elsewhere
+# so much farther than a search without proof finds now is still taken for its result elsewhere
+_SEARCHED = 0.05
 
 Refit = tuple[NDArray[Any], Fitted]
 """A table that was fitted, and how."""
@@ -47,16 +50,23 @@ class Checked:
     unproved: tuple[str, ...] = ()
 
 
-def intervals_hold(table: PublishedTable, half_widths: NDArray[np.float64] | None, current: bool) -> bool:
-    """Whether the intervals of a table are those of its noise, or the normal or Laplace ones of an earlier version."""
+def intervals_hold(
+    table: PublishedTable, half_widths: NDArray[np.float64] | None, current: bool
+) -> bool:
+    """Whether the intervals of a table are those of its noise, or the normal or Laplace ones of an
+    earlier version.
+    """
     if table.half_widths is None or half_widths is None:
         return True
     allowed = [half_widths.reshape(table.half_widths.shape)]
     if not current:
         for factor in _EARLIER_FACTORS:
             allowed.append(factor * table.standard_errors)
-    # Ends are written with six digits, so that half-widths are known to about three units of the last.
-    return any(np.allclose(table.half_widths, expected, rtol=1e-6, atol=3e-6) for expected in allowed)
+    # Ends are written with six digits, so that half-widths are known to about three units of the
+    # last.
+    return any(
+        np.allclose(table.half_widths, expected, rtol=1e-6, atol=3e-6) for expected in allowed
+    )
 
 
 def fit_again(measure: NDArray[Any], features: Sequence[str], kind: FitKind, scope: Scope) -> Refit:
@@ -100,12 +110,17 @@ class FittedTable:
 
 
 def note_fits(
-    findings: Findings, name: str, place: str, tables: Sequence[FittedTable], fits: Sequence[Refit] | None
+    findings: Findings,
+    name: str,
+    place: str,
+    tables: Sequence[FittedTable],
+    fits: Sequence[Refit] | None,
 ) -> None:
-    """Note what is wrong or unproved with the whole numbers of tables that were fitted one after the other.
+    """Note what is wrong or unproved with the whole numbers of tables that were fitted one after
+    the other.
 
-    Each is fitted to those before it. So where two came out otherwise by other software, the second was fitted to
-    something else, and its distance is compared loosely.
+    Each is fitted to those before it. So where two came out otherwise by other software, the second
+    was fitted to something else, and its distance is compared loosely.
 
     Parameters
     ----------
@@ -120,7 +135,9 @@ def note_fits(
         for table in tables:
             _note(findings, name, place, table.file, compare_fit(table, None))
         return
-    different = [table for table, again in zip(tables, fits, strict=True) if not table.is_same(again)]
+    different = [
+        table for table, again in zip(tables, fits, strict=True) if not table.is_same(again)
+    ]
     for table, again in zip(tables, fits, strict=True):
         # The only table that came out otherwise was fitted to the same totals as now.
         strict = findings.same_software or different == [table]
@@ -147,8 +164,8 @@ def _note(findings: Findings, name: str, place: str, file: str, checked: Checked
     for key in checked.unproved:
         places.append(f"{file} count" if key == "count" else f"{place}.{key}")
     findings.trust(
-        "which of several close tables was published, where no quick proof singles one out; its totals and its "
-        "distance from what was measured are right",
+        "which of several close tables was published, where no quick proof singles one out; its"
+        " totals and its distance from what was measured are right",
         *places,
     )
 
@@ -168,15 +185,22 @@ def compare_fit(one: FittedTable, again: Refit | None, strict: bool = True) -> C
     name, counts, stated = one.called, one.table.counts, one.table.fitted
     measure = one.measure.reshape(counts.shape)
     if again is not None and stated.kind != again[1].kind:
-        return Checked((f"a fit of the kind {stated.kind!r} for {name}, and its plan gives {again[1].kind!r}",))
+        return Checked(
+            (f"a fit of the kind {stated.kind!r} for {name}, and its plan gives {again[1].kind!r}",)
+        )
     if stated.kind == FitKind.none and stated.method == "none":
         return Checked(tuple(_published_estimate(name, counts, stated, measure, again)))
     loss = float(np.square((counts - measure).astype(np.float64)).sum())
     if not _near(stated.loss, loss):
-        said = f"that {name} has a distance (loss) of {stated.loss:.6g} from what was measured, which is {loss:.6g}"
+        said = (
+            f"that {name} has a distance (loss) of {stated.loss:.6g} from what was measured, which"
+            f" is {loss:.6g}"
+        )
         return Checked((said,))
     if again is None or (counts.dtype.kind == "i" and again[0].dtype.kind != "i"):
-        return Checked(tuple(_bounds(name, stated)), ("count", "method", "bound", "optimal", "note"))
+        return Checked(
+            tuple(_bounds(name, stated)), ("count", "method", "bound", "optimal", "note")
+        )
     return _beside(one, loss, again, again[1].optimal and strict)
 
 
@@ -202,8 +226,12 @@ def _beside(one: FittedTable, loss: float, again: Refit, proved: bool) -> Checke
     wrong = list(_bounds(name, stated))
     tolerance = 1e-4 if proved else 1e-2
     if not _near(stated.bound, min(how.bound, loss), tolerance):
-        wrong.append(f"a bound of {stated.bound:.6g} for the distance of {name}, and {how.bound:.6g} is found")
-    # A proof may take longer than is spent here: then its claims are believed, within what is possible.
+        wrong.append(
+            f"a bound of {stated.bound:.6g} for the distance of {name}, and {how.bound:.6g} is"
+            " found"
+        )
+    # A proof may take longer than is spent here: then its claims are believed, within what is
+    # possible.
     unproved = [] if same else ["count"]
     for key in ("method", "optimal", "note"):
         claimed, follows = getattr(stated, key), getattr(how, key)
@@ -216,14 +244,18 @@ def _beside(one: FittedTable, loss: float, again: Refit, proved: bool) -> Checke
     return Checked(tuple(wrong), tuple(unproved))
 
 
-def too_far(name: str, counts: NDArray[Any], loss: float, found: Fitted, proved: bool) -> str | None:
-    """Say that counts are farther from what was measured than those that are found now, if they are."""
+def too_far(
+    name: str, counts: NDArray[Any], loss: float, found: Fitted, proved: bool
+) -> str | None:
+    """Say that counts are farther from what was measured than those that are found now, if they
+    are.
+    """
     allowed = found.loss * (1 + (_CLOSE if proved else _SEARCHED)) + _CLOSE * counts.size
     if loss <= allowed:
         return None
     return (
-        f"counts of {name} at a distance (loss) of {loss:.6g} from what was measured, where {found.loss:.6g} is "
-        "possible with the same totals"
+        f"counts of {name} at a distance (loss) of {loss:.6g} from what was measured, where"
+        f" {found.loss:.6g} is possible with the same totals"
     )
 
 

@@ -1,4 +1,6 @@
-"""Requests for tables of counts: one table, or several that share a budget and agree with each other."""
+"""Requests for tables of counts: one table, or several that share a budget and agree with each
+other.
+"""
 
 import itertools
 import re
@@ -42,12 +44,19 @@ from semidp.statistics.protocol import (
 from semidp.statistics.tables.fitting import published_tables
 from semidp.statistics.tables.forecast import TableForecast, forecasts, noise_lines, shared_json
 from semidp.statistics.tables.product_words import together_words
-from semidp.statistics.tables.published import MEASUREMENTS, PublishedTables, published_table, table_stems
+from semidp.statistics.tables.published import (
+    MEASUREMENTS,
+    PublishedTables,
+    published_table,
+    table_stems,
+)
 
 SHARED_NAME = "product"
-"""The name of tables that share a budget: in a ledger, in release.json, and in the file of measurements."""
+"""The name of tables that share a budget: in a ledger, in release.json, and in the file of
+measurements."""
 _NO_OBJECTIVE = "an objective is for several tables that share a budget other than pure epsilon"
-_CELL_BY_CELL = ("gaussian", "laplace")  # mechanisms that draw the noise of every cell by itself, as a part can
+# mechanisms that draw the noise of every cell by itself, as a part can
+_CELL_BY_CELL = ("gaussian", "laplace")
 UNNAMED = "table"
 """The name of a table that was given none and stands alone."""
 
@@ -72,19 +81,28 @@ def _fit(value: FitKind | str) -> FitKind:
 class TableRequest(PlanEntry):
     """One table of counts: its features, how to measure and how to fit it.
 
-    A table with a budget is measured alone. Tables without one share the budget of the plan. Instead of a budget a
-    table may have a target: the largest standard error of its estimates. `prepare` finds the least budget that meets
-    all targets together.
+    A table with a budget is measured alone. Tables without one share the budget of the plan.
+    Instead of a budget a table may have a target: the largest standard error of its estimates.
+    `prepare` finds the least budget that meets all targets together.
 
     >>> TableRequest(("sex", "region"), Budget.pure(1)).name
     'table'
     >>> TableRequest("sex,region")
     Traceback (most recent call last):
-    semidp.errors.InputError: the features of a table are a list such as ["sex", "region"], not 'sex,region'
+    semidp.errors.InputError: the features of a table are a list such as ["sex", "region"], not
+    'sex,region'
     """
 
     key: ClassVar[str] = "table"
-    _written: ClassVar[tuple[str, ...]] = ("name", "features", "budget", "mechanism", "fit", "weight", "target_error")
+    _written: ClassVar[tuple[str, ...]] = (
+        "name",
+        "features",
+        "budget",
+        "mechanism",
+        "fit",
+        "weight",
+        "target_error",
+    )
     _needs: ClassVar[Mapping[str, str]] = {"features": '["…", …]'}
 
     features: tuple[str, ...] = field(converter=_table_features)
@@ -101,12 +119,19 @@ class TableRequest(PlanEntry):
         if len(set(self.features)) < len(self.features):
             raise InputError(f"the table names a feature twice: {', '.join(self.features)}")
         if self.budget is not None and self.weight != 1:
-            raise InputError(f"the table {self.name!r} has a budget of its own: a weight is for tables that share one")
+            raise InputError(
+                f"the table {self.name!r} has a budget of its own: a weight is for tables that"
+                " share one"
+            )
         if self.budget is not None and self.target_error is not None:
-            raise InputError(f"the table {self.name!r} has a budget and a target error: give one of them")
+            raise InputError(
+                f"the table {self.name!r} has a budget and a target error: give one of them"
+            )
 
     def as_request(self) -> "TablesRequest":
-        """Return what a plan holds where nothing else is asked for: the request for this table alone."""
+        """Return what a plan holds where nothing else is asked for: the request for this table
+        alone.
+        """
         return TablesRequest.of(self)
 
 
@@ -145,12 +170,14 @@ class TablesRequest(RequestDefaults):
     Parameters
     ----------
     tables
-        The tables, without budgets of their own; unnamed ones of several are called after their features.
+        The tables, without budgets of their own; unnamed ones of several are called after their
+        features.
     budget
-        What all of them may spend together. Several tables share zCDP, GDP or (ε, δ); pure ε is divided among them.
+        What all of them may spend together. Several tables share zCDP, GDP or (ε, δ); pure ε is
+        divided among them.
     objective
-        Whether the total variance of all tables is least (each table's times its weight), or the largest standard
-        error.
+        Whether the total variance of all tables is least (each table's times its weight), or the
+        largest standard error.
 
     Examples
     --------
@@ -169,7 +196,10 @@ class TablesRequest(RequestDefaults):
             raise InputError("tables that share a budget are at least one table", needs="table")
         for table in self.tables:
             if table.budget is not None:
-                raise InputError(f"the table {table.name!r} has a budget of its own: leave it out of those that share")
+                raise InputError(
+                    f"the table {table.name!r} has a budget of its own: leave it out of those that"
+                    " share"
+                )
         if self.budget is None:
             return
         if not self.alone:
@@ -182,17 +212,24 @@ class TablesRequest(RequestDefaults):
     def _refuse_several(self, budget: Budget) -> None:
         for table in self.tables:
             if table.target_error is not None:
-                raise InputError(f"the table {table.name!r} has a target error and a shared budget: give one of them")
+                raise InputError(
+                    f"the table {table.name!r} has a target error and a shared budget: give one of"
+                    " them"
+                )
             if table.mechanism != AUTO:
                 raise InputError(
-                    f"tables that share a budget are measured together, so that {table.name!r} has no mechanism of its "
-                    "own: leave the mechanism out, or give the table a budget"
+                    f"tables that share a budget are measured together, so that {table.name!r} has"
+                    " no mechanism of its own: leave the mechanism out, or give the table a budget"
                 )
             if table.fit is FitKind.real:
-                raise InputError("tables that share a budget are fitted in whole numbers, or not at all: integer, none")
+                raise InputError(
+                    "tables that share a budget are fitted in whole numbers, or not at all:"
+                    " integer, none"
+                )
         if budget.kind == "pure":
             raise InputError(
-                "tables share a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each a budget of its own"
+                "tables share a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each a"
+                " budget of its own"
             )
 
     @classmethod
@@ -246,16 +283,22 @@ class TablesRequest(RequestDefaults):
     def space(self, scope: Scope) -> QuerySpace:
         """Return the space of the table, or the residuals of several."""
         if self.alone:
-            return sensitivity_space(scope.dataspace.about(self.counted), scope.adjacency, self.only.features)
+            return sensitivity_space(
+                scope.dataspace.about(self.counted), scope.adjacency, self.only.features
+            )
         return self.residual_space(scope)
 
     def residual_space(self, scope: Scope) -> ProductSpace:
-        """Return the residuals of all tables, on which several are measured, and one that is released by parts."""
+        """Return the residuals of all tables, on which several are measured, and one that is
+        released by parts.
+        """
         public = scope.dataspace.about(self.counted)
         return product_space(public, scope.adjacency, [table.features for table in self.tables])
 
     def calibrate(self, space: QuerySpace) -> Mechanism:
-        """Return the mechanism asked for, or the one of least announced variance; several tables have residual ones."""
+        """Return the mechanism asked for, or the one of least announced variance; several tables
+        have residual ones.
+        """
         if self.alone:
             return table_mechanism(space, budget_of(self), self.mechanism)
         return self.residual_mechanism(space)
@@ -292,31 +335,37 @@ class TablesRequest(RequestDefaults):
         assert isinstance(space, ProductSpace)
         return space.measure(reader.tables(table.features for table in self.tables))
 
-    def publish(self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress) -> PublishedTables:
+    def publish(
+        self, mechanism: Mechanism, measured: Measurement, scope: Scope, progress: Progress
+    ) -> PublishedTables:
         """Fit whole numbers with the exact totals to the measurement."""
         if self.alone:
             return published_table(self, mechanism, measured, scope, progress)
         assert isinstance(mechanism, ResidualMechanism)
         return published_tables(self, mechanism, measured, scope, progress)
 
-    # Parts ----------------------------------------------------------------------------------------------------------
+    # --- Parts ------------------------------------------------------------------------------------
 
     def refuse_parts(self) -> None:
         """Refuse what cannot be released part by part, in a sentence.
 
         >>> TablesRequest.of(TableRequest(["county"], Budget.pure(1), "l2")).refuse_parts()
         Traceback (most recent call last):
-        semidp.errors.InputError: l2 noise is drawn for all cells of 'table' at once, so that no part can draw its ...
+        semidp.errors.InputError: l2 noise is drawn for all cells of 'table' at once, so that no
+        part can draw its ...
         """
         for table in self.tables:
             if table.mechanism not in (AUTO, ResidualMechanism.name, *_CELL_BY_CELL):
                 raise InputError(
-                    f"{table.mechanism} noise is drawn for all cells of {table.name!r} at once, so that no part can "
-                    f"draw its own: leave the mechanism out, or choose {' or '.join(_CELL_BY_CELL)}"
+                    f"{table.mechanism} noise is drawn for all cells of {table.name!r} at once, so"
+                    " that no part can draw its own: leave the mechanism out, or choose"
+                    f" {' or '.join(_CELL_BY_CELL)}"
                 )
 
     def parts_space(self, scope: Scope) -> QuerySpace:
-        """Return what parts measure: residuals, or the cells of a table for pure ε and where a mechanism is named."""
+        """Return what parts measure: residuals, or the cells of a table for pure ε and where a
+        mechanism is named.
+        """
         named = self.mechanism in _CELL_BY_CELL
         if self.alone and (named or (self.budget is not None and self.budget.kind == "pure")):
             return self.space(scope)
@@ -336,11 +385,17 @@ class TablesRequest(RequestDefaults):
         return mechanism_for(space, budget, usual if self.mechanism == AUTO else self.mechanism)
 
     def in_parts(
-        self, mechanism: Mechanism, cut: Cut, scope: Scope, requests: Sequence[Request], reader: Reader
+        self,
+        mechanism: Mechanism,
+        cut: Cut,
+        scope: Scope,
+        requests: Sequence[Request],
+        reader: Reader,
     ) -> InParts | None:
         """Return how the tables are measured at the cut, in each part, and put together.
 
-        None where none of them reaches below the cut, unless what is at the cut is measured with the parts.
+        None where none of them reaches below the cut, unless what is at the cut is measured with
+        the parts.
         """
         from semidp.statistics.tables.assembled import assembled_in_parts, is_assembled
         from semidp.statistics.tables.in_parts import tables_in_parts
@@ -357,19 +412,25 @@ class TablesRequest(RequestDefaults):
         return evolve(self, tables=[evolve(table, mechanism=name) for table in self.tables])
 
     def dividing(self, budget: Budget) -> "tuple[TablesRequest, ...]":
-        """Return requests that spend a budget together: pure epsilon is split evenly, any other is shared."""
+        """Return requests that spend a budget together: pure epsilon is split evenly, any other is
+        shared.
+        """
         if self.alone or budget.kind != "pure":
             return (evolve(self, budget=budget),)
         if self.objective is not Objective.total:
             raise InputError(_NO_OBJECTIVE)
-        return tuple(TablesRequest((table,), budget.shared(len(self.tables))) for table in self.tables)
+        return tuple(
+            TablesRequest((table,), budget.shared(len(self.tables))) for table in self.tables
+        )
 
     def apart(self) -> "tuple[TablesRequest, ...]":
-        """Return a request for each table, with an even part of the budget; weights do not count then."""
+        """Return a request for each table, with an even part of the budget; weights do not count
+        then.
+        """
         part = budget_of(self).shared(len(self.tables))
         return tuple(TablesRequest((evolve(table, weight=1),), part) for table in self.tables)
 
-    # Target errors --------------------------------------------------------------------------------------------------
+    # --- Target errors ----------------------------------------------------------------------------
 
     def without_targets(self) -> "TablesRequest":
         """Return the same tables, ready to be given a budget."""
@@ -392,12 +453,18 @@ class TablesRequest(RequestDefaults):
             ratios.append(float(errors.max(initial=0.0)) / float(table.target_error))
         return max(ratios)
 
-    # Plan files -----------------------------------------------------------------------------------------------------
+    # --- Plan files -------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Return the request as plain values: the entry of one table, or what a plan has at its top and its tables."""
+        """Return the request as plain values: the entry of one table, or what a plan has at its top
+        and its tables.
+        """
         if self.alone:
-            return evolve(self.only, budget=self.budget).to_json() if self.budget else self.only.to_json()
+            return (
+                evolve(self.only, budget=self.budget).to_json()
+                if self.budget
+                else self.only.to_json()
+            )
         spent = {} if self.budget is None else self.budget.keys()
         aim = {} if self.objective is Objective.total else {"objective": str(self.objective)}
         return {**spent, **aim, "table": [table.to_json() for table in self.tables]}
@@ -409,7 +476,10 @@ def with_numbers(
     """Return tables with the numbers that an option gives to those that it names by their features.
 
     >>> tables = [TableRequest(["sex", "age"]), TableRequest(["sex", "region"])]
-    >>> [str(table.weight) for table in with_numbers(tables, "weight", "--weight", {"region,sex": "4"})]
+    >>> [
+    ...     str(table.weight)
+    ...     for table in with_numbers(tables, "weight", "--weight", {"region,sex": "4"})
+    ... ]
     ['1', '4']
     """
     asked = {frozenset(table.features) for table in tables}
@@ -418,7 +488,10 @@ def with_numbers(
         key = frozenset(name.strip() for name in names.split(","))
         if key not in asked:
             listed = "; ".join(",".join(table.features) for table in tables) or "none"
-            raise InputError(f"{option} names {names}: no table that shares the budget has these features ({listed})")
+            raise InputError(
+                f"{option} names {names}: no table that shares the budget has these features"
+                f" ({listed})"
+            )
         if key in said:
             raise InputError(f"{option} is given twice for the table {names}: keep one")
         said[key] = {field: exact(text, option)}
@@ -426,9 +499,12 @@ def with_numbers(
 
 
 def gathered(asked: Sequence[TableRequest | TablesRequest]) -> tuple[TablesRequest, ...]:
-    """Return the requests for tables of a plan: those without a budget together, after those that have one.
+    """Return the requests for tables of a plan: those without a budget together, after those that
+    have one.
 
-    >>> both = gathered([TableRequest(["sex"]), TableRequest(["age"]), TableRequest(["sex"], Budget.gdp(1))])
+    >>> both = gathered(
+    ...     [TableRequest(["sex"]), TableRequest(["age"]), TableRequest(["sex"], Budget.gdp(1))]
+    ... )
     >>> [[table.name for table in request.tables] for request in both]
     [['table'], ['sex', 'age']]
     """
@@ -446,7 +522,9 @@ def gathered(asked: Sequence[TableRequest | TablesRequest]) -> tuple[TablesReque
         else:
             shared.append(request)
     if len(shared) > 1:
-        raise InputError("some tables of the plan share a budget already: give the others budgets of their own")
+        raise InputError(
+            "some tables of the plan share a budget already: give the others budgets of their own"
+        )
     open_request = [TablesRequest(waiting, None, objective)] if waiting else []
     return (*alone, *shared, *open_request)
 
@@ -456,7 +534,9 @@ PLAN_KEYS = ("epsilon", "delta", "rho", "mu", "objective", "all_of", "order", "t
 
 
 def read_tables(document: Mapping[str, Any]) -> list[TablesRequest]:
-    """Read the tables of a plan file: those with budgets of their own, and those that share the one at the top."""
+    """Read the tables of a plan file: those with budgets of their own, and those that share the one
+    at the top.
+    """
     tables = [TableRequest.from_json(entry) for entry in entries_of(document, "table")]
     tables += all_of(entries_of(document, "all_of"), document.get("order"))
     budget = Budget.stated(document)
@@ -465,10 +545,15 @@ def read_tables(document: Mapping[str, Any]) -> list[TablesRequest]:
     without = [table for table in tables if not table.budget]
     if budget is None:
         if objective is not None:
-            raise InputError("an objective is for tables that share a budget: give epsilon, rho or mu beside it")
+            raise InputError(
+                "an objective is for tables that share a budget: give epsilon, rho or mu beside it"
+            )
         return [*requests, *([TablesRequest(without)] if without else [])]
     if not without:
-        raise InputError("the plan has a budget for tables that share it, but each has its own: leave one of them out")
+        raise InputError(
+            "the plan has a budget for tables that share it, but each has its own: leave one of"
+            " them out"
+        )
     if objective is not None and (len(without) < 2 or budget.kind == "pure"):
         raise InputError(_NO_OBJECTIVE)
     sharing = TablesRequest(without, None, Objective.total if objective is None else objective)
@@ -502,7 +587,15 @@ def all_of(features: Iterable[str], order: int | None = None) -> list[TableReque
     if not names:
         return []
     if size == 2 and len(names) < 2:
-        raise InputError(f"a table for each pair of features needs two or more, not {names[0]} alone")
+        raise InputError(
+            f"a table for each pair of features needs two or more, not {names[0]} alone"
+        )
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= len(names):
-        raise InputError(f"the order of all tables of {len(names)} features is a whole number from 1 to {len(names)}")
-    return [TableRequest(chosen, name=called_after(chosen)) for chosen in itertools.combinations(names, size)]
+        raise InputError(
+            f"the order of all tables of {len(names)} features is a whole number from 1 to"
+            f" {len(names)}"
+        )
+    return [
+        TableRequest(chosen, name=called_after(chosen))
+        for chosen in itertools.combinations(names, size)
+    ]

@@ -1,4 +1,6 @@
-"""Noise on residuals as a release states it: what release.json says of it, and the file of what was measured."""
+"""Noise on residuals as a release states it: what release.json says of it, and the file of what was
+measured.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,7 +32,8 @@ def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
         "law": mechanism.law,
         "saved_by_joint_sensitivity": mechanism.saved,
         "residuals": [
-            {"features": list(schema.named(view)), "sigma2": str(square)} for view, square in mechanism.sigma2.items()
+            {"features": list(schema.named(view)), "sigma2": str(square)}
+            for view, square in mechanism.sigma2.items()
         ],
     }
 
@@ -41,7 +44,9 @@ def within_claim(recorded: ResidualMechanism) -> ResidualMechanism | None:
 
 
 def residual_faults(recorded: ResidualMechanism, needed: ResidualMechanism) -> Iterator[str]:
-    """Say where less noise is recorded than the claim needs: it may be placed otherwise than it would be today."""
+    """Say where less noise is recorded than the claim needs: it may be placed otherwise than it
+    would be today.
+    """
     if recorded.spent > max(recorded.precision, needed.precision):
         yield "it records less noise on some residual than its plan needs"
 
@@ -50,7 +55,10 @@ def residuals_from_json(
     entry: Mapping[str, Any], space: ProductSpace, workload: Workload | None = None
 ) -> ResidualMechanism:
     """Read what `residuals_json` wrote; refuse residuals that are not those of the space."""
-    squares = {space.schema.view(part["features"]): positive(part["sigma2"], "σ²") for part in entry["residuals"]}
+    squares = {
+        space.schema.view(part["features"]): positive(part["sigma2"], "σ²")
+        for part in entry["residuals"]
+    }
     if set(squares) != set(space.measured):
         raise ValueError("the residuals are not those of the plan")
     precision, law, saved = entry["precision"], entry["law"], entry["saved_by_joint_sensitivity"]
@@ -58,10 +66,14 @@ def residuals_from_json(
         raise ValueError("the noise of residuals has a law")
     if not is_size(saved) or saved >= 1:
         raise ValueError("what the joint sensitivity saved is a part of the variance")
-    return ResidualMechanism(space, squares, positive(precision, "the precision"), law, saved, workload)
+    return ResidualMechanism(
+        space, squares, positive(precision, "the precision"), law, saved, workload
+    )
 
 
-def residual_columns(mechanism: ResidualMechanism | BranchNoise, noisy: NDArray[np.int64]) -> Columns:
+def residual_columns(
+    mechanism: ResidualMechanism | BranchNoise, noisy: NDArray[np.int64]
+) -> Columns:
     """Return the measured residuals, one row an entry."""
     space = mechanism.space
     sizes = [part.stop - part.start for part in space.parts.values()]

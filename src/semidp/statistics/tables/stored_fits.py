@@ -1,4 +1,6 @@
-"""The fit of all parts in one piece, kept in the folder of an unfinished release until every part is written."""
+"""The fit of all parts in one piece, kept in the folder of an unfinished release until every part
+is written.
+"""
 
 import json
 import os
@@ -51,7 +53,8 @@ def read_fits(path: Path) -> Fits:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store_fits(Path(folder) / "fit.npz", fits)
     ...     read_fits(Path(folder) / "fit.npz")
-    {(1, 0): (array([3, 4]), Fitted(kind='integer', method='flow', loss=2.0, bound=1.0, optimal=True, note=''))}
+    {(1, 0): (array([3, 4]), Fitted(kind='integer', method='flow', loss=2.0, bound=1.0,
+    optimal=True, note=''))}
     """
     fits: Fits = {}
     try:

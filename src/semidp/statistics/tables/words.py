@@ -20,10 +20,14 @@ NONE_FOUND = "No whole numbers with all totals were found for the table"
 """How a warning begins that a table misses some of its totals."""
 
 _LOSS_CAPTION = (
-    "Root mean squared distance between the measurement and the true table, known before any noise was drawn, next to "
-    "ordinary differential privacy pushed to the same guarantee by group privacy."
+    "Root mean squared distance between the measurement and the true table, known before any noise"
+    " was drawn, next to ordinary differential privacy pushed to the same guarantee by group"
+    " privacy."
 )
-_FOR_STUDIES = "for studies: the proof is for real-valued noise, and floating-point numbers are published as drawn"
+_FOR_STUDIES = (
+    "for studies: the proof is for real-valued noise, and floating-point numbers are published as"
+    " drawn"
+)
 
 
 def title(result: "PublishedTables") -> str:
@@ -49,11 +53,15 @@ def summary_lines(result: "PublishedTables") -> list[tuple[str, str]]:
 
 
 def section(result: "PublishedTables", form: Form | None) -> Section:
-    """Return the section of a table: its counts, and its expected loss beside ordinary differential privacy."""
+    """Return the section of a table: its counts, and its expected loss beside ordinary differential
+    privacy.
+    """
     naive = result.noise.naive_l2
     figure = None
     if naive is not None:
-        figure = loss_plot({"this release": result.noise.expected_l2, "ordinary DP,\nsame guarantee": naive})
+        figure = loss_plot(
+            {"this release": result.noise.expected_l2, "ordinary DP,\nsame guarantee": naive}
+        )
     cells = page_cells(result.only, result.noise.absent, form)
     return Section(
         heading=cells.heading,
@@ -69,13 +77,17 @@ def table_summary(result: "PublishedTables") -> str:
     """Say how one table was made."""
     table, noise = result.only, result.noise
     if noise.absent:
-        return "The exact totals fix every cell of this table, so it is published exactly and needs no noise."
+        return (
+            "The exact totals fix every cell of this table, so it is published exactly and needs no"
+            " noise."
+        )
     how = f"Measured with the {noise.mechanism} mechanism (scale {scale_text(noise.scale)})"
     if result.residuals is not None:
         how = f"Measured on {len(result.residuals.sigma2)} residuals, each with noise of its own"
     if table.fitted.kind == "none":
         return (
-            f"{how}. This is the measurement itself: counts may be negative, and exact totals are met up to rounding."
+            f"{how}. This is the measurement itself: counts may be negative, and exact totals are"
+            " met up to rounding."
         )
     if table.counts.dtype.kind == "i":
         made = "Each count is a whole number, none is negative, and every exact total is met."
@@ -103,7 +115,9 @@ def file_words(result: "PublishedTables", form: Form | None) -> list[tuple[str, 
 
 
 def claim_text(result: "PublishedTables") -> str:
-    """Say whether the claim is about the numbers that were drawn: floating-point numbers have no proof."""
+    """Say whether the claim is about the numbers that were drawn: floating-point numbers have no
+    proof.
+    """
     if result.noisy.dtype.kind != "i":
         return _FOR_STUDIES
     return CLAIM_TEXTS[result.noise.claim]
@@ -116,7 +130,10 @@ def none_found(name: str) -> str:
 
 def misses_totals(name: str, where: str = "") -> str:
     """Say that a table, everywhere or in some parts, has no whole numbers with all its totals."""
-    return f"{NONE_FOUND} {name!r}{where}: its counts there are whole and not negative, but miss some totals."
+    return (
+        f"{NONE_FOUND} {name!r}{where}: its counts there are whole and not negative, but miss some"
+        " totals."
+    )
 
 
 def apart(results: Sequence["PublishedTables"]) -> list[str]:
@@ -124,6 +141,6 @@ def apart(results: Sequence["PublishedTables"]) -> list[str]:
     if len(results) < 2:
         return []
     return [
-        f"{len(results)} tables were measured one by one, each with a budget of its own: what is not exact and "
-        "occurs in two of them is two numbers."
+        f"{len(results)} tables were measured one by one, each with a budget of its own: what is"
+        " not exact and occurs in two of them is two numbers."
     ]
