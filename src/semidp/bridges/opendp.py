@@ -173,11 +173,7 @@ def _public(invariants: Any, lengths: list[Margin], keys: list[Margin]) -> tuple
     else:
         margins, features = stated_margins(invariants)
     counts = list(dict.fromkeys([*margins, *lengths]))
-    only = [
-        margin
-        for margin in dict.fromkeys(keys)
-        if not any(margin.within(counted) for counted in counts)
-    ]
+    only = [margin for margin in dict.fromkeys(keys) if not margin.within_any(counts)]
     told = [f"the counts of {', '.join(map(str, counts))}"] if counts else []
     told += [f"the keys of {', '.join(map(str, only))}"] if only else []
     return Plan(invariants=[*counts, *only], features=features), " and ".join(told) or None

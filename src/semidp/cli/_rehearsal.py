@@ -229,10 +229,10 @@ def found_budget(asked: Plan, carried_out: Plan) -> list[tuple[str, str]]:
     """Say which budget meets the target errors."""
     targets = [target for request in asked.requests for target in request.targets]
     errors = [f"{plain(error)} in {name}" for name, error in targets if error is not None]
-    found = {
+    budgets = {
         str(request.budget) for request in carried_out.requests if request not in asked.requests
     }
-    least = f"{', '.join(found)}: the least for a standard error of {', '.join(errors)}"
+    least = f"{', '.join(budgets)}: the least for a standard error of {', '.join(errors)}"
     return [("budget", least)] if errors else []
 
 

@@ -76,11 +76,7 @@ def scope_of(
     space = totals_of(totals, plan) if totals else None
     schema = schema_of(space, plan)
     if space is not None:
-        more = [
-            margin
-            for margin in space.margins
-            if not any(margin.within(invariant) for invariant in plan.invariants)
-        ]
+        more = [margin for margin in space.margins if not margin.within_any(plan.invariants)]
         plan = evolve(plan, invariants=(*plan.invariants, *more))
     for name in plan.names:
         if schema is None or name not in {

@@ -74,12 +74,12 @@ def analyze(
     base = o.described(declaring, opening, comparing)
     plan = o.plan_of(o.tables_asked(base, table), invariant or ())
     declaring.check_used(plan)
-    scope, known = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
+    scope, invariants = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
     budgets, target = REFERENCE, spending.target
     if spending.given:
         budget, target = spending.budget()
         budgets = (budget,)
-    document = analysis(scope, plan.tables[0].features, budgets, target, known)
+    document = analysis(scope, plan.tables[0].features, budgets, target, invariants)
     printing.warn(scope.warnings)
     if printing.json:
         print_json(document)
@@ -144,9 +144,9 @@ def analysis(
 
 def _mechanisms(space: TableSpace, budget: Budget) -> list[Mechanism]:
     """Every mechanism that a release may use, first the one that it uses unless told otherwise."""
-    found = available(space, budget)
-    residuals = residual_plan(space, budget, found[0]) if found else None
-    return [*found] if residuals is None else [residuals, *found]
+    mechanisms = available(space, budget)
+    residuals = residual_plan(space, budget, mechanisms[0]) if mechanisms else None
+    return [*mechanisms] if residuals is None else [residuals, *mechanisms]
 
 
 def _sensitivity(space: TableSpace) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
         if any_totals
         else f"{document['n']:,} {words.noun}"
     )
-    found = [
+    lines = [
         ("table", f"{' × '.join(document['table'])}: {document['cells']:,} cells, {records}"),
         ("published", published),
         ("a(t)", _adjacency(document["a"])),
@@ -217,12 +217,12 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
             if "persons" not in document
             else f" of {document['persons']:,} {words.protection.units}"
         )
-        found.append(("promise", f"{words.protection.who}{counted}"))
+        lines.append(("promise", f"{words.protection.who}{counted}"))
     if document["witness"] is not None:
-        found.append(
+        lines.append(
             ("worst case", _change(document["witness"]["record"], document["witness"]["wants"]))
         )
-        found += [
+        lines += [
             ("also moves", _change(other["from"], other["to"]))
             for other in document["witness"]["others"]
         ]
@@ -234,17 +234,17 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
         if chosen["kind"] == "ball"
         else f"exchange, up to {space['a']} {words.noun}"
     )
-    found.append(
+    lines.append(
         ("sensitivity", f"{pairs}: {_norm_text(space)} ({kind}), dimension {space['dimension']:,}")
     )
-    found.append(
+    lines.append(
         ("", "how far the table moves then: Δ1 all cells added up, Δ2 as a length, Δ∞ in one cell")
     )
-    found += _both(document["sensitivities"], any_totals, words)
-    found.append(("naive", f"{_norm_text(document['naive'])} (a times one {words.one})"))
-    found += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
+    lines += _both(document["sensitivities"], any_totals, words)
+    lines.append(("naive", f"{_norm_text(document['naive'])} (a times one {words.one})"))
+    lines += [("noise", _noise_text(mechanism)) for mechanism in document["mechanisms"]]
     if document["published_exactly"]:
-        found.append(
+        lines.append(
             (
                 "note",
                 "the published statistics fix this table: everything in it is published exactly",
@@ -252,7 +252,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
         )
     if chosen["kind"] == "ball" and words.protection is None:
         a = max(chosen["a"], 1)
-        found.append(
+        lines.append(
             (
                 "next",
                 (
@@ -261,7 +261,7 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str]]:
                 ),
             )
         )
-    return found
+    return lines
 
 
 def _both(spaces: dict[str, Any], any_totals: bool, words: AdjacencyWords) -> list[tuple[str, str]]:

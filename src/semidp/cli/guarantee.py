@@ -348,11 +348,7 @@ def _scope(
     space = totals_of(totals, declared) if totals else None
     published = space.margins if space is not None else ()
     every = list(dict.fromkeys([*margins, *published]))
-    missing = [
-        margin
-        for margin in margins
-        if not any(margin.within(margin_published) for margin_published in published)
-    ]
+    missing = [margin for margin in margins if not margin.within_any(published)]
     schema = schema_of(space, declared)
     described = Dataspace.described("exact totals of " + ", ".join(map(str, every)))
     if reading is AdjacencyChoice.exchange:

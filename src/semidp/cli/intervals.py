@@ -202,8 +202,13 @@ def _print_table(found: TableIntervals) -> None:
 
 def _print_cells(names: list[str], cells: list[tuple[Any, ...]]) -> None:
     """Print labels and three numbers a row, aligned, and an empty line."""
-    rows = [[*row[:-3], *(f"{number:.2f}" for number in row[-3:])] for row in cells]
-    widths = [max(len(str(row[place])) for row in [names, *rows]) for place in range(len(names))]
+    rows = []
+    for cell in cells:
+        texts = [f"{number:.2f}" for number in cell[-3:]]
+        rows.append([*cell[:-3], *texts])
+    widths = []
+    for column in zip(names, *rows, strict=True):
+        widths.append(max(len(str(text)) for text in column))
     for row in [names, *rows]:
         labels, numbers = row[:-3], row[-3:]
         parts = [f"{text:<{width}}" for text, width in zip(labels, widths, strict=False)]

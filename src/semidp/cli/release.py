@@ -208,19 +208,19 @@ def show(
     if verify is not None:
         verify_signature(folder, verify)
     done = Release.load(folder)
-    found = recheck(done, document_at(folder / "release.json"), folder, deep=deep)
+    rechecked = recheck(done, document_at(folder / "release.json"), folder, deep=deep)
     more: dict[str, Any] = {
-        "disagreements": list(found.disagreements),
-        "taken_on_trust": [trust.to_json() for trust in found.trusted],
+        "disagreements": list(rechecked.disagreements),
+        "taken_on_trust": [trust.to_json() for trust in rechecked.trusted],
         "verified": verify is not None,
     }
     _print(done, printing, str(folder / REPORT), **more)
     _draw_page(done, folder, page, places_of(map, map_key))
     if not printing.json:
         signed = [] if verify is None else [("signed", f"every file, by the key {verify}")]
-        wrong = [("disagrees", sentence) for sentence in found.disagreements]
-        print_rows([*signed, *wrong, *_on_trust(found, verify)])
-    if found.disagreements:
+        wrong = [("disagrees", sentence) for sentence in rechecked.disagreements]
+        print_rows([*signed, *wrong, *_on_trust(rechecked, verify)])
+    if rechecked.disagreements:
         raise typer.Exit(DISAGREES)
 
 
@@ -248,9 +248,9 @@ def _on_trust(found: Recheck, key: Path | None) -> list[tuple[str, str]]:
     rows = [("on trust", f"what nothing here confirms is the word {whose}:")]
     for trust in found.trusted:
         shown = ", ".join(trust.fields[:_SHOWN_FIELDS])
-        others = len(trust.fields) - _SHOWN_FIELDS
+        further = len(trust.fields) - _SHOWN_FIELDS
         rows.append(
-            ("", f"- {trust.what} ({shown}{f' and {others:,} more' if others > 0 else ''})")
+            ("", f"- {trust.what} ({shown}{f' and {further:,} more' if further > 0 else ''})")
         )
     return rows
 
@@ -321,17 +321,18 @@ def _unfinished_text(out: Path) -> str | None:
 
 def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
     """Return the plan of a file, with the budget or the errors that are asked for beside it."""
-    wanted = o.read_plan(path, "--plan")
+    plan_read = o.read_plan(path, "--plan")
     if targets or not spending.given:
         return evolve(
-            o.with_targets(wanted, targets), report_delta=spending.target or wanted.report_delta
+            o.with_targets(plan_read, targets),
+            report_delta=spending.target or plan_read.report_delta,
         )
-    if all(request.budget for request in wanted.requests):
+    if all(request.budget for request in plan_read.requests):
         raise InputError(
             "the plan gives every table its budget already: leave the budget out, here or there"
         )
     budget, target = spending.budget()
-    return evolve(wanted.with_budget(budget), report_delta=target or wanted.report_delta)
+    return evolve(plan_read.with_budget(budget), report_delta=target or plan_read.report_delta)
 
 
 def mark_not_private(done: Release) -> None:

@@ -109,7 +109,7 @@ class PlanForecasts:
         """
         scope = self.seen(plan)[0].scope
         schema = scope.dataspace.schema
-        found: list[dict[str, Any]] = []
+        forecasts: list[dict[str, Any]] = []
         used = [schema.closed(table.features) for table in plan.tables]
         used += [schema.closed(request.features) for request in plan.requests if not request.tables]
         names = tuple(dict.fromkeys(name for features in used for name in features))
@@ -123,7 +123,7 @@ class PlanForecasts:
         )
         for margin in (Margin(*schema.closed(part)) for part in sets):
             if scope.dataspace.publishes(margin) or any(
-                margin == entry["margin"] for entry in found
+                margin == entry["margin"] for entry in forecasts
             ):
                 continue
             more = evolve(plan, invariants=(*plan.invariants, margin))
@@ -132,7 +132,7 @@ class PlanForecasts:
                     calibrate(more, any_totals(evolve(more, adjacency=reading), schema))
                 )
             except SemidpError as refusal:
-                found.append({"margin": margin, "refused": str(refusal)})
+                forecasts.append({"margin": margin, "refused": str(refusal)})
             else:
                 seen, statistics = outlook.document, outlook.beside_tables()
                 costs = {
@@ -140,10 +140,10 @@ class PlanForecasts:
                     "tables": seen["tables"],
                     "statistics": statistics,
                 }
-                found.append({"margin": margin, **costs})
-            if len(found) == _MOST_FURTHER:
+                forecasts.append({"margin": margin, **costs})
+            if len(forecasts) == _MOST_FURTHER:
                 break
-        return found
+        return forecasts
 
 
 def _without_budgets(document: Any) -> Any:

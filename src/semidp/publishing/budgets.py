@@ -33,7 +33,7 @@ def exact_margins(plan: Plan) -> tuple[Margin, ...]:
     """
     margins = list(plan.invariants)
     needed = dict.fromkeys(margin for request in plan.requests for margin in request.exact_margins)
-    margins += [margin for margin in needed if not any(margin.within(public) for public in margins)]
+    margins += [margin for margin in needed if not margin.within_any(plan.invariants)]
     return tuple(margins)
 
 

@@ -170,8 +170,8 @@ def part_needs(
         view = schema.view(table.features)
         above += schema.grid.size_of(cut.above(view))
         if cut.reaches(view):
-            others = schema.grid.size_of(view) // chain.size(view[cut.axis])
-            sizes = chain.children(cut.depth, view[cut.axis]) * others
+            other_cells = schema.grid.size_of(view) // chain.size(view[cut.axis])
+            sizes = chain.children(cut.depth, view[cut.axis]) * other_cells
             refuse_cells([int(sizes.max())])
             parts += sizes
     refuse_cells([above])
@@ -241,7 +241,7 @@ def memory_limit() -> int:
     >>> memory_limit() > 2**20
     True
     """
-    found = (
+    limits = (
         [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
         if hasattr(os, "sysconf")
         else [2**62]
@@ -251,8 +251,8 @@ def memory_limit() -> int:
             limit = Path(place).read_text(encoding="ascii").strip()
         except (OSError, UnicodeError):
             continue
-        found += [int(limit)] if limit.isdigit() and int(limit) > 0 else []
-    return min(found)
+        limits += [int(limit)] if limit.isdigit() and int(limit) > 0 else []
+    return min(limits)
 
 
 def memory_from(text: str) -> int:

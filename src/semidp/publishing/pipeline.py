@@ -487,14 +487,14 @@ def put_together(
     presentation: Presentation = AS_USUAL,
 ) -> Release:
     """Return the release of what is published."""
-    found = tuple(results)
-    told = [sentence for result in found for sentence in result.warnings()]
+    published = tuple(results)
+    told = [sentence for result in published for sentence in result.warnings()]
     return Release(
         plan=prepared.plan,
         scope=replace(prepared.scope, warnings=(*prepared.scope.warnings, *told)),
-        results=found,
+        results=published,
         stated=prepared.guarantee,
-        private=all(result.private for result in found),
+        private=all(result.private for result in published),
         ledger=entry,
         versions=versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),

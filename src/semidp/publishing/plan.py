@@ -96,10 +96,10 @@ def _zeros(value: Iterable[StructuralZero]) -> tuple[StructuralZero, ...]:
 def _all(value: Any, kind: type, what: str) -> tuple[Any, ...]:
     if not isinstance(value, Iterable) or isinstance(value, (str, Mapping)):
         raise InputError(f"the {what} of a plan are a list of {kind.__name__}, not {value!r}")
-    found = tuple(value)
-    if not all(isinstance(item, kind) for item in found):
+    items = tuple(value)
+    if not all(isinstance(item, kind) for item in items):
         raise InputError(f"the {what} of a plan are a list of {kind.__name__}")
-    return found
+    return items
 
 
 def _requests(value: "Iterable[Request | TableRequest]") -> "tuple[Request, ...]":
@@ -213,8 +213,8 @@ class UnitFeature:
             raise InputError(
                 "a unit_feature of a plan has a name, an aggregate, and levels or bins"
             )
-        rest = {key: value for key, value in entry.items() if key != "aggregate"}
-        return cls(Feature.from_json(rest), entry["aggregate"])
+        other_keys = {key: value for key, value in entry.items() if key != "aggregate"}
+        return cls(Feature.from_json(other_keys), entry["aggregate"])
 
 
 def _quarters(value: Any) -> Quarters | None:
@@ -566,8 +566,8 @@ class Plan:
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column that is read."""
-        others = (name for name in (self.count, self.id) if name is not None)
-        return tuple(dict.fromkeys((*self.names, *self.outcomes, *others)))
+        special = (name for name in (self.count, self.id) if name is not None)
+        return tuple(dict.fromkeys((*self.names, *self.outcomes, *special)))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -721,9 +721,9 @@ def declared(
                 "structural zeros need the features that they name: declare their levels"
             )
         return (), (), nests
-    rest = {
+    other_keys = {
         "feature": features,
         **({"structural_zero": value["structural_zero"]} if "structural_zero" in value else {}),
     }
-    whole = Schema.from_json(rest, folder)
+    whole = Schema.from_json(other_keys, folder)
     return whole.features, whole.structural_zeros, nests

@@ -240,11 +240,11 @@ class Release:
         self.refuse_large_parts("weighted sums")
         tables = {table.name: table for table in self.tables}
         arrays: dict[str, NDArray[np.float64]] = {}
-        for called, given in weights.items():
+        for called, table_weights in weights.items():
             name = self.table_name(called)
             if name not in tables:
                 raise InputError(f"there is no table {name!r}; there are {', '.join(tables)}")
-            weight, shape = np.asarray(given, dtype=np.float64), tables[name].schema.shape
+            weight, shape = np.asarray(table_weights, dtype=np.float64), tables[name].schema.shape
             if weight.shape != shape:
                 raise InputError(
                     f"the weights of {name!r} have shape {weight.shape}, but it has {shape}"
@@ -683,7 +683,7 @@ class Release:
         noise is stated.
         """
         self.refuse_combined("mechanisms")
-        found = []
+        mechanisms = []
         for request, result in zip(self.plan.requests, self.results, strict=True):
             mechanism = result.drawn_by(result.recalibrated(request, self.scope))
             if mechanism is None:
@@ -691,8 +691,8 @@ class Release:
                     f"{result.name!r} states less noise than its budget needs: check the release"
                     " first"
                 )
-            found.append(mechanism)
-        return tuple(found)
+            mechanisms.append(mechanism)
+        return tuple(mechanisms)
 
     def save(
         self,
@@ -906,7 +906,7 @@ class Release:
             document = from_json(read_plain(folder / "release.json", folder))
             digests = {Path(name).name: expected for name, expected in document["files"].items()}
             files = StoredFiles(folder, tuple(digests))
-            found = {name: files.digest(name) for name in digests}
+            digests_read = {name: files.digest(name) for name in digests}
         except InputError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -918,7 +918,7 @@ class Release:
                 f"{folder} was written by another version of semidp: read it with that version"
             )
         for name, expected in digests.items():
-            if found[name] != expected:
+            if digests_read[name] != expected:
                 raise InputError(f"{folder / name} was changed after the release was written")
         sources = cls._sources(document, folder)
         try:
@@ -1190,10 +1190,10 @@ def versions() -> dict[str, str]:
     >>> "semidp" in versions()
     True
     """
-    found = {"semidp": __version__}
+    packages = {"semidp": __version__}
     for name in _DEPENDENCIES:
         try:
-            found[name] = version(name)
+            packages[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return packages

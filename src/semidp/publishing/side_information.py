@@ -140,9 +140,7 @@ def _guarantee(mechanism: Mechanism, dataspace: Dataspace, adjacency: Adjacency)
         return mechanism.under(adjacency)
     if adjacency.a == 0:
         return Guarantee(dataspace, adjacency, Gaussian(Fraction(0)))
-    more = all(
-        any(margin.within(new) for new in dataspace.margins) for margin in released_space.margins
-    )
+    more = all(margin.within_any(dataspace.margins) for margin in released_space.margins)
     if isinstance(mechanism, (LatticeGaussianMechanism, L2Mechanism)) and not more:
         raise Refused(
             f"{mechanism.name} noise leaves the exact totals of the release as they are, and says"

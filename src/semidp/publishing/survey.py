@@ -73,8 +73,10 @@ def survey(
     else:
         part_needs(plan, schema, Cut.at(schema, partition), jobs).refuse_memory(memory)
     if plan.id is not None or plan.outcomes or not reader.joint:  # else one query reads all
-        others = [name for name in plan.columns if name not in plan.names or name in plan.outcomes]
-        source.hold(tuple(dict.fromkeys((*reader.columns, *others))))
+        other_columns = [
+            name for name in plan.columns if name not in plan.names or name in plan.outcomes
+        ]
+        source.hold(tuple(dict.fromkeys((*reader.columns, *other_columns))))
     margins = normalised(schema, plan.invariants)
     n = reader.table(schema.names[:1]).n if not margins else None
     totals = zip(margins, reader.tables(margin.names for margin in margins), strict=True)
@@ -99,14 +101,16 @@ def announced(plan: Plan, dataspace: Dataspace) -> Scope:
     if plan.adjacency is AdjacencyChoice.exchange:
         exchange = exchange_of(dataspace, bool(plan.outcomes), plan.protection)
         return Scope(dataspace, semi_of(dataspace, plan), exchange, (), said)
-    given = plan.adjacency if isinstance(plan.adjacency, int) else None
+    stated_a = plan.adjacency if isinstance(plan.adjacency, int) else None
     try:
         semi = semi_of(dataspace, plan)
     except AdjacencyUnknown:
-        if given is None:
+        if stated_a is None:
             raise
-        return Scope(dataspace, None, Ball(given, plan.protection), (), (_unchecked(given), *said))
-    a = given if given is not None else semi.bound
+        return Scope(
+            dataspace, None, Ball(stated_a, plan.protection), (), (_unchecked(stated_a), *said)
+        )
+    a = stated_a if stated_a is not None else semi.bound
     warnings = []
     if plan.adjacency is AdjacencyChoice.definition and semi.definition is not None:
         a = semi.definition
@@ -149,18 +153,18 @@ def any_totals(plan: Plan, schema: Schema) -> Scope:
     >>> scope.adjacency.a, scope.dataspace.value(Margin("sex")).counts.tolist()
     (3, [9, 9])
     """
-    given = plan.adjacency if isinstance(plan.adjacency, int) else None
+    stated_a = plan.adjacency if isinstance(plan.adjacency, int) else None
     if plan.adjacency is AdjacencyChoice.exchange:
         exchange = exchange_bound(schema, plan.invariants, plan.protection)
-        given = max(exchange.a, exchange.times)
+        stated_a = max(exchange.a, exchange.times)
     try:
         semi: SemiAdjacency | None = semi_adjacency_bound(schema, plan.invariants, plan.protection)
         warnings: tuple[str, ...] = ()
     except AdjacencyUnknown:
-        if given is None:
+        if stated_a is None:
             raise
-        semi, warnings = None, (_unchecked(given),)
-    a = given if given is not None else semi.bound if semi is not None else 1
+        semi, warnings = None, (_unchecked(stated_a),)
+    a = stated_a if stated_a is not None else semi.bound if semi is not None else 1
     if semi is not None and a < semi.bound:
         warnings = (
             (
@@ -193,9 +197,9 @@ def semi_of(dataspace: Dataspace, plan: Plan) -> SemiAdjacency:
     """
     if isinstance(dataspace, LinkedDataspace):
         return linked_semi_adjacency(dataspace)
-    found = semi_adjacency(dataspace, plan.protection)
-    if found.bound or not plan.outcomes or not dataspace.n:
-        return found
+    adjacency_found = semi_adjacency(dataspace, plan.protection)
+    if adjacency_found.bound or not plan.outcomes or not dataspace.n:
+        return adjacency_found
     alone = outcome_adjacency(dataspace, plan.protection).a
     return SemiAdjacency(alone, alone, alone, "the exact totals fix all but the outcome")
 
@@ -212,18 +216,23 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
     finest: dict[str, int] = {}
     for name in plan.names:
         owner = owners.get(name)
-        own, position = (name, 0) if owner is None else (owner.name, owner.names.index(name))
-        finest[own] = max(finest.get(own, 0), position)
-    wanted = [(owners.get(own), own, position) for own, position in finest.items()]
-    hidden, features, there = [], [], source.columns()
-    for owner, own, position in wanted:
-        depths = (own,) if owner is None else owner.names
+        feature_name, position = (
+            (name, 0) if owner is None else (owner.name, owner.names.index(name))
+        )
+        finest[feature_name] = max(finest.get(feature_name, 0), position)
+    finest_names = [
+        (owners.get(feature_name), feature_name, position)
+        for feature_name, position in finest.items()
+    ]
+    hidden, features, source_columns = [], [], source.columns()
+    for owner, feature_name, position in finest_names:
+        depths = (feature_name,) if owner is None else owner.names
         if isinstance(owner, Feature):
-            at_hand(owner, depths[position], there)
+            at_hand(owner, depths[position], source_columns)
             continue
         for column in depths[: position + 1]:
-            if column not in there:
-                raise no_column(column, there)
+            if column not in source_columns:
+                raise no_column(column, source_columns)
         hidden += [] if public & {*depths[position:]} else [depths[position]]
     if hidden and not plan.levels_from_data:
         raise SchemaError(
@@ -232,11 +241,11 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
             needs="nested levels" if hidden[0] in owners else "levels",
             names=tuple(hidden),
         )
-    for owner, own, position in wanted:
+    for owner, feature_name, position in finest_names:
         if isinstance(owner, Feature):
             features.append(owner.at(position + 1))
         elif owner is None:
-            features.append(Feature(own, source.levels(own)))
+            features.append(Feature(feature_name, source.levels(feature_name)))
         elif position == 0:
             features.append(
                 Feature(owner.names[0], source.levels(owner.names[0]), null_level=owner.null_level)
@@ -244,8 +253,12 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         else:
             cut = evolve(owner, names=owner.names[: position + 1])
             features.append(cut.feature(source.paths(cut.names, cut.null_level)))
-    known = {name for feature in features for name in feature.names}
-    zeros = [zero for zero in plan.structural_zeros if {name for name, _ in zero.levels} <= known]
+    declared_names = {name for feature in features for name in feature.names}
+    zeros = [
+        zero
+        for zero in plan.structural_zeros
+        if {name for name, _ in zero.levels} <= declared_names
+    ]
     nested = {feature.name for feature in features if len(feature.names) > 1}
     disclosures = tuple(
         f"The list of levels of {name}{' and where they lie' if name in nested else ''} was read"
@@ -266,17 +279,17 @@ def formulas(schema: Schema) -> tuple[str, ...]:
     rename the level.
     """
     words = [word for feature in schema.features for word in (feature.name, *feature.levels)]
-    found = [
+    risky = [
         word
         for word in words
         if word.startswith(("=", "+", "-", "@", "\t", "\r")) and not _is_number(word)
     ]
-    if not found:
+    if not risky:
         return ()
-    others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    and_more = f" and {len(risky) - 1} more" if len(risky) > 1 else ""
     return (
         (
-            f"A spreadsheet may take {found[0][:40]!r}{others} in the published CSV files for a"
+            f"A spreadsheet may take {risky[0][:40]!r}{and_more} in the published CSV files for a"
             " formula: import them as text, or rename the level."
         ),
     )

@@ -116,14 +116,11 @@ class TableIntervals:
     @cached_property
     def rows(self) -> list[tuple[Any, ...]]:
         """The levels of each cell, its estimate and the ends of its interval."""
-        paths = [
-            [feature.path(leaf) for leaf in range(len(feature.levels))]
-            for feature in self.schema.features
-        ]
+        paths = [feature.paths() for feature in self.schema.features]
         numbers = zip(
             *(part.ravel().tolist() for part in (self.estimate, self.low, self.high)), strict=True
         )
-        cells = ((label for part in cell for label in part) for cell in itertools.product(*paths))
+        cells = map(itertools.chain.from_iterable, itertools.product(*paths))
         return [(*cell, *values) for cell, values in zip(cells, numbers, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
@@ -277,7 +274,9 @@ def sampled_difference(
     error, null_error = errors
     values = [top / bottom for top, bottom in parts]
     value = values[0] - values[1]
-    first, second = (_score_roots(part, own, level) for part, own in zip(parts, noise, strict=True))
+    first, second = (
+        _score_roots(part, own_noise, level) for part, own_noise in zip(parts, noise, strict=True)
+    )
     if first is None or second is None:
         return normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
     (low, high), (less, most) = first, second
@@ -311,7 +310,9 @@ def overlapping_difference(
     values = [top / bottom for top, bottom in parts]
     value = values[0] - values[1]
     by_error = normal_interval(value, error, null_error, (-1.0, 1.0), level, Covers.both)
-    first, second = (_score_roots(part, own, level) for part, own in zip(parts, noise, strict=True))
+    first, second = (
+        _score_roots(part, own_noise, level) for part, own_noise in zip(parts, noise, strict=True)
+    )
     if first is None or second is None:
         return by_error
     ends = cut(first[0] - second[1], first[1] - second[0], (-1.0, 1.0))

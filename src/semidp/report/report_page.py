@@ -196,14 +196,12 @@ def _totals(dataspace: Dataspace) -> list[dict[str, Any]]:
     tables = []
     for total in dataspace.totals:
         paths = [feature.paths() for feature in total.schema.features]
-        cells = (
-            (
-                *(label for part, leaf in zip(paths, index, strict=True) for label in part[leaf]),
-                f"{int(count):,}",
-            )
-            for index, count in np.ndenumerate(total.counts)
-        )
-        rows = list(islice(cells, LISTED_ROWS))
+        rows = []
+        for index, count in islice(np.ndenumerate(total.counts), LISTED_ROWS):
+            labels = [
+                label for path, leaf in zip(paths, index, strict=True) for label in path[leaf]
+            ]
+            rows.append((*labels, f"{int(count):,}"))
         more = total.counts.size - len(rows)
         tables.append(
             {

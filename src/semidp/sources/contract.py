@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as field_of
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -138,9 +139,9 @@ class CodedColumn:
     @classmethod
     def of(cls, column: Sequence[Any]) -> "CodedColumn":
         """Return a column that holds a value a group."""
-        found: dict[Any, int] = {}
-        codes = [found.setdefault(value, len(found)) for value in column]
-        return cls(list(found), np.array(codes, dtype=np.intp))
+        code_of: dict[Any, int] = {}
+        codes = [code_of.setdefault(value, len(code_of)) for value in column]
+        return cls(list(code_of), np.array(codes, dtype=np.intp))
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,21 +236,22 @@ class Records(ABC):
         its own.
         """
         for batch in batches(sets):
-            known = list(dict.fromkeys(key for number in batch for key in sets[number]))
-            places = [[known.index(key) for key in sets[number]] for number in batch]
-            rows = self.together(known, places, measure, sum(limits[number] for number in batch))
+            keys = list(dict.fromkeys(key for number in batch for key in sets[number]))
+            places = [list(map(keys.index, sets[number])) for number in batch]
+            rows = self.together(keys, places, measure, sum(limits[number] for number in batch))
             if rows is None:
                 yield from (self.grouped(sets[number], measure, limits[number]) for number in batch)
                 continue
             groups: dict[int, list[Sequence[Any]]] = {}
             for row in rows:
                 groups.setdefault(int(row[0]), []).append(row)
-            for wanted in places:
-                mine = groups.get(
-                    sum(1 << place for place in range(len(known)) if place not in wanted), []
-                )
-                columns = (*(1 + place for place in wanted), -2, -1)
-                yield CodedGroups.of([[row[column] for row in mine] for column in columns])
+            for positions in places:
+                # A set is known by the keys that it lacks: a bit each, as GROUPING has it.
+                lacking = sum(1 << place for place in range(len(keys)) if place not in positions)
+                rows_of_set = groups.get(lacking, [])
+                columns = (*(1 + place for place in positions), -2, -1)
+                values = [list(map(itemgetter(column), rows_of_set)) for column in columns]
+                yield CodedGroups.of(values)
 
     def together(
         self, keys: Sequence[Key], sets: Sequence[Sequence[int]], measure: Measure, limit: int
@@ -299,13 +301,13 @@ def batches(sets: Sequence[Sequence[Key]]) -> Iterator[list[int]]:
     [24, 25, 26, 27, 28, 29]
     """
     batch: list[int] = []
-    known: set[Key] = set()
+    keys_so_far: set[Key] = set()
     for number, keys in enumerate(sets):
-        if batch and (len(batch) == SETS_AT_ONCE or len(known | {*keys}) > KEYS_AT_ONCE):
+        if batch and (len(batch) == SETS_AT_ONCE or len(keys_so_far | {*keys}) > KEYS_AT_ONCE):
             yield batch
-            batch, known = [], set()
+            batch, keys_so_far = [], set()
         batch.append(number)
-        known |= {*keys}
+        keys_so_far |= {*keys}
     if batch:
         yield batch
 

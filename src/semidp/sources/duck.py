@@ -319,9 +319,9 @@ class DuckRecords(Records):
                 )
             for number in range(len(queries)):
                 # a connection of its own: names of views are its own, too
-                own = connection.cursor()
-                own.execute(f"CREATE TEMP VIEW source AS SELECT * FROM answer_{number}")
-                records = cls(own)
+                cursor = connection.cursor()
+                cursor.execute(f"CREATE TEMP VIEW source AS SELECT * FROM answer_{number}")
+                records = cls(cursor)
                 # the database stays as long as one of them is used: it would close them with itself
                 records._database = connection
                 opened.append(records)
@@ -387,22 +387,25 @@ class DuckRecords(Records):
             if len(rows) == limit:
                 return None
             everything = (1 << len(selected)) - 1
-            own = {everything - (3 << 2 * place): place for place in range(len(batch))}
-            found: list[dict[str | None, Any]] = [{} for _ in batch]
+            place_of_mask = {everything - (3 << 2 * place): place for place in range(len(batch))}
+            by_place: list[dict[str | None, Any]] = [{} for _ in batch]
             for absent, *row in rows:
-                place = own[int(absent)]
-                found[place][row[2 * place + 1]] = row[2 * place]
+                place = place_of_mask[int(absent)]
+                by_place[place][row[2 * place + 1]] = row[2 * place]
                 n += row[-2] if place == batch[0] == 0 else 0
-            for by_text in found:
-                known = [text for text in by_text if text is not None]
-                texts.append(known)
-                values.append([by_text[text] for text in (*known, *({None} & by_text.keys()))])
-        widths = [1 if len(known) < 2**8 else 2 if len(known) < 2**16 else 4 for known in texts]
+            for by_text in by_place:
+                key_texts = [text for text in by_text if text is not None]
+                texts.append(key_texts)
+                values.append([by_text[text] for text in (*key_texts, *({None} & by_text.keys()))])
+        widths = [
+            1 if len(key_texts) < 2**8 else 2 if len(key_texts) < 2**16 else 4
+            for key_texts in texts
+        ]
         if n * sum(widths) > most:
             return None
         codes = [
-            _code(self._key(key), known, width)
-            for key, known, width in zip(keys, texts, widths, strict=True)
+            _code(self._key(key), key_texts, width)
+            for key, key_texts, width in zip(keys, texts, widths, strict=True)
         ]
         return Coded(values, partial(self._chunks, codes, n))
 
@@ -413,8 +416,8 @@ class DuckRecords(Records):
         try:
             for start in range(0, n, rows):
                 part = f"SELECT * FROM coded WHERE rowid >= {start} AND rowid < {start + rows}"
-                found = self._asked(part, lambda answer: answer.fetchnumpy())
-                yield [found[f"c{place}"] for place in range(len(codes))]
+                columns = self._asked(part, lambda answer: answer.fetchnumpy())
+                yield [columns[f"c{place}"] for place in range(len(codes))]
         finally:
             self._rows("DROP TABLE coded")
 
@@ -461,7 +464,7 @@ class DuckRecords(Records):
         """Return the records with some values alone; see the contract."""
         part = copy.copy(self)
         part._view = f"{self._view}_"  # one at a time
-        conditions = [self._among(name, known) for name, known in values.items()]
+        conditions = [self._among(name, kept) for name, kept in values.items()]
         self._rows(
             f"CREATE OR REPLACE TEMP VIEW {part._view} AS SELECT * FROM {self._view} WHERE"
             f" {' AND '.join(conditions)}"
@@ -470,13 +473,13 @@ class DuckRecords(Records):
 
     def _among(self, name: str, known: Sequence[Any]) -> str:
         """Return the condition that a column holds one of some values."""
-        column, there = (
+        column, present = (
             quoted_name(name),
             [value for value in known if value is not None and value == value],
         )
         parts = (
-            [f"{column} IN ({', '.join(self._literal(name, value) for value in there)})"]
-            if there
+            [f"{column} IN ({', '.join(self._literal(name, value) for value in present)})"]
+            if present
             else []
         )
         if None in known:
@@ -500,14 +503,14 @@ class DuckRecords(Records):
         return list(self._asked(sql, _fetched))
 
     def _asked(self, sql: str, fetch: Callable[[Any], Any]) -> Any:
-        found = _reading(
+        answer = _reading(
             [*self._files], _FAILED, lambda: _run(self._connection, sql, self._patience, fetch)
         )
         if any(_stamp(file) != stamp for file, stamp in self._files.items()):
             raise DataError(
                 "a file changed while it was read: read it again when nothing writes to it"
             )
-        return found
+        return answer
 
     def _key(self, key: Key) -> str:
         if key.edges is None:
@@ -619,21 +622,22 @@ def _coded(connection: Any, names: Sequence[str]) -> CodedGroups:
     columns = connection.execute(f"SELECT {codes}, total FROM found {joined}").fetchnumpy()
     ((fault,),) = _run(connection, "SELECT max(fault) FROM found")
     keys = tuple(
-        CodedColumn(known, columns[name]) for known, name in zip(values, names, strict=True)
+        CodedColumn(values_of_key, columns[name])
+        for values_of_key, name in zip(values, names, strict=True)
     )
     return CodedGroups(keys, whole_totals(columns["total"]), FINE if fault is None else fault)
 
 
 def _code(key: str, texts: Sequence[str], width: int) -> str:
     """Return the expression for the position of a key's text; a missing one comes last."""
-    text, known = f"CAST({key} AS VARCHAR)", ", ".join(map(quoted_text, texts))
+    text, listed = f"CAST({key} AS VARCHAR)", ", ".join(map(quoted_text, texts))
     if not texts:
-        found = "NULL"
+        position = "NULL"
     elif len(texts) <= _SEARCHED:
-        found = f"list_position([{known}], {text}) - 1"
+        position = f"list_position([{listed}], {text}) - 1"
     else:
-        found = f"CAST(enum_code(CAST({text} AS ENUM ({known}))) AS BIGINT)"
-    return f"CAST(coalesce({found}, {len(texts)}) AS {_UNSIGNED[width]})"
+        position = f"CAST(enum_code(CAST({text} AS ENUM ({listed}))) AS BIGINT)"
+    return f"CAST(coalesce({position}, {len(texts)}) AS {_UNSIGNED[width]})"
 
 
 def connect() -> Any:
@@ -717,27 +721,32 @@ def _run(
 def _files(pattern: str) -> tuple[list[str], str]:
     """Return the files that `pattern` names, and whether they are CSV or Parquet."""
     if Path(pattern).is_dir():
-        found = _folder(Path(pattern))
+        files = _folder(Path(pattern))
     else:
-        found = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
-    if not found:
+        files = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
+    if not files:
         raise InputError(f"there is no file {pattern}")
-    folders = [file for file in found if Path(file).is_dir()]
+    folders = [file for file in files if Path(file).is_dir()]
     if folders:
         raise InputError(
             f"{pattern} matches the folder {folders[0]}: name files, or one folder of Parquet files"
         )
-    kinds = {_kind(file) for file in found}
+    kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
         raise InputError(f"{pattern} matches both CSV and Parquet files: name one kind")
-    for file in found:
+    for file in files:
         if not Path(file).is_file():
             raise InputError(
                 f"{file} is no regular file, and data are read more than once: copy them to a file"
             )
         if not os.access(file, os.R_OK):
             raise InputError(f"the file {file} may not be read: check its permissions")
-    return [os.path.abspath(file) for file in found], kinds.pop()
+    return [os.path.abspath(file) for file in files], kinds.pop()
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a file or a folder above it is hidden, as those that Spark leaves beside its data."""
+    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def _folder(folder: Path) -> list[str]:
@@ -751,11 +760,7 @@ def _folder(folder: Path) -> list[str]:
         for path in folder.rglob("*")
         if path.suffix.lower() in (*_SUFFIXES, ".gz") and path.is_file()
     ]
-    seen = [
-        path
-        for path in below
-        if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts)
-    ]
+    seen = [path for path in below if not _is_hidden(path.relative_to(folder))]
     if not any(_SUFFIXES.get(path.suffix.lower()) == "Parquet" for path in seen):
         raise InputError(
             f"the folder {folder} holds no Parquet file: name its files, as in '{folder / '*.csv'}'"
@@ -988,28 +993,35 @@ def _names(connection: Any) -> list[str]:
 
 def _same_names(connection: Any, names: Sequence[str], what: str) -> None:
     """Refuse names that DuckDB changed to tell them apart; it names a column that has none."""
-    found = _names(connection)
-    if len(found) != len(names) or any(
-        name not in ("", other) for name, other in zip(names, found, strict=True)
+    read_names = _names(connection)
+    if len(read_names) != len(names) or any(
+        name not in ("", other) for name, other in zip(names, read_names, strict=True)
     ):
         raise DataError(
             f"{what} names two columns alike, capitals aside: give every column a name of its own"
         )
 
 
+def _partition_keys(file: Path) -> list[str]:
+    """Return the columns that the folders above a file name, such as sex of sex=f."""
+    keys = []
+    for folder in file.parent.parts:
+        key, equals, _ = folder.partition("=")
+        if equals:
+            keys.append(key)
+    return keys
+
+
 def _partitions(files: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return the columns that folders such as sex=f name for every file and that the files lack."""
-    keys = [
-        [key for key, equals, _ in (part.partition("=") for part in Path(f).parent.parts) if equals]
-        for f in files
-    ]
+    keys = [_partition_keys(Path(file)) for file in files]
     if any(set(those) != set(keys[0]) for those in keys):
         raise InputError(
             "the files lie in folders of different partitions: each needs the same, such as"
             " sex=f/region=n"
         )
-    known = {name.lower() for name in names}
-    return [key for key in dict.fromkeys(keys[0]) if key and key.lower() not in known]
+    lower_names = {name.lower() for name in names}
+    return [key for key in dict.fromkeys(keys[0]) if key and key.lower() not in lower_names]
 
 
 def _reader(kind: str, files: Sequence[str], folders: Sequence[str], options: Sequence[str]) -> str:

@@ -179,8 +179,8 @@ def local_paths(data: str, table: str | None = None) -> list[str]:
         names = [] if scheme in _SERVERS else [place, place.lstrip("/")]
         # Spark reads Parquet files by their path
         names += [table] if table is not None and "/" in table else []
-    found = [match for name in names for match in (name, *glob.glob(name, recursive=True))]
-    return [name for name in dict.fromkeys(found) if name and os.path.lexists(name)]
+    matches = [match for name in names for match in (name, *glob.glob(name, recursive=True))]
+    return [name for name in dict.fromkeys(matches) if name and os.path.lexists(name)]
 
 
 class Source:
@@ -266,8 +266,8 @@ class Source:
         columns = self._records.grouped([Key(name) for name in names], Measure(), MAX_GROUPS).keys
         texts = []
         for column in columns:
-            known = [value_text(value) or null_level for value in column.values]
-            texts.append([known[code] for code in column.codes.tolist()])
+            level_texts = [value_text(value) or null_level for value in column.values]
+            texts.append([level_texts[code] for code in column.codes.tolist()])
         rows = {row for row in zip(*texts, strict=True) if None not in row}
         if len(rows) < len(texts[0]) and any(None in column for column in texts):
             raise missing_value(names[-1])
@@ -308,15 +308,21 @@ class Source:
         """
         for schema in schemas:
             refuse_cells(schema.shape)
-        found = self._coded(schemas) if self.count is None and len(schemas) > 1 else None
-        if found is None:
+        counts_of_schemas = (
+            self._coded(schemas) if self.count is None and len(schemas) > 1 else None
+        )
+        if counts_of_schemas is None:
             keys = [self._keys(schema.features) for schema in schemas]
             answers = self._records.grouped_sets(
                 keys, Measure(self.count), [_limit(schema) for schema in schemas]
             )
             parts = zip(schemas, keys, answers, strict=True)
-            found = [self._cells(schema, part, groups, None) for schema, part, groups in parts]
-        return [Table(schema, counts) for schema, counts in zip(schemas, found, strict=True)]
+            counts_of_schemas = [
+                self._cells(schema, part, groups, None) for schema, part, groups in parts
+            ]
+        return [
+            Table(schema, counts) for schema, counts in zip(schemas, counts_of_schemas, strict=True)
+        ]
 
     def _coded(self, schemas: Sequence[Schema]) -> list[NDArray[np.int64]] | None:
         """Count coded records in chunks; None where the engine does not bring them here."""
@@ -327,15 +333,14 @@ class Source:
         if coded is None:
             return None
         where = {key: number for number, key in enumerate(most)}
-        levels = [
-            _Levels(feature, {key.column: where[key] for key in keys[feature]}, coded)
-            for feature in features
-        ]
+        levels = []
+        for feature in features:
+            columns = {key.column: where[key] for key in keys[feature]}
+            levels.append(_Levels(feature, columns, coded))
         place = {feature: number for number, feature in enumerate(features)}
-        counts = Tabulation(
-            [len(feature.levels) for feature in features],
-            [tuple(place[feature] for feature in schema.features) for schema in schemas],
-        )
+        sizes = [len(feature.levels) for feature in features]
+        sets = [tuple(map(place.__getitem__, schema.features)) for schema in schemas]
+        counts = Tabulation(sizes, sets)
         for chunk in coded.chunks(_ROWS_AT_ONCE):
             counts.add([part.of(chunk) for part in levels])
         return counts.tables()
@@ -388,14 +393,16 @@ class Source:
             feature, {key.column: column for key, column in zip(keys, groups.keys, strict=True)}
         )
         nodes = np.searchsorted(feature.chain.starts[depth - 1], leaves, side="right") - 1
-        found: dict[int, dict[str, dict[Any, None]]] = {}
+        values_by_node: dict[int, dict[str, dict[Any, None]]] = {}
         for key, column in zip(keys, groups.keys, strict=True):
             for node, code in zip(nodes.tolist(), column.codes.tolist(), strict=True):
-                found.setdefault(node, {}).setdefault(key.column, {})[column.values[code]] = None
-        return {
-            node: {name: list(values) for name, values in part.items()}
-            for node, part in found.items()
-        }
+                values_by_node.setdefault(node, {}).setdefault(key.column, {})[
+                    column.values[code]
+                ] = None
+        branches = {}
+        for node, values_by_column in values_by_node.items():
+            branches[node] = {name: list(values) for name, values in values_by_column.items()}
+        return branches
 
     def only(self, values: Mapping[str, Sequence[Any]]) -> "Source":
         """Return the records of one branch (see `branches`), to be read before the next is asked
@@ -640,8 +647,8 @@ def _located(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np
     first, numbers = _distinct(list(columns.values()))
     texts = {}
     for name, column in columns.items():
-        known = [value_text(value) for value in column.values]
-        texts[name] = [known[code] for code in column.codes[first].tolist()]
+        level_texts = [value_text(value) for value in column.values]
+        texts[name] = [level_texts[code] for code in column.codes[first].tolist()]
     return feature.located(texts)[numbers] if len(first) else numbers
 
 
@@ -658,11 +665,11 @@ def _distinct(columns: Sequence[CodedColumn]) -> tuple[Codes, Codes]:
         values = max(len(column.values), 1)
         # the rows so far are numbered anew, so that no product overflows
         if size * values > _LARGEST:
-            known, numbers = np.unique(numbers, return_inverse=True)
-            size = len(known)
+            distinct, numbers = np.unique(numbers, return_inverse=True)
+            size = len(distinct)
         numbers, size = numbers * values + column.codes, size * values
-    known, numbers = np.unique(numbers, return_inverse=True)
-    first = np.zeros(len(known), dtype=np.intp)
+    distinct, numbers = np.unique(numbers, return_inverse=True)
+    first = np.zeros(len(distinct), dtype=np.intp)
     first[numbers] = np.arange(len(numbers))
     return first, numbers
 

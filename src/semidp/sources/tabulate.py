@@ -51,10 +51,9 @@ class Tabulation:
         """Count some records, of which each column gives the code of the level."""
         for start in range(0, len(columns[0]) if columns else 0, _ROWS):
             part = [column[start : start + _ROWS] for column in columns]
-            codes = {
-                bundle: self._code([part[column] for column in bundle], bundle)
-                for bundle in self._bundles
-            }
+            codes = {}
+            for bundle in self._bundles:
+                codes[bundle] = self._code([part[column] for column in bundle], bundle)
             # new arrays of this size cost more than the sums
             scratch = np.empty(len(part[0]), dtype=np.intp)
             for joint, counts in self._counts.items():

@@ -79,6 +79,14 @@ class Margin:
         """
         return {*self.names} <= {*other.names}
 
+    def within_any(self, others: "Iterable[Margin]") -> bool:
+        """Whether one of several margins publishes this one too.
+
+        >>> Margin("sex").within_any([Margin("age"), Margin("sex", "region")])
+        True
+        """
+        return any(self.within(other) for other in others)
+
 
 def normalised(schema: Schema, margins: Iterable[Margin]) -> tuple[Margin, ...]:
     """Return the margins in the schema's order, without those that another one contains.
@@ -536,15 +544,13 @@ class Dataspace(Datasets):
     @cached_property
     def _values(self) -> list[tuple[list[str], list[int]]]:
         """What is published, whatever the order in which it is listed."""
-        return sorted(
-            (
-                sorted(margin.names),
-                np.transpose(total.counts, np.argsort([f.name for f in total.schema.features]))
-                .ravel()
-                .tolist(),
-            )
-            for margin, total in zip(self.margins, self.totals, strict=True)
-        )
+        in_order = []
+        for margin, total in zip(self.margins, self.totals, strict=True):
+            # Axes by the names of their features, so that the order of a schema does not matter.
+            axes = np.argsort([feature.name for feature in total.schema.features])
+            counts = np.transpose(total.counts, axes).ravel().tolist()
+            in_order.append((sorted(margin.names), counts))
+        return sorted(in_order)
 
     def _document(self) -> dict[str, Any]:
         """What the digest is taken of, whatever the order in which features and margins are

@@ -386,8 +386,8 @@ def _charged_once(
 
 def _passing(work: Path) -> set[str]:
     """Return the files that only an unfinished release needs, as seen from its folder."""
-    found = {path.relative_to(work).as_posix() for path in work.rglob(PART_DONE)}
-    return found | {
+    finished = {path.relative_to(work).as_posix() for path in work.rglob(PART_DONE)}
+    return finished | {
         path.relative_to(work).as_posix() for path in (work / STATE).rglob("*") if path.is_file()
     }
 
@@ -418,23 +418,23 @@ def _all_measured(tasks: Iterable[PartTask], runner: Runner, progress: Progress)
 
 def _carried_out(tasks: Iterable[PartTask], runner: Runner, progress: Progress) -> list[Part]:
     """Carry out what is left to do, and return every part, in order."""
-    wanted = list(tasks)
-    found = {task.path: part for task in wanted if (part := done_before(task)) is not None}
-    changed = Partition("", tuple(found.values()), wanted[0].work).changed() if found else None
+    all_tasks = list(tasks)
+    done = {task.path: part for task in all_tasks if (part := done_before(task)) is not None}
+    changed = Partition("", tuple(done.values()), all_tasks[0].work).changed() if done else None
     if changed is not None:
         raise InputError(
             f"{changed} of the unfinished release was changed since it was written: discard it"
         )
-    left = [task for task in wanted if task.path not in found]
-    progress("carrying out the parts", len(found), len(wanted))
+    left = [task for task in all_tasks if task.path not in done]
+    progress("carrying out the parts", len(done), len(all_tasks))
     # whoever works on them stops at once when this is left
     with contextlib.closing(runner(left)) as parts:
         for part in parts:
-            found[part.path] = part
-            progress("carrying out the parts", len(found), len(wanted))
-    if any(done_before(task) != found[task.path] for task in left):
+            done[part.path] = part
+            progress("carrying out the parts", len(done), len(all_tasks))
+    if any(done_before(task) != done[task.path] for task in left):
         raise InputError(
             "a part was written elsewhere: whoever carries out parts must share the folder that is"
             " written"
         )
-    return [found[task.path] for task in wanted]
+    return [done[task.path] for task in all_tasks]

@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -160,7 +161,9 @@ def rows_of(
     """
     header, *rows = csv.reader(io.StringIO(content.decode()))
     labels = tuple(tuple(row[: len(row) - numbers]) for row in rows)
-    return header, labels, [[row[place - numbers] for row in rows] for place in range(numbers)]
+    places = range(-numbers, 0)
+    columns = [list(map(itemgetter(place), rows)) for place in places]
+    return header, labels, columns
 
 
 def real_numbers(columns: Sequence[Sequence[str]]) -> NDArray[np.float64]:

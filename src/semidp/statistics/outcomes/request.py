@@ -90,25 +90,25 @@ class OutcomeRequest(OwnBudget):
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
-        found = super()._fields(value)
+        fields = super()._fields(value)
         column = text(value["column"], f"the column of a {cls.key}")
         if cls._asks_binary(value) and "bounds" not in value:
-            found["outcome"] = proportion_of(column)
+            fields["outcome"] = proportion_of(column)
         else:
-            found["outcome"] = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
-        if "by" in found:
-            found["by"] = [
+            fields["outcome"] = outcome_from(column, value.get("bounds"), value.get("grid", GRID))
+        if "by" in fields:
+            fields["by"] = [
                 [part] if isinstance(part, str) else texts(part, "a set of groups")
-                for part in found["by"]
+                for part in fields["by"]
             ]
-        if "interactions" in found:
-            found["interactions"] = [
-                texts(part, "an interaction") for part in found["interactions"]
+        if "interactions" in fields:
+            fields["interactions"] = [
+                texts(part, "an interaction") for part in fields["interactions"]
             ]
         return (
-            {**found, "confidence": Confidence.from_json(value)}
+            {**fields, "confidence": Confidence.from_json(value)}
             if "confidence" in cls._written
-            else found
+            else fields
         )
 
 

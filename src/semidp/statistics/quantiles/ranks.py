@@ -237,8 +237,12 @@ def rank_space(
     sampling
         Whether intervals are about the population that the records were drawn from.
     """
-    wanted = tuple(exact(q, "a quantile") for q in probabilities)
-    if not wanted or not all(0 < q < 1 for q in wanted) or list(wanted) != sorted(set(wanted)):
+    quantiles = tuple(exact(q, "a quantile") for q in probabilities)
+    if (
+        not quantiles
+        or not all(0 < q < 1 for q in quantiles)
+        or list(quantiles) != sorted(set(quantiles))
+    ):
         raise InputError(
             "quantiles are numbers between 0 and 1, each named once and in growing order"
         )
@@ -246,7 +250,7 @@ def rank_space(
     if confidence is not None and not 0 < confidence < 1:
         raise InputError(f"the level of an interval lies between 0 and 1, not {plain(confidence)}")
     public = sum_space(dataspace, adjacency, outcome, blocks).dataspace
-    return RankSpace(public, adjacency, outcome, tuple(blocks), wanted, confidence, sampling)
+    return RankSpace(public, adjacency, outcome, tuple(blocks), quantiles, confidence, sampling)
 
 
 def rank_scores(histogram: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
