@@ -122,9 +122,8 @@ class Point:
 
         >>> round(Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(), 6)  # ln 3
         1.098612
-        >>> Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(
-        ...     0.95
-        ... )  # nothing is detected beyond such a delta
+        >>> # Nothing is detected beyond such a delta
+        >>> Point("l1", 0.1, 0.3, 0.1, 0.3, 0.27).epsilon(0.95)
         0.0
         """
         pairs = ((self.power_low, self.size_high), (1 - self.size_high, 1 - self.power_low))

@@ -128,9 +128,7 @@ def draws_of_test(result: Attackable) -> tuple[Draws, Pair]:
     >>> from semidp.core.tables.counts import Table
     >>> from semidp.core.tradeoff.budget import Budget
     >>> schema = Schema([Feature("sex", "fm"), Feature("ill", "ny")])
-    >>> draws, pair = draws_of_test(
-    ...     odds_ratio_test(Table(schema, [[9, 4], [3, 8]]), Budget.gdp(1))
-    ... )
+    >>> draws, pair = draws_of_test(odds_ratio_test(Table(schema, [[9, 4], [3, 8]]), Budget.gdp(1)))
     >>> pair.move, draws(pair.first, 3, SeededRandomness(1)).shape
     (array([1]), (3, 1))
     """

@@ -228,10 +228,8 @@ def lessons(pair: Pair) -> tuple[Lesson, ...]:
     A cell of the move is seen as y, as |y - x| - |y - x'|, and by its parity.
 
     >>> pair = Pair([2, 0, 7], [1, 1, 7])
-    >>> [
-    ...     lesson.features(Batch(pair, np.array([[1, 1, 5]]))).shape
-    ...     for lesson in lessons(pair)
-    ... ]  # the third cell stays
+    >>> # The third cell stays
+    >>> [lesson.features(Batch(pair, np.array([[1, 1, 5]]))).shape for lesson in lessons(pair)]
     [(5, 1), (6, 1)]
     """
     scores = signed_scores(pair)

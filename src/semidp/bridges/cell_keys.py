@@ -174,9 +174,7 @@ def assess_cell_keys(table: PerturbationTable, cells: int = 1) -> CellKeyAssessm
 
     Examples
     --------
-    >>> rule = "pcv,ckey,pvalue\\n" + "".join(
-    ...     f"{count},0,{-count}\\n" for count in range(1, 10)
-    ... )
+    >>> rule = "pcv,ckey,pvalue\\n" + "".join(f"{count},0,{-count}\\n" for count in range(1, 10))
     >>> assessment = assess_cell_keys(PerturbationTable.from_csv(rule), 40)
     >>> assessment.told_apart[:3], assessment.curve.delta(0)
     ([9, 10, 11], 1.0)

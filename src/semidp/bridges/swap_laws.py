@@ -88,10 +88,8 @@ class Swap:
         derangements. Two datasets with the same totals differ in two records or more, so that two
         persons who change places cost twice this.
 
-        >>> (
-        ...     Swap("0.01").published_epsilon(264_331),
-        ...     Swap("0.5").published_epsilon(264_331),
-        ... )  # their Table 2
+        >>> # Their Table 2
+        >>> (Swap("0.01").published_epsilon(264_331), Swap("0.5").published_epsilon(264_331))
         (17.08..., 12.48...)
         """
         if largest < 2:

@@ -77,9 +77,7 @@ def toml_text(document: Mapping[str, Any]) -> str:
     """Write plain values as TOML: first the single values, then each list of mappings as an array
     of tables.
 
-    >>> print(
-    ...     toml_text({"count": "people", "feature": [{"name": "sex", "levels": ["f", "m"]}]})
-    ... )
+    >>> print(toml_text({"count": "people", "feature": [{"name": "sex", "levels": ["f", "m"]}]}))
     count = "people"
     <BLANKLINE>
     [[feature]]

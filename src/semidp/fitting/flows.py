@@ -39,9 +39,7 @@ def thresholds(problem: Problem) -> Counts:
     those at the threshold as are left.
 
     >>> from semidp.core.margins import Grid
-    >>> thresholds(
-    ...     pose(Grid.flat((3,)), np.array([2.4, 0.3, -1.0]), [Totals((0,), np.array([4]))])
-    ... )
+    >>> thresholds(pose(Grid.flat((3,)), np.array([2.4, 0.3, -1.0]), [Totals((0,), np.array([4]))]))
     array([3, 1, 0])
     """
     (total,) = problem.totals
@@ -303,9 +301,7 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
 
     >>> from semidp.core.margins import Grid
     >>> table, grid = np.arange(8).reshape(2, 2, 2), Grid.flat((2, 2, 2))
-    >>> totals = [
-    ...     Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
-    ... ]
+    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
     >>> bool((nested(pose(grid, table + 0.1, totals), table + 0.0) == table).all())
     True
     """
@@ -344,9 +340,7 @@ def improve(
     >>> from semidp.fitting.real import project
     >>> from semidp.core.margins import Grid
     >>> table, grid = np.array([[[2, 0], [0, 2]], [[0, 2], [2, 0]]]), Grid.flat((2, 2, 2))
-    >>> totals = [
-    ...     Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
-    ... ]
+    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
     >>> problem = pose(grid, table + 0.1, totals)
     >>> improve(
     ...     problem, project(problem), table[::-1], time.monotonic() + 10

@@ -315,9 +315,7 @@ def pose(
 
     Examples
     --------
-    >>> pose(
-    ...     Grid.flat((2, 2)), np.zeros((2, 2)), [Totals((1, 0), np.array([[0], [3]]))]
-    ... ).allowed
+    >>> pose(Grid.flat((2, 2)), np.zeros((2, 2)), [Totals((1, 0), np.array([[0], [3]]))]).allowed
     array([[False, False],
            [ True,  True]])
     """

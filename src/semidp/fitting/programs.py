@@ -44,9 +44,7 @@ def prove(
     >>> from semidp.fitting.real import project
     >>> from semidp.core.margins import Grid, Totals
     >>> table, grid = np.array([[[1, 0], [0, 1]], [[0, 2], [1, 1]]]), Grid.flat((2, 2, 2))
-    >>> totals = [
-    ...     Totals(view, grid.sum(table, view)) for view in [(1, 1, 0), (1, 0, 1), (0, 1, 1)]
-    ... ]
+    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 1, 0), (1, 0, 1), (0, 1, 1)]]
     >>> problem = pose(grid, table + 0.25, totals)
     >>> counts, proved = prove(problem, project(problem), None, time.monotonic() + 10)
     >>> bool((counts == table).all()), proved

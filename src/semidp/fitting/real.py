@@ -77,9 +77,7 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
     --------
     >>> from semidp.fitting.problem import pose
     >>> twos = [Totals((1, 0), np.array([[2], [2]])), Totals((0, 1), np.array([[2, 2]]))]
-    >>> project(pose(Grid.flat((2, 2)), np.array([[3.0, 0.0], [0.0, 3.0]]), twos)).table.round(
-    ...     6
-    ... )
+    >>> project(pose(Grid.flat((2, 2)), np.array([[3.0, 0.0], [0.0, 3.0]]), twos)).table.round(6)
     array([[2., 0.],
            [0., 2.]])
     """
@@ -102,9 +100,7 @@ def approach(problem: Problem, progress: Progress = silent) -> RealFit:
     """Return the projection after a few Newton steps: its bound holds, its sums may be missed.
 
     >>> from semidp.fitting.problem import pose
-    >>> approach(
-    ...     pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])
-    ... ).table
+    >>> approach(pose(Grid.flat((2,)), np.array([2.0, 0.0]), [Totals((0,), np.array([4]))])).table
     array([3., 1.])
     """
     return Newton(problem, math.inf, progress).run(1.0, None, FIRST_STEPS)

@@ -61,9 +61,7 @@ def rounded(
     >>> from semidp.fitting.real import project
     >>> from semidp.core.margins import Grid
     >>> table, grid = np.arange(27).reshape(3, 3, 3), Grid.flat((3, 3, 3))
-    >>> totals = [
-    ...     Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]
-    ... ]
+    >>> totals = [Totals(view, grid.sum(table, view)) for view in [(1, 0, 0), (0, 1, 0), (0, 0, 1)]]
     >>> problem = pose(grid, table[::-1] + 0.4, totals)
     >>> counts, _ = rounded(problem, project(problem))
     >>> any(gap.any() for gap in problem.missing(counts))

@@ -233,10 +233,7 @@ def fit_alike(
     ...     Grid.flat((2, 2)),
     ...     [Totals((1, 0), np.array([1, 1])), Totals((0, 1), np.array([1, 1]))],
     ... )
-    >>> [
-    ...     fit.counts.tolist()
-    ...     for fit in fit_alike([np.eye(2), np.eye(2)[::-1]], grid, [ones, ones])
-    ... ]
+    >>> [fit.counts.tolist() for fit in fit_alike([np.eye(2), np.eye(2)[::-1]], grid, [ones, ones])]
     [[[1, 0], [0, 1]], [[0, 1], [1, 0]]]
     """
     tables = Grid((Chain.flat(len(noisy)), *grid.chains))

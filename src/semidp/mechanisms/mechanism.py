@@ -490,9 +490,7 @@ def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray
 
     >>> from semidp.mechanisms.pure import L2Mechanism
     >>> from semidp.mechanisms.examples import two_way
-    >>> simulated_half_widths(L2Mechanism.calibrate(two_way()[0], Budget.pure(1))).round(
-    ...     1
-    ... ).tolist()
+    >>> simulated_half_widths(L2Mechanism.calibrate(two_way()[0], Budget.pure(1))).round(1).tolist()
     [[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]
     """
     shape = tuple(mechanism.space.shape)

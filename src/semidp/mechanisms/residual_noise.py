@@ -630,9 +630,8 @@ def residual_half_widths(
 
     Examples
     --------
-    >>> residual_half_widths(
-    ...     "discrete", {(1,): Fraction(1, 4)}, [np.array([[2, 2]])]
-    ... )  # multiples of a quarter
+    >>> # Multiples of a quarter
+    >>> residual_half_widths("discrete", {(1,): Fraction(1, 4)}, [np.array([[2, 2]])])
     array([0.75, 0.75])
     """
     alike = [np.unique(counts, axis=1, return_inverse=True) for counts in families]

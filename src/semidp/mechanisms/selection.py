@@ -178,9 +178,8 @@ def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> Residua
 
     >>> from semidp.mechanisms.examples import two_way
     >>> space, _ = two_way()
-    >>> residual_plan(
-    ...     space, Budget.gdp(1), choose(space, Budget.gdp(1))
-    ... ) is None  # one residual: the same noise
+    >>> # One residual: the same noise
+    >>> residual_plan(space, Budget.gdp(1), choose(space, Budget.gdp(1))) is None
     True
     """
     if (

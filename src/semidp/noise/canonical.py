@@ -280,9 +280,7 @@ class Recursive(CanonicalNoise):
     Examples
     --------
     >>> third = Fraction(1, 3)
-    >>> noise = Recursive(
-    ...     (Fraction(0), 2 * third, Fraction(1)), (Fraction(0), third, Fraction(1))
-    ... )
+    >>> noise = Recursive((Fraction(0), 2 * third, Fraction(1)), (Fraction(0), third, Fraction(1)))
     >>> noise.c
     Fraction(1, 3)
     >>> noise.cdf([-1.5, -0.5, 0.0]).round(4)

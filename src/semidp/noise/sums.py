@@ -63,9 +63,7 @@ def half_widths(sums: Sequence[Sequence[Weighted]], level: float = LEVEL) -> lis
     >>> from semidp.noise.distributions import RoundedGaussian
     >>> [
     ...     round(h, 3)
-    ...     for h in half_widths(
-    ...         [[Weighted(RoundedGaussian(Fraction(10**4)), Fraction(1, 3), 1)]]
-    ...     )
+    ...     for h in half_widths([[Weighted(RoundedGaussian(Fraction(10**4)), Fraction(1, 3), 1)]])
     ... ]
     [65.333]
     """
@@ -113,13 +111,10 @@ def half_width(
     to one of them: for coarse noise the result is the quantile itself.
 
     >>> from semidp.noise.distributions import DiscreteGaussian
-    >>> half_width(
-    ...     [Weighted(DiscreteGaussian(Fraction(1, 4)), Fraction(1), 1)]
-    ... )  # P(|X| <= 0) is 0.787
+    >>> # P(|X| <= 0) is 0.787
+    >>> half_width([Weighted(DiscreteGaussian(Fraction(1, 4)), Fraction(1), 1)])
     1.0
-    >>> round(
-    ...     half_width([Weighted(DiscreteGaussian(Fraction(10**6)), Fraction(1), 1)]) / 1000, 2
-    ... )
+    >>> round(half_width([Weighted(DiscreteGaussian(Fraction(10**6)), Fraction(1), 1)]) / 1000, 2)
     1.96
     """
     kept = [term for term in terms if term.weight and term.count]

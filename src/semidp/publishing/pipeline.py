@@ -379,15 +379,11 @@ def run(
     ...     "county": ["a1", "a2", "b1", "b1"] * 9,
     ...     "sex": [*"fmfm"] * 9,
     ... }
-    >>> places = semidp.Feature.nested(
-    ...     ["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")]
-    ... )
+    >>> places = semidp.Feature.nested(["state", "county"], [("a", "a1"), ("a", "a2"), ("b", "b1")])
     >>> request = semidp.TableRequest(["county", "sex"], semidp.Budget.gdp(1))
     >>> plan = Plan([request], ["county"], features=[semidp.Feature("sex", "fm"), places])
     >>> with tempfile.TemporaryDirectory() as root:
-    ...     release = run(
-    ...         plan, people, semidp.RunOptions(out=f"{root}/release"), partition="state"
-    ...     )
+    ...     release = run(plan, people, semidp.RunOptions(out=f"{root}/release"), partition="state")
     ...     (
     ...         [part.folder for part in release.partition.parts],
     ...         release.part("a")["table"].counts.sum(axis=1),

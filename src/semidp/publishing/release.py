@@ -586,9 +586,8 @@ class Release:
         >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
         >>> release.under(["sex", "ill"]).tradeoff  # S is now the swaps: Δ2² = 4, where it was 8
         ZCDP(rho=Fraction(1, 4))
-        >>> release.under(
-        ...     []
-        ... ).tradeoff  # the noise alone, were the sexes not published: one record, Δ2² = 2
+        >>> # The noise alone, were the sexes not published: one record, Δ2² = 2
+        >>> release.under([]).tradeoff
         ZCDP(rho=Fraction(1, 8))
         """
         if isinstance(invariants, Datasets):
@@ -625,10 +624,8 @@ class Release:
         ... )
         >>> release = semidp.run(plan, {"sex": ["f", "m", "m", "f"], "ill": ["n", "y", "n", "n"]})
         >>> other = release.otherwise
-        >>> (
-        ...     other.adjacency,
-        ...     other.tradeoff.mu_squared,
-        ... )  # Δ2² = 8 for any two records, and 4 for exchanges
+        >>> # Δ2² = 8 for any two records, and 4 for exchanges
+        >>> (other.adjacency, other.tradeoff.mu_squared)
         (Ball(a=2), Fraction(2, 1))
         """
         try:

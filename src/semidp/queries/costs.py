@@ -108,11 +108,8 @@ class BallCosts:
     --------
     >>> from semidp.core.margins import Grid
     >>> costs = BallCosts(Residuals(Grid.flat((2, 5, 7))), ((1, 0, 0),), 2)
-    >>> (
-    ...     costs.cost((0, 1, 0)),
-    ...     costs.cost((1, 1, 0)),
-    ...     costs.cost((0, 1, 1)),
-    ... )  # 2a², 2a²(1 - 1/2), 2a²(1 - 1/7)
+    >>> # 2a², 2a²(1 - 1/2), 2a²(1 - 1/7)
+    >>> (costs.cost((0, 1, 0)), costs.cost((1, 1, 0)), costs.cost((0, 1, 1)))
     (Fraction(8, 1), Fraction(4, 1), Fraction(48, 7))
     """
 

@@ -370,9 +370,7 @@ def cube_move(grid: Grid, margins: Sequence[Totals]) -> Counts | None:
     cells, four records.
 
     >>> views = ((1, 1, 0), (0, 1, 1), (1, 0, 1))
-    >>> pairs = [
-    ...     Totals(view, np.full([2 if depth else 1 for depth in view], 8)) for view in views
-    ... ]
+    >>> pairs = [Totals(view, np.full([2 if depth else 1 for depth in view], 8)) for view in views]
     >>> int(abs(cube_move(Grid.flat((2, 2, 2)), pairs)).sum())
     8
     """

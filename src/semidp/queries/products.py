@@ -61,9 +61,7 @@ def product_space(
     >>> space = product_space(public, Ball(2), [["sex", "region"], ["region", "age"]])
     >>> space.measured
     ((0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 1, 0))
-    >>> vector = space.measure(
-    ...     [table.margin(["sex", "region"]), table.margin(["region", "age"])]
-    ... )
+    >>> vector = space.measure([table.margin(["sex", "region"]), table.margin(["region", "age"])])
     >>> bool(
     ...     np.allclose(
     ...         space.estimates(space.project(vector))[0],

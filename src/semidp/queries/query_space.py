@@ -300,9 +300,7 @@ class ExplicitSpace(QuerySpace):
     Examples
     --------
     >>> from semidp.core.spaces.adjacency import Ball
-    >>> space = ExplicitSpace(
-    ...     [[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Ball(1)
-    ... )
+    >>> space = ExplicitSpace([[1, -1, 0], [0, 1, -1]], Dataspace.described("five people"), Ball(1))
     >>> space.l1, space.l2_squared, space.linf, space.dimension
     (2, 2, 1, 2)
     >>> space.project([3, 0, 0]).round(9).tolist()

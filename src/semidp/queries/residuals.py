@@ -44,13 +44,11 @@ class Residuals:
     --------
     >>> grid = Grid((Chain(3, ((0, 2), (0, 1, 2))), Chain.flat(2)))
     >>> residuals, table = Residuals(grid), np.array([[1, 2], [3, 4], [5, 9]])
-    >>> residuals.scaled(
-    ...     (1, 1), grid.sum(table, (1, 1))
-    ... ).tolist()  # four times [[0.5, -0.5], [-0.5, 0.5]]
+    >>> # Four times [[0.5, -0.5], [-0.5, 0.5]]
+    >>> residuals.scaled((1, 1), grid.sum(table, (1, 1))).tolist()
     [[2, -2], [-2, 2]]
     >>> parts = {
-    ...     d: residuals.centred(d, residuals.table(table, grid.full, d))
-    ...     for d in below(grid.full)
+    ...     d: residuals.centred(d, residuals.table(table, grid.full, d)) for d in below(grid.full)
     ... }
     >>> bool(np.allclose(residuals.together(parts, grid.full), table))
     True

@@ -96,9 +96,7 @@ class TableSpace(QuerySpace):
     >>> table = Table(
     ...     Schema([Feature("sex", "fm"), Feature("region", "nsw")]), [[1, 2, 3], [4, 5, 6]]
     ... )
-    >>> space = sensitivity_space(
-    ...     Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3)
-    ... )
+    >>> space = sensitivity_space(Dataspace.of(table, [Margin("sex"), Margin("region")]), Ball(3))
     >>> space.side_by_side()["S_Semi"], space.side_by_side()["S_Group"]
     (Norms(l1=4, l2_squared=4, linf=1), Norms(l1=6, l2_squared=18, linf=3))
     >>> len(list(space.moves())), space.matrix().cells.shape

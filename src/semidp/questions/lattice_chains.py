@@ -33,9 +33,8 @@ def open_differences(depths: View, margins: Sequence[View]) -> list[View]:
 
     >>> open_differences((1, 1, 1), [(1, 1, 0), (0, 1, 1)])
     [(1, 0, 1)]
-    >>> open_differences(
-    ...     (1, 1, 1), [(1, 1, 0), (0, 1, 1), (1, 0, 1)]
-    ... )  # a circle: cubes of eight cells
+    >>> # A circle: cubes of eight cells
+    >>> open_differences((1, 1, 1), [(1, 1, 0), (0, 1, 1), (1, 0, 1)])
     [(1, 1, 1)]
     >>> open_differences((2, 1), [(1, 1), (2, 0)])  # counties within states
     [(2, 1)]

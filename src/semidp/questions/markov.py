@@ -77,9 +77,7 @@ def swaps(axes: int, margins: Iterable[Iterable[int]]) -> list[RecordSwap]:
 
     >>> [(swap.exchanged, swap.shared) for swap in swaps(2, [[0], [1]])]
     [((0,), ())]
-    >>> [
-    ...     (swap.exchanged, swap.shared) for swap in swaps(3, [[0, 1], [1, 2]])
-    ... ]  # A and C given B
+    >>> [(swap.exchanged, swap.shared) for swap in swaps(3, [[0, 1], [1, 2]])]  # A and C given B
     [((0,), (1,))]
     """
     every = frozenset(range(axes))

@@ -211,13 +211,9 @@ def logistic_fit(design: Floats, cases: Floats, records: Floats, noise: Floats) 
 
     Examples
     --------
-    >>> fit = logistic_fit(
-    ...     np.ones((1, 1)), np.array([20.0]), np.array([80.0]), np.zeros((2, 2))
-    ... )
-    >>> (
-    ...     round(float(fit.coefficients[0]), 4),
-    ...     round(float(fit.covariance[0, 0]), 4),
-    ... )  # log(1/3) and 1/20 + 1/60
+    >>> fit = logistic_fit(np.ones((1, 1)), np.array([20.0]), np.array([80.0]), np.zeros((2, 2)))
+    >>> # Log(1/3) and 1/20 + 1/60
+    >>> (round(float(fit.coefficients[0]), 4), round(float(fit.covariance[0, 0]), 4))
     (-1.0986, 0.0667)
     """
     groups = len(cases)

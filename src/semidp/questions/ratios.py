@@ -95,9 +95,7 @@ class NoisyRates:
     Examples
     --------
     >>> rates = NoisyRates(np.array([10.0, 6.0]), np.array([40.0, 60.0]), np.zeros((4, 4)))
-    >>> round(
-    ...     float(rates.score(RateMeasure.DIFFERENCE, np.array(0.0))), 4
-    ... )  # Pearson's statistic
+    >>> round(float(rates.score(RateMeasure.DIFFERENCE, np.array(0.0))), 4)  # Pearson's statistic
     4.0179
     """
 

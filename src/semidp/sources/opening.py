@@ -113,9 +113,7 @@ def open_source(
     >>> from importlib.resources import files
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
-    >>> with open_source(
-    ...     files("semidp") / "data" / "ucb_admissions.csv", count="count"
-    ... ) as source:
+    >>> with open_source(files("semidp") / "data" / "ucb_admissions.csv", count="count") as source:
     ...     genders = source.levels("gender")
     ...     table = source.counts(Schema([Feature("gender", genders)]))
     >>> genders, table.counts
@@ -655,9 +653,7 @@ def _located(feature: Feature, columns: Mapping[str, CodedColumn]) -> NDArray[np
 def _distinct(columns: Sequence[CodedColumn]) -> tuple[Codes, Codes]:
     """Return one place of each distinct row of codes, and which of them every row is.
 
-    >>> _distinct(
-    ...     [CodedColumn("ab", np.array([1, 0, 1])), CodedColumn("xyz", np.array([2, 0, 2]))]
-    ... )
+    >>> _distinct([CodedColumn("ab", np.array([1, 0, 1])), CodedColumn("xyz", np.array([2, 0, 2]))])
     (array([1, 2]), array([1, 0, 1]))
     """
     numbers, size = np.zeros(len(columns[0].codes), dtype=np.intp), 1

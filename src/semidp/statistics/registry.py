@@ -109,9 +109,7 @@ def shown(request: Request) -> list[tuple[Mapping[str, Any], Any]]:
     >>> from semidp.statistics.tables.request import TableRequest, TablesRequest
     >>> [
     ...     values
-    ...     for values, _ in shown(
-    ...         TablesRequest([TableRequest(["sex"]), TableRequest(["age"])])
-    ...     )
+    ...     for values, _ in shown(TablesRequest([TableRequest(["sex"]), TableRequest(["age"])]))
     ... ]
     [{'table': (('sex',),)}, {'table': (('age',),)}]
     """
@@ -128,9 +126,7 @@ def alternatives(request: Request, mechanism: Mechanism) -> list[OtherAnswer]:
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.mechanisms.selection import mechanism_for
     >>> from semidp.statistics.tables.request import TableRequest
-    >>> alternatives(
-    ...     TableRequest(["sex", "region"]), mechanism_for(two_way()[0], Budget.gdp(1))
-    ... )
+    >>> alternatives(TableRequest(["sex", "region"]), mechanism_for(two_way()[0], Budget.gdp(1)))
     []
     """
     every = [kind.alternative(request, mechanism) for kind in kinds()]

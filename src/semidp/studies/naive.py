@@ -53,10 +53,8 @@ class NaiveMechanism(Mechanism):
     --------
     >>> from semidp.mechanisms.examples import two_way
     >>> space, table = two_way()
-    >>> [
-    ...     naive.calibrate(space, Budget.pure(1)).scale
-    ...     for naive in (NaiveL1, NaiveL2, NaiveLinf)
-    ... ]  # a = 3
+    >>> # a = 3
+    >>> [naive.calibrate(space, Budget.pure(1)).scale for naive in (NaiveL1, NaiveL2, NaiveLinf)]
     [6.0, 4.242640687119286, 3.0]
     >>> NaiveGaussian.calibrate(space, Budget.gdp(1)).scale
     4.242640687119286

@@ -27,10 +27,7 @@ _CELLS = {
 def space(a: int, shape: tuple[int, int] = SHAPE) -> TableSpace:
     """Return S_a of a two-way table with both margins public and three records in every cell.
 
-    >>> [
-    ...     (space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf)
-    ...     for a in (2, 3)
-    ... ]
+    >>> [(space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf) for a in (2, 3)]
     [(4, 4, 1), (6, 6, 1)]
     """
     return sensitivity_space(both_margins(table_of(np.full(shape, 3))), Ball(a))

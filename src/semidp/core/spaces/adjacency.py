@@ -305,11 +305,8 @@ class Exchange(Adjacency):
     ...     [("f", "y"), ("f", "n"), ("m", "n")],
     ...     [("m", "y"), ("f", "n"), ("f", "n")],
     ... )
-    >>> both_ill = [
-    ...     ("f", "n"),
-    ...     ("f", "y"),
-    ...     ("m", "n"),
-    ... ]  # two people change their illness: in A_2, and no exchange
+    >>> # Two people change their illness: in A_2, and no exchange
+    >>> both_ill = [("f", "n"), ("f", "y"), ("m", "n")]
     >>> exchange.adjacent(one, swapped, public), exchange.adjacent(one, both_ill, public)
     (True, False)
     """
@@ -628,9 +625,7 @@ def semi_adjacency_bound(
     --------
     >>> from semidp.core.spaces.dataspace import Margin
     >>> from semidp.core.tables.features import Feature
-    >>> schema = Schema(
-    ...     [Feature("sex", "fmx"), Feature("region", "nswe"), Feature("age", "0123")]
-    ... )
+    >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nswe"), Feature("age", "0123")])
     >>> semi_adjacency_bound(schema, [Margin("sex"), Margin("region")]).bound
     3
     >>> semi_adjacency_bound(

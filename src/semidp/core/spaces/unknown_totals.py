@@ -65,14 +65,10 @@ def widest_space(schema: Schema, margins: Iterable[Margin], known: Dataspace, a:
     --------
     >>> from semidp.core.tables.features import Feature
     >>> schema = Schema([Feature("sex", "fmx"), Feature("region", "nsw")])
-    >>> known = Dataspace.known(
-    ...     schema, {Margin("sex"): Table(schema.restrict(["sex"]), [4, 1, 0])}
-    ... )
+    >>> known = Dataspace.known(schema, {Margin("sex"): Table(schema.restrict(["sex"]), [4, 1, 0])})
     >>> [
     ...     total.counts.tolist()
-    ...     for total in widest_space(
-    ...         schema, [Margin("sex"), Margin("region")], known, 3
-    ...     ).totals
+    ...     for total in widest_space(schema, [Margin("sex"), Margin("region")], known, 3).totals
     ... ]
     [[6, 3, 0], [3, 3, 3]]
     """

@@ -68,14 +68,10 @@ class AnsweredSums(ByBlocks):
     >>> records = {"ward": ["a"] * 400, "pay": [3.0, 5.0, None, 4.0] * 100}
     >>> pay = semidp.mean("pay", by="ward", bounds=(0, 10))
     >>> seeded = SeededRandomness(1)
-    >>> release = semidp.release(
-    ...     records, pay, missing={"pay": "private"}, mu=1, randomness=seeded
-    ... )
+    >>> release = semidp.release(records, pay, missing={"pay": "private"}, mu=1, randomness=seeded)
     >>> estimates = release.results[0].estimates[0]
-    >>> (
-    ...     estimates.answered.round(1).tolist(),
-    ...     estimates.values.round(2).tolist(),
-    ... )  # of 300, and of 4
+    >>> # Of 300, and of 4
+    >>> (estimates.answered.round(1).tolist(), estimates.values.round(2).tolist())
     ([299.0], [3.98])
     """
 

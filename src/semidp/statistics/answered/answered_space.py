@@ -54,9 +54,7 @@ class AnsweredSpace(SpaceByGroups):
     >>> from semidp.core.tables.schema import Schema
     >>> wards = Table(Schema([Feature("ward", ["a", "b"])]), [30, 20])
     >>> public = Dataspace.of(wards, [Margin("ward")])
-    >>> space = answered_space(
-    ...     public, Ball(2), Outcome("pay", 0, 1, steps=500), [Margin("ward")]
-    ... )
+    >>> space = answered_space(public, Ball(2), Outcome("pay", 0, 1, steps=500), [Margin("ward")])
     >>> space.l2, space.exact  # in halves of a step: the same as for the sums alone
     (2000.0, True)
     >>> space.fineness, space.weight  # of 500 √3

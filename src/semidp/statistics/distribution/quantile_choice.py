@@ -131,9 +131,8 @@ def even_error(group: EvenGroup, spread: float, probabilities: tuple[Fraction, .
 
     Examples
     --------
-    >>> round(
-    ...     even_error(EvenGroup(400, 127), 8.0, (Fraction(1, 2),)), 1
-    ... )  # μ = 1 and any two records
+    >>> # Μ = 1 and any two records
+    >>> round(even_error(EvenGroup(400, 127), 8.0, (Fraction(1, 2),)), 1)
     1.6
     """
     tree = value_tree(group.steps + 1)

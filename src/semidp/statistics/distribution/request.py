@@ -104,9 +104,7 @@ class DistributionRequest(GroupedRequest):
 
     Examples
     --------
-    >>> request = DistributionRequest(
-    ...     Outcome("score", 0, 100, steps=100), [["school"]], lines=[50]
-    ... )
+    >>> request = DistributionRequest(Outcome("score", 0, 100, steps=100), [["school"]], lines=[50])
     >>> request.name, request.files
     ('distribution-score', ('distribution-score.csv', 'distribution-score-quantiles.csv'))
     """

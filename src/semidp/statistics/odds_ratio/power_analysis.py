@@ -160,9 +160,7 @@ class PowerCurves:
     test.
 
     >>> list(
-    ...     power_curves(
-    ...         TwoByTwo(50, 50, 100), Budget.pure(1), [1.0, 2.0], replicates=100
-    ...     ).curves
+    ...     power_curves(TwoByTwo(50, 50, 100), Budget.pure(1), [1.0, 2.0], replicates=100).curves
     ... )[:2]
     ['semi-private UMPU', 'without privacy (UMPU)']
     """
@@ -206,9 +204,7 @@ def power_curves(
     classical test of the log odds ratio. Its size is not alpha, so a second curve uses the critical
     value that makes it so.
 
-    >>> found = power_curves(
-    ...     TwoByTwo(100, 100, 200), Budget.pure(1), [1.0, 3.0], replicates=2000
-    ... )
+    >>> found = power_curves(TwoByTwo(100, 100, 200), Budget.pure(1), [1.0, 3.0], replicates=2000)
     >>> float(found.curves["semi-private UMPU"][0].round(6))
     0.05
     """

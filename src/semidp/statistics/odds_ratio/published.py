@@ -35,9 +35,7 @@ class PublishedOddsRatio(Published):
     --------
     >>> import semidp
     >>> from semidp.statistics.odds_ratio.request import OddsRatioRequest
-    >>> plan = semidp.Plan(
-    ...     [OddsRatioRequest("sex", "vote", semidp.Budget.gdp(1))], ["sex", "vote"]
-    ... )
+    >>> plan = semidp.Plan([OddsRatioRequest("sex", "vote", semidp.Budget.gdp(1))], ["sex", "vote"])
     >>> release = semidp.run(plan, {"sex": [*"ffmm"] * 50, "vote": [*"yynn"] * 50})
     >>> release.results[0].result.p_value < 0.001
     True

@@ -71,9 +71,8 @@ def half_widths(
     >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.core.tradeoff.budget import Budget
-    >>> mechanism = choose(
-    ...     two_way()[0], Budget.gdp(1)
-    ... )  # scale 2: P(|N| <= 4) = 0.9756, P(|N| <= 3) = 0.92
+    >>> # Scale 2: P(|N| <= 4) = 0.9756, P(|N| <= 3) = 0.92
+    >>> mechanism = choose(two_way()[0], Budget.gdp(1))
     >>> half_widths(mechanism, [np.ones(1)], 0.95).round(3).tolist()
     [4.0]
     """
@@ -97,9 +96,8 @@ def noise_deviation(mechanism: Mechanism, level: float) -> float:
     >>> from semidp.mechanisms.selection import choose
     >>> from semidp.mechanisms.examples import two_way
     >>> from semidp.core.tradeoff.budget import Budget
-    >>> round(
-    ...     noise_deviation(choose(two_way()[0], Budget.gdp(1)), 0.95), 3
-    ... )  # 4/1.96, the own one is 2.02
+    >>> # 4/1.96, the own one is 2.02
+    >>> round(noise_deviation(choose(two_way()[0], Budget.gdp(1)), 0.95), 3)
     2.041
     """
     if not mechanism.variance:

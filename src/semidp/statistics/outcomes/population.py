@@ -141,10 +141,8 @@ def rate_ends(
     >>> from semidp.mechanisms.selection import choose
     >>> from semidp.core.tradeoff.budget import Budget
     >>> clear = choose(two_way()[0], Budget.gdp(10**6))
-    >>> [
-    ...     end.round(3).tolist()
-    ...     for end in rate_ends(clear, np.array([20.0]), np.array([3.0]), 0.95)
-    ... ]  # Clopper-Pearson
+    >>> # Clopper-Pearson
+    >>> [end.round(3).tolist() for end in rate_ends(clear, np.array([20.0]), np.array([3.0]), 0.95)]
     [[0.032], [0.379]]
     """
     pairs, member = np.unique(

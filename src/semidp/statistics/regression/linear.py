@@ -148,9 +148,7 @@ def regression_mechanism(
     >>> from semidp.core.spaces.adjacency import Ball
     >>> from semidp import Feature, Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(
-    ...     Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]]
-    ... )
+    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = (
     ...     Dataspace.of(table, [Margin("arm", "sex")]),
     ...     Outcome("score", 0, 1, steps=100),

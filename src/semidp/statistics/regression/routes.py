@@ -49,9 +49,7 @@ def regression_routes(
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(
-    ...     Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]]
-    ... )
+    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = (
     ...     Dataspace.of(table, [Margin("arm", "sex")]),
     ...     Outcome("score", 0, 1, steps=1),
@@ -127,9 +125,7 @@ def moment_map(space: RouteSpace, design: Design) -> Floats:
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("arm", "cde")]), [5, 3, 4])
     >>> design, outcome = Design.of(table.schema, ["arm"]), Outcome("score", 0, 1, steps=1)
-    >>> (cells,) = regression_routes(
-    ...     Dataspace.of(table, [Margin("arm")]), Ball(2), outcome, design
-    ... )
+    >>> (cells,) = regression_routes(Dataspace.of(table, [Margin("arm")]), Ball(2), outcome, design)
     >>> moment_map(cells, design).tolist()
     [[1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
@@ -170,9 +166,7 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     >>> from semidp.core.tables.features import Feature
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
-    >>> table = Table(
-    ...     Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]]
-    ... )
+    >>> table = Table(Schema([Feature("arm", "cd"), Feature("sex", "fm")]), [[50, 30], [20, 40]])
     >>> public, outcome = (
     ...     Dataspace.of(table, [Margin("arm", "sex")]),
     ...     Outcome("score", 0, 1, steps=1),
@@ -182,9 +176,7 @@ def best_combination(design: Design, dataspace: Dataspace) -> tuple[tuple[Fracti
     ...     design = Design.of(table.schema, ["arm", "sex"], coding=coding)
     ...     combination = best_combination(design, public)
     ...     rows.append(
-    ...         moment_space(
-    ...             public, Ball(2), outcome, design, combination
-    ...         ).rows_by_cell.tolist()
+    ...         moment_space(public, Ball(2), outcome, design, combination).rows_by_cell.tolist()
     ...     )
     >>> rows[0] == rows[1]
     True

@@ -126,9 +126,7 @@ def all_together(tables: Sequence[CellErrors]) -> CellErrors:
     """Return the errors of all cells of several tables.
 
     >>> one = CellErrors("a", 1, {"standard_error": 3.0, "smallest": 3.0, "largest": 3.0}, 1, 1)
-    >>> other = CellErrors(
-    ...     "b", 3, {"standard_error": 1.0, "smallest": 1.0, "largest": 1.0}, 0, 3
-    ... )
+    >>> other = CellErrors("b", 3, {"standard_error": 1.0, "smallest": 1.0, "largest": 1.0}, 0, 3)
     >>> all_together([one, other]).line()
     'standard error 1.7 a cell (1.0 to 3.0); noise dominates 25% of the cells'
     """
@@ -166,9 +164,7 @@ def error_lines(tables: Sequence[CellErrors]) -> list[tuple[str, str]]:
 def cautions(tables: Sequence[CellErrors], titles: Sequence[str]) -> list[str]:
     """Warn of tables in which noise dominates more than a quarter of the cells.
 
-    >>> few = CellErrors(
-    ...     "table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 3, 8
-    ... )
+    >>> few = CellErrors("table", 8, {"standard_error": 4.2, "smallest": 4.2, "largest": 4.2}, 3, 8)
     >>> cautions([few], ["sex by region"])[0].partition(":")[0]
     'Noise dominates 38% of the cells of sex by region'
     """

@@ -158,9 +158,7 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
     >>> from semidp.core.tables.schema import Schema
     >>> from semidp.core.tables.counts import Table
     >>> table = Table(Schema([Feature("sex", "fm"), Feature("region", "ns")]), [[5, 1], [1, 3]])
-    >>> expected_counts(Dataspace.of(table, [Margin("sex"), Margin("region")])).round(
-    ...     6
-    ... ).tolist()
+    >>> expected_counts(Dataspace.of(table, [Margin("sex"), Margin("region")])).round(6).tolist()
     [[3.6, 2.4], [2.4, 1.6]]
     """
     schema = dataspace.schema
