@@ -290,3 +290,22 @@ def test_folders_answer_in_the_terminal(release, tmp_path, capsys):
     again = semidp.Release.load(tmp_path / "release")
     assert [table.counted for table in again.tables] == ["member", "unit"]
     assert "units-zone-size-type" in again._repr_html_()
+
+
+def test_the_guarantee_is_said_again_and_what_is_not_built_is_one_sentence(
+    release, tmp_path, capsys
+):
+    release.save(tmp_path / "release")
+    assert run(["guarantee", f"{tmp_path}/release"]) == 0
+    assert "stays as strong" in capsys.readouterr().out
+    (tmp_path / "plan.json").write_text(json.dumps(release.plan.to_json()))
+    refused = {
+        f"guarantee {tmp_path}/release --without sex": "not known here",
+        f"audit {tmp_path}/release": "cannot be audited",
+        f"explore --plan {tmp_path}/plan.json": "records of one kind",
+    }
+    for words, said in refused.items():
+        assert run(shlex.split(words)) == 2
+        sentence = capsys.readouterr().err
+        assert said in sentence
+        assert sentence.count("\n") == 1

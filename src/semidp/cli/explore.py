@@ -57,6 +57,11 @@ def explore(
                 "--plan already says how the data are read: leave the other options out"
             )
         first = o.read_plan(plan, "--plan")
+        if first.units is not None:
+            raise InputError(
+                "the page plans records of one kind: look at linked members and units with"
+                " semidp release --dry-run"
+            )
     desk = (
         _without_data(first, totals or ())
         if data is None

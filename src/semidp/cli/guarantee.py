@@ -541,7 +541,12 @@ def _under_release(
     margins = _margins(release.scope.dataspace, exact_totals, also_known, without)
     if opening.identity is not None or opening.called is not None:
         raise InputError("a release says whose its records are: give --most alone")
-    restated = release.under(margins, adjacency, exact_totals, opening.most)
+    other_pairs = adjacency is not None or opening.most is not None
+    if release.plan.units is not None and not (also_known or without or other_pairs):
+        # Nothing else is exact and the pairs are those of the release: what it states holds.
+        restated = as_released
+    else:
+        restated = release.under(margins, adjacency, exact_totals, opening.most)
     delta = target or release.plan.report_delta
     order = change(restated.tradeoff, as_released.tradeoff, delta)
     warnings = _warnings(restated, exact_totals, margins, bool(release.plan.outcomes))

@@ -26,6 +26,7 @@ from semidp.queries.linked_costs import MemberCosts, UnitCosts
 from semidp.queries.patterns import Norms
 from semidp.queries.products import ProductSpace
 from semidp.queries.query_space import QuerySpace
+from semidp.queries.worst_pairs import Pair
 
 
 @frozen(slots=False, eq=False)
@@ -167,6 +168,14 @@ class LinkedSpace(QuerySpace):
     def worst_move(self) -> None:
         """Return None: no worst pair of linked records is known."""
         return
+
+    def worst_pair(self) -> Pair:
+        """Refuse: an audit needs two datasets of members and units, and none is built here."""
+        raise Refused(
+            "releases of linked members and units cannot be audited: no worst pair of them is"
+            " known, and a pair of your own has two kinds of records. Their costs are compared with"
+            " every pair of small worlds (docs/linked.md)"
+        )
 
     def query(self) -> dict[str, Any]:
         """Return the tables of both kinds."""
