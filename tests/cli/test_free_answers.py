@@ -304,9 +304,8 @@ def test_noisy_totals_have_a_test_of_their_own(here: Semidp) -> None:
     done = good(here("test", "half", *ADMIT))
     assert "The totals of admit are noisy: p is the largest over" in done.out
     assert "the totals of admit noisy" in done.out
-    refused = here("test", "half", *ADMIT, "--ordered", "admit")
-    assert refused.code == 2
-    assert "totals of admit" in one_sentence(refused)
+    ordered = good(here("test", "half", *ADMIT, "--ordered", "admit"))
+    assert "The totals of admit are noisy: p is the largest over" in ordered.out
 
 
 def test_intervals_hold_at_once_for_a_table(here: Semidp, released: str) -> None:

@@ -316,7 +316,9 @@ def calibrate(
         Where the query space of a request comes from; whoever tries many budgets keeps them.
     """
     _check(plan)
-    plan, choices = best_answered(plan, scope, space)
+    choices: tuple[str, ...] = ()
+    if any(request.answered_by != request.key for request in plan.requests):
+        plan, choices = best_answered(plan, scope, space)
     mechanisms = []
     for request in plan.requests:
         budget = budget_of(request)
