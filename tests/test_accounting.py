@@ -116,6 +116,7 @@ def test_gdp_profile(mu: Fraction, epsilon: Fraction) -> None:
     safe(gdp_delta(mu, epsilon), reference_gdp_delta(big(mu), big(epsilon)))
 
 
+@pytest.mark.long
 @given(strengths, deltas)
 @few
 def test_gdp_to_approximate(mu: Fraction, delta: Fraction) -> None:

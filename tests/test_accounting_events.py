@@ -233,6 +233,7 @@ def test_a_repeated_randomised_response_counts_each_time():
         event_tradeoff(five, 1, REMOVE)
 
 
+@pytest.mark.long
 def test_upstream_deltas_below_zero_are_rounded_up():
     """dp-accounting gives -2e-17 in the far tail of this run; a claim needs a number above the true
     one.
@@ -245,6 +246,7 @@ def test_upstream_deltas_below_zero_are_rounded_up():
         assert 0 < found.delta(20) < 1e-9
 
 
+@pytest.mark.long
 def test_other_events_fall_back_to_functional_composition():
     laplace = dp_event.LaplaceDpEvent(2.0)
     assert event_tradeoff(laplace, 2, REMOVE).epsilon("1e-9") == pytest.approx(1.0, abs=0.01)

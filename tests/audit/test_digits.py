@@ -62,6 +62,7 @@ def test_values_of_one_dataset_alone_are_found() -> None:
     assert (found.verdict, found.worst.attack) == ("convicted", "values that occur")
 
 
+@pytest.mark.long
 def test_honest_outputs_are_not_convicted_by_their_digits() -> None:
     """30 audits of outputs that have no leak, a false alarm in at most 1 of 1,000 each: any at all
     in 3%.

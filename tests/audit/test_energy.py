@@ -83,6 +83,7 @@ def test_honest_noise_passes(kind: type[Mechanism], size: str, square: TableSpac
     assert (found is None) == bool((mechanism.standard_errors() ** 2 < 0.5).all())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_honest_noise_is_convicted_no_more_often_than_stated(
     kind: type[Mechanism], square: TableSpace

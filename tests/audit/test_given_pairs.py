@@ -114,6 +114,7 @@ def test_two_people_at_once_are_in_the_ball_and_no_exchange(release: Release) ->
         given_pairs(given, claims, release.plan, release.scope)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("second", "said"),
     [

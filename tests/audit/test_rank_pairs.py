@@ -77,6 +77,7 @@ def losses_of(
     return float(epsilons.max()), float(divergences.max())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("space", "most"),
     [
@@ -153,6 +154,7 @@ def attacked(mechanism: ExponentialMechanism, claim: Tradeoff, samples: int) -> 
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "ball"])
 def test_an_audit_convicts_the_old_noise_and_not_the_new(exchange: bool) -> None:
     """Medians by state and nation, epsilon 2: half as much again is convicted on 60,000 outputs."""

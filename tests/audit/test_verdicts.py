@@ -288,7 +288,7 @@ def test_parity_is_read_from_numbers_that_no_float_holds() -> None:
     assert found.verdict == "convicted"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", CASES)
 def test_honest_mechanisms_are_convicted_no_more_often_than_stated(
     name: str, square: TableSpace, cycle: Pair

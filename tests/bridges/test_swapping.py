@@ -369,6 +369,7 @@ def test_what_is_too_large_is_only_attacked() -> None:
     assert assessment.longest_cycle == 2
 
 
+@pytest.mark.long
 def test_of_very_many_strata_some_are_passed_over() -> None:
     strata = [Stratum([20 + k, 20, 20], [20 + k, 20, 20]) for k in range(450)]
     assessment = assess_swapping(Swap("0.1"), strata)

@@ -96,6 +96,7 @@ def test_census_alone_is_what_it_was(capsys: pytest.CaptureFixture[str]) -> None
     assert "The 2020 Census redistricting file (P.L. 94-171)." in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_every_place_of_a_level(two_states: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert (

@@ -101,6 +101,7 @@ def test_delta_beside_rho_is_for_reporting(here: Semidp) -> None:
     assert document["budget"] == {"kind": "zcdp", "rho": 0.5}
 
 
+@pytest.mark.long
 def test_the_reporting_target_has_one_name_in_every_command(here: Semidp, tmp_path: Path) -> None:
     budget = ("--epsilon", "1", "--delta", "1e-6", "--report-delta", "1e-4")
     released = good(
@@ -205,6 +206,7 @@ def sameness(folder: Path) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.long
 def test_a_plan_file_says_the_same_as_options(here: Semidp, tmp_path: Path) -> None:
     words = (
         *(
@@ -506,6 +508,7 @@ def test_colour_is_never_forced(here: Semidp, semidp: Semidp) -> None:
         assert "\x1b" not in done.out + done.err
 
 
+@pytest.mark.long
 def test_no_colour_on_a_terminal_that_asks_for_none(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     words = [sys.executable, "-m", "semidp", "guarantee", "--rho", "1", "--a", "2"]

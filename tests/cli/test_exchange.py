@@ -39,6 +39,7 @@ def options(q: int) -> list[str]:
     return [word for name in EXACT[q] for word in ("--invariant", name)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("q", "table", "exchange", "ball"),
     [
@@ -105,6 +106,7 @@ def test_a_number_beside_exchange_is_refused(here: Semidp, people: Path, command
     assert "leave --a out" in one_sentence(here(*words, "--adjacency", "exchange", "--a", "3"))
 
 
+@pytest.mark.long
 def test_a_release_says_which_pairs_it_protects_and_what_follows_for_others(
     here: Semidp, people: Path
 ) -> None:

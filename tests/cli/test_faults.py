@@ -209,6 +209,7 @@ def test_force_never_removes_what_the_release_is_made_from(
         } == before
 
 
+@pytest.mark.long
 def test_a_full_disk(semidp: Semidp, people: Path, tmp_path: Path) -> None:
     done = semidp("release", people, *BOTH, *SPEND, "--out", "release", file_limit=4000)
     assert done.code == 2, done.err
@@ -305,6 +306,7 @@ def test_a_failure_after_the_charge_is_said(
     check_no_leak(tmp_path, done.err)
 
 
+@pytest.mark.long
 def test_a_full_disk_behind_stdout(people: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "semidp", "analyze", str(people), *BOTH]
     with open("/dev/full", "w") as full:
@@ -358,6 +360,7 @@ def test_a_kill_in_the_middle(
     assert left == {"people.csv", "release", "ledger.json", ".ledger.json.lock"}
 
 
+@pytest.mark.long
 def test_a_kill_keeps_the_old_release(
     semidp: Semidp, here: Semidp, people: Path, tmp_path: Path
 ) -> None:
@@ -440,6 +443,7 @@ def test_a_repeated_person_is_refused_without_a_name(here: Semidp, tmp_path: Pat
     check_no_leak(tmp_path, done.err)
 
 
+@pytest.mark.long
 def test_an_internal_error_shows_its_place_and_not_its_words(
     semidp: Semidp, people: Path, tmp_path: Path
 ) -> None:

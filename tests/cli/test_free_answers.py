@@ -118,6 +118,7 @@ def test_a_release_is_tested_for_nothing(here: Semidp, released: str) -> None:
     assert any("further exact totals" in note for note in fewer["notes"])
 
 
+@pytest.mark.long
 def test_strata_are_pooled_and_features_ordered(here: Semidp, released: str) -> None:
     done = good(here("test", released, *GIVEN, "--pooled", "--seed", "2"))
     assert (
@@ -250,6 +251,7 @@ def test_ordered_features_of_a_release(here: Semidp) -> None:
     assert "high origin goes with high destination" in done.out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("option", "why"),
     [

@@ -32,6 +32,7 @@ def said_of(here: Semidp, *words: str) -> str:
     return sentence
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("value", [f'"1,{SECRET}"', f"{SECRET}%", f"{SECRET} kr", "n/a"])
 @pytest.mark.parametrize(
     "words",
@@ -74,6 +75,7 @@ def test_counts_that_are_no_numbers_are_told_how_to_write_them(
     assert "write them as 1200, without separators" in said_of(here, "release", data, *words)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["sex = 'F'", "age > 1000", "sex = 'f' AND sex = 'm'"])
 @pytest.mark.parametrize("declared", [(), ("--levels", "sex=f,m", "--levels", "region=n,s")])
 def test_a_where_that_keeps_nothing_blames_no_levels(
@@ -238,6 +240,7 @@ def test_further_slips_say_what_to_do(
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("budget", [("--mu", "1000000"), ("--epsilon", "50"), ("--rho", "100")])
 def test_a_budget_that_protects_nobody_is_warned_of(
     here: Semidp, tmp_path: Path, budget: tuple[str, str]

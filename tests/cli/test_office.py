@@ -83,6 +83,7 @@ def test_a_log_that_cannot_be_is_one_sentence(
     assert reason in one_sentence(here(*words))
 
 
+@pytest.mark.long
 def test_a_shell_completes_commands() -> None:
     environment = {
         **os.environ,

@@ -174,6 +174,7 @@ def test_one_piece_says_only_what_it_charged(here: Semidp, people: Path, monkeyp
     assert charges(here, "ledger.json") == 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("by", ["show", "force"])
 def test_what_an_earlier_version_left_blocks_nothing(
     here: Semidp, people: Path, tmp_path: Path, by: str

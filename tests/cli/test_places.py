@@ -228,6 +228,7 @@ INPUTS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", INPUTS)
 def test_force_keeps_a_folder_that_holds_an_input(
     here: Semidp, people: Path, tmp_path: Path, what: str
@@ -455,7 +456,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("what", "stdout"), [*PAIRS, ("ledger", "full")])
 def test_a_stdout_that_takes_nothing_does_not_undo_it(
     people: Path, tmp_path: Path, what: str, stdout: str
@@ -498,6 +499,7 @@ def test_a_closed_pipe_ends_with_141(
     assert done.stderr == ""
 
 
+@pytest.mark.long
 def test_a_full_stderr_does_not_hide_the_exit_code(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "semidp", "show", "nowhere"]

@@ -48,6 +48,7 @@ def test_totals_give_the_curve_and_the_worst_stratum(here: Semidp, totals: tuple
     assert deranged["advantage"] < found["advantage"]
 
 
+@pytest.mark.long
 def test_data_give_the_same_without_any_count(here: Semidp, tmp_path: Path) -> None:
     sizes = {"1": 1234, "2": 173, "3": 97}
     write_people(tmp_path, sizes)

@@ -46,7 +46,7 @@ def test_a_signed_release_is_verified(here: Semidp, signed: Path) -> None:
     assert "is not signed" in one_sentence(here("show", "release", "--verify", "mine.pub"))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [

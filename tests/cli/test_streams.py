@@ -30,13 +30,14 @@ def shell(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_an_analysis_that_nobody_can_read_is_no_success(people: Path, tmp_path: Path) -> None:
     done = shell(tmp_path, f"analyze people.csv {' '.join(WORDS)} >&-")
     assert done.returncode == 2
     assert done.stderr == "semidp: the operating system refused: bad file descriptor\n"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-", "2>&-"])
 def test_a_release_is_made_whatever_is_closed(people: Path, tmp_path: Path, closed: str) -> None:
     done = shell(tmp_path, f"release people.csv {' '.join(WORDS)} --rho 1 --out release {closed}")
@@ -48,6 +49,7 @@ def test_a_release_is_made_whatever_is_closed(people: Path, tmp_path: Path, clos
         assert "written    release/report.html" in done.stdout
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("length", [201, 255])
 def test_a_long_name_is_a_name(here: Semidp, people: Path, tmp_path: Path, length: int) -> None:
     out = "r" * length
@@ -63,6 +65,7 @@ def test_a_long_name_is_a_name(here: Semidp, people: Path, tmp_path: Path, lengt
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", [0o700, 0o750, 0o775])
 def test_a_release_keeps_the_permissions_of_its_folder(
     here: Semidp, people: Path, tmp_path: Path, mode: int

@@ -221,7 +221,7 @@ def agree_numbers(pair, expected: tuple[float, float], scale: float, seen: Count
     assert abs(pair[1] - variance) <= 1e-9 * max(1.0, variance)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(30))
 def test_random_trees_agree_with_dense_least_squares(seed: int) -> None:
     rng = np.random.default_rng(3000 + seed)

@@ -45,6 +45,7 @@ def test_an_area_is_the_sum_of_its_cells() -> None:
     assert answers["mine"].low == int(answers["mine"].low)  # a count is whole
 
 
+@pytest.mark.long
 def test_intervals_hold_as_often_as_they_say_and_narrower_ones_do_not() -> None:
     """40 releases: fewer than 31 of 40 at a true rate of 0.95 has probability below 1e-4."""
     people = {"sex": [*"fmmf"] * 50, "vote": [*"yynnn"] * 40}

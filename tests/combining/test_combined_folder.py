@@ -25,6 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.long
 def test_a_combination_is_read_back_as_it_was(folder: Path) -> None:
     release = Release.load(folder)
     assert release.combination is not None
@@ -43,6 +44,7 @@ def test_a_combination_is_read_back_as_it_was(folder: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_every_command_reads_the_folder(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,6 +68,7 @@ def test_every_command_reads_the_folder(
     assert run(["guarantee", str(folder), "--also-known", "age"]) == 2
 
 
+@pytest.mark.long
 def test_numbers_that_were_changed_are_found(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,6 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("plan", "kind"), [(product(), TablesByParts), (cells(), AssembledTables)])
 def test_a_release_by_parts_beside_nothing_is_what_it_published(
     plan: Plan, kind: type, tmp_path: Path, place: Path
@@ -75,6 +76,7 @@ def test_a_release_by_parts_beside_nothing_is_what_it_published(
             )
 
 
+@pytest.mark.long
 def test_parts_and_one_piece_are_averaged_by_precision(place: Path) -> None:
     """The same plan by parts and in one piece: every error is that of one over the root of two."""
     first = Release.load(place)
@@ -89,6 +91,7 @@ def test_parts_and_one_piece_are_averaged_by_precision(place: Path) -> None:
     assert both.guarantee.tradeoff.mu_squared == 2 * first.guarantee.tradeoff.mu_squared
 
 
+@pytest.mark.long
 def test_the_folder_of_a_combination_holds_the_parts(
     tmp_path: Path, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +127,7 @@ def test_the_folder_of_a_combination_holds_the_parts(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.long
 def test_weighted_sums_and_intervals_of_parts_are_those_of_one_piece(place: Path) -> None:
     parts = Release.load(place)
     whole = semidp.run(product(), records(), SeededRandomness(4))

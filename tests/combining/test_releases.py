@@ -105,6 +105,7 @@ def test_noise_in_the_directions_of_the_totals_alone_is_averaged_by_precision(
     assert abs(np.mean(ratios) * 4 - 1) > 0.6
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_no_cell_is_worse_than_in_the_better_release(seed: int) -> None:
     first = product([["sex"]], [["sex", "region"], ["sex", "age"]], Budget.gdp("0.5"))
@@ -188,6 +189,7 @@ def nested(request: Any, exact: list[str]) -> Release:
     return semidp.run(plan, columns)
 
 
+@pytest.mark.long
 def test_nested_releases_are_combined_at_every_depth() -> None:
     budget = Budget.zcdp("0.5")
     fine, coarse, by_age = (
@@ -303,6 +305,7 @@ def test_whatever_cannot_be_combined_is_refused(tmp_path: Path) -> None:
         combine(*(semidp.run(asked, places) for _ in range(2)))
 
 
+@pytest.mark.long
 def test_the_command_writes_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = table(["sex"], ["sex", "region"], Budget.gdp(1))
     second = product(["region"], [["sex", "region"], ["sex", "age"]], Budget.gdp(1))

@@ -101,6 +101,7 @@ def test_errors_across_tables_are_those_of_the_dense_covariance() -> None:
         assert release.estimate(asked)[1] == pytest.approx(expected[number], rel=1e-9)
 
 
+@pytest.mark.long
 def test_errors_across_tables_of_a_combination_are_those_of_dense_least_squares() -> None:
     both = semidp.combine(several(1), several(2, ("sex",)))
     combination = both.combination

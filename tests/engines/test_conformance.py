@@ -27,6 +27,7 @@ Records = dict[str, list[Any]]
 Refused = Callable[[BaseException, str], None]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "features",
     [
@@ -266,6 +267,7 @@ def test_a_count_column_of_words_is_refused(engine: Engine, refused: Refused) ->
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("where", "keep"),
     [
@@ -301,7 +303,7 @@ NUMBERS: Records = {
 }
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("where", "kept"),
     [
@@ -345,6 +347,7 @@ def test_a_where_keeps_the_same_records_in_every_store(
             assert set(source.levels(name)) == written
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "where",
     [
@@ -459,6 +462,7 @@ def test_words_for_truth_are_levels_in_capitals_or_not(engine: Engine, refused: 
         refused(caught.value, "has values not among its declared levels")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "where",
     [

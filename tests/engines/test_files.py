@@ -45,6 +45,7 @@ def _csv(folder: Path, text: str, name: str = "people.csv") -> Path:
 words = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), min_size=1, max_size=8)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.lists(words, min_size=1, max_size=20), st.sampled_from(",;\t|"))
 def test_any_text_survives_a_csv_file(
@@ -403,6 +404,7 @@ WIDE = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("where", "kept", "numbers"),
     [
@@ -444,6 +446,7 @@ def test_columns_of_a_csv_file_are_numbers_where_every_value_is(
             assert "1.50" in source.levels("dose")  # text as it is written
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("where", "named"),
     [
@@ -486,6 +489,7 @@ OPERATORS = {
 }
 
 
+@pytest.mark.long
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -824,6 +828,7 @@ def test_a_grid_has_at_least_one_step() -> None:
 UNUSED = ["ibis", "pandas", "polars", "pyarrow", "pyspark", "psycopg", "sqlglot"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("code", "unused"),
     [

@@ -153,6 +153,7 @@ def test_a_proportion_of_a_text_value() -> None:
         )
 
 
+@pytest.mark.long
 def test_levels_that_look_alike_are_pointed_out_before_anything_is_charged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -197,6 +198,7 @@ def test_a_table_is_read_as_it_is() -> None:
         open_source(table, read_as={"sex": "month"})
 
 
+@pytest.mark.long
 def test_dates_are_put_into_bins(tmp_path: Path) -> None:
     born = ["1991-05-03", "1995-06-30 23:59:00", "01.07.1995", "2004-12-31", "2005-01-01"] * 20
     edges = ["1990-01-01", "1995-07", "2005-01-01"]

@@ -533,6 +533,7 @@ def test_variants_are_half_the_budget_and_the_other_promise() -> None:
             assert getattr(after.budget, name) == getattr(before.budget, name) / 2
 
 
+@pytest.mark.long
 def test_the_desk_keeps_scopes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept for one plan is never used for another that publishes something else, also where
     little is kept.

@@ -23,6 +23,7 @@ def others() -> list[str]:
     return sorted({*map(str, names), "127.0.0.2"} - {"127.0.0.1"})
 
 
+@pytest.mark.long
 def test_it_prints_its_address_and_listens_on_127_0_0_1_only(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("sex,region\nf,n\nm,s\n")
     process = subprocess.Popen(
@@ -53,6 +54,7 @@ def test_it_prints_its_address_and_listens_on_127_0_0_1_only(tmp_path: Path) -> 
     assert (process.returncode, out, err) == (0, "", "")
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("sex\nf\nm\n")
     with socket.socket() as taken:

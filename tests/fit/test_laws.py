@@ -59,6 +59,7 @@ def test_a_fit_is_its_own_fit(case) -> None:  # type: ignore[no-untyped-def]
     assert (again.loss, again.gap) == (0.0, 0.0)
 
 
+@pytest.mark.long
 @LAWS
 @given(cases())
 def test_a_real_fit_has_the_margins_and_is_the_bound(case) -> None:  # type: ignore[no-untyped-def]

@@ -213,6 +213,7 @@ def test_progress_is_told() -> None:
     assert {"nesting flows", "fitting whole numbers", "improving the table"} <= set(heard)
 
 
+@pytest.mark.long
 def test_a_long_integer_program_reports_every_second_and_keeps_its_limit() -> None:
     hidden = sparse((14, 14, 14))
     noisy = hidden + np.random.default_rng(8).normal(0.0, 10.0, hidden.shape)
@@ -274,6 +275,7 @@ def test_importing_the_fits_brings_no_solver() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.long
 def test_the_highspy_package_stays_out() -> None:
     """It cannot share a process with ortools; SciPy's own HiGHS can."""
     code = (

@@ -140,6 +140,7 @@ def random_places(rng: np.random.Generator, parents: int, children: int) -> Chai
     return Chain(children, ((0, *sorted(cuts.tolist()), children * 2 // 3), tuple(range(children))))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "views",
     [

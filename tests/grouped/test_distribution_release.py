@@ -215,7 +215,7 @@ def test_a_picture_has_a_panel_a_group_and_none_without_records(folder: Path) ->
     assert sum(bool(axes.get_title()) for axes in drawn.axes) == 12
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "budget", [Budget.pure(4), Budget.zcdp(1), Budget.approximate(4, "1e-6")], ids=str
 )
@@ -319,6 +319,7 @@ def test_a_record_is_read_under_other_adjacencies(plan: Plan) -> None:
         recorded({**record, "query": {"kind": "distribution"}}, space.dataspace, Ball(2))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 def test_an_audit_survives_and_convicts(adjacency: str) -> None:
     request = DistributionRequest(SCORE, [["school"]], budget=Budget.gdp(1))

@@ -71,6 +71,7 @@ def test_sums_of_laplace_noise_are_inverted() -> None:
     assert math.exp(-(alone - 0.5) / found.scale) == pytest.approx(0.05, rel=1e-9)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("budget", BUDGETS[:3], ids=str)
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("simultaneous", [False, True])

@@ -379,6 +379,7 @@ def medians(budget: Budget) -> tuple[Plan, dict[str, list[str] | list[int]]]:
     return plan, records
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 def test_a_release_of_an_earlier_version_disagrees(
     budget: Budget, earlier: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -13,6 +13,7 @@ def others(table: Tidy, row: dict[str, object], method: str) -> float:
     return float(table.where(method=method, **{name: row[name] for name in keys})["error"][0])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["grouped-means", "grouped-regression"])
 def test_semi_private_errors_are_below_the_baseline_everywhere(name):
     table = study(name).compute()

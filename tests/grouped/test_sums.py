@@ -384,6 +384,7 @@ def test_two_blocks_are_compared_with_their_own_covariance():
             assert compared.statistic == pytest.approx(gap @ inverse @ gap)
 
 
+@pytest.mark.long
 def test_many_groups_take_no_matrix():
     labels = np.arange(50_000)
     data = {"g": np.char.add("g", np.repeat(labels, 2).astype(str)), "y": np.tile([0, 1], 50_000)}

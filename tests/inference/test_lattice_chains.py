@@ -96,6 +96,7 @@ MADE: dict[str, Callable[[], Release]] = {
 SLOW = pytest.param("zeros", marks=pytest.mark.long)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["circle", "product", "nested", SLOW])
 def test_the_posterior_is_that_of_enumeration_and_not_that_of_other_noise(name: str) -> None:
     release = MADE[name]()

@@ -105,6 +105,7 @@ def sizes(runs: int, cases: int, sigma: float, known: bool) -> float:
     return rejected / runs
 
 
+@pytest.mark.long
 def test_the_size_holds_and_that_of_the_twin_does_not() -> None:
     for cases in (8, 50):
         assert sizes(120, cases, 3.0, True) <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 120)

@@ -45,6 +45,7 @@ PRIVACY = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("privacy", PRIVACY.values(), ids=PRIVACY.keys())
 def test_a_result_is_rebuilt_from_its_json(privacy: Budget | Tradeoff) -> None:
     result = odds_ratio_test(table(30, 10, 20, 40), privacy, randomness=SeededRandomness(1))

@@ -64,7 +64,7 @@ def chains_of(
     return Chains(table.shape, tuple(swaps(table.ndim, margins)), free, law, sigma)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", SPACES)
 def test_chains_have_the_posterior_of_enumeration_and_not_that_of_another_scale(name: str) -> None:
     table, margins = SPACES[name]
@@ -92,6 +92,7 @@ def test_chains_have_the_posterior_of_enumeration_and_not_that_of_another_scale(
     assert {tuple(row) for row in likely.tolist()} <= {tuple(row) for row in found.tolist()}
 
 
+@pytest.mark.long
 def test_moves_that_do_not_connect_the_tables_are_caught() -> None:
     """Without the exchange of the third feature the chains stay where they started: refused, not
     reported.
@@ -137,6 +138,7 @@ def release_of(mechanism: str, budget: Budget, seed: int = 1):
     return run(plan, data, SeededRandomness(seed))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("mechanism", "budget"), MECHANISMS)
 def test_a_release_has_the_posterior_of_its_own_noise(mechanism: str, budget: Budget) -> None:
     release = release_of(mechanism, budget)
@@ -165,6 +167,7 @@ def test_a_release_has_the_posterior_of_its_own_noise(mechanism: str, budget: Bu
     )
 
 
+@pytest.mark.long
 def test_small_cells_have_shorter_intervals_than_the_noise_alone() -> None:
     data = {"r": ["a"] * 60 + ["b"] * 4, "c": [*"xxxxxyyyyz"] * 6 + ["z"] * 4}
     plan = Plan([TableRequest(["r", "c"], Budget.gdp("0.3"))], ["r"], levels_from_data=True)

@@ -58,6 +58,7 @@ def test_without_privacy_it_is_the_randomised_fisher_test() -> None:
     ] == pytest.approx(expected)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("odds_ratio", "alternative"),
     [(2.0, Alternative.GREATER), (0.4, Alternative.LESS), (3.0, Alternative.TWO_SIDED)],

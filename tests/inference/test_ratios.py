@@ -82,6 +82,7 @@ def enumerated(
     return float(np.array(weights) @ (rates.score(measure, value) <= BOUND))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("measure", RateMeasure)
 @pytest.mark.parametrize(
     ("records", "p"),

@@ -91,6 +91,7 @@ def test_simultaneous_intervals_hold_at_once() -> None:
     assert np.mean((np.abs(errors) <= 1.645 * spread).all(axis=1)) < 0.6
 
 
+@pytest.mark.long
 def test_ratios_of_noisy_counts_cover_at_their_level() -> None:
     source = np.random.default_rng(8)
     first, second = source.normal(0, 6, (2, 999))

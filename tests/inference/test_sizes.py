@@ -23,7 +23,7 @@ NAMES = (
 )
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_shares_are_nominal_and_those_of_the_twin_are_not(name: str) -> None:
     """Five standard errors around the nominal share, by chance once in a million; the twin is

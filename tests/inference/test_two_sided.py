@@ -34,7 +34,7 @@ MARGINS = (
 every_noise = pytest.mark.parametrize("name", NOISES)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(1)
 @every_noise
 @pytest.mark.parametrize("margins", MARGINS)
 def test_the_size_is_alpha_and_the_power_has_its_minimum_there(

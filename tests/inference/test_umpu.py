@@ -181,6 +181,7 @@ def test_p_values_are_uniform_under_the_null() -> None:
         assert kstest(two_sided, "uniform").pvalue > FALSE_ALARM / (2 * MARGINS)
 
 
+@pytest.mark.long
 def test_the_same_check_rejects_noise_of_the_wrong_scale() -> None:
     for stretch in (0.7, 1.3):
         worst = min(kstest(one_sided, "uniform").pvalue for one_sided, _ in null_p_values(stretch))
@@ -283,6 +284,7 @@ def reference(margins: TwoByTwo, noise: CanonicalNoise, u: float) -> mpmath.mpf:
         return mpmath.fsum(terms) / mpmath.fsum(weights)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "noise", [Tulap(Fraction(1)), Tulap(Fraction(1, 5)), Normal(Fraction(1)), Normal(Fraction(25))]
 )

@@ -295,6 +295,7 @@ def released(
     return run(Plan([request], exact, FEATURES), people(), SeededRandomness(3))
 
 
+@pytest.mark.long
 def test_questions_to_releases_with_noisy_totals() -> None:
     release = released(["a", "b", "t"], [["a", "t"]])
     seed = SeededRandomness(1)

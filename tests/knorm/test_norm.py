@@ -203,6 +203,7 @@ def test_rational_arithmetic_agrees_with_the_program(a: int) -> None:
         assert not polar.contains_exactly(point / (low * (1 - 1e-11)))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("quality", ["warm unknown", "both unknown", "wrong"])
 def test_a_solver_that_fails_or_lies_changes_no_decision(
     quality: str, monkeypatch: pytest.MonkeyPatch

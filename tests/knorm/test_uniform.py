@@ -82,6 +82,7 @@ def test_two_rows_agree_with_triangulation(
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("limits", "a"), [((9,), 1), ((4, 5), 2), ((1, 5), 2), ((1, 1), 2), ((2, 1), 3), ((7, 1), 3)]
 )

@@ -128,6 +128,7 @@ def test_the_correction_is_constrained_least_squares_and_errors_follow(name):
     assert smaller
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rho", ["1/50", "5"])
 @pytest.mark.parametrize("name", CASES)
 def test_whole_numbers_agree_with_the_members_of_counted_units(name, rho):

@@ -271,6 +271,7 @@ def test_what_has_no_answer_is_one_sentence(release):
         release.interval({"zone": "A1", "sex": "f", "size": "1"})
 
 
+@pytest.mark.long
 def test_folders_answer_in_the_terminal(release, tmp_path, capsys):
     release.save(tmp_path / "release")
     asked = {

@@ -180,6 +180,7 @@ def refused(words, folder, capsys):
     return sentence
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("said", ASKED)
 def test_what_is_wrongly_asked_for_is_one_sentence(folder, capsys, said):
     budget = BUDGETS.get(said, "--rho 1")
@@ -200,6 +201,7 @@ def test_so_many_wrong_combinations_are_tried():
     assert len(ASKED) + len(RECORDS) >= 65
 
 
+@pytest.mark.long
 def test_the_same_without_what_is_wrong_is_released(folder, capsys):
     """Else the sentences above could be about something else."""
     for number, words in enumerate((GOOD, UNIT, TYPED, QUARTERS, SPLIT)):

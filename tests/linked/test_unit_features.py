@@ -147,6 +147,7 @@ NO_AGGREGATES = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("aggregate", NO_AGGREGATES)
 def test_what_is_no_aggregate_of_the_members_of_one_unit_is_refused(aggregate):
     with pytest.raises(InputError, match=NO_AGGREGATES[aggregate]) as refusal:

@@ -110,7 +110,7 @@ HOSPITALS = [
 ]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("hospital", HOSPITALS)
 def test_every_patient_may_be_every_possible_other_one(hospital):
     by_totals = {}

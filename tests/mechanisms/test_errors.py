@@ -71,7 +71,7 @@ def check_errors(mechanism, found, weights):
     agrees_and_would_notice(total**2, mechanism.standard_error(weights) ** 2, 0.3)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", PROJECTED, ids=lambda kind: kind.name)
 def test_stated_errors_of_projected_mechanisms(build, kind):
     space, table = build((3, 4), ["A", "B"], a=3)
@@ -82,6 +82,7 @@ def test_stated_errors_of_projected_mechanisms(build, kind):
     assert mechanism.standard_error(np.ones((3, 4))) == pytest.approx(0, abs=1e-9)  # n is public
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", NAIVE, ids=lambda kind: kind.name)
 def test_stated_errors_of_naive_mechanisms(build, kind):
     space, table = build((3, 4), ["A", "B"], a=3)
@@ -89,6 +90,7 @@ def test_stated_errors_of_naive_mechanisms(build, kind):
     check_errors(mechanism, errors(mechanism, table, projected=False), np.eye(3, 4))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("margins", [["A"], []], ids=["rows", "total"])
 def test_stated_errors_of_the_one_sided_lattice(build, margins):
     space, table = build((3, 4), margins, a=2)

@@ -95,6 +95,7 @@ SCALES = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", SPACES)
 def test_every_interval_has_its_level_by_the_law_of_the_noise(name) -> None:
     space = flat(*SPACES[name])

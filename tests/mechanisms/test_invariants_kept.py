@@ -32,7 +32,7 @@ def public_margins(space, table):
             yield away, table.counts.sum(axis=away)
 
 
-@pytest.mark.few(60)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", [*FOR_RELEASES, *FOR_STUDIES], ids=lambda kind: kind.name)
 def test_margins_are_kept(setting, kind):
     space, table = setting

@@ -58,7 +58,7 @@ def test_draws_have_the_stated_probabilities_and_not_those_of_a_scale_off_by_a_t
         assert not agrees(fits, draws, of_scale(kind, wrong), smallest=1000)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_holds_when_short_words_force_the_refinement(fits, kind, scale) -> None:

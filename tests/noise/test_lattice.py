@@ -69,6 +69,7 @@ class Enumerated:
         return np.bincount(drawn[inside] + shift, minlength=law.size), law, int((~inside).sum())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_tables_have_the_enumerated_probabilities_and_not_those_of_a_wrong_scale(
@@ -92,6 +93,7 @@ def test_leaving_out_the_acceptance_step_is_caught(fits, shape, monkeypatch) -> 
     assert caught == (shape != (2, 2))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("runs", [(1,), (16,), (2,)], ids=["halves", "one at a time", "both"])
 @pytest.mark.parametrize("sigma", [Fraction(3, 5), Fraction(1)], ids=str)
 def test_every_order_of_draws_gives_the_same_law(fits, runs, sigma, monkeypatch) -> None:

@@ -101,6 +101,7 @@ def test_threads_draw_different_noise_of_the_right_law(fits) -> None:
     assert len({draws.tobytes() for draws, _ in results}) == len(results)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system cannot fork")
 def test_a_fork_shares_no_noise_and_does_not_wait_for_a_lost_thread() -> None:
     # In a process of its own: the child is forked while another thread holds the lock that guards

@@ -37,6 +37,7 @@ def sound(place: Path) -> bool:
     return disagreements(Release.load(place), document_at(place / "release.json")) == ()
 
 
+@pytest.mark.long
 def test_two_tables_that_are_alike_at_the_cut_have_files_of_their_own(
     people, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_part_that_was_changed_meanwhile_is_not_published(
     assert not place.exists()
 
 
+@pytest.mark.long
 def test_a_copy_of_a_release_has_its_parts(people, tmp_path: Path) -> None:
     release = run_partitioned(plan(), people, tmp_path / "release", "state")
     release.save(tmp_path / "copy")
@@ -161,6 +163,7 @@ def test_what_only_whole_tables_have_is_refused_in_a_sentence(people, tmp_path: 
         release.save(tmp_path / "book", form="xlsx")
 
 
+@pytest.mark.long
 def test_damaged_measurements_are_told_and_abandoned_draws_removed(
     people, tmp_path: Path, monkeypatch
 ) -> None:
@@ -229,6 +232,7 @@ def test_columns_of_every_type_tell_the_parts_apart(tmp_path: Path) -> None:
             assert sum(map(sum, counts)) == 60
 
 
+@pytest.mark.long
 def test_what_is_not_drawn_is_the_same_for_other_records_with_the_same_totals(
     tmp_path: Path, monkeypatch
 ) -> None:

@@ -56,6 +56,7 @@ def begun(people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 # --- one run, one measurement
 
 
+@pytest.mark.long
 def test_a_task_of_a_discarded_run_stores_nothing_in_the_next(
     begun, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +241,7 @@ def test_an_interrupt_is_answered_in_a_computation(
 # --- one charge, to the ledger that is given
 
 
+@pytest.mark.long
 def test_a_ledger_that_is_given_later_is_charged(begun, people, tmp_path: Path) -> None:
     place, ledger = begun(), ledger_at(tmp_path / "ledger.json")
     release = run_partitioned(plan(), people, place, "state", resume=True, ledger=ledger)
@@ -248,6 +250,7 @@ def test_a_ledger_that_is_given_later_is_charged(begun, people, tmp_path: Path) 
     assert ledger.account().disagreement(Release.load(place).ledger) is None
 
 
+@pytest.mark.long
 def test_another_ledger_is_refused_before_anything_is_written(
     begun, people, tmp_path: Path
 ) -> None:
@@ -263,6 +266,7 @@ def test_another_ledger_is_refused_before_anything_is_written(
     assert first.account().disagreement(release.ledger) is None
 
 
+@pytest.mark.long
 def test_a_ledger_without_room_is_refused_before_anything_is_written(
     begun, people, tmp_path: Path
 ) -> None:
@@ -283,6 +287,7 @@ def test_a_charge_that_is_refused_leaves_nothing(people, tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} <= {"small.json", ".small.json.lock"}
 
 
+@pytest.mark.long
 def test_a_run_that_ends_right_after_its_charge_is_not_charged_again(
     people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +312,7 @@ def test_a_run_that_ends_right_after_its_charge_is_not_charged_again(
     assert ledger.account().disagreement(release.ledger) is None
 
 
+@pytest.mark.long
 def test_a_whole_release_without_a_charge_is_finished_as_it_is(
     people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +370,7 @@ def test_only_one_of_two_runs_begins(tmp_path: Path) -> None:
     assert one.noted() == {"run": one.run}
 
 
+@pytest.mark.long
 def test_every_task_names_its_run(
     begun, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

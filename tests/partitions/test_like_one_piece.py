@@ -206,6 +206,7 @@ def test_what_one_piece_can_be_asked_for_parts_can_too(seed: int, tmp_path: Path
     assert found.apart <= found.together * 1.05 + 1e-6
 
 
+@pytest.mark.long
 def test_a_measurement_that_is_put_together_wrongly_is_seen(tmp_path: Path) -> None:
     """The twin: two parts whose measurements change places have other estimates."""
     asked = random_plan(0)

@@ -339,6 +339,7 @@ def issue_plan(depths=(2, 2, 6), n: int = 20_000) -> Asked:
     return Asked(plan, data, "state")
 
 
+@pytest.mark.long
 def test_three_tables_by_tract_are_as_close_to_their_estimates_as_in_one_piece(
     tmp_path: Path,
 ) -> None:
@@ -367,6 +368,7 @@ def test_totals_that_cross_parts_are_divided_as_in_one_piece(seed: int, tmp_path
     assert found.apart == pytest.approx(found.together, rel=1e-9)
 
 
+@pytest.mark.long
 def test_shares_by_the_estimates_at_the_cut_alone_are_worse(apart, tmp_path: Path) -> None:
     """The twin: parts one by one are what large tables still have."""
     found = compare(random_plan(52), tmp_path / "release")
@@ -485,6 +487,7 @@ def fitted_parts(grid: Grid, views, exact, cut: Cut, estimates) -> dict[View, np
 # --- fitted together: unfinished, damaged, changed ------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_release_that_is_resumed_keeps_the_fit_of_all_parts(
     people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -512,6 +515,7 @@ def test_a_release_that_is_resumed_keeps_the_fit_of_all_parts(
     assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
 
 
+@pytest.mark.long
 def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(
     people, tmp_path: Path
 ) -> None:
@@ -544,6 +548,7 @@ def test_parts_that_are_farther_from_their_measurements_than_need_be_are_told(
 # --- what is said ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path: Path) -> None:
     """The ledger holds too little, so that the release is refused: what was told was told
     before.
@@ -574,6 +579,7 @@ def test_a_circle_of_totals_is_told_before_anything_is_charged(people, tmp_path:
     assert told[0] in release.scope.warnings
 
 
+@pytest.mark.long
 def test_a_part_without_whole_numbers_is_named_and_has_the_same_columns(
     apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def test_every_total_is_exact_and_everything_adds_up(
     assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
 
 
+@pytest.mark.long
 def test_the_guarantee_and_the_noise_are_those_of_the_whole_product(people, tmp_path: Path) -> None:
     asked = plan()
     ordinary = prepare(asked, people)
@@ -108,6 +109,7 @@ def test_the_guarantee_and_the_noise_are_those_of_the_whole_product(people, tmp_
     assert result.noise.expected_l2 == pytest.approx(ordinary.mechanisms[0].expected_l2)
 
 
+@pytest.mark.long
 def test_estimates_are_unbiased_and_vary_as_stated(people, tmp_path: Path) -> None:
     """80 releases, seeds fixed: means within five standard errors of the truth, variances as
     stated, and a twin.
@@ -183,6 +185,7 @@ def test_one_job_two_jobs_and_the_order_of_parts_give_the_same_release(
     assert made("csv", form="csv") == one
 
 
+@pytest.mark.long
 def test_a_table_with_a_budget_of_its_own(people, tmp_path: Path) -> None:
     tables = [
         TableRequest(["tract", "sex"], Budget.gdp(1), name="sexes"),
@@ -213,6 +216,7 @@ def test_a_table_with_a_budget_of_its_own(people, tmp_path: Path) -> None:
     assert disagreements(release, document_at(tmp_path / "release" / "release.json")) == ()
 
 
+@pytest.mark.long
 def test_it_reads_back_the_same_and_a_changed_file_is_refused(
     people, tmp_path: Path, reported: None
 ) -> None:
@@ -332,6 +336,7 @@ def test_tables_that_are_too_large_to_be_put_together_are_refused(
     assert not list(tmp_path.glob("*x*"))
 
 
+@pytest.mark.long
 def test_every_table_is_found_whole_by_its_name_and_by_its_features(people, tmp_path: Path) -> None:
     made = run_partitioned(plan(), people, tmp_path / "release", "state")
     read = Release.load(tmp_path / "release")
@@ -357,6 +362,7 @@ def test_every_table_is_found_whole_by_its_name_and_by_its_features(people, tmp_
         _ = Release.load(tmp_path / "release")["tract-sex"].counts
 
 
+@pytest.mark.long
 def test_other_statistics_are_carried_out_in_one_piece_beside_the_parts(
     people, tmp_path: Path
 ) -> None:
@@ -418,6 +424,7 @@ def test_labels_become_folders_that_every_file_system_has(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["release"]
 
 
+@pytest.mark.long
 def test_a_column_that_only_the_finest_depth_has(tmp_path: Path) -> None:
     """Where the data hold tracts alone, parts are found by them."""
     data = records(200)
@@ -428,6 +435,7 @@ def test_a_column_that_only_the_finest_depth_has(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_counts_and_conditions_reach_every_part(tmp_path: Path) -> None:
     data = {**records(300), "people": [2] * 300}
     asked = plan(("state",), count="people", where="age <> 'o'")

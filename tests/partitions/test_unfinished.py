@@ -122,6 +122,7 @@ def test_an_attempt_that_was_killed_after_it_measured_is_not_measured_again(
     assert len(found) == 1
 
 
+@pytest.mark.long
 def test_two_attempts_at_one_part_publish_the_same_numbers(
     apart, people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +155,7 @@ def test_two_attempts_at_one_part_publish_the_same_numbers(
     assert len(drawn) == 6
 
 
+@pytest.mark.long
 def test_only_the_same_release_is_resumed(
     people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +187,7 @@ def test_only_the_same_release_is_resumed(
     assert Release.load(place).plan == plan(("state",))
 
 
+@pytest.mark.long
 def test_no_other_run_sweeps_what_is_unfinished(
     people, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,7 @@ def test_a_record_of_an_earlier_version_is_still_read():
     assert again.precision == recorded(record, public(Margin("sex")), Ball(2)).precision
 
 
+@pytest.mark.long
 def test_one_ledger_holds_a_product_and_a_table_of_other_features(tmp_path):
     people = {"sex": [*"ffmmfm"], "age": [*"yoyoyo"], "ill": [*"nnjnjn"], "ward": [*"aabbab"]}
     book = Ledger.create(tmp_path / "book.json", Budget.zcdp(50))

@@ -74,6 +74,7 @@ def test_the_largest_error_is_smaller_where_it_is_the_objective(said):
     assert squares[0] < squares[1]
 
 
+@pytest.mark.long
 def test_how_the_budget_is_shared_with_other_statistics_is_stated_and_can_be_set(said, tmp_path):
     both = (*TWO, *MEAN)
     text = said(*both, "--rho", 1, "--out", tmp_path / "even")

@@ -78,6 +78,7 @@ def test_estimates_are_unbiased_and_vary_as_announced(drawn):
     assert p.min() * len(p) > ALARM
 
 
+@pytest.mark.few(1)
 def test_the_test_of_variances_catches_a_tenth(drawn):
     table, mechanism, estimates = drawn
     for factor in (1 / 1.1, 1.1):

@@ -57,6 +57,7 @@ def ragged(tracts: int) -> list[tuple[str, str, str]]:
     ]
 
 
+@pytest.mark.long
 def test_a_product_like_the_census_agrees_from_the_nation_to_the_tract():
     places, rng, n = ragged(60), np.random.default_rng(1), 900
     home = rng.choice(60, size=n, p=rng.dirichlet(np.ones(60)))

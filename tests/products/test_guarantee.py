@@ -179,6 +179,7 @@ def test_no_exchange_costs_more_than_the_budget(name):
         assert largest <= float(unlisted.cost(view)) + 1e-9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sizes", [(2, 3, 3), (3, 2, 4)])
 def test_exchange_costs_of_large_counts_are_attained(sizes):
     """Six records of each cell: every pattern of agreement occurs, so that the costs are not only

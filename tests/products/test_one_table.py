@@ -69,6 +69,7 @@ def prepared_space(prepared):
     return prepared.scope.dataspace, prepared.scope.adjacency
 
 
+@pytest.mark.long
 def test_a_named_mechanism_and_pure_epsilon_stay_on_the_cells():
     for asked in (
         plan(Budget.gdp(1), ["sex", "region"], mechanism="gaussian"),
@@ -77,6 +78,7 @@ def test_a_named_mechanism_and_pure_epsilon_stay_on_the_cells():
         assert not isinstance(prepare(asked, people()).mechanisms[0], ResidualMechanism)
 
 
+@pytest.mark.long
 def test_a_table_measured_on_residuals_is_published_read_back_checked_and_audited(tmp_path, capsys):
     done = run(WON, people())
     table, result = done.tables[0], done.results[0]
@@ -163,6 +165,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", CASES)
 def test_any_sum_of_cells_has_an_exact_standard_error(case):
     asked = CASES[case]
@@ -258,6 +261,7 @@ def priced_residuals(space, budget):
         return None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 @pytest.mark.parametrize(
     "exact", [["sex", "region"], ["state", "sex"], ["county"], ["region"]], ids="-".join

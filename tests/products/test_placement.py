@@ -42,6 +42,7 @@ FIGURES = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("sizes", "margins", "exchange", "most"), FIGURES)
 def test_all_pairs_need_no_more_than_the_convex_program_found(sizes, margins, exchange, most):
     space = built(sizes, margins, exchange)

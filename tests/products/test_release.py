@@ -272,6 +272,7 @@ def test_everything_exact_needs_no_noise(tmp_path):
     assert disagreements(done, done.to_json()) == ()
 
 
+@pytest.mark.long
 def test_the_report_shows_the_tables_and_how_they_hang_together():
     done = run(plan(), people())
     page = html(done)
@@ -570,6 +571,7 @@ def test_a_table_may_be_left_as_its_estimate():
 EXACT = ("--invariant", "sex", "--invariant", "region", "--levels", "age=y,i,o")
 
 
+@pytest.mark.long
 def test_tables_given_twice_share_the_budget_and_none_is_dropped(command, file, tmp_path):
     out = tmp_path / "product"
     text = command(
@@ -677,6 +679,7 @@ def test_analyze_looks_at_one_table(command, file):
     )
 
 
+@pytest.mark.long
 def test_exchange_costs_less_and_its_report_says_what_the_ball_gets(command, file, tmp_path):
     out = tmp_path / "exchange"
     words = (
@@ -711,6 +714,7 @@ def test_exchange_costs_less_and_its_report_says_what_the_ball_gets(command, fil
     assert float(found.split("mu is at least ")[1].split(",")[0]) > 0.7
 
 
+@pytest.mark.long
 def test_an_audit_of_the_whole_vector_survives_and_attains_most_of_the_claim(
     command, file, tmp_path
 ):
@@ -751,6 +755,7 @@ def with_holes():
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["structural zeros", "a joint margin"])
 def test_tables_with_impossible_cells_share_a_budget_and_agree(tmp_path, name):
     asked, data = with_holes()[name]

@@ -165,6 +165,7 @@ def test_a_tiny_budget_of_a_product_is_met_closely(file, capsys):
         assert spent <= 2 * mechanism.precision  # the joint cost may be less than the sum
 
 
+@pytest.mark.long
 def test_the_command_finds_the_budget(file, tmp_path, capsys):
     words = [
         "release",

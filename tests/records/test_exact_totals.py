@@ -95,6 +95,7 @@ def test_impossible_combinations_would_arise_without_care() -> None:
     assert careless >= 5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sweep", [compiled_sweep, vector_sweep])
 def test_records_come_at_least_as_near_as_the_truth(sweep: Sweep) -> None:
     """The truth has the exact totals, too: a search that ends further from the estimates than it is

@@ -115,6 +115,7 @@ def test_files_differ_as_much_as_the_noise_and_keep_exact_totals() -> None:
     assert 0.2 < np.std(cells, ddof=1) / error < 2.1
 
 
+@pytest.mark.long
 def test_the_command_writes_numbered_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,7 @@ def test_nobody_has_no_levels() -> None:
         run(Plan([TableRequest(["sex"], Budget.pure(1))], [Margin("sex")]), people(0))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("features", [("sex", "one"), ("one",), ("sex", "region", "one")])
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: budget.kind)
 def test_a_feature_with_one_level(saved: Save, features: tuple[str, ...], budget: Budget) -> None:
@@ -204,7 +205,7 @@ def test_several_tables_share_one_guarantee(saved: Save) -> None:
     assert 'href="hair%20and%20eyes.csv"' in page
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("first", BUDGETS, ids=lambda budget: budget.kind)
 @pytest.mark.parametrize("second", BUDGETS, ids=lambda budget: budget.kind)
 def test_budgets_of_every_kind_compose(saved: Save, first: Budget, second: Budget) -> None:
@@ -292,6 +293,7 @@ def test_a_plan_without_a_table_or_a_budget_is_refused() -> None:
         run(Plan([TableRequest(["sex", "region"])], BOTH), people(5))
 
 
+@pytest.mark.long
 def test_many_cells_take_seconds(saved: Save, tmp_path: Path) -> None:
     """It takes about 2 s of an idle core."""
     import pyarrow as pa

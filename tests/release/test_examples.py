@@ -72,7 +72,7 @@ def plan_for(example: Example, invariants: list[list[str]], **request: object) -
     )
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize(("name", "kind"), CASES, ids=lambda value: value)
 def test_totals_are_exact_and_files_are_sound(
@@ -119,7 +119,7 @@ def test_totals_are_exact_and_files_are_sound(
     assert document["a"]["used"] == release.scope.semi_adjacency.bound
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fit", ["integer", "real", "none"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("name", ["ucb_admissions", "hair_eye_color"])
@@ -190,6 +190,7 @@ def test_noise_is_there_and_a_seed_repeats_it() -> None:
     assert secure.private
 
 
+@pytest.mark.long
 def test_errors_are_of_the_size_that_is_stated() -> None:
     """A sum of 64·40 squared normals; 6 standard deviations of it are a false-alarm rate below
     1e-6.

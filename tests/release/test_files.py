@@ -37,6 +37,7 @@ def folder(release: Release, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_it_reads_back_the_same(
     release: Release, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -62,6 +63,7 @@ def test_it_reads_back_the_same(
         assert (copy / file.name).read_bytes() == file.read_bytes()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "file", ["table.csv", "measurements.csv", "real.csv", "raw-measurements.csv"]
 )
@@ -86,7 +88,7 @@ def changed(folder: Path, change: Callable[[dict], None]) -> None:
     (folder / "release.json").write_text(json.dumps(document))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

@@ -42,6 +42,7 @@ MARGINS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("margins", MARGINS.values(), ids=list(MARGINS))
 @given(cells=st.lists(st.integers(0, 40), min_size=18, max_size=18).filter(any))
 def test_expected_counts_have_the_published_totals(margins: list[Margin], cells: list[int]) -> None:

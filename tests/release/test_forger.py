@@ -242,6 +242,7 @@ def test_large_tables_are_fitted_again_only_when_asked(
     assert forger.verdict("tables.fit.loss") == "disagrees"
 
 
+@pytest.mark.long
 def test_labels_in_parquet_files_are_compared(tmp_path: Path) -> None:
     folder = tmp_path / "release"
     run(PLANS["residuals"], people(), SeededRandomness(3)).save(folder, form="parquet")

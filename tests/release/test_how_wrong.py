@@ -68,6 +68,7 @@ def test_the_share_of_cells_is_that_of_the_counts_and_is_warned_of_above_a_quart
     assert checked == {True, False}
 
 
+@pytest.mark.long
 def test_many_tables_are_one_line_and_a_list_of_errors() -> None:
     sets = [
         ("sex",),

@@ -100,6 +100,7 @@ def test_without_a_map_one_feature_is_bars_the_largest_first() -> None:
     assert list(place_sections(released(None))) == []
 
 
+@pytest.mark.long
 def test_the_commands_take_a_map(
     map_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

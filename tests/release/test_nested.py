@@ -398,6 +398,7 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.long
 def test_the_commands_take_depths_everywhere(
     file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,6 +36,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return path
 
 
+@pytest.mark.few(1)
 def test_columns_are_in_the_order_asked_for(folder: Path) -> None:
     release = Release.load(folder)
     table = release.table("region-health-sex")
@@ -56,6 +57,7 @@ def test_columns_are_in_the_order_asked_for(folder: Path) -> None:
     assert list(release.table("sex-health").to_dict())[:2] == ["sex", "health"]
 
 
+@pytest.mark.few(1)
 def test_a_release_in_this_order_follows_from_its_noise(folder: Path) -> None:
     release = Release.load(folder)
     document = json.loads((folder / "release.json").read_text())
@@ -94,6 +96,7 @@ def _unordered(table: semidp.PublishedTable) -> semidp.PublishedTable:
     return table.asked_as(table.schema.names)
 
 
+@pytest.mark.long
 def test_the_workbook_and_the_page_have_it_too(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     lines = ["sex,region,health"]

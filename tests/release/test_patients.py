@@ -406,6 +406,7 @@ def test_the_explorer_says_whom_it_protects():
     assert f"{N:,} records of 300 patients" in page
 
 
+@pytest.mark.long
 def test_a_combination_protects_the_person_with_the_most_records(tmp_path, capsys):
     data = file(tmp_path)
     asked = [

@@ -136,6 +136,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", FORGERIES)
 def test_a_forged_number_shows(folder: Path, what: str) -> None:
     change, said = FORGERIES[what]
@@ -232,6 +233,7 @@ def test_a_warning_that_was_taken_out_shows(tmp_path: Path) -> None:
     assert found(tmp_path)[0].startswith("it leaves out a warning: The adjacency a = 2 lies below")
 
 
+@pytest.mark.long
 def test_show_says_where_a_release_disagrees(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -464,6 +466,7 @@ def test_a_key_that_stands_twice_is_damage(folder: Path) -> None:
         Release.load(folder)
 
 
+@pytest.mark.long
 def test_a_script_is_no_figure(folder: Path) -> None:
     """Other software draws figures otherwise; what stands in them is still only a drawing."""
     report = (folder / "report.html").read_text()

@@ -59,6 +59,7 @@ def test_a_list_that_every_release_has_is_missed(tmp_path: Path, key: str) -> No
         assert forged(tmp_path / "release", document) == (f"it has no list of {key}",)
 
 
+@pytest.mark.long
 def test_a_table_is_read_of_a_request_for_one_alone(tmp_path: Path) -> None:
     """Tables that share a budget cannot be passed off as a table that has the noise of their
     residuals.

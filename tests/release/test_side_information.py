@@ -97,6 +97,7 @@ CASES = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("table", "own", "others"), CASES)
 @pytest.mark.parametrize("kind", ["worst-case", "exchange"])
 def test_the_number_is_that_of_the_worst_pair(

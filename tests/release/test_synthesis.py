@@ -119,6 +119,7 @@ CIRCLES = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", CIRCLES)
 def test_tables_in_a_circle_are_approached_and_exact_totals_kept(case: str, tmp_path: Path) -> None:
     tables, invariants = CIRCLES[case]

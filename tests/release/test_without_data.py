@@ -51,6 +51,7 @@ def exceeded(margins: list[str], scope: Scope, names: tuple[str, ...]) -> bool:
     return False
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("adjacency", ["worst-case", "exchange"])
 @pytest.mark.parametrize("names", [("sex", "region"), ("region",)])
 @pytest.mark.parametrize("margins", MARGINS)

@@ -79,6 +79,7 @@ def test_reproduce_replaces_only_with_force(
     assert (out / "mine.txt").read_text() == "kept"
 
 
+@pytest.mark.long
 def test_a_file_that_only_has_the_name_of_a_study_is_not_ours(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

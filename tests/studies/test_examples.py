@@ -53,6 +53,7 @@ def test_moves_keep_both_margins(tables: dict[str, Tidy]) -> None:
     assert (four["four_cell_norm"], cycle["four_cell_norm"]) == (1, 2)
 
 
+@pytest.mark.long
 def test_examples_of_the_semi_adjacent_parameter(tables: dict[str, Tidy]) -> None:
     table = tables["adjacency"]
     assert table["worst_case"] == [2, 0, 3, 2, 4, 3, 2, 3, 5, 3, 2]
@@ -163,6 +164,7 @@ def test_the_censuss_numbers() -> None:
     assert [round(float(rho), 4) for rho in production] == [2.5562, 0.0749]
 
 
+@pytest.mark.long
 def test_the_discrete_noise_of_the_census_accounted_query_by_query() -> None:
     production = (
         census.compute()

@@ -66,6 +66,7 @@ CASES = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("k", "mechanism", "variant"), CASES)
 def test_second_moments_are_the_golden_ones(k: int, mechanism: str, variant: str) -> None:
     squares, expected = _squares(k, mechanism, variant), _moment(k, mechanism, variant)
