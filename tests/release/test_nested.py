@@ -382,6 +382,10 @@ def test_a_nested_table_too_long_to_fold_shows_its_subtotals() -> None:
     parts = branches(run(plan_of(["county"], ["county"], features=[county]), data).tables[0])
     assert [part.grid for part in parts] == [None] * 7
     assert sum(int(part.total.replace(",", "")) for part in parts) == len(paths)
+    counties = [sum(path[0] == part.name for path in paths) for part in parts]
+    assert [len(part.nodes) + part.unlisted for part in parts] == counties
+    assert parts[0].unlisted == 1, "of 20,000 names over seven states"
+    assert parts[0].nodes[:2] == (("c0", "1"), ("c7", "1"))
 
 
 # --- the command line -----------------------------------------------------------------------------

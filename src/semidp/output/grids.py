@@ -20,6 +20,7 @@ SHOWN_CELLS = 600  # beyond this many cells numbers help nobody, and a picture m
 # so many cells of a nested table are on the page, folded by parent; beyond it only subtotals
 FOLDED_CELLS = 20_000
 _UNFOLDED_CELLS = 120
+_LISTED_NODES = 20_000  # of a larger table, over all of its parts
 _ACROSS = 12  # columns that a page holds side by side
 
 
@@ -88,14 +89,18 @@ class CellGrid:
 
 @dataclass(frozen=True)
 class Branch:
-    """What lies below one of the coarsest nodes: its name, its subtotal, and its table unless that
-    is left out.
+    """What lies below one of the coarsest nodes: its name, its subtotal, and its table.
+
+    A table that is too large for a page gives way to the names and totals of the nodes at the next
+    depth, the first of them where they are many; `unlisted` counts those that are left out.
     """
 
     name: str
     total: str
     grid: CellGrid | None
     unfolded: bool
+    nodes: tuple[tuple[str, str], ...] = ()
+    unlisted: int = 0
 
 
 @dataclass(frozen=True)
@@ -154,8 +159,30 @@ def branches(table: CountedCells) -> tuple[Branch, ...]:
             sides[axis] = Feature(below, tuple(labels))
             laid_out = _laid_out(sides, here, down=axis)
         total = count_text(here.counts.sum().item())
-        parts.append(Branch(name, total, laid_out, size <= _UNFOLDED_CELLS))
+        if laid_out is not None:
+            parts.append(Branch(name, total, laid_out, size <= _UNFOLDED_CELLS))
+            continue
+        # At least ten nodes of every part, however many parts there are.
+        most = max(10, _LISTED_NODES // len(top.labels))
+        nodes = _nodes_below(features[axis], here.counts, axis, (start, end))
+        unlisted = max(0, len(nodes) - most)
+        parts.append(Branch(name, total, None, False, nodes[:most], unlisted))
     return tuple(parts)
+
+
+def _nodes_below(
+    feature: Feature, counts: NDArray[Any], axis: int, leaves: tuple[int, int]
+) -> tuple[tuple[str, str], ...]:
+    """Return the nodes at the second depth over some leaves, each with the sum of its counts."""
+    start, end = leaves
+    second = feature.depths[1]
+    starts = np.asarray(second.starts)
+    inside = np.flatnonzero((starts >= start) & (starts < end))
+    across = tuple(place for place in range(counts.ndim) if place != axis)
+    by_leaf = counts.sum(axis=across)
+    totals = np.add.reduceat(by_leaf, starts[inside] - start)
+    labels = [second.labels[place] for place in inside.tolist()]
+    return tuple(zip(labels, map(count_text, totals.tolist()), strict=True))
 
 
 def faint_cells(table: CountedCells) -> NDArray[np.bool_]:
