@@ -484,6 +484,23 @@ def test_a_script_is_no_figure(folder: Path) -> None:
         assert (checked.disagreements == (), listed) == (trusted, trusted), more
 
 
+def test_a_script_is_no_figure_of_a_page_that_has_one(tmp_path: Path) -> None:
+    """A long table has a script that searches it; a drawing still has none."""
+    towns = [f"town {number}" for number in range(40)]
+    data = {"town": towns * 3, "sex": ["f", "m", "f"] * 40}
+    plan = Plan([TableRequest(["town", "sex"], Budget.gdp(1))], ["town", "sex"])
+    run(plan, data).save(tmp_path / "release")
+    folder = tmp_path / "release"
+    report = (folder / "report.html").read_text()
+    assert "<script" in report
+    assert "</svg>" in report
+    for more, believed in (('<path d="M 1 2"/>', True), ("<script>alert(1)</script>", False)):
+        (folder / "report.html").write_text(report.replace("</svg>", f"{more}</svg>", 1))
+        document = json.loads((folder / "release.json").read_text())
+        checked = recheck(Release.load(folder), document, folder)
+        assert (checked.disagreements == ()) == believed, more
+
+
 # --- what is read ---------------------------------------------------------------------------------
 
 
