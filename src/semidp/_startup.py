@@ -25,8 +25,10 @@ def _is_command() -> bool:
 def _leave(number: int, frame: Any) -> NoReturn:
     with contextlib.suppress(OSError):
         os.write(2, b"semidp: interrupted; no release was written\n")
+    # Nothing is open yet; an exception would become an import error of some library.
     os._exit(130)
 
 
+# A program that imports semidp keeps its own signals, and an ignored one stays ignored.
 if _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, _leave)  # until the command line takes over

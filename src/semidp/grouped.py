@@ -253,6 +253,7 @@ def linear_regression(
         requests = [_ByCell(outcome, budget=budget, **asked), squares]
     label = f"regression of {outcome.column}"
     (mechanism, measurement), *spread = _measured(label, data, requests, public, **options)
+    # On the schema that was measured: its levels may have been read from the data.
     model = requests[0].design_in(mechanism)
     squared = SquareSums(requests[1].outcome, *spread[0]) if spread else None
     return LinearFit(Moments(mechanism, measurement, model), squared)
@@ -311,6 +312,7 @@ def _measured(
         plan = evolve(plan, count=data.count, where=data.where, id=data.id, most=data.most)
     options = RunOptions(randomness=randomness, ledger=ledger, label=label)
     prepared = prepare(plan, data)
+    # No folder is written here; the ledger is still charged before any noise is drawn.
     _, measurements = measured(prepared, options, ledger)
     return list(zip(prepared.mechanisms, measurements, strict=True))
 
@@ -319,6 +321,7 @@ def _reading(adjacency: Adjacency | None) -> AdjacencyChoice | int:
     """Return how a plan says which datasets are compared."""
     if adjacency is None:
         return AdjacencyChoice.worst_case
+    # A plan names exchanges by their kind: how many records they change follows from the totals.
     return adjacency.a if adjacency.protects_groups else AdjacencyChoice.exchange
 
 
@@ -343,6 +346,7 @@ def _sums(
     """Return sums by groups, with sums of squares where those have a budget."""
     requests: list[Request] = [_Sums(statistic, outcome, blocks, budget)]
     grid = _square_grid(outcome)
+    # Of a yes or no the squares follow from the sums: measuring them would be wasted.
     if spread_budget is not None and outcome.steps > 1:
         requests.append(
             _Squares(statistic, grid, blocks, spread_budget, name=f"squares-{outcome.column}")
@@ -358,6 +362,7 @@ def _square_grid(outcome: Outcome) -> Outcome:
     >>> _square_grid(Outcome("score", 0, 1, steps=1000)).steps
     100
     """
+    # Squares are read from a histogram with a column a step: a coarse grid keeps it small.
     return Outcome(outcome.column, outcome.lower, outcome.upper, min(outcome.steps, SQUARE_STEPS))
 
 
@@ -420,6 +425,7 @@ class _Squares(_Sums):
 
 
 def _square_space(scope: Scope, grid: Outcome, by: Sequence[Margin]) -> QuerySpace:
+    # (2y - B)² lies between 0 and B², so that one record moves it like any outcome of B² steps.
     squares = Outcome(grid.column, Fraction(0), Fraction(1), grid.steps**2)
     return sum_space(scope.dataspace, scope.adjacency, squares, by)
 
@@ -466,6 +472,7 @@ class _Designed(RegressionRequest):
         if self.factors:
             raise InputError("give factors or a design, not both")
         for name in self.given.features:
+            # Other levels would be other columns of X, and the fit would be wrong without a word.
             if self.given.schema.feature(name) != schema.feature(name):
                 raise InputError(
                     f"the design has other levels of {name!r} than the data: declare the feature"

@@ -117,6 +117,7 @@ class Charge:
                 return replace(self, group=1, counted=compose(*parts))
             except Refused as refusal:
                 reason = str(refusal)
+        # The query cannot be asked again, but the stated curve may hold for these pairs as it is.
         lifted = None
         if self.dataspace is not None and isinstance(dataspace, Dataspace):
             lifted = self.dataspace.with_features(dataspace.schema)
@@ -124,6 +125,7 @@ class Charge:
             stated = Guarantee(lifted, self.adjacency, self.tradeoff)
             if stated.covers(Guarantee(dataspace, adjacency, self.tradeoff)):
                 return replace(self, group=1, counted=None)
+            # A promise for one record with nothing exact reaches further by group privacy.
             if stated.adjacency.a == 1 and stated.is_ordinary and dataspace.is_within(lifted):
                 return replace(self, group=adjacency.a, counted=None)
         if before is not None and before.covers(Guarantee(dataspace, adjacency, self.spent)):
@@ -152,6 +154,7 @@ class Charge:
             )
         except Refused:
             return self
+        # A charge that holds is left as it was counted, even where today's bound is better.
         if proven == self.spent or proven >= self.spent:
             return self
         return replace(self, group=1, counted=proven)
@@ -294,6 +297,7 @@ class Account:
             )
         _refuse_other_persons(self.adjacency, charge.adjacency)
         kinds = {self.adjacency.kind, charge.adjacency.kind}
+        # One record beside nothing exact joins either kind of ledger, by group privacy.
         ordinary = isinstance(charge.dataspace, Dataspace) and not charge.dataspace.margins
         one_record = charge.adjacency.a == 1 and ordinary
         if len(kinds) > 1 and not one_record:
@@ -375,11 +379,13 @@ def fits(total: Tradeoff, budget: Budget) -> bool:
     if budget.rho is not None:
         return _within(total.implied_rho(), budget.rho, "zero-concentrated")
     if budget.mu is not None:
+        # Squares of Gaussian parts are exact, so that a budget can be spent to the end.
         square = _mu_squared(total)
         return total >= budget.tradeoff() if square is None else square <= budget.mu**2
     assert budget.epsilon is not None
     if not budget.delta:
         return _within(total.implied_epsilon(), budget.epsilon, "pure")
+    # Composed curves are rounded. Exact sums of the parts let a budget be spent to the end.
     epsilon, delta = _basic(total)
     return (epsilon <= budget.epsilon and delta <= budget.delta) or total.delta(
         budget.epsilon

@@ -111,6 +111,7 @@ def pure_to_gdp(epsilon: Number) -> Fraction:
     """
     e = nonnegative(epsilon, "epsilon")
     return (
+        # 2 Phi^-1(p) is 2 sqrt(2) erfinv(2p - 1), and 2p - 1 is tanh(eps/2): no digits cancel.
         Fraction(above(sharp(lambda: 2 * ball(2).sqrt() * (ball(e) / 2).tanh().erfinv())))
         if e
         else Fraction(0)
@@ -147,6 +148,7 @@ def approximate_group(epsilon: Number, delta: Number, k: int) -> tuple[Fraction,
     curve: Approximate = approximate(epsilon, delta).group(k)
     total = curve.epsilon0 * curve.size
     step, d = curve.epsilon0, curve.delta0
+    # The quotient tends to k as epsilon goes to 0, where it would divide zero by zero.
     if step == 0 or d == 0:
         return total, min(above(ball(d * curve.size)), 1.0)
     return total, min(above(sharp(lambda: ball(d) * ball(total).expm1() / ball(step).expm1())), 1.0)

@@ -150,6 +150,8 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
         if isinstance(leaf, dp_event.ZCDpEvent) and leaf.xi == 0:
             rho += exact(float(leaf.rho)) * count
         elif inverse is not None:
+            # A replaced record leaves and another joins, so that the sum moves by two clipping
+            # norms.
             square += inverse * count * (2 * size if replaced else size) ** 2
         elif mixture is not None:
             mixtures.append((mixture, count))
@@ -159,6 +161,7 @@ def event_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
             repeated = dp_event.SelfComposedDpEvent(leaf, count)
             curves.append((functional_tradeoff(repeated, size, relation), 1))
     composed = _composed(mixtures, [*curves, (Gaussian(square), 1)])
+    # Grouping multiplies every rho by a², so that grouping their sum loses nothing.
     return composed.compose(ZCDP(rho).group(size)) if rho else composed
 
 
@@ -195,6 +198,7 @@ def functional_tradeoff(event: Any, a: int, relation: Any = None) -> Tradeoff:
     renyi = RdpAccountant(neighboring_relation=neighbours)
     if renyi.supports(event):
         renyi.compose(event)
+        # An order without a finite bound says nothing, and the other orders still hold.
         kept = np.isfinite(renyi.rdp)
         if not kept.any():
             raise Refused("the event has a part without any privacy: there is nothing to guarantee")
@@ -427,6 +431,7 @@ def _sampled_laplace(noise: Fraction, rate: float, a: int) -> Tradeoff:
     if rate == 0:
         return Gaussian(Fraction(0))
     weights = [math.comb(a, k) * rate**k * (1 - rate) ** (a - k) for k in range(1, a + 1)]
+    # A larger chance gives a smaller inner epsilon and a larger delta: up is the safe side.
     some = -math.expm1(a * math.log1p(-rate)) * (1 + 8 * ROUNDOFF)
 
     def deltas(epsilons: Floats) -> Floats:
@@ -470,6 +475,7 @@ def _composed(
     """Return the curve of all mixtures and of all curves together, each as often as it says."""
     mixed = [(mixture, count) for mixture, count in parts if count and not mixture.is_trivial]
     kept = [(curve, count) for curve, count in curves if count and not curve.is_trivial]
+    # A grid of losses would forget what else is known of a curve, such as its exact mu.
     if not mixed and sum(count for _, count in kept) <= _FEW:
         return compose(*(curve for curve, count in kept for _ in range(count)))
     reaches = [reach_of(curve) for curve, _ in kept]
@@ -479,14 +485,17 @@ def _composed(
         for (curve, _), least in zip(kept, reaches, strict=True)
     ]
     finest = min([*(mixture.spread for mixture, _ in mixed), *spreads]) / 64
+    # Fine enough for the narrowest part, unless the grid of the widest would become too long.
     step = 2.0 ** max(math.floor(math.log2(finest)), math.ceil(math.log2(reach / _CELLS)))
     alike = [_repeated(losses_of(curve, step), count) for curve, count in kept]
     powers = []
+    # Where records are replaced, the two directions mirror each other. Else the worse one counts.
     for back in (False,) if all(mixture.replaced for mixture, _ in mixed) else (False, True):
         losses = [_repeated(mixture.losses(step, back), count) for mixture, count in mixed]
         powers.append(convolve_all([*losses, *alike]).power_curve())
 
     def deltas(epsilons: Floats) -> Floats:
+        # A smaller factor gives a larger delta, so that it is rounded down.
         factors = np.exp(epsilons) * (1 - 8 * ROUNDOFF)
         best = []
         for factor in factors:
@@ -507,6 +516,7 @@ def _through(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] = ()) -> Tra
     `also` holds points that are known besides.
     """
     reach = 1.0
+    # Where something is revealed for certain with some probability, delta never falls below that.
     floor = float(deltas(np.array([_FARTHEST]))[0])
     if floor >= 1:
         raise Refused("the event has a part without any privacy: there is nothing to guarantee")
@@ -515,6 +525,7 @@ def _through(deltas: Any, also: Sequence[tuple[Fraction, Fraction]] = ()) -> Tra
     ):
         reach *= 1.25
     epsilons = np.linspace(0.0, reach, _POINTS)
+    # Delta cannot rise with epsilon, so that a smaller bound found before still holds.
     values = np.minimum.accumulate(np.asarray(deltas(epsilons), dtype=np.float64))
     pairs = zip(epsilons.tolist(), values.tolist(), strict=True)
     return from_profile(
@@ -534,6 +545,7 @@ def _repeated(losses: Losses, count: int) -> Losses:
         count //= 2
         if count:
             twice = losses.convolve(losses)
+            # Losses of twice as many repetitions are used half as often: twice as much may be cut.
             allowed *= 2
             losses = twice.trimmed(max(allowed, twice.infinite - 2 * losses.infinite))
     assert total is not None
@@ -582,6 +594,7 @@ def _precision(event: Any) -> Fraction | None:
 
 def _up(centre: float) -> float:
     """A centre computed with a few roundings, moved away from 0 by as many."""
+    # Centres farther from 0 are easier to tell apart, so that this errs on the safe side.
     return centre * (1 + 4 * ROUNDOFF)
 
 
@@ -648,6 +661,7 @@ def _read(value: Any, depth: int) -> Any:
             raise InputError("the fields of an event are numbers, lists and events")
         return value
     name = value.get("class_name")
+    # The file names the class, so that nothing but an event may be built from it.
     kind = getattr(dp_event, name, None) if isinstance(name, str) else None
     if not (
         isinstance(kind, type)

@@ -156,8 +156,11 @@ class Ledger:
             document = _upgraded(_document(self.path), self.path)
             as_written = _account(document, self.path)
             before = as_written.corrected()
+            # A run that was killed after its charge, and goes on now, has paid already.
             number = _number_of(document, run)
             if number is not None:
+                # Through JSON and back, since that is how the file holds the curve that is
+                # compared.
                 stated = json.loads(json.dumps(guarantee.tradeoff.to_json()))
                 if document["charges"][number - 1]["tradeoff"] != stated:
                     raise InputError(
@@ -174,6 +177,8 @@ class Ledger:
             if before.charges and (moved or before.charges != as_written.charges):
                 entry["rebased"] = [old.spent.to_json() for old in account.charges[:-1]]
             _append(document, entry, run)
+            # An interrupted write leaves a name too many, which `made` drops. The other order could
+            # lose the name of a charge that was made.
             self._nonces.append(document["charges"][-1]["nonce"])
             _write(self.path, document)
         return _kept(document, len(account.charges))
@@ -287,6 +292,8 @@ def _account(document: Mapping[str, Any], path: Path) -> Account:
                 raise InputError(
                     f"{path} was changed: charge {number} does not follow from what is before it"
                 )
+            # New curves of earlier charges stand in a later entry, so that no entry or hash
+            # changes.
             if "rebased" in entry:
                 pairs = zip(charges, map(tradeoff_from_json, entry["rebased"]), strict=True)
                 charges = [replace(charge, group=1, counted=curve) for charge, curve in pairs]

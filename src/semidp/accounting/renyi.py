@@ -113,6 +113,7 @@ class Renyi:
                 top = ball(order * e).exp() + ball((1 - order) * e).exp()
                 return (top / (1 + ball(e).exp())).log() / ball(order - 1)
 
+            # A divergence of any order is at most the largest loss, whatever rounding up has added.
             return min(Fraction(above(sharp(divergence))), e) if e else Fraction(0)
 
         return cls._at(orders, bound)
@@ -142,6 +143,7 @@ class Renyi:
         bounds = [
             above(sharp(partial(at, o, v))) for o, v in zip(self.orders, self.values, strict=True)
         ]
+        # Every order gives a valid epsilon, so that the least of them holds.
         return max(min(bounds), 0.0)
 
     def delta(self, epsilon: Number) -> float:

@@ -82,6 +82,7 @@ def _print(assessment: CellKeyAssessment, path: Path) -> None:
     for sentence in _zeros(assessment):
         echo(f"  {sentence}")
     echo()
+    # The words keep apart what is guaranteed and what one attacker can at least do.
     say(
         "This holds if the keys of records are secret, uniform and independent. The first two are"
         " guarantees for what they name. For cells of several tables, or of one table and its"
@@ -166,6 +167,7 @@ def _up(number: float) -> str:
 
 
 def _down(number: float) -> str:
+    # A lower bound on an attacker is rounded down, so that nothing is claimed that was not found.
     thousandths = math.floor(number * 1000 + 1e-9)
     return f"{thousandths / 1000:.3f}"
 

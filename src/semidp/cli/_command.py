@@ -79,7 +79,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def called(**given: Any) -> None:
+        # Read at the call: a statistic may have been registered since the command was declared.
         groups, shown = taken()
+        # A call from Python may leave options out, which Typer would have filled in.
         defaults = {
             each.name: each.default.default for each in shown if hasattr(each.default, "default")
         }

@@ -57,6 +57,7 @@ class Linking:
     def planned(self, plan: Plan, most: int | None, shares: Sequence[str] | None = None) -> Plan:
         """Return the plan about linked records; the plan itself where no units are given."""
         if not self.given:
+            # Without units these options would do nothing, and the user would not notice.
             if self.says_how:
                 raise InputError(
                     "--link, --protect, --least, --derived and --aggregate are for linked units:"
@@ -90,6 +91,7 @@ class Linking:
             raise InputError(
                 "--plan already says how units are linked: beside it, give only --units"
             )
+        # Units beside a plan about one kind of record would be left out without a word.
         if self.given and plan.units is None:
             raise InputError("the plan has no [units], so that --units has nothing to be linked by")
 

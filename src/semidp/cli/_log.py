@@ -36,6 +36,7 @@ class RunLog:
         """
         asked: list[str] = []
         names: list[str] = []
+        # Taken out by hand, before the options are read: a mistake in those is logged, too.
         words = iter(arguments)
         for word in words:
             if word == _OPTION:
@@ -49,10 +50,12 @@ class RunLog:
             return asked
         if len(names) > 1:
             raise InputError("--log is given twice: keep one")
+        # A word that begins with a dash is the next option: the file was forgotten.
         if not names[0] or names[0].startswith("-"):
             raise InputError("--log takes the name of a file")
         self._file = Path(names[0])
         try:
+            # Before the command runs: what cannot be logged is refused while nothing is spent.
             self._write(f"semidp {__version__}: semidp {shlex.join(asked)}")
         except OSError:
             self._file = None

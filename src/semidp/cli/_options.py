@@ -118,6 +118,7 @@ class Spending:
     @property
     def target(self) -> Fraction | None:
         """The delta at which to report, if one was given."""
+        # Beside epsilon delta is budget; elsewhere it can only be meant as the target.
         return target_of(None if self.epsilon else self.delta, self.report_delta)
 
     def budget(self) -> tuple[Budget, Fraction | None]:
@@ -172,6 +173,7 @@ class Declaring:
         owner = {name: chain.name for chain in chains for name in chain.names}
         for name in {**parts, **nulls}:
             finest = owner.get(name, name)
+            # Two declarations of one feature may differ, and nobody says which one counts.
             if name in parts and (finest in features or finest in open_nests):
                 raise SchemaError(
                     f"feature {name!r} is declared by --schema and by an option: keep one"
@@ -186,6 +188,7 @@ class Declaring:
                     null_level=nulls[name],
                 )
             elif name in features:
+                # The levels of bins follow from their edges, and are not given beside them.
                 old = features[name]
                 features[name] = Feature(
                     name, () if old.bins else old.levels, old.bins, nulls[name]
@@ -214,6 +217,7 @@ class Declaring:
         """
         used = set(plan.names)
         for part in plan.chains:
+            # The depths of one nest are declared together, so that using one uses all.
             used |= set(part.names) if used & set(part.names) else set()
         for entry in itertools.chain(
             *(values or () for values in (self.levels, self.bins, self.null_level, self.nest))
@@ -282,6 +286,7 @@ class Opening:
             read_as=plan.read_as,
             encoding=self.encoding,
         )
+        # '10' < '9' as text: whoever wrote the condition should know which comparison was made.
         if source.read_as_numbers and not quiet:
             notice(
                 f"the WHERE compares as numbers: {', '.join(source.read_as_numbers)} (every value"
@@ -312,6 +317,7 @@ class Comparing:
                 "--adjacency exchange protects the exchanges of one person, not a number of"
                 " records: leave --a out"
             )
+        # Which of two numbers was meant is not guessed: the smaller one protects less.
         if self.adjacency is not None and self.a is not None and self.adjacency != self.a:
             raise InputError("--adjacency and --a disagree: give one of them")
         return self.adjacency or self.a or "worst-case"
@@ -406,6 +412,7 @@ def described(declaring: Declaring, opening: Opening, comparing: Comparing) -> P
     datasets are compared.
     """
     plan = declaring.plan()
+    # The edges of dates fix how the column is read; another reading would move records.
     twice = [column for column, _ in plan.read_as if column in opening.readings]
     if twice:
         raise InputError(
@@ -458,6 +465,7 @@ def _with_mechanism(requests: Sequence[Request], mechanism: str) -> list[Request
     for request in requests:
         takes_it = bool(request.tables) == tables
         changed.append(request.with_mechanism(mechanism) if takes_it else request)
+    # A mechanism that nothing takes would seem to have been used.
     if mechanism != "auto" and not tables and changed == list(requests):
         raise InputError(
             "quantiles are chosen, and no noise is drawn for them: leave --mechanism out"
@@ -473,6 +481,7 @@ def with_targets(plan: Plan, targets: Sequence[str] | None) -> Plan:
     requests: list[Request] = []
     named = False
     for request in plan.requests:
+        # A table with a budget of its own has its error already.
         open_tables = bool(request.targets) and request.budget is None
         requests.append(
             request.with_target_errors("--target-error", errors) if open_tables else request
@@ -493,6 +502,7 @@ def only_these(context: typer.Context, names: Collection[str]) -> None:
     """
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
+        # Only what was typed is refused: every option has a value, its default.
         if parameter.name not in names and source is not None and source.name == "COMMANDLINE":
             option = parameter.opts[0]
             budget = option in (
@@ -583,11 +593,13 @@ def _schema_file(path: Path) -> Plan:
 def read_text(path: Path, option: str) -> str:
     """Read a small text file, or a pipe, that an option names."""
     try:
+        # Read up to the limit and no further: a pipe has no size to look at first.
         with path.open(encoding="utf-8") as file:
             text = file.read(_LONGEST_TEXT + 1)
         if len(text) <= _LONGEST_TEXT:
             return text
         raise InputError(f"the file {path} that {option} names is too long for one")
+    # An error of decoding quotes the bytes that it could not read, so it is replaced.
     except (OSError, UnicodeDecodeError):
         raise InputError(f"cannot read the file {path} that {option} names") from None
 
@@ -622,6 +634,7 @@ def assignments(option: str, entries: Sequence[str] | None, example: str = "") -
         if not (name and equals and value):
             such = example or _SUCH_AS[option]
             raise InputError(f"{option} takes NAME=…, such as {option} {such}, not {entry!r}")
+        # The later of two values would win without a word.
         if name in assigned:
             raise InputError(f"{option} is given twice for {name!r}: keep one")
         assigned[name] = value

@@ -61,6 +61,7 @@ def harmless(text: str) -> str:
 
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print lines that a terminal shows as they are."""
+    # Levels and names come from files: whoever prints them here cannot forget to defuse them.
     typer.echo(harmless(text), err=err)
     if err:
         run_log.say(harmless(text))
@@ -92,6 +93,7 @@ def found_out(curve: Tradeoff, false_alarms: float) -> str:
     >>> found_out(gaussian(1), 0.05)
     '26.0%'
     """
+    # The argument of a curve is one less the type I error.
     power = 1 - float(curve(1 - false_alarms))
     thousandths = math.ceil(power * 1000 - 1e-6)
     return f"{min(thousandths, 1000) / 10:.1f}%"
@@ -150,6 +152,7 @@ def plain_values(value: Any) -> Any:
         return plain_values(value.item())
     if isinstance(value, Fraction):
         return number(value)
+    # JSON has no infinity: a bound that is none becomes null.
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -175,6 +178,7 @@ def in_place(what: str) -> Iterator[None]:
     """Print about something that has been written: a full or closed stdout is said on stderr, and
     is no failure.
     """
+    # The result is in place: an interrupt from here on must not be told as a loss.
     over.set()
     try:
         yield
@@ -193,6 +197,7 @@ def silence_stdout() -> None:
     """Send what is still to be printed nowhere, so that the end of the process does not fail on
     it.
     """
+    # Python flushes stdout when it ends, and would fail there on a closed pipe.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -229,6 +234,7 @@ def told_of(folder: Path) -> Callable[[], str]:
         except OSError:
             return None
 
+    # The name may have been taken before: only another folder at it is the new release.
     before = identity()
     return lambda: (
         "no release was written"
@@ -251,6 +257,7 @@ def charge_said(book: Ledger | None) -> Iterator[None]:
     def charged() -> str | None:
         return CHARGE_STANDS if book is not None and book.made != before else None
 
+    # An interrupt may leave without unwinding, so what it says is prepared beforehand.
     asides.append(charged)
     try:
         with charge_told(book):
@@ -287,6 +294,7 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
         tasks: dict[str, Any] = {}
 
         def report(task: str, done: float, total: float | None) -> None:
+            # What follows the colon changes on the way; the bar stays one.
             name = task.partition(":")[0]
             if name not in tasks:
                 tasks[name] = bars.add_task(task, total=total)

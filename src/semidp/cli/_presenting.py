@@ -52,6 +52,7 @@ class Presenting:
         """Return how the files that commands read are written, where that is said."""
         if self.write is None:
             return None
+        # A workbook is for people; commands still read CSV files beside it.
         if self.write == EXCEL:
             return Form.csv
         try:

@@ -205,6 +205,7 @@ for command, (answer, examples) in COMMANDS.items():
         app.add_typer(_with_estimates(), name="census", short_help=answer, epilog=epilog)
     else:
         app.command(name, short_help=answer, epilog=epilog)(command)
+# A second name of the same command: hidden, so that the help lists it once.
 app.command("odds-ratio", hidden=True)(odds_ratio)
 
 
@@ -218,6 +219,7 @@ def main() -> None:
     """
     _open_closed_streams()
     for number in _ENDING:
+        # A shell starts background commands with SIGINT ignored, and that is kept.
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
             signal.signal(number, _interrupt)
     _watch_interrupts()
@@ -278,6 +280,7 @@ def _leave_in_time(ours: socket.socket, _kept_open: socket.socket) -> None:
     while number := int.from_bytes(ours.recv(1)):
         if number not in _ENDING:
             continue
+        # The orderly end comes first: it closes what is open and puts the terminal right.
         time.sleep(_PATIENCE)
         # else a server has its own way to end
         if not over.is_set() and signal.getsignal(number) is _interrupt:
@@ -305,6 +308,7 @@ def run(arguments: list[str]) -> int:
     semidp ...
     0
     """
+    # One process may run several commands: nothing of the last one is said of this one.
     asides.clear()
     over.clear()
     code = _run(arguments)
@@ -333,6 +337,7 @@ def _run(arguments: list[str]) -> int:
 
 def _failure(error: Exception | SystemExit) -> int:
     """Say what went wrong in one sentence, and return the exit code for it."""
+    # Only messages of our own are printed in full: they quote no data.
     if isinstance(error, SemidpError):
         return _complain(hinted(error))
     if isinstance(error, typer.TyperException):
@@ -347,6 +352,7 @@ def _failure(error: Exception | SystemExit) -> int:
         )
     if isinstance(error, MemoryError):
         return _complain("not enough memory for this table: use fewer features or coarser levels")
+    # Whoever sets this sees the message with the data in it, and has asked to.
     if os.environ.get("SEMIDP_DEBUG"):
         raise error
     place = traceback.extract_tb(error.__traceback__)[-1]

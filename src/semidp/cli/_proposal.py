@@ -49,6 +49,7 @@ def print_proposal(
     scope: Scope, counted: bool, features: Sequence[str], spending: o.Spending, printing: o.Printing
 ) -> None:
     """Propose tables and print them."""
+    # Without counts nobody can say whether noise drowns a table.
     if not counted:
         raise InputError(
             "a proposal weighs noise against counts: give DATA, or --totals for every exact total"

@@ -71,6 +71,7 @@ def _print_prepared(
                 "guarantee": curve.to_json(),
                 "epsilon": curve.epsilon(plan.report_delta),
                 "report_delta": plan.report_delta,
+                # Null where the parts have budgets of different kinds, which have no sum.
                 "budget": plan.budget and plan.budget.numbers(),
                 **(
                     _part_tables(found, takes)
@@ -148,6 +149,7 @@ def _errors_beside(found: Prepared | PreparedByParts) -> list[tuple[str, str, st
     several.
     """
     alone = evolve(found.plan, most=1)
+    # The same totals, so that only the records of a person make the difference.
     scope = announced(alone, found.scope.dataspace)
     if isinstance(found, PreparedByParts):
         lines = []
@@ -170,6 +172,7 @@ def _uses(prepared: Prepared, seen: Outlook) -> list[tuple[str, str]]:
     rows, instead = [], []
     for (request, mechanism), foreseen in zip(prepared.parts, seen.by_request, strict=True):
         rows += [("would use", line) for line in request.noise_lines(mechanism, foreseen)]
+        # Whoever reads the dry run can still choose: the price of an exact claim stands beside.
         if mechanism.claim != "exact" and request.budget is not None:
             instead.append(("otherwise", _exact_instead(mechanism, request.budget)))
         instead += [("otherwise", sentence) for sentence in better(request, mechanism)]

@@ -51,6 +51,7 @@ class Measuring:
 
     def check_beside(self, spending: o.Spending) -> None:
         """Refuse target errors beside the budget that they find."""
+        # A budget and an error that needs another one cannot both be kept.
         if self.target_error and any((spending.epsilon, spending.rho, spending.mu)):
             raise InputError(
                 "--target-error finds the budget: leave --epsilon, --rho and --mu out, or leave"
@@ -108,6 +109,7 @@ class Running:
             )
         if self.resume and self.discard:
             raise InputError("--resume finishes what --discard removes: give one of them")
+        # What is discarded was paid for, so that its folder must be named and meant.
         if self.discard and (out is None or self.dry_run):
             raise InputError(
                 "--discard removes what is unfinished: say of which --out FOLDER, and leave"
@@ -146,9 +148,11 @@ def _password() -> str:
     password = os.environ.get("SEMIDP_SIGN_PASSWORD")
     if password is not None:
         return password
+    # A prompt that nobody sees would wait for ever.
     if sys.stdin is None or not sys.stdin.isatty():
         raise InputError(
             "the secret key is encrypted: give its password in SEMIDP_SIGN_PASSWORD, or at a"
             " terminal"
         )
+    # No option takes the password: other users see the words of a command, and logs keep them.
     return str(typer.prompt("password of the secret key", hide_input=True, err=True))

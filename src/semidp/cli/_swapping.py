@@ -65,6 +65,7 @@ class Swapping:
     @property
     def features(self) -> "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]":
         """The features that are matched, swapped over and held."""
+        # Without a rate these options would describe nothing, and be passed over.
         if self.swap is None:
             raise InputError(
                 "--match, --swap-over, --hold, --swap-by and --data describe swapping: give its"
@@ -93,6 +94,7 @@ class Swapping:
         match, over, hold = self.features
         assert self.swap is not None
         swap = Swap(self.swap, self.swap_by or SwapRule.shuffle)
+        # Exactly one of the two: records and totals beside each other might disagree.
         if (self.data is None) == (not totals):
             raise InputError(
                 "give what swapping keeps exact: two files with --totals, of the matched and"
@@ -141,6 +143,7 @@ def _space(
             id=opening.identity,
         )
         return scope_of(plan, data, opening, (), quiet=printing.quiet)[0].dataspace
+    # Files of totals are counted already: these options would change nothing there.
     if opening != o.Opening():
         raise InputError(
             "--count, --from, --where and --id are about records: give them with --data"
@@ -175,6 +178,7 @@ def _by_stratum(
 ) -> NDArray[np.int64]:
     """Totals with a row for each stratum and a column for each value of the named features."""
     table = space.value(Margin(*match, *names))
+    # The matched features come first, so that a row is one stratum.
     order = [table.schema.names.index(name) for name in (*match, *names)]
     counts = np.transpose(table.counts, order)
     strata = math.prod(counts.shape[: len(match)])
@@ -210,6 +214,7 @@ class _Report:
         curve: Tradeoff | None = self.assessment.curve
         if curve is None:
             return None
+        # The corners of the exact curve would give confidential totals away.
         if self.confidential:
             curve = _coarse(curve)
         exact = "the counts of " + " and ".join(map(str, self.margins))
@@ -267,6 +272,7 @@ class _Report:
         )
         noisy = f"{self._advantage:.3f}" if mu is not None else "-"
         table.add_row(name, f"{sign}{self._advantage:.3f}", noisy)
+        # Without a proof there is no curve to read: one attack bounds no other attacker.
         if proved is not None:
             for rate in FALSE_ALARMS:
                 noise = "-" if mu is None else found_out(gaussian(str(mu)), rate)
@@ -322,6 +328,7 @@ class _Report:
         else:
             unproved = sum(loss.curve is None for loss in self.assessment.strata)
             unproved += self.assessment.passed_over
+            # How many strata are that large is a fact about confidential totals.
             which = "some strata" if self.confidential else f"{unproved} of the strata"
             say(
                 f"No guarantee is stated: {which} have more tables than can be gone through. What"

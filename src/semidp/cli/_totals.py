@@ -44,6 +44,7 @@ def totals_of(paths: Sequence[Path], declared: Plan) -> Dataspace:
     values: dict[Margin, Table] = {}
     for path, (names, rows) in files.items():
         margin = Margin(*names)
+        # Either file may be out of date, and the totals decide how much noise is needed.
         if margin in values:
             raise InputError(f"two files of --totals hold the totals of {margin}: keep one")
         values[margin] = _table(path, schema.restrict(names), names, rows)
@@ -76,6 +77,7 @@ def scope_of(
     space = totals_of(totals, plan) if totals else None
     schema = schema_of(space, plan)
     if space is not None:
+        # What the files publish is exact, too, though no option names it: a(t) must know it.
         more = [margin for margin in space.margins if not margin.within_any(plan.invariants)]
         plan = evolve(plan, invariants=(*plan.invariants, *more))
     for name in plan.names:
@@ -115,6 +117,7 @@ def _rows(path: Path) -> tuple[tuple[str, ...], list[tuple[tuple[str, ...], int]
     rows = []
     for number, row in enumerate(table[1:], 2):
         text = row[place].strip() if len(row) == len(header) else ""
+        # Eighteen digits fit into 64 bits; other digits than ASCII are more likely a slip.
         if not (text.isascii() and text.isdigit() and len(text) <= 18):
             raise DataError(
                 f"row {number} of the totals {path} does not hold its levels and a whole count"
@@ -137,6 +140,7 @@ def _table(
             " declared, or not there"
         ) from None
     flat = np.ravel_multi_index(tuple(codes), schema.shape)
+    # Assignment below would keep the last of two counts without a word.
     if len(np.unique(flat)) < len(flat):
         raise DataError(f"the totals {path} give one cell twice")
     counts = np.zeros(schema.size, dtype=np.int64)

@@ -73,6 +73,7 @@ def analyze(
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
     base = o.described(declaring, opening, comparing)
     plan = o.plan_of(o.tables_asked(base, table), invariant or ())
+    # Checked before the data are opened: a slip in a name should not cost a long read.
     declaring.check_used(plan)
     scope, invariants = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)
     budgets, target = REFERENCE, spending.target
@@ -109,6 +110,7 @@ def analysis(
         "method": "given, not checked",
     }
     return {
+        # For any totals the scope stands on a table of its own, whose records are nobody's.
         "n": scope.dataspace.n if known else None,
         **({} if scope.persons is None else {"persons": scope.persons}),
         "totals": "known" if known else "any",
@@ -176,6 +178,7 @@ def _exchanged(space: TableSpace, known: bool) -> dict[str, Any] | None:
         exchange = Exchange.of(space.dataspace, space.adjacency.protection)
     except Refused:
         return None
+    # That scope has `a` records in a cell: too few where an exchange changes more.
     if not known and space.adjacency.a < exchange.a:
         return None
     return _sensitivity(sensitivity_space(space.dataspace, exchange, space.schema.names))

@@ -140,6 +140,7 @@ def audit(
     pictures = _pictures(claims, out) if out is not None else {}
     _check_vacant(pictures.values(), force)
     with progress_bar(printing.quiet) as progress:
+        # All claims together may be convicted wrongly once in 1,000 audits (a union bound).
         error = ERROR / max(1, len(claims))
         findings = [
             (
@@ -194,6 +195,7 @@ def _foreign(
         raise InputError(
             "say what to audit: a release, a plan, module:function with --pair, or --outputs twice"
         )
+    # A file of that name is meant first: importing a module runs its code.
     if _FUNCTION.fullmatch(what) and not Path(what).exists():
         if pair is None:
             raise InputError("a function is audited on two datasets: give them with --pair FILE")
@@ -207,6 +209,7 @@ def _foreign(
             randomness=randomness,
             progress=progress,
         )
+    # A claim that is typed could be weaker than what the release promises, and would survive.
     if stated != Stated():
         raise InputError(
             "a plan, a release or a test states its own claim: leave --epsilon, --rho and --mu out"
@@ -242,6 +245,7 @@ def _datasets(path: Path) -> tuple[Any, Any]:
 
 def _function(what: str) -> Callable[[Any], Any]:
     module, name = what.split(":")
+    # The installed command does not look in the current folder, where the user's module is.
     sys.path.insert(0, str(Path.cwd()))
     try:
         function = getattr(importlib.import_module(module), name, None)
@@ -254,6 +258,7 @@ def _function(what: str) -> Callable[[Any], Any]:
 
     def called(dataset: Any) -> Any:
         try:
+            # What the user's function raises may quote its data: only its kind is said.
             return function(dataset)
         except Exception as error:
             raise InputError(
@@ -307,6 +312,7 @@ class _Finding:
 
     @property
     def verdict(self) -> Verdict:
+        # What is recorded may contradict the plan: that convicts, whatever the attack found.
         if self.claim.faults or (self.energy is not None and self.energy.convicts):
             return "convicted"
         return "survives" if self.audit is None else self.audit.verdict
@@ -316,6 +322,7 @@ def _together(findings: list[_Finding]) -> Verdict:
     """The verdict on all tables: convicted where one is, and surviving where all do."""
     verdicts = {finding.verdict for finding in findings}
     return (
+        # One wrong claim is enough, since all tables are published together.
         "convicted"
         if "convicted" in verdicts
         else "inconclusive"
@@ -362,6 +369,7 @@ class _Pairs:
 def _subject(
     what: Path, data: str | None, opening: o.Opening, pairs: _Pairs, *, quiet: bool
 ) -> _Subject:
+    # A run that was killed while it replaced the folder may have left it under another name.
     recover(what)
     if what.is_dir():
         if data is not None or opening.from_table is not None:
@@ -371,6 +379,7 @@ def _subject(
     if not what.is_file():
         raise InputError(f"{what} is neither a release folder nor a plan file")
     plan = o.read_plan(what, "the plan")
+    # The pair to attack needs the totals, which a plan does not hold.
     if data is None:
         raise InputError(
             "a plan holds no totals: name the data with --data, of which only the public totals are"
@@ -405,8 +414,10 @@ def _examine(
         error=error / 2,
         randomness=randomness,
         progress=progress,
+        # The twin with less noise shows whether so many samples would find a fault at all.
         weaker=with_less_noise(claim.mechanism),
     )
+    # A choice among values adds no noise, so that there is no energy to compare.
     if not claim.mechanism.adds_noise:
         return _Finding(claim, attacked, measured)
     energy = noise_energy(

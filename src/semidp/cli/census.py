@@ -53,6 +53,7 @@ def census(
     """Say what the 2020 Census redistricting file (P.L. 94-171) guarantees, as announced and with
     exact totals.
     """
+    # Options before the word are read by this command, and the other would not see them.
     if context.invoked_subcommand is not None:
         if out is not None or force or printing.json or printing.quiet:
             raise InputError(
@@ -152,6 +153,7 @@ def _print(table: Tidy, effective: Guarantee) -> None:
 
     shares = grid(("tables", "setting", "level"), ("k", "rho", *EPSILONS))
     before: tuple[Any, ...] = ()
+    # Another promise, or one under a condition, stands apart from what holds for the ball.
     nominal = [row for row in table.records() if row["condition"] or row["adjacency"] == "exchange"]
     for row in table.records():
         if row in nominal:

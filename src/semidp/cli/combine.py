@@ -56,6 +56,7 @@ def _print(combination: Release, out: Path) -> None:
                 if set(published.schema.names) == set(one.schema.names):
                     errors.append(float(published.standard_errors.max(initial=0.0)))
         largest = float(one.standard_errors.max(initial=0.0))
+        # Compared with the best single release, not the worst: the gain is not flattered.
         table.add_row(" × ".join(one.schema.names), f"{min(errors):.4g}", f"{largest:.4g}")
     console = Console(highlight=False)
     console.print("Largest standard error of a cell: of the best release, and of all together.\n")

@@ -39,6 +39,7 @@ def compare(
     documents = []
     for path in plans:
         plan = o.read_plan(path, "compare")
+        # A plan that states its budget keeps it: that is what is compared.
         if spending.given and not all(request.budget for request in plan.requests):
             plan = plan.with_budget(spending.budget()[0])
         scope, invariants = scope_of(plan, data, opening, totals or (), quiet=printing.quiet)

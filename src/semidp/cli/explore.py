@@ -52,6 +52,7 @@ def explore(
         raise InputError("the totals are read from the data: give DATA or --totals, not both")
     first = o.described(declaring, opening, o.Comparing())
     if plan is not None:
+        # Options beside a plan might contradict it, and the page shows only one of the two.
         if first != Plan():
             raise InputError(
                 "--plan already says how the data are read: leave the other options out"
@@ -75,6 +76,7 @@ def explore(
 def _announce(address: str) -> None:
     import sys
 
+    # The only line on stdout, flushed: whoever started this waits for the address.
     echo(address)
     sys.stdout.flush()
 
@@ -87,7 +89,9 @@ def _with_data(data: str, first: Plan, opening: o.Opening, ledger: Path | None) 
             *local_paths(data, opening.from_table),
             *([] if ledger is None else [str(ledger)]),
         ]
+        # The page never replaces anything: a click is too little to lose a release.
         check_place(folder, force=False, ours=release_files, inputs=inputs)
+        # A book for each release: what is told of a failure is what this book has charged.
         book = o.ledger_of(ledger, quiet=True)
         with charge_said(book), opening.source(plan, data, quiet=True) as source:
             return run(plan, source, RunOptions(ledger=book, out=folder, inputs=inputs))
@@ -112,6 +116,7 @@ def _without_data(first: Plan, totals: Sequence[Path]) -> "PlanForecasts":
         raise InputError(
             "give DATA, or what is public without it: --schema FILE or --levels, and --totals FILE"
         )
+    # The page starts with everything ticked that is public anyway.
     if space is not None and not first.invariants:
         first = evolve(first, invariants=space.margins)
     return PlanForecasts(

@@ -73,6 +73,7 @@ class Stated:
 
     def curve(self) -> Tradeoff:
         """Return the curve of what is stated by one of the options."""
+        # Two numbers would be two claims, and only one curve is grouped.
         if sum(value is not None for value in (self.rho, self.mu, self.epsilon)) != 1:
             raise InputError(
                 "give what the release states: exactly one of --rho, --mu and --epsilon"
@@ -234,6 +235,7 @@ def guarantee(
             "give one statement: an event, the settings of DP-SGD, or one of --rho, --mu and"
             " --epsilon"
         )
+    # An event is accounted anew for `a` records; a stated curve can only be grouped.
     claim = (
         training.statement() if training.given else _Statement(curve := stated.curve(), curve.group)
     )
@@ -255,6 +257,7 @@ def guarantee(
     else:
         scope = _analysed(analysis)
     records = scope.adjacency.a
+    # For several records a stated delta grows; at the old one no epsilon may be left.
     target = target or _grown(claim.stated, records) or DEFAULT_TARGET
     space = Dataspace.described(invariant_text) if invariant_text is not None else scope.dataspace
     real = Guarantee(space, scope.adjacency, claim.under(records))
@@ -359,6 +362,7 @@ def _scope(
         else:
             exchange = exchange_bound(_all_declared(schema, margins), every, protection)
             about, source = described, f"{source}, a bound for any published totals"
+        # What is stated is about one record, so that it is grouped by all that an exchange changes.
         records = max(exchange.a, exchange.times)
         return _Together(
             Exchange(records, protection), source, about, other=Ball(records, protection)
@@ -378,6 +382,7 @@ def _scope(
     except AdjacencyUnknown:
         if stated_a is None:
             raise
+        # The user's number is taken, and the document says that nothing confirms it.
         unchecked = space or Dataspace.described(", ".join(map(str, margins)))
         return _Together(Ball(stated_a), "given, not checked", unchecked)
     # the release has more to say than its totals, or nothing would be noisy
@@ -408,6 +413,7 @@ def _analysed(path: Path) -> _Together:
     wrong = InputError(f"{path} is not what `semidp analyze --format json` prints: write it again")
     try:
         document = from_json(o.read_text(path, "--analysis"))
+        # Ball refuses what is no number of records; the file may come from anybody.
         kind, a = document["adjacency"]["kind"], Ball(document["adjacency"]["a"])
         whose = Adjacency.from_json(document["adjacency"]).protection
         exact = [str(Margin(*names)) for names in document["invariants"]]
@@ -453,6 +459,7 @@ def _grown(stated: Tradeoff, records: int) -> Fraction | None:
     if records == 1:
         return stated.delta0 if stated.delta0 < 1 else None
     _, delta = approximate_group(stated.epsilon0, stated.delta0, records)
+    # Rounded up: below the grown delta there may be no epsilon at all.
     grown = exact(rounded_up(delta, 3))
     return grown if grown < 1 else None
 
@@ -532,6 +539,7 @@ def _under_release(
     release.refuse_combined("guarantees under other statistics")
     as_released = release.guarantee
     proven = Guarantee.compose(*(mechanism.guarantee for mechanism in release.mechanisms)).tradeoff
+    # The folder may come from a stranger: its claim is compared with what its noise proves.
     if not no_stronger(as_released.tradeoff, proven):
         raise InputError(
             f"{folder} states a stronger guarantee than its noise gives: semidp show {folder} says"
@@ -635,6 +643,7 @@ def _margins(
             )
     dropped = [Margin(*known.schema.closed(o.names_of(text))) for text in without]
     for margin in dropped:
+        # A margin that was never published cannot be taken back.
         if margin not in own.margins:
             raise InputError(
                 f"--without {','.join(margin.names)} names no margin of the release:"
@@ -665,6 +674,7 @@ def _warnings(
         return (
             "The adjacency was given and could not be checked against a(t) for these statistics.",
         )
+    # An outcome that nothing publishes can change alone: at least one record is compared.
     enough = max(enough, int(outcomes))
     if found.adjacency.a >= min(enough, known.n or 0):
         return ()

@@ -67,6 +67,7 @@ def intervals(
     ("my district is these blocks"), over any tables and depths.
     """
     confidence = float(exact(level, "--level"))
+    # The posterior is of all cells under one prior: no other question is combined with it.
     if bayes:
         if of or minus or among or areas or sums or sampling or draws is not None:
             raise InputError(
@@ -89,10 +90,12 @@ def intervals(
         raise InputError(
             "--sum names the cells itself: leave --of, --minus, --among, --areas and --sampling out"
         )
+    # Read before the release is checked, which may take long: a slip shows at once.
     area_rows = read_area_rows(areas) if areas is not None else None
     summed_rows = [row for text in sums or () for row in sum_rows(text)]
     if cells[0] is None and measure is not RateMeasure.DIFFERENCE:
         raise InputError(f"--measure {measure} compares two rates: give --of, --among and --minus")
+    # Around numbers that do not follow from their measurements an interval means nothing.
     done = load_consistent(folder)
     randomness = None if seed is None else SeededRandomness(seed)
     if area_rows is not None or summed_rows:
@@ -160,6 +163,7 @@ def _print_answer(found: IntervalEstimate, measure: RateMeasure) -> None:
         "" if math.isnan(found.standard_error) else f", standard error {found.standard_error:.4g}"
     )
     called = "" if measure is RateMeasure.DIFFERENCE else f"{measure} "
+    # A noisy denominator may be near zero: then no finite end holds at the level.
     high = "without end" if math.isinf(found.high) else f"to {found.high:.6g}"
     rows = [
         ("estimate", f"{called}{found.value:.6g}{error}"),

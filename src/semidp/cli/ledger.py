@@ -45,6 +45,7 @@ def ledger(
         return
     if spending.given:
         budget, target = spending.budget()
+        # A ledger opens by its budget alone: it never gets one by being charged.
         book = Ledger.create(file, budget)
         with in_place(f"the ledger {file}"):
             _print(book, printing, target)
@@ -72,6 +73,7 @@ def _print(book: Ledger, printing: o.Printing, target: Fraction | None) -> None:
             ("charged", f"{charge['time']}  {charge['cost']}{before}  {charge['label']}{fixed}")
         )
     if document["spent"]:
+        # The paper's other order is never better; it shows what the order is worth.
         first = f"(had composition come first: {document['composition_first']})"
         rows.append(("spent", f"{document['spent']} {first}"))
     print_rows(rows)
@@ -101,6 +103,7 @@ def _document(book: Ledger, target: Fraction | None) -> dict[str, Any]:
 def _compare(book: Ledger, releases: list[Path], printing: o.Printing) -> None:
     account, results = book.account(), {}
     for folder in releases:
+        # The release keeps the hash of its charge, so that a charge removed later is missed here.
         results[str(folder)] = account.disagreement(Release.load(folder).ledger)
     if printing.json:
         agree = [

@@ -70,6 +70,7 @@ def release(
     --force replaces a folder that holds a release (or nothing) and no other file. Once the folder
     is in place the exit code is 0, even if stdout takes no more.
     """
+    # With units --most limits the members of a unit, not the records of a person.
     reading = evolve(opening, most=None) if linking.given else opening
     described = o.described(declaring, reading, comparing)
     measuring.check_beside(spending)
@@ -80,6 +81,7 @@ def release(
         shares = None if linking.given else asking.share
         plan = _asked(base, invariant or (), asking, spending, measuring, shares)
         plan = linking.planned(plan, opening.most, asking.share)
+    # A plan is published as it stands: options beside it would make it say something else.
     elif any(
         (
             invariant,
@@ -106,11 +108,13 @@ def release(
     paths = (*local_paths(data, opening.from_table), *linking.paths(plan))
     named = (*paths, measuring.plan, declaring.schema, running.ledger, running.sign)
     inputs = [Path(item) for item in named if item is not None]
+    # A place that cannot be written is refused before anything is read or charged.
     if out is not None and not running.dry_run:
         with naming_options(running.force):
             check_place(out, force=running.force, ours=release_files, inputs=inputs)
     options = running.options(out, inputs, presenting)
     foreseen = declared_needs(plan, options.written_as)
+    # Declared levels already say how large the tables are: refuse before the data are read.
     if foreseen is not None and running.partition is None:
         foreseen.refuse_memory(options.memory)
     both = linking.data(plan, data, opening.from_table)
@@ -119,9 +123,11 @@ def release(
         if running.dry_run:
             rehearse(plan, source, options, running.partition, printing)
             return
+        # Opened after the dry run has left, which charges nothing.
         book = o.ledger_of(running.ledger, printing.quiet)
         options = replace(options, ledger=book, progress=progress)
         done, told = _carried_out(plan, source, options, running.partition, printing)
+    # The release exists now: what goes wrong from here on is about printing alone.
     with in_place(f"the release {out}"):
         if printing.silent:
             mark_not_private(done)
@@ -206,6 +212,7 @@ def show(
     """
     printing = o.Printing(format, quiet)
     if verify is not None:
+        # First: nothing of a folder that somebody has changed should be read, or printed.
         verify_signature(folder, verify)
     done = Release.load(folder)
     rechecked = recheck(done, document_at(folder / "release.json"), folder, deep=deep)
@@ -232,6 +239,7 @@ def _draw_page(done: Release, folder: Path, page: Path | None, places: PlaceMap 
         )
     if page is None:
         return
+    # A file more in the folder would be one that release.json does not list.
     if folder.resolve() in page.resolve().parents or page.exists():
         raise InputError("choose a --page that is not there yet, outside of the release")
     mapped = replace(done, presentation=replace(done.presentation, places=places))
@@ -303,6 +311,7 @@ def demo(
 
 def _discard(out: Path, printing: o.Printing) -> None:
     """Remove what an unfinished release has left, and say so."""
+    # Noise may have been drawn and seen: the charge cannot be given back.
     charged = discard_unfinished(out).get("ledger") is not None
     if printing.json:
         print_json({"discarded": str(out), "charged": charged})
@@ -327,6 +336,7 @@ def _read(path: Path, spending: o.Spending, targets: o.Texts) -> Plan:
             o.with_targets(plan_read, targets),
             report_delta=spending.target or plan_read.report_delta,
         )
+    # A second budget would replace what the plan says, or be ignored: both are surprises.
     if all(request.budget for request in plan_read.requests):
         raise InputError(
             "the plan gives every table its budget already: leave the budget out, here or there"

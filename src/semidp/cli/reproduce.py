@@ -39,7 +39,9 @@ def reproduce(
     The folder also holds studies.json, a list of these files: --force replaces a folder that has
     one and no other file.
     """
+    # The paper's number and our name may mean one study, which is run once.
     chosen = list(dict.fromkeys(map(study_name, names or STUDIES)))
+    # All names are looked up before the first study runs: a slip should not cost an hour.
     modules = {name: study(name) for name in chosen}
     files = []
     with (
@@ -76,6 +78,7 @@ def write_study(folder: Path, name: str, module: Study, table: Tidy) -> list[str
 def study_files(folder: Path) -> Collection[str]:
     """Return the files that studies have written to a folder, by its manifest."""
     listed = document_at(folder / MANIFEST).get("files")
+    # Only names that a study can have: a manifest must not make --force remove other files.
     possible = {f"{name}.{kind}" for name in STUDIES for kind in ("csv", "png")}
     return (
         {MANIFEST, *(name for name in possible if name in listed)}

@@ -79,8 +79,10 @@ def synthesize(
         _linked(folder, (out, units_out), force, files, seed, printing)
         return
     with naming_options(force):
+        # All places are looked at before the records are sought, which may take minutes.
         for path in numbered_files(out, max(files, 1)):
             check_records(path, force=force)
+        # Records follow from the whole numbers, so that those are fitted again, too.
         done = load_consistent(folder, fits=True)
         printing.warn((*done.scope.warnings, *done.scope.disclosures))
         with first_interrupt() as interrupted:
@@ -164,6 +166,7 @@ def first_interrupt() -> Iterator[Callable[[], bool]]:
     before = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: Any) -> None:
+        # The second press means it: it goes where the first would have gone.
         if pressed.is_set() and callable(before):
             before(number, frame)
         pressed.set()

@@ -148,7 +148,9 @@ def odds_ratio(
         raise InputError(
             f"--rows, --columns and --strata name {name!r} twice: name different features"
         )
+    # One argument for both: the folder itself says whether the question is free or spends a budget.
     if (Path(data) / "release.json").is_file():
+        # Whoever gives a budget here expects something to be spent, and nothing is.
         o.only_these(context, _FOR_RELEASES)
         question = _Asked(rows, columns, within, _scores_of(ordered, scores), pooled, alternative)
         _test_release(data, question, draws, table_name, seed, printing)
@@ -162,6 +164,7 @@ def odds_ratio(
             "--ordered, --scores and --pooled are for the test of a release: leave them out for"
             " data, where the odds ratio is common to all --strata"
         )
+    # A slip in the name of a release looks like data, so that the message names both.
     if spending.epsilon is None and spending.rho is None and spending.mu is None:
         raise InputError(
             "give the privacy budget: one of --epsilon, --rho and --mu; or the folder of a release,"
@@ -169,6 +172,7 @@ def odds_ratio(
         )
     budget, target = spending.budget()
     confidence = float(exact(level, "--level"))
+    # Before the ledger is opened: a wrong level must not be found after the charge.
     check_level(confidence, "--level")
     book = o.ledger_of(ledger, printing.quiet)
     request = OddsRatioRequest(rows, columns, None, within, alternative, confidence)
@@ -187,6 +191,7 @@ def odds_ratio(
         *([] if result.private else [_SEEDED]),
         *([_EMPTY] if interval.empty else []),
     ]
+    # What was not recorded or not checked is part of the result, not a remark beside it.
     notes = [*([] if book else [_NO_LEDGER]), *([] if opening.identity else [_NO_ID])]
     if printing.json:
         print_json(
@@ -283,6 +288,7 @@ def _test_pairs(
     rate = float(exact("0.05" if fdr is None else fdr, "--fdr"))
     plot, page = pictures
     for file in pictures:
+        # Before the tests, which take long; a release is read again as it was written.
         if file is not None and (file.exists() or Path(folder).resolve() in file.resolve().parents):
             raise InputError(
                 f"{file} exists already, or lies inside the release: name another file"
@@ -314,6 +320,7 @@ def _test_pairs(
         f"{discoveries} of {tested} pairs are associated, at a false discovery rate of at most"
         f" {plain(exact(rate))}."
     )
+    # All tests share the noise of one release, so that they cannot be taken as independent.
     echo("It holds under any dependence of the tests (Benjamini-Yekutieli); no budget is spent.")
 
 

@@ -104,6 +104,7 @@ class Controls:
                 totals.setdefault(int(match[1]), []).append(value)
         single = dict(fields)
         kind, step = single.get("kind", "mu"), single.get("step", "")
+        # A form may be written by hand: int() fails on very long numbers in a way of its own.
         if kind not in KINDS or not step.isdecimal() or len(step) > 4 or int(step) >= len(LADDER):
             raise InputError("the form does not say which budget: reload the page")
         number = single.get("number", "").strip()
@@ -131,6 +132,7 @@ class Controls:
         the mechanism and the fit of a table.
         """
         before = Controls.of_plan(base, columns)
+        # A plan that was only looked at stays as it is, with what no control can show.
         if before == self:
             return base
         laid = laid_out(base, columns)
@@ -153,6 +155,7 @@ class Controls:
         )
         unmoved = (self.kind, self.step, self.delta) == (before.kind, before.step, before.delta)
         same_cards = self.cards == before.cards
+        # Dividing anew could round the parts otherwise than the plan has them.
         if unmoved and same_cards and laid.budget is not None:
             return evolve(plan, requests=base.requests, invariants=exact_margins(plan))
         budget = Budget.stated(

@@ -82,11 +82,13 @@ class PlanForecasts:
             prepared = self._prepared(plan)
             return prepared, forecast(prepared)
 
+        # Requests of the page come in several threads, and share what is kept.
         with self._lock:
             seen: tuple[Prepared, Outlook] = _kept(self._seen, plan.to_toml(), make)
             return seen
 
     def _prepared(self, plan: Plan) -> Prepared:
+        # Scopes do not depend on budgets, so that a slider reads the data once.
         key = json.dumps(_without_budgets(plan.to_json()))
         kept: tuple[Scope, dict[str, QuerySpace]] = _kept(
             self._scopes, key, lambda: (self._survey(plan), {})
@@ -126,6 +128,7 @@ class PlanForecasts:
                 margin == entry["margin"] for entry in forecasts
             ):
                 continue
+            # Any totals stand for the true ones, which nobody has agreed to publish yet.
             more = evolve(plan, invariants=(*plan.invariants, margin))
             try:
                 outlook = forecast(

@@ -108,16 +108,20 @@ class Guard:
 
     def _refusal(self, request: Request) -> str | None:
         host = request.headers.get("host", "")
+        # A page elsewhere may give its own name this address (DNS rebinding); its host betrays it.
         if host not in self.hosts:
             return "This page answers to 127.0.0.1 only."
         first_part = request.url.path.split("/")[1]
+        # Compared in constant time: how long it takes must not say how much of it is right.
         if not hmac.compare_digest(first_part.encode(), self.token.encode()):
             return "The address lacks its token: use the one that semidp explore printed."
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         if origin is not None and origin != f"http://{host}":
             return "The request comes from another page."
+        # Browsers name the page with every POST: what names none is no form of ours.
         if request.method != "GET" and origin is None:
             return "The request does not say which page it comes from."
+        # The page that opens the browser is a file of this machine, and leads here from outside.
         opened = request.headers.get("sec-fetch-mode") == "navigate" and request.method == "GET"
         if site in ("cross-site", "same-site") and not opened:
             return "The request comes from another page."
@@ -222,6 +226,7 @@ class Page:
             plan, _ = self._plan(fields)
             if self.desk.carry_out is None:
                 raise InputError("there are no data to release: start semidp explore with them")
+            # A click may be a slip, and what is spent does not come back: the budget is typed.
             check_typed(plan, single.get("typed", ""))
             named = single.get("folder", "").strip()
             if not named:
@@ -406,6 +411,7 @@ def application(desk: PlanForecasts, token: str, port: int) -> Starlette:
         number, name = request.path_params["number"], request.path_params["name"]
         numbered = {str(place): folder for place, folder in enumerate(page.releases, start=1)}
         folder = numbered.get(number)
+        # Only files that a release lists are served: a name must not lead out of its folder.
         if folder is None or name not in release_files(folder):
             raise _missing()
         headers = {**_HEADERS, "Content-Security-Policy": _report_policy()}
@@ -558,6 +564,7 @@ def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _fields(request: Request) -> Fields:
+    # Counted while it arrives: its stated length may be wrong or missing.
     body = bytearray()
     async for part in request.stream():
         body += part

@@ -23,7 +23,9 @@ def serve(
 
     from semidp.explore.explorer_page import application
 
+    # Other users of the machine reach 127.0.0.1, too: only the token keeps them out.
     token = secrets.token_urlsafe(24)
+    # Bound before it is announced, so that nobody else can take the port in between.
     with _listening(port) as listener:
         bound_port = listener.getsockname()[1]
         settings = uvicorn.Config(
@@ -68,6 +70,7 @@ def _opened(where: str) -> Iterator[None]:
             f'<!doctype html><meta http-equiv="refresh" content="0;url={target}"><a'
             f' href="{target}">semidp</a>'
         )
+        # The folder is this user's alone, and so is the file with the token in it.
         lead.chmod(0o600)
         webbrowser.open(lead.as_uri())
         yield

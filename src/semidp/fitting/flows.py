@@ -49,6 +49,7 @@ def thresholds(problem: Problem) -> Counts:
         records = -((-problem.units - grid.spread(threshold, view)) >> bits)
         return np.where(problem.allowed, np.maximum(0, records), 0)
 
+    # The real-valued level is near the threshold, so that the search around it is short.
     guess = np.rint(np.ldexp(water_level(grid, problem.values, total), bits)).astype(np.int64)
     low, high, width = guess - 1, guess + 1, 1
     while (short := grid.sum(below(high), view) < total.counts).any():
@@ -62,6 +63,8 @@ def thresholds(problem: Problem) -> Counts:
         middle = (low + high) // 2
         enough = grid.sum(below(middle), view) >= total.counts
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    # The two thresholds are one unit apart, so that all records between them cost the same: any of
+    # them may fill what is left.
     sure = below(low)
     tied = np.flatnonzero(below(high) > sure)
     group = grid.labels(view)[tied]
@@ -162,14 +165,18 @@ class Flow:
         up = self.first + self.unit * table
         down = self.unit - up
         gain_per_arc = -min(0, int(up.min(initial=0)), int(down[table > 0].min(initial=0)))
+        # A cycle that gains has an arc of negative cost. Without one the table is optimal.
         if gain_per_arc == 0:
             return table, 0, True
+        # An arc dearer than all that a cycle can gain is in no useful cycle: costs may be cut
+        # there.
         safe, limit = self.longest * gain_per_arc, self.dearest
         arcs, low = self._steps(table, reach)
         answer = self._solve(low, arcs, min(safe, limit))
         assert answer is not None, "the table that was given is feasible"
         moved = np.flatnonzero(answer - table)
         cost = self.first[moved] + (self.unit // 2) * (answer[moved] + table[moved] - 1)
+        # Python's integers, since these products may not fit a word.
         gain = -sum(map(operator.mul, (answer - table)[moved].tolist(), cost.tolist()))
         return (answer, gain, True) if gain > 0 else (table, 0, safe <= limit)
 
@@ -203,6 +210,8 @@ class Flow:
             counts, gain, proved = self.improved(counts, reach)
             if gain == 0:
                 return counts, proved
+            # A table that still improves may be far from the best one, and longer steps get there
+            # sooner.
             reach = min(2 * reach, FARTHEST)
 
     def _steps(self, table: Counts, reach: int) -> tuple[Arcs, Counts]:
@@ -314,6 +323,8 @@ def nested(problem: Problem, target: Floats, progress: Progress = silent) -> Cou
         progress("nesting flows", step - 1, len(order))
         both = join(fitted.view, view)
         try:
+            # The last flow fills the cells themselves, and is fitted to the noisy values. Those
+            # before it only fix joint counts, which follow the real-valued fit.
             if step == len(order):
                 return transport(
                     pose(grid, problem.noisy, (fitted, by_view[view]), problem.allowed),
@@ -351,6 +362,7 @@ def improve(
     moves: list[tuple[Totals, View]] = []
     for total in problem.totals:
         other_views = join(*(other.view for other in problem.totals if other is not total))
+        # Where the other margins together name every cell, nothing is left to move.
         if other_views != grid.full:
             moves.append((total, other_views))
     idle, turn = 0, 0

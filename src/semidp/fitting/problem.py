@@ -146,6 +146,7 @@ class Problem:
         workers = min(os.cpu_count() or 1, 8)
         assert self.all_allowed in (True, False)  # worked out once, before the threads ask
         with ThreadPoolExecutor(workers) as pool:
+            # A few slabs at a time: the pool would else start them all and hold every result.
             for start in range(0, len(self.slabs), 4 * workers):
                 some = self.slabs[start : start + 4 * workers]
                 yield from zip(some, pool.map(work, some), strict=True)

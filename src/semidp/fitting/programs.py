@@ -83,10 +83,13 @@ class _IntegerProgram:
         slack = max(
             0.0, self.problem.loss(known) - lagrangian(self.problem, self.levels, whole=True)
         )
+        # For z > 0 the nearest whole number is at most a half away: min (x - z)² is at most 1/4.
         width = math.sqrt(slack + 0.25) + 1e-6
         low, high = self.lifted - width, _farthest(self.lifted, width)
         solution, proved = self.between(low, high, 0.0)
         if solution is None:
+            # The program that would prove is too large or took too long. A smaller one may still
+            # improve.
             near = known[self.problem.allowed].astype(np.float64)
             solution, proved = self.between(near - 2, near + 2, 0.0)[0], False
         better = solution is not None and self.problem.loss(solution) <= self.problem.loss(known)
@@ -100,6 +103,7 @@ class _IntegerProgram:
             )
             if solution is not None:
                 return solution
+        # No table was found near the fit: take any, with few records where the fit is negative.
         matrix, margins = self.problem.matrix, self.problem.wanted
         filled, _ = self.cheapest(np.maximum(-self.lifted, 0.0), np.inf, matrix, margins, FIRST_GAP)
         return None if filled is None else self.checked(filled)
@@ -118,6 +122,7 @@ class _IntegerProgram:
         cell = np.repeat(np.arange(size.size), size.astype(np.int64))
         record = low[cell] + np.arange(cell.size) - (size.cumsum() - size)[cell]
         matrix = self.problem.matrix
+        # Each further record of a cell costs more, so that an optimum takes them in their order.
         costs, missing = (
             2.0 * (record - self.lifted[cell]) + 1.0,
             self.problem.wanted - matrix @ low,

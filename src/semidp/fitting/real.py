@@ -89,8 +89,10 @@ def project(problem: Problem, deadline: float = math.inf, progress: Progress = s
     stage = solver.run(share, None, STAGE_STEPS)
     while share < 1.0:
         grown = min(1.0, share * STAGE)
+        # Levels grow about in proportion to the noise, which gives a start near the next solution.
         start = [level * (grown / share) for level in stage.levels]
         stage, share = solver.run(grown, start, STAGE_STEPS), grown
+    # Only a linear program tells slow convergence from totals that no table has.
     if not stage.met and problem.in_doubt and not feasible(problem, deadline):
         raise Infeasible
     return stage
@@ -232,6 +234,7 @@ class Newton:
         best, least = levels, math.inf
         for step in range(steps + 1):
             residual = _largest(missing) / scale
+            # Below GOOD the rest is rounding: steps that no longer halve it are not worth a pass.
             stuck = residual > 0.5 * least and least <= GOOD
             if residual < least:
                 best, least = levels, residual
@@ -317,6 +320,7 @@ class Newton:
         first = _dot(direction, missing)
         ahead, lacking = there(1.0)
         slope = _dot(direction, lacking)
+        # Near the solution full steps converge by themselves, and a search would chase rounding.
         if min(_largest(missing), _largest(lacking)) > good and slope < -1e-9 * abs(first):
             low, high, rising, falling, kept = 0.0, 1.0, first, slope, 0
             for _ in range(LINE_STEPS):  # false position, where an end that stays counts for half
@@ -370,6 +374,8 @@ class Newton:
         a large table.
         """
         views = self.problem.views
+        # The diagonal of the matrix preconditions it. Margin cells without an active cell have a
+        # zero there, by which nothing can be divided.
         weight = [np.maximum(active[view], 0.5) for view in views]
         way = [np.zeros(gap.shape) for gap in missing]
         residual, search, size = missing, way, math.inf
@@ -388,6 +394,8 @@ class Newton:
                         active[both] * self.grid.spread(part, other, both), one, both
                     )
             curvature = _dot(search, image)
+            # Sums of sums agree, so that the matrix is singular: along its kernel nothing is
+            # solved.
             if curvature <= 1e-14 * _dot(search, search):
                 break
             way = [a + (size / curvature) * b for a, b in zip(way, search, strict=True)]
@@ -405,6 +413,7 @@ class Newton:
         solve = _factor(square)
         answer = solve(right)
         for _ in range(2):
+            # Each refinement takes back part of what the little on the diagonal has changed.
             answer += solve(right - square @ answer)
         way = [np.zeros(gap.shape) for gap in missing]
         parts = np.split(answer, np.cumsum([int(rows.sum()) for rows in positive])[:-1])

@@ -73,6 +73,7 @@ def rounded(
     for block in problem.slabs:
         counts[block.at(problem.grid.full)] = spread.nearest(levels, block, whole=True)
     parts = problem.grid.size_of(problem.common)
+    # The repair prices moves by the noisy values themselves, not by those moved apart.
     for number, (block, part, near) in enumerate(problem.parts(levels)):
         progress("repairing the rounding", number, parts)
         if not _Repair(
@@ -166,12 +167,14 @@ class _Repair:
 
     def run(self) -> bool:
         """Give the table its totals; say whether that succeeded."""
+        # Moves keep the number of records, so that it must be right before the first of them.
         self.meet_n()
         for total in self.problem.totals:
             for turn in range(ROUNDS):
                 lacking = (total.counts - self.problem.grid.sum(self.counts, total.view)).ravel()
                 if not lacking.any():
                     break
+                # A move stays at its place in all other margins, so that those met before stay met.
                 for donor, receiver, records in _pairs(lacking):
                     self.move(total, donor, receiver, records, CANDIDATES << 2 * turn)
             else:
@@ -201,11 +204,13 @@ class _Repair:
         other_axes = [axis for axis in range(len(grid.shape)) if axis not in deeper]
         front = range(len(deeper))
         longest = max(other_axes, key=lambda axis: grid.shape[axis])
+        # A large table has far more places than records to move: some of them are enough.
         every = max(
             1,
             math.prod(grid.shape[axis] for axis in other_axes)
             // max(places, PLACES_A_RECORD * records),
         )
+        # Each pair begins at another place, so that not all moves fall on the same cells.
         some = slice((donor + receiver) % min(every, grid.shape[longest]), None, every)
         costs, tables = [], []
         for node, sign in ((donor, -1), (receiver, 1)):

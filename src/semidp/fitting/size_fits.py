@@ -45,6 +45,7 @@ def fit_sizes(estimate: Floats, least: int, units: int, members: int) -> Counts:
         counts = np.zeros(len(sizes), dtype=np.int64)
         counts[0] = units
         return counts
+    # The number of units comes first: the two steps after it move units and keep that number.
     counts = _rounded(_closest(np.asarray(estimate, dtype=float), sizes, units, members), units)
     _right_members(counts, estimate, sizes, members)
     _improve(counts, estimate)
@@ -154,6 +155,7 @@ def _right_members(
     """
     gap = members - int(counts @ sizes)
     step = 1 if gap > 0 else -1
+    # The totals were checked, so that some unit can always move the way that is needed.
     for _ in range(abs(gap)):
         first = np.arange(len(sizes) - 1) if step > 0 else np.arange(1, len(sizes))
         # moving a unit from a to b changes the squared distance by this

@@ -292,11 +292,13 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
         return _whole(counts, problem.loss(counts), start.bound, method, proved)
     # a few passes over the cells, however long they take
     large = problem.noisy.size >= LARGE and roundable(problem)
+    # Half of the time that is left is kept for the whole numbers.
     start = project(problem, math.inf if large else (time.monotonic() + deadline) / 2, progress)
     if large and start.met:
         near = rounded(problem, start, progress)
         if near is not None:
             counts, levels = near
+            # The bound holds at any levels, so that the better of two may be stated.
             bounds = [lagrangian(problem, each, whole=True) for each in (start.levels, levels)]
             loss = problem.loss(counts)
             return _whole(
@@ -325,6 +327,7 @@ def _integer(problem: Problem, deadline: float, progress: Progress) -> Fit:
 def _whole(
     counts: Counts, loss: float, bound: float, method: str, optimal: bool, note: str = ""
 ) -> Fit:
+    # Rounding may lift a computed bound a little above a loss that attains it.
     return Fit(counts, None, loss, min(bound, loss), method, optimal, _OPTIMAL if optimal else note)
 
 

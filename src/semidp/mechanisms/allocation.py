@@ -122,6 +122,7 @@ def solve(gains: Floats, oracle: Oracle, start: Floats, rounds: int, close: floa
         least = max(best.least, lower_bound(rows, gains, weights))
         tau = np.sqrt(gains / np.maximum(rows.T @ weights, _TINY))
         cost, squares = oracle(tau)
+        # Divided by its cost any τ is allowed, so that this total can be reached.
         total = float((gains / tau).sum()) * cost
         if np.isfinite(total) and total < best.total:
             best = Solution(tau / cost, total, least)
@@ -129,6 +130,7 @@ def solve(gains: Floats, oracle: Oracle, start: Floats, rounds: int, close: floa
         if best.total <= (1 + close) * least:
             break
         cuts.append(squares)
+        # The old weights are a good start for the next program; the new cut gets a typical one.
         weights = np.append(weights, weights.mean())
     return best
 

@@ -81,6 +81,8 @@ class BranchNoise:
         ]
         noisy = {}
         for view, holders in space.holders.items():
+            # Every table that holds the residual gives the same one, and the smallest is the
+            # quickest.
             place = min(holders, key=lambda number: cut[number].size)
             values = space.residuals.scaled(
                 view, space.residuals.table(cut[place], space.views[place], view)
@@ -145,6 +147,7 @@ class BranchNoise:
             }
             families = [space.residuals.families(axis, view[axis]) for axis in named(view)]
             place = named(view).index(space.cut.axis)
+            # A branch sees one node above the cut. The noise there was drawn among its siblings.
             families[place][: space.cut.depth] = np.array(self.families)[:, None]
             half_widths.append(space.whole(residual_half_widths(self.law, noise, families), view))
         return half_widths

@@ -96,6 +96,7 @@ class Conditioning:
         """
         common = (weights * self.variances) @ self.rows.T
         conditioned = np.asarray(weights - (common @ self._inverse) @ self.rows)
+        # What rounding left over would be a term of its own in the law of the sum.
         conditioned[np.abs(conditioned) * self.space.scales < _NOTHING] = 0.0
         return conditioned
 
@@ -141,6 +142,7 @@ class Conditioning:
         normal = float(scipy.special.ndtri((1 + LEVEL) / 2)) * np.sqrt(variance)
         widths = np.where(
             variance > 0,
+            # Both bounds hold, so that the smaller one may be used.
             np.minimum(normal + distance, _TAIL * np.sqrt(rows**2 @ self.variances)),
             0.0,
         )

@@ -244,6 +244,7 @@ class LatticeGaussianMechanism(ConcentratedNoise):
         Refuse other invariants.
         """
         mechanism = super().calibrate(space, budget)
+        # More noise than asked for only strengthens the guarantee, which follows from σ².
         if mechanism.sigma2 < SMALLEST_SIGMA2:
             mechanism = replace(mechanism, sigma2=SMALLEST_SIGMA2)
         mechanism.sampler  # noqa: B018  (built now, so that it refuses now)
@@ -311,6 +312,7 @@ def rho_within(budget: Budget) -> Fraction:
     if budget.rho is not None:
         return budget.rho
     epsilon, delta = epsilon_of(budget), budget.delta or Fraction(0)
+    # `largest` comes from below, so that the conversion holds for the ρ that is returned.
     return largest(lambda rho: ZCDP(rho).delta(epsilon) <= delta)
 
 

@@ -64,6 +64,7 @@ class LinkedIntervals:
         spread = np.asarray(kind.trim(np.sqrt(variance), view), dtype=np.float64)
         distance = self._distance(which, view)
         distance = self._smoothed(which, view, distance)
+        # Hidden steps may raise a tail by this factor, so that a little less may be missed.
         missed = (1 - LEVEL) / (1 + _HIDDEN)
         widths = float(scipy.special.ndtri(1 - missed / 2)) * spread + distance
         if ((spread > 0) & ~(distance <= _NEAR * spread)).any():

@@ -89,6 +89,7 @@ class LinkedMechanism(SharedNoise):
             gains = Workload.of(kind, of_tables, Objective.total).gains
             costs = np.array([float(kind.cost[view]) for view in kind.measured])
             roots.append(float(np.sqrt(gains * costs).sum()))
+        # A kind's least total is its root squared over its precision: shares go by the roots.
         shares = precision_shares(roots)
         if unit_share is not None and all(roots):
             shares = [1 - unit_share, unit_share]

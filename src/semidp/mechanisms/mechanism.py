@@ -360,7 +360,9 @@ class Mechanism(ABC):
         """
         if self.for_studies:
             return np.asarray(values + noise, dtype=np.float64)
+        # The noise is rounded by itself: low bits of a float sum would depend on the count.
         whole = noise if noise.dtype.kind == "i" else np.rint(noise)
+        # Two numbers below 2^62 have a sum that cannot wrap around in 64 bits.
         if whole.size and max(-float(whole.min()), float(whole.max())) >= _LARGEST_VALUE:
             raise Refused("the noise does not fit in 63 bits: use a larger budget")
         if values.size and max(-int(values.min()), int(values.max())) >= _LARGEST_VALUE:
@@ -517,6 +519,7 @@ def simulated_half_widths(mechanism: Mechanism, level: float = LEVEL) -> NDArray
     quantiles = np.zeros(which.max(initial=0) + 1)
     for number in range(len(quantiles)):
         sizes = np.sort(errors[:, which == number], axis=None)
+        # Cells of one draw may move together, so that only draws count as independent.
         rank = math.ceil(
             (1 + sizes.size) * level
             + _SAFE * math.sqrt(count * level * (1 - level)) * sizes.size / count
@@ -581,6 +584,7 @@ def largest(holds: Callable[[Fraction], bool]) -> Fraction:
     low, high = Fraction(1), Fraction(2)
     while not holds(low):
         low, high = low / 2, low
+        # A budget that no noise meets would else be halved for ever.
         if low.denominator.bit_length() > 200:
             raise Refused("no noise scale meets this budget: use a larger delta")
     while holds(high):

@@ -199,6 +199,7 @@ def least_total(workload: Workload, sigma2: Mapping[View, Fraction]) -> float | 
     local = tuple(depths)
     generator = np.random.default_rng(0)  # public values only
 
+    # The moves found need not be the worst ones: every move that exists gives a lower bound.
     def costly(tau: Floats) -> tuple[float, Floats]:
         climbs = [family.climb(local, tau, generator, _STARTS) for family in families]
         return max(climbs, key=lambda climb: climb[0])

@@ -168,6 +168,7 @@ class L2Mechanism(PureMechanism):
         """Draw a uniform direction in the subspace, and a Gamma(s) length as a sum of
         exponentials.
         """
+        # Normals are alike in all directions, and so is their projection within the subspace.
         normals = scipy.special.ndtri(uniforms(count * math.prod(self.space.shape), randomness))
         directions = self._project(normals.reshape(count, *self.space.shape)).reshape(count, -1)
         exponentials = np.log(uniforms(count * self.space.dimension, randomness)).reshape(count, -1)
@@ -237,6 +238,7 @@ class KNormMechanism(PureMechanism):
         check_request(cls, space, budget)
         epsilon = epsilon_of(budget)
         check_scale(1 / epsilon**2)
+        # The ball is placed now, so that what cannot be drawn is refused before noise is drawn.
         mechanism = cls(space, epsilon)
         try:
             ball = mechanism.placed.ball
@@ -385,5 +387,6 @@ class KNormMechanism(PureMechanism):
     @property
     def _gain(self) -> float:
         """``E r²``: what turns moments of the uniform point into those of the noise."""
+        # r is Gamma(s + 1) and not Gamma(s), since U is uniform in K and not on its boundary.
         s = self.placed.ball.dimension
         return (s + 1) * (s + 2) * self.scale**2

@@ -160,12 +160,15 @@ class ResidualMechanism(SharedNoise):
         workload = Workload.of(space, weights, objective)
         sigma2 = _within(closed_form(workload), precision, partial(_spent, space))
         saved = 0.0
+        # Seldom is one move the worst for every residual, so that together they may cost less than
+        # the sum of their worst costs.
         if joint and sigma2:
             tighter = _within(placed(workload), precision, partial(_together, space))
             share = workload.total(tighter) / workload.total(sigma2)
             if share < 1 - _WORTH:
                 sigma2, saved = tighter, 1 - share
         for view, square in sigma2.items():
+            # An entry is measured times its scale, and its noise grows as much.
             check_scale(square * space.residuals.largest_scale(view) ** 2)
         return cls(space, sigma2, precision, law, saved, workload)
 
@@ -560,6 +563,7 @@ class ResidualMechanism(SharedNoise):
         """
         parts = [np.zeros(0, np.int64)]
         for view, part in self.space.parts.items():
+            # A part of the source for each residual: what is drawn does not depend on the others.
             source = randomness.part(*self.space.schema.named(view))
             noise = residual_noise(self.law, self.sigma2[view], self.space.scales[part], source)
             parts.append(noise)
@@ -785,6 +789,7 @@ def _within(
         spent = cost(sigma2)
         if spent <= precision:
             return sigma2
+        # A little more than is missing, or rounding could keep the cost above the precision.
         factor *= max(spent / precision, Fraction(1)) + Fraction(1, 2**22)
 
 
@@ -794,6 +799,7 @@ def _spent(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
     largest = max(costs, default=Fraction(1))
     exponent = math.frexp(up(largest))[1]
     bits = 80 - min(0, exponent + 20)
+    # Multiples of one small unit add up fast. Exact fractions would have huge denominators.
     rounded_up = [math.ceil(cost * 2**bits) for cost in costs]
     return Fraction(sum(rounded_up), 2**bits)
 
@@ -811,6 +817,7 @@ def _cost(space: ProductSpace, sigma2: Mapping[View, Fraction]) -> Fraction:
     """
     if not sigma2:
         return Fraction(0)
+    # Both bound the cost of every move, so that the smaller one holds too.
     return min(_spent(space, sigma2), Fraction(space.costs.joint(sigma2)))
 
 

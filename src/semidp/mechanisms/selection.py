@@ -120,6 +120,7 @@ def choose(
     >>> choose(two_way()[0], Budget.gdp(1)).name
     'rounded gaussian'
     """
+    # Lattice noise is tried last, and only against coarse noise: see `_on_lattice`.
     kinds = tuple(kind for kind in among if kind is not LatticeGaussianMechanism)
     mechanisms, refusals = _attempts(space, budget, kinds)
     if not mechanisms:
@@ -191,6 +192,7 @@ def residual_plan(space: QuerySpace, budget: Budget, best: Mechanism) -> Residua
     largest = _MOST_EXCHANGED if isinstance(space.adjacency, Exchange) else _MOST_CELLS
     if space.schema.size > largest or len(space.schema.features) > _MOST_FEATURES:
         return None
+    # Pricing residuals takes long, and is left out where it is known to gain little.
     if _one_residual_suffices(space, best):
         return None
     try:
@@ -282,6 +284,7 @@ def calibrated(name: str, space: QuerySpace, budget: Budget) -> Mechanism:
     if space.is_zero:
         return NoNoise.calibrate(space, budget)
     fitting = [kind for kind in NAMES[name] if budget.kind in kind.kinds]
+    # Where none of them serves the budget, the first refuses and says what would.
     return (fitting or NAMES[name])[0].calibrate(space, budget)
 
 

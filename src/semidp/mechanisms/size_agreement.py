@@ -344,6 +344,7 @@ def _terms(
     """
     members, units, sizes = triple
     levels = np.array([float(size) for size in public.link.sizes])
+    # The plain mean, since residuals by size are centred over the sizes without weights.
     mean = levels.mean()
     parts: list[tuple[int, View, Floats, int | None]] = []
     home = _home_level(public, mechanisms[0])

@@ -437,6 +437,8 @@ class StoredFiles(Mapping[str, bytes]):
         header, *rows = csv.reader(io.StringIO(self[f"{name}.{Form.csv}"].decode()))
         numbers: dict[str, NDArray[Any]] = {}
         for place, key in enumerate(header[labels:], start=labels):
+            # A point, an exponent, nan and inf are what tells a float from a whole number in its
+            # text.
             whole = all(not set(row[place]) & set(".eni") for row in rows)
             texts = np.array([row[place] for row in rows], dtype=str)
             numbers[key] = texts.astype(np.int64 if whole else np.float64)

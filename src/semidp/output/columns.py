@@ -196,6 +196,7 @@ def _different(
     if codes:
         connection.register("codes", codes)
     file = os.path.realpath(path)
+    # The file may come from strangers: whatever it makes DuckDB do, nothing else can be opened.
     confine(connection, [file])
     source = (
         f"read_parquet({quoted_text(literal(file))}, hive_partitioning = false, file_row_number ="

@@ -69,6 +69,7 @@ def replace_file(
         scrap = _scrap_beside(path)
         try:
             with open(scrap, "xb") as file:
+                # Before the content, so that nobody reads it who may not read the file it replaces.
                 _like(path, scrap)
                 file.writelines(parts)
                 file.flush()
@@ -114,6 +115,7 @@ def new_folder(
         try:
             yield scrap
             _sync(scrap)
+            # Asked again: others may have put files there while the new ones were written.
             check()
             _into_place(scrap, path, force, _old_of(scrap))
         except KeyboardInterrupt:
@@ -517,6 +519,7 @@ def read_plain(path: Path, within: Path | None = None) -> bytes:
     """
     with open(regular_file(path, within), "rb") as file:
         size = os.fstat(file.fileno()).st_size
+        # A file may grow while it is read, so that its size is no limit by itself.
         content = file.read(LARGEST + 1) if size <= LARGEST else b""
         if max(size, len(content)) > LARGEST:
             raise InputError(
@@ -617,6 +620,7 @@ def _into_place(scrap: Path, path: Path, force: bool, old: Path) -> None:
             os.rename(path, old)
             _move_folder(scrap, path)
         except BaseException:
+            # Whatever stops the run between the two renames, the old folder comes back.
             if scrap.exists() and old.exists() and not os.path.lexists(path):
                 os.rename(old, path)
             raise

@@ -122,6 +122,7 @@ def write_workbook(
 
     book = Workbook(write_only=True)
     _write_front(book, front)
+    # The first sheet has that name already.
     names = {"about"}
     for sheet in sheets:
         refuse_rows(sheet.name, sheet.rows)

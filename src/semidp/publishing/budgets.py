@@ -123,6 +123,7 @@ def with_targets_met(plan: Plan, scope: Scope, by_parts: bool = False) -> Plan:
     )
     if max(request.largest_target for request in open_requests) > _LARGEST_ERROR:
         raise too_large
+    # A space does not depend on μ: it is derived once for all μ that are tried.
     spaces = []
     for request in open_requests:
         ready = request.without_targets().with_budget(Budget.gdp(1))
@@ -186,6 +187,8 @@ def _least(excess: Callable[[Fraction], float]) -> Fraction:
             enough = mu
         if over == 0 and not short:  # nothing needs noise
             return mu
+        # Errors fall like 1/μ, so that this step all but hits the target; halving is for what
+        # rounding of the noise leaves.
         mu = _four_digits(mu * max(Fraction(over), Fraction(1, 1000)))
         if enough is None and short >= _LARGEST_MU:
             raise Refused(

@@ -49,6 +49,7 @@ def best_answered(
         if request.answered_by == request.key:
             requests.append(request)
             continue
+        # Kinds are compared at the same budget: a request without one is refused.
         budget_of(request)
         mechanism = request.calibrate(space(request, scope))
         answer = request

@@ -417,6 +417,7 @@ def release(
         where=where,
         count=count,
         id=id,
+        # Beside units `most` bounds their members, and says nothing of the records of a person.
         most=most if units is None else None,
         records=records,
         read_as={**dict(described.read_as), **(read_as or {})},
@@ -427,6 +428,7 @@ def release(
     plan = plan.with_values_read()
     if missing or plan.read_as:
         plan = with_missing(plan, missing or {})
+    # Linked tables share one budget, which `with_units` divides between members and units.
     plan = divided(plan, budget, parts if units is None else {})
     options = RunOptions(
         ledger=ledger,

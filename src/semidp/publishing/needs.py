@@ -179,6 +179,8 @@ def part_needs(
         (schema.restrict(table.features).size for table in plan.tables), form=form
     )
     largest, jobs = int(parts.max()), min(jobs, len(parts))
+    # Each worker is a process with its own libraries and one part at a time. With several workers
+    # this process is one more.
     memory = (
         jobs * (BASE_BYTES + PART_BYTES * largest)
         + KEPT_BYTES * above
@@ -211,6 +213,8 @@ def refuse_files(
     stems = (name.removesuffix(".csv") for request in plan.requests for name in request.files)
     ending, mend = ("", ", or its features") if overview else (".csv", "")
     for stem in dict.fromkeys((*overview, *stems)):
+        # Only the file system knows which names it takes, so that each is tried before anything is
+        # charged.
         file = folder / f"{stem}.{Form.parquet}"  # the longest of all endings
         try:
             file.touch(exist_ok=False)
@@ -248,6 +252,8 @@ def memory_limit() -> int:
     )
     for place in _CGROUPS:
         try:
+            # In a container the memory of the machine is more than may be used. A control group
+            # without a limit says "max", or a number beyond any machine.
             limit = Path(place).read_text(encoding="ascii").strip()
         except (OSError, UnicodeError):
             continue

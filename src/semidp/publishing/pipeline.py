@@ -247,6 +247,8 @@ def records_of(plan: Plan, data: Any) -> Iterator[Any]:
         with opening(data, read_as=plan.read_as) as source:
             yield source
         return
+    # The plan is published and says how records were chosen: a source that was opened otherwise
+    # would make it untrue.
     opened = (data.count, data.where, data.id, data.most, data.read_as)
     if opened != (plan.count, plan.where, plan.id, plan.most, plan.read_as):
         raise InputError(
@@ -286,11 +288,14 @@ def prepare(plan: Plan, data: Any, *, memory: int | None = None) -> Prepared:
             scope, reader = survey(plan, source, memory)
         else:
             scope, reader = linked_survey(plan, source, memory)
+        # Budgets and noise follow from public values alone: confidential values are asked for after
+        # both are settled, so that they decide neither.
         plan, scope = one_by_one(with_targets_met(plan, scope), scope)
         prepared = calibrate(plan, scope)
         values = tuple(
             request.read(reader, scope, mechanism.space) for request, mechanism in prepared.parts
         )
+    # Refused here, while nothing is charged: noise needs room above the values.
     for request, numbers in zip(prepared.plan.requests, values, strict=True):
         if numbers.size and max(-int(numbers.min()), int(numbers.max())) >= _LARGEST_VALUE:
             raise InputError(
@@ -403,9 +408,12 @@ def run(
     how.refuse_parts()
     if how.out is None:
         return _in_one_piece(plan, data, how)
+    # The place is claimed before any record is read: a release that cannot be written is not
+    # charged.
     with new_folder(how.out, force=how.force, ours=release_files, inputs=how.inputs) as folder:
         release = _in_one_piece(plan, data, how, folder)
         release.write_files(folder, how.progress)
+        # Before the folder takes its place: nobody sees a release whose signature is still to come.
         how.finish(folder, ())
     return release
 
@@ -426,6 +434,8 @@ def _in_one_piece(
         refuse_sheets(prepared.plan, prepared.scope.dataspace)
     options.tell(lookalikes(prepared.scope.dataspace.schema))
     with charge_told(ledger):
+        # A fit may fail after the noise is drawn: whatever fails from here on says that the charge
+        # stands.
         entry, measurements = measured(prepared, options, ledger)
         results = []
         for (request, mechanism), measurement in zip(prepared.parts, measurements, strict=True):
@@ -441,6 +451,8 @@ def measured(
     """
     progress, randomness = options.progress, options.words
     with charge_told(ledger):
+        # Charged before the first random number: a run that dies in between has spent its share,
+        # which is the safe side.
         entry = charged(prepared, ledger, options.label)
         measurements = []
         for (request, mechanism), values in zip(prepared.parts, prepared.values, strict=True):
@@ -457,6 +469,8 @@ def charged(
     """
     if ledger is None:
         return None
+    # From these records a ledger computes the charge anew when another release publishes other
+    # totals exactly; a charge without them can never be computed again.
     records = [mechanism.record() for mechanism in prepared.mechanisms]
     return ledger.charge(prepared.guarantee, label or charge_label(prepared.plan), records, run)
 
@@ -470,6 +484,8 @@ def charge_told(ledger: Ledger | None) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        # An interrupt after the charge must say so, too. Blocks of this kind lie in each other, and
+        # the note is added once.
         told = CHARGE_STANDS in getattr(error, "__notes__", ())
         if ledger is not None and ledger.made != before and not told:
             error.add_note(CHARGE_STANDS)

@@ -457,6 +457,7 @@ class Plan:
             raise SchemaError(
                 "two features of the plan have the same name, or depths that do: give each its own"
             )
+        # Some file systems tell no capitals apart, and one file would replace the other.
         names = [file.casefold() for request in self.requests for file in request.files]
         if len(set(names)) < len(names):
             raise InputError(

@@ -670,6 +670,8 @@ class Release:
         unpublished = [name for name in space.schema.names if not space.publishes(Margin(name))]
         guarantees = {}
         for name in unpublished[:most]:
+            # A margin under which this noise proves nothing is left out: it is no fault of the
+            # release.
             with contextlib.suppress(SemidpError):
                 guarantees[name] = self.under([*space.margins, Margin(name)])
         return guarantees, max(len(unpublished) - most, 0)
@@ -801,6 +803,8 @@ class Release:
             names.append(file)
             document[key] = {"file": file}
         progress("hashing the files", 0, None)
+        # The report has no digest here: it is drawn from what release.json says, and a recheck
+        # draws it again.
         document["files"] = {name: digest(folder / name) for name in names}
         (folder / "release.json").write_text(_text(document), encoding="utf-8")
         progress("drawing the report", 0, None)
@@ -901,6 +905,7 @@ class Release:
         recover(folder)
         try:
             document = from_json(read_plain(folder / "release.json", folder))
+            # A list from strangers may hold paths: only names in the folder itself are read.
             digests = {Path(name).name: expected for name, expected in document["files"].items()}
             files = StoredFiles(folder, tuple(digests))
             digests_read = {name: files.digest(name) for name in digests}
@@ -1038,6 +1043,7 @@ class Release:
         if any(request.budget is None for request in plan.requests):
             raise ValueError("what was released had a budget")
         try:
+            # Computed from the exact totals, whatever the document states for a(t).
             semi = semi_of(dataspace, plan)
         except AdjacencyUnknown:
             semi = None
@@ -1159,6 +1165,8 @@ def release_files(folder: Path) -> Collection[str]:
     ()
     """
     document = document_at(folder / "release.json")
+    # What is returned here may be replaced by force, so that a release.json of somebody else's must
+    # not pass for ours.
     listed = document.get("files")
     if (
         not isinstance(listed, dict)

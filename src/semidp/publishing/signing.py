@@ -37,6 +37,7 @@ class Signer:
         gone by then.
         """
         names = sorted(_names(folder) - {*passing})
+        # A line break in a name would add a line of its own to the list that is signed.
         odd = [name for name in names if not name.isprintable()]
         if odd:
             raise InputError(
@@ -67,6 +68,8 @@ def verify(folder: Path, public_key: Path) -> None:
     except ValueError:
         raise InputError(f"the signature of {folder} is not one of the key {public_key}") from None
     files = _names(folder)
+    # A file that was not signed is refused like one that is missing: readers would take it for a
+    # part of the release.
     if files != listed.keys():
         name = min(files ^ listed.keys())
         raise InputError(
@@ -88,6 +91,7 @@ def _key(kind: Any, path: Path, name: str) -> Any:
 
 def _names(folder: Path) -> set[str]:
     """Return every file of a folder and its parts, as seen from there, but for the signature."""
+    # A link to a folder counts as a file: what it leads to could change after the signature.
     below = {
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")

@@ -63,6 +63,7 @@ def survey(
     parts at a time.
     """
     schema, disclosures = schema_of(plan, source)
+    # By parts no table is held whole: `part_needs` refuses a part that is too large.
     tables = () if partition else tuple(table.features for table in plan.tables)
     for names in (*tables, *(margin.names for margin in plan.invariants)):
         if names:
@@ -78,6 +79,7 @@ def survey(
         ]
         source.hold(tuple(dict.fromkeys((*reader.columns, *other_columns))))
     margins = normalised(schema, plan.invariants)
+    # Every exact margin adds up to n, so that n is counted by itself only where there is none.
     n = reader.table(schema.names[:1]).n if not margins else None
     totals = zip(margins, reader.tables(margin.names for margin in margins), strict=True)
     dataspace = Dataspace.known(schema, dict(totals), n)
@@ -233,6 +235,8 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
         for column in depths[: position + 1]:
             if column not in source_columns:
                 raise no_column(column, source_columns)
+        # An exact total at this depth publishes its levels. Otherwise a level that is listed would
+        # tell that somebody has it.
         hidden += [] if public & {*depths[position:]} else [depths[position]]
     if hidden and not plan.levels_from_data:
         raise SchemaError(
@@ -241,6 +245,7 @@ def schema_of(plan: Plan, source: Source) -> tuple[Schema, tuple[str, ...]]:
             needs="nested levels" if hidden[0] in owners else "levels",
             names=tuple(hidden),
         )
+    # Levels are read from here on only: a plan that must not disclose them was refused above.
     for owner, feature_name, position in finest_names:
         if isinstance(owner, Feature):
             features.append(owner.at(position + 1))
@@ -364,6 +369,7 @@ def _seen(level: str) -> object:
     spaces.
     """
     words = " ".join(level.split()).casefold()
+    # A code keeps its zeros: 01 and 1 may well be two places.
     has_leading_zero = words.lstrip("+-")[:1] == "0" and words.lstrip("+-")[1:2].isdigit()
     if has_leading_zero:
         return words

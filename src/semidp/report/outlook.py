@@ -161,6 +161,7 @@ def _strength(tradeoff: Tradeoff, delta: Fraction, protection: Protection | None
     epsilon = tradeoff.epsilon(delta)
     return {
         "name": name_of(tradeoff),
+        # JSON has no infinity.
         "epsilon": epsilon if math.isfinite(epsilon) else None,
         "attacker": detection(tradeoff, protection),
         "tradeoff": tradeoff.to_json(),

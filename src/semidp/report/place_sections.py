@@ -65,6 +65,7 @@ def _map_section(name: str, columns: Columns, places: PlaceMap) -> Section | Non
     if heading is None:
         return None
     value = _value_column(columns) or ""
+    # One more than is shown tells whether some are left out.
     panels = list(itertools.islice(_panels(columns, heading, value), _MOST_PANELS + 1))
     shown = panels[:_MOST_PANELS]
     more = " More are in the file." if len(panels) > len(shown) else ""

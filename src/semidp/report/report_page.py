@@ -89,6 +89,7 @@ def html(release: Release, title: str | None = None, further: Sequence[Section] 
     )
     page = rendered.lstrip()
     script = f"<script>{search_script()}</script>\n" if _SEARCHED in page else ""
+    # Labels are escaped, on the page and in its figures, so that the page has this tag once.
     return page.replace("</body>", f"{script}</body>")
 
 
@@ -97,6 +98,7 @@ def _template() -> Any:
     """The page without its content, compiled once a process."""
     from jinja2 import Environment, select_autoescape
 
+    # Levels, titles and notes may come from strangers: none of them may become markup.
     environment = Environment(
         autoescape=select_autoescape(default=True), trim_blocks=True, lstrip_blocks=True
     )
@@ -138,6 +140,7 @@ def moves(scope: Scope) -> list[dict[str, Any]]:
         or not semi.witness.others
     ):
         return []
+    # The example is built from the published totals alone, so that it discloses nothing.
     witness = semi.witness
     records = [(witness.record, witness.wants), *witness.others]
     return [

@@ -270,6 +270,7 @@ def change(now: Tradeoff, before: Tradeoff, delta: Fraction) -> Order:
     elif isinstance(now, ZCDP) and isinstance(before, ZCDP):
         numbers = [(float(now.rho), float(before.rho))]
     else:
+        # Other curves may cross, so that one delta alone would not tell that they differ.
         deltas = {delta, Fraction(1, 10**3), Fraction(1, 10**6)}
         numbers = [(now.epsilon(each), before.epsilon(each)) for each in deltas]
     same = all(math.isclose(one, other, rel_tol=_SAME) for one, other in numbers)
@@ -369,6 +370,7 @@ def together_disclosed(disclosures: Sequence[str]) -> list[str]:
     ['The lists of levels of sex and age were read from the data and are published without
     protection.']
     """
+    # The same sentence for every feature would bury the disclosures of another kind.
     matches = [_LEVELS_READ.fullmatch(sentence) for sentence in disclosures]
     names = [match[1] for match in matches if match]
     if len(names) < 2:
@@ -450,6 +452,7 @@ def summary(release: Release, where: str | None = None) -> str:
         rows.append(("written", where))
     lines = [f"{word:10} {text}" for word, text in rows]
     if not release.private:
+        # It comes first, so that nobody takes the guarantee below at its word.
         lines = ["NOT PRIVATE: drawn with a seed or by a mechanism meant for studies.", "", *lines]
     return "\n".join(lines)
 

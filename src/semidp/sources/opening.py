@@ -132,6 +132,7 @@ def open_source(
     source = Source(records, count, where, id, most, readings)
     source.allow_empty = allow_empty
     if isinstance(data, (str, os.PathLike)):
+        # Without the id: it is checked once here, and not again by every worker.
         source.again = partial(
             open_source,
             os.fspath(data),
@@ -236,6 +237,7 @@ class Source:
         disclosure.
         """
         require(self._records.columns, name)
+        # Two beyond the limit: one for missing values, and one that shows that there are too many.
         (column,) = self._records.grouped([Key(name)], Measure(), MAX_LEVELS + 2).keys
         levels = {text for text in map(value_text, column.values) if text is not None}
         if len(levels) > MAX_LEVELS:
@@ -373,6 +375,7 @@ class Source:
         held = self._records.held(names)
         if held is not self._records:
             self._records = held
+            # The copy may hold other records than those that were checked before.
             self._check()
 
     def branches(self, feature: Feature, depth: int) -> dict[int, dict[str, list[Any]]]:

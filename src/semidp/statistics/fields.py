@@ -94,6 +94,7 @@ def all_fields(asking: Iterable[Field]) -> dict[str, Field]:
     fields: dict[str, Field] = {}
     for asked in asking:
         for field in (asked, *asked.beside):
+            # A field may stand beside several others, but one option cannot mean two things.
             if fields.setdefault(field.name, field) != field:
                 raise InputError(
                     f"two statistics declare the option {field.option} otherwise: name one of them"

@@ -90,6 +90,7 @@ def different_columns(stated: Columns, again: Columns, tolerance: float) -> Iter
     >>> list(different_columns(stated, again, tolerance=1e-6))
     ['noisy']
     """
+    # Rows of different cells cannot be compared number by number, so one column stands for all.
     if list(stated.labels) != list(again.labels) or stated.rows != again.rows:
         yield next(iter(again.labels), "entry")
         return
@@ -118,6 +119,7 @@ def differences(stated: Any, again: Any, path: str = "") -> Iterator[tuple[str, 
             yield from differences(
                 stated.get(key), again.get(key), f"{path}.{key}" if path else str(key)
             )
+    # Lists of different lengths have no pairs: they are one difference, told below.
     elif isinstance(stated, list) and isinstance(again, list) and len(stated) == len(again):
         for one, other in zip(stated, again, strict=True):
             yield from differences(one, other, path)
@@ -153,6 +155,7 @@ def close(one: ArrayLike, other: ArrayLike, tolerance: float = CLOSE) -> bool:
     left, right = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
     if left.shape != right.shape:
         return False
+    # Small numbers carry the rounding of the large ones that they were computed with.
     size = float(np.nanmax(np.abs(right), initial=0.0))
     return bool(
         np.allclose(left, right, rtol=tolerance, atol=tolerance * max(size, 1e-300), equal_nan=True)

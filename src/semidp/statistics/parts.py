@@ -48,6 +48,7 @@ class PartTable:
     @classmethod
     def of(cls, table: PublishedTable) -> "PartTable":
         """Return what is told of a table."""
+        # Variances add up over parts, so the error of the whole follows without reading any cell.
         errors = table.standard_errors
         return cls(
             table.name, table.fitted, float(errors.max(initial=0.0)), float(np.square(errors).sum())
@@ -148,6 +149,7 @@ class Partition:
             for name in part.files:
                 with open(regular_file(self.place / part.folder / name, self.place), "rb") as old:
                     (folder / part.folder / name).write_bytes(old.read())
+        # The copy is compared, not the original: a file may change while it is copied.
         changed = replace(self, place=folder).changed()
         if changed is not None:
             raise InputError(f"{self.place / changed} was changed after the release was written")
@@ -184,6 +186,7 @@ def _is_size(value: object) -> bool:
 def part_path(schema: Schema, cut: Cut, node: int) -> tuple[str, ...]:
     """Return the labels of a part, from the top down."""
     feature = schema.features[cut.axis]
+    # All leaves below a node have the same labels down to the cut, so the first one tells them.
     first = feature.chain.below(cut.depth, node, feature.chain.depth).start
     return feature.path(first)[: cut.depth]
 
@@ -202,6 +205,7 @@ def part_folder(schema: Schema, cut: Cut, node: int) -> str:
 
 def _escaped(text: str) -> str:
     """Return a name or a label as the name of a folder has it, in the way of Hive."""
+    # Dots stay as they are, but one in front would hide the folder or lead upwards.
     kept = quote(text, safe=" !$&()+,;@~-_.")
     return f"%{ord(kept[0]):02X}{kept[1:]}" if kept.startswith(".") else kept
 

@@ -67,6 +67,7 @@ class Noise:
     naive_l2: float | None
 
     def __post_init__(self) -> None:
+        # What is read from release.json comes this way too, so that a damaged entry is refused.
         numbers = (self.scale, self.expected_l2, 0.0 if self.naive_l2 is None else self.naive_l2)
         if (
             not isinstance(self.mechanism, str)
@@ -274,6 +275,7 @@ class Published:
         space = self.space(request, scope)
         if space.is_zero:
             return NoNoise.calibrate(space, budget)
+        # A result names the law that was drawn; the names of a plan are coarser.
         for law in FOR_RELEASES:
             if law.name == self.noise.mechanism:
                 return law.calibrate(space, budget)
@@ -286,6 +288,7 @@ class Published:
         name = noise_name(mechanism)
         if self.noise.mechanism != name:
             yield f"it records the mechanism {self.noise.mechanism}, but its plan gives {name}"
+        # Noise on residuals has a scale for each of them, and is compared by what it costs.
         elif mechanism.has_one_scale and self.noise.scale < mechanism.scale * (1 - _SAME_SCALE):
             yield (
                 f"it records noise of scale {self.noise.scale:.6g}, but its plan needs"
@@ -308,6 +311,7 @@ class Published:
         needed, stated = check.mechanism, self.noise.scale
         if close(stated, needed.scale):
             return needed
+        # Less noise than the budget needs is a false claim, whichever version made it.
         if check.findings.current or stated < needed.scale or not needed.scale:
             if not check.told:
                 check.wrong(f"noise of scale {stated:.6g}, and its budget gives {needed.scale:.6g}")
@@ -492,6 +496,7 @@ def read_back(entry: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """The fields that all results have in JSON."""
     if not isinstance(entry["private"], bool):
         raise ValueError("a result is private or not")
+    # The entry has the curve alone; for which datasets and neighbours it holds is in the scope.
     return {
         "name": entry["name"],
         "noise": Noise(**entry["noise"]),
@@ -518,6 +523,7 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
     if isinstance(mechanism, (ResidualMechanism, LinkedMechanism)):
         cost = times**2 * mechanism.forgotten
         return ZCDP(cost / 2) if mechanism.law == "discrete" else Gaussian(cost)
+    # Exact fractions, so that no rounding makes the comparison better or worse than it is.
     alone = space.naive.scaled(times)
     share = Fraction(alone.l2_squared, space.l2_squared)
     if isinstance(tradeoff, ZCDP):
@@ -532,6 +538,7 @@ def advertised(mechanism: Mechanism) -> Tradeoff | None:
 
 def is_size(value: object) -> bool:
     """Whether a value is a number of at least 0, infinity included."""
+    # A float that is not a number fails both comparisons, and Python takes True for 1.
     return (
         isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= math.inf
     )
@@ -967,6 +974,7 @@ class PlanEntry:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote, or an entry of a plan file."""
         only_keys(value, cls._keys(), f"a {cls.key} of a plan")
+        # A text after `by` would be taken for a list of its letters.
         if any(name not in value for name in cls._needs) or not isinstance(
             value.get("by", ()), (list, tuple)
         ):
@@ -996,6 +1004,7 @@ class OwnBudget(PlanEntry, RequestDefaults):
 def entries_of(document: Mapping[str, Any], key: str) -> list[Any]:
     """Return a list of a plan file; refuse what is none."""
     entries = document.get(key, [])
+    # A single entry that is no list would be read key by key, or letter by letter.
     if not isinstance(entries, (list, tuple)):
         raise InputError(f"{key} of a plan is a list, not {str(entries)[:40]!r}")
     return list(entries)
@@ -1018,6 +1027,7 @@ def mechanism_name(value: str) -> str:
 
 def file_name(value: str) -> str:
     name = text(value, "a name")
+    # A slash would lead out of the release, and a dot in front would hide the file.
     if set(name) & set("/\\\0") or name.startswith("."):
         raise InputError(f"{name!r} cannot name a table: its files are called after it")
     return name

@@ -97,6 +97,7 @@ def asked(chosen: Chosen) -> list[Any]:
     requests: list[Any] = []
     for kind in kinds():
         requests += kind.ask(chosen)
+    # What nobody used is known when all kinds have read: an option without effect is refused.
     for sentence in chosen.unused(chosen_fields().values()):
         raise InputError(sentence)
     return requests
@@ -300,4 +301,5 @@ def recorded(record: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacenc
     for law in _kind_of(query).recorded_laws:
         if law.name == name:
             return law.from_record(space, noise)
+    # The law is known, but does not measure queries of this kind: the record contradicts itself.
     raise InputError(f"the record of {name} noise is damaged: it cannot be recomputed")

@@ -48,16 +48,19 @@ class Example:
 def _bits(*records: str) -> ArrayLike:
     """Return the counts of records of one bit a feature."""
     counts = np.zeros((2,) * len(records[0]), dtype=np.int64)
+    # counts[index] += 1 would count equal records once.
     np.add.at(counts, tuple(np.array([list(map(int, record)) for record in records]).T), 1)
     return counts
 
 
 _ALIKE = _bits(*["000"] * 3, *["111"] * 7)
 
+# A number is what the paper says, "at most" what its Theorem gives; empty where it says nothing.
 EXAMPLES: tuple[Example, ...] = (
     Example("three bits, two of them 1", "A", [1, 2], "2"),
     Example("three bits, none of them 1", "A", [3, 0], "0"),
     Example("2 x 2, margins (2,1) and (2,1)", "A, B", [[1, 1], [1, 0]], "3"),
+    # The rarest levels have four records together, more than n - 1, so the Theorem is not sharp.
     Example("2 x 2, margins (2,2) and (2,2)", "A, B", [[1, 1], [1, 1]], "at most 3"),
     Example("three features, one by one", "A, B, C", _ALIKE, "at most 4"),
     Example("the same, A and B jointly", "AB, C", _ALIKE, "at most 3"),
@@ -65,7 +68,9 @@ EXAMPLES: tuple[Example, ...] = (
     Example(
         "three features, margins (1,2) each", "A, B, C", _bits("011", "101", "110"), "at most 4"
     ),
+    # Against the paper's Remark: these finer margins need more records than A, B and C do.
     Example("three features in pairs", "AB, BC, AC", _bits("000", "011", "101", "110", "111"), ""),
+    # Overlapping margins: here even the literal reading needs three records.
     Example(
         "four features, records 0010, 1001, 1100", "AB, BC, CD", _bits("0010", "1001", "1100"), ""
     ),

@@ -72,6 +72,7 @@ def study(name: str) -> Study:
     Traceback (most recent call last):
     semidp.errors.InputError: there is no study 'knrom': choose from gaussian, knorm, power, ...
     """
+    # Only a listed name is imported: a word of the command line must not choose a module.
     if name not in STUDIES:
         numbered = f"; of the paper {', '.join(PAPER)}"
         raise InputError(f"there is no study {name!r}: choose from {', '.join(STUDIES)}{numbered}")

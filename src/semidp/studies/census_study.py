@@ -147,6 +147,7 @@ def discrete_epsilon(interval: float = 1e-3) -> float:
 
     total = privacy_loss_distribution.identity(value_discretization_interval=interval)
     for _, share, _, part in budget():
+        # Two cells change by one: 2 / (2 σ²) is the rho of the query, so that σ² = 1/rho.
         deviation = 1 / math.sqrt(PERSONS * share * part)
         noise = privacy_loss_distribution.from_discrete_gaussian_mechanism(
             deviation, value_discretization_interval=interval
@@ -166,7 +167,9 @@ def _nominal() -> list[tuple[str, Fraction, str, str]]:
     queries = "the production shares by query hold"
     fixed = "and the state level is the whole state, so that its total is the exact statistic"
     return [
+        # This row alone needs no assumption on how the budget was shared.
         ("exchange", 2 * ROUNDED["persons"], "exchange", ""),
+        # The nation costs its share once, every other level twice.
         ("exchange by level", PERSONS * (2 - Fraction(LEVELS["US"], 4099)), "exchange", shares),
         ("exchange by query", exchange, "exchange", queries),
         ("exchange, states fixed", states_fixed, "exchange", f"{queries}, {fixed}"),
@@ -252,15 +255,18 @@ def costs_by_level(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
                 for row in every
                 if row["level"] == level and (row["query"] == "total") is is_total
             ]
+            # The nation has no total query: its total follows from the exact states.
             if not part:
                 continue
             announced = sum((row["announced"] for row in part), Fraction(0))
             rho = sum((row["rho"] for row in part), Fraction(0))
+            # All queries of a part share one factor and one reason: the first row has them.
             rows.append(part[0] | {"announced": announced, "rho": rho, "query": query})
     return Tidy.of(rows)
 
 
 def _factor(level: str, query: str, kind: str, fixed: bool) -> tuple[int, str]:
+    # First, since what is published exactly costs nothing under either adjacency.
     if fixed and (level, query) == ("State", "total"):
         return 0, "it is published exactly"
     if kind == "ball":
@@ -279,6 +285,7 @@ def guarantee(a: int = 2) -> Guarantee:
     >>> guarantee().tradeoff.rho
     Fraction(256, 25)
     """
+    # The dataspace is described in words: the records of the Census are not here.
     return Guarantee(Dataspace.described(STATE_TOTALS), Ball(a), zcdp(ROUNDED["persons"]).group(a))
 
 

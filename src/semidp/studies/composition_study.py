@@ -64,6 +64,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         both = strategies(parts)
         order = both[SEMI_FIRST].compare(both[COMPOSITION_FIRST])
         for strategy, curve in both.items():
+            # The order is that of semi-DP first; in the row of the other it is reversed.
             seen = order if strategy == SEMI_FIRST else order.reversed()
             row = {
                 "family": family,
@@ -106,6 +107,7 @@ def _panel(axes: Any, part: Tidy) -> None:
         advantage = part.where(strategy=strategy, quantity="delta")["value"][0]
         label = f"{strategy}: advantage {advantage:.3f}"
         axes.plot(
+            # The paper's f takes one less the type I error, and the axis shows that error itself.
             1 - np.array(curve["at"]),
             curve["value"],
             color=color,

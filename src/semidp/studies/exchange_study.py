@@ -50,6 +50,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         for name, public, released in zip(
             TITLES, (beside, beside, alone), (None, ("u",), None), strict=True
         ):
+            # q + 1 is the paper's bound on a(t); from q = 3 on equal totals need one record fewer.
             for adjacency in (Ball(q + 1), Exchange.of(public)):
                 space = sensitivity_space(public, adjacency, released)
                 row: dict[str, Any] = {"table": name, "q": q, "adjacency": str(adjacency.kind)}

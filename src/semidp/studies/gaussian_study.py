@@ -36,6 +36,7 @@ SEMI, NAIVE = "semi", "naive"
 STYLES = {
     (SEMI, "as-published"): (0, "semi-DP as published (σ = 2/μ: protects A₂)"),
     (SEMI, "correct"): (2, "semi-DP, correct (σ = √6/μ from k = 3: protects A₃)"),
+    # The naive mechanism is the same in both variants, so that one curve shows it.
     (NAIVE, "correct"): (1, "naive, by group privacy (σ = 3√2/μ)"),
 }
 
@@ -59,6 +60,7 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
             outputs = np.stack(
                 [each.noisy if name == NAIVE else each.projected for each in measured]
             )
+            # Both are taken from the same draws, so that only the truncation makes a difference.
             for truncated in (True, False):
                 labels = {"mechanism": name, "variant": variant, "truncated": truncated}
                 off = (np.maximum(outputs, 0) if truncated else outputs) - table.counts
@@ -142,6 +144,7 @@ def _theory(axes: Any, sizes: list[int]) -> None:
     means = []
     for k in sizes:
         by_curve = {}
+        # The theory depends on the size alone, so one table of each size serves both models.
         for name, variant, mechanism in mechanisms(simulated_table("I", k, 0)):
             by_curve[name, variant] = expected_loss(mechanism)
         means.append(by_curve)

@@ -69,11 +69,13 @@ def simulated_groups(design: str, seed: int) -> tuple[NDArray[np.int64], NDArray
     ([5, 10, 20], True)
     """
     counts = np.array(DESIGNS[design], dtype=np.int64)
+    # The length of its name is a number that tells one design from the other.
     source = np.random.default_rng([seed, len(design)])
     means = source.uniform(0.2, 0.8, len(counts))
     outcomes = [
         np.clip(source.normal(mean, 0.2, n), 0, 1) for mean, n in zip(means, counts, strict=True)
     ]
+    # The truth lies on the grid that semidp measures on: rounding is nobody's error.
     return counts, np.array([np.floor(y * STEPS + 0.5).sum() for y in outcomes], dtype=np.int64)
 
 

@@ -63,6 +63,7 @@ class Simulated:
         outcomes = np.clip(self.rows @ slopes + source.normal(0, 0.25, records), -1, 1)
         self.steps = np.floor((outcomes + 1) / 2 * STEPS + 0.5).astype(np.int64)
         self.outcomes = self.steps * 2 / STEPS - 1
+        # Fitted to the outcomes on the grid, so that rounding them is nobody's error.
         self.truth = np.linalg.lstsq(self.rows, self.outcomes, rcond=None)[0]
 
     def measured(
@@ -93,6 +94,7 @@ class Simulated:
 
     def _by_cell(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
         factors = self.levels.shape[1]
+        # The first factor varies slowest, as in the counts of a schema.
         cells = self.levels @ (2 ** np.arange(factors)[::-1])
         return np.bincount(cells, weights, minlength=2**factors).astype(np.int64)
 
@@ -108,6 +110,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
 
     def run(factors: int, records: int, mu: Fraction) -> Iterator[Losses]:
         data = Simulated(factors, records, settings.seed)
+        # The baselines see rows divided by this root, so that their coefficients are larger by it.
         budget, scale = Budget.gdp(mu), math.sqrt(factors + 1)
         semi, columns = (
             data.measured(mu, coding)
@@ -117,6 +120,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         for _ in range(settings.replicates):
             half = _fitted(*columns, randomness) / 2  # of a treatment, which is two steps of ±1
             fits = {"semi": _fitted(*semi, randomness) * scale, "columns": half * scale}
+            # A treatment intercept has all factors low; half of every effect leads to the middle.
             fits["columns"][0] = (half[0] + half.sum()) * scale
             for method, a in (("baseline", semi[0].space.adjacency.a), ("ordinary", 1)):
                 fits[method] = baseline_regression(

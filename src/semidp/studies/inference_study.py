@@ -109,9 +109,11 @@ class World:
             table = table_of(self.counts if within else self.counts[..., 0])
             public = Dataspace.of(table, [Margin("row", *within), Margin("column", *within)])
             space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
+            # Margins that fix the whole table have no noise, and nothing to test.
             if not space.is_zero:
                 break
         self.mechanism: Mechanism = calibrated(mechanism, space, budget)
+        # Projection is linear: one matrix projects many draws at once.
         self.projection = np.stack(
             [space.project(cell.reshape(space.shape)).ravel() for cell in np.eye(math.prod(shape))],
             axis=1,
@@ -120,7 +122,9 @@ class World:
 
     def errors(self, count: int) -> Floats:
         """Draw the errors of `count` releases of the table, one row each."""
+        # Each call has a stream of its own: a run and its reference must not share their noise.
         self._draws += 1
+        # Noise does not depend on the table, so that a table of zeros shows the errors themselves.
         zeros = np.zeros(self.mechanism.space.shape, dtype=np.int64)
         noise = self.mechanism.measure_many(
             zeros, count, SeededRandomness(1000 * self.seed + self._draws)
@@ -149,7 +153,9 @@ def _p_values(answers: Sequence[IntervalEstimate]) -> Floats:
 
 def _ranked(seen: Floats, reference: Floats) -> Floats:
     """Monte Carlo p-values of statistics against one set of simulated ones."""
+    # Ties count as larger: round-off must not turn one into a smaller p-value.
     larger = len(reference) - np.searchsorted(np.sort(reference), seen * (1 - 1e-9))
+    # What was seen counts among the simulated: no p-value is 0, and the test keeps its level.
     return np.asarray((1 + larger) / (1 + len(reference)))
 
 
@@ -176,6 +182,7 @@ def independence(
             off = random_tables(rows, columns, count, world.source) - mean
             if noisy:
                 off = off + world.errors(count).reshape(off.shape)
+            # A cell that the margins fix says nothing, whatever its noise.
             return np.asarray((off**2 / np.where(variance > 0, spread, np.inf)).sum(axis=(1, 2, 3)))
 
         right = _ranked(
@@ -266,8 +273,10 @@ def rates(
         error = world.errors(runs)[:, [0, -1]]
         cases = world.source.binomial(sizes, [rate, rate + gap], (runs, 2)) + error
         noise = np.cov(world.errors(draws)[:, [0, -1]].T / sizes[:, None])
+        # Noise can push a share outside [0, 1], where its variance would be negative.
         pooled = np.clip(cases.sum(axis=1) / sizes.sum(), 0.0, 1.0)
         each = np.clip(cases / sizes, 0.0, 1.0)
+        # The test assumes equal rates and pools them; the interval does not.
         null = pooled * (1 - pooled) * (1 / sizes).sum()
         sampling = (each * (1 - each) / sizes).sum(axis=1)
 
@@ -327,6 +336,7 @@ def all_cells(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World("gaussian", budget, seed, draws=draws_of)
         errors = world.mechanism.standard_errors().ravel()
+        # Cells that the exact totals fix have no error to cover.
         noisy = errors > 1e-9
         seen, drawn = (
             np.abs(world.errors(count)[:, noisy]) / errors[noisy] for count in (runs, draws)
@@ -547,6 +557,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     every += [("hard", *entry) for entry in HARD_EXPERIMENTS.items()]
     rows = []
     for drawn, name, (kind, asked, experiment) in settings.each("sizes and coverages", every):
+        # With one simulated table fewer, 1 + B is round and p-values can equal 0.05 and 0.01.
         results = [
             experiment(settings.seed + 1 + number, runs, runs - 1) for number in range(margins)
         ]

@@ -118,10 +118,13 @@ def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple
     yield "naive-l1", "correct", added(l1)
     yield "naive-l2", "correct", added(l2)
     yield "naive-linf", "correct", added(linf)
+    # The paper's figure has no larger tables.
     if table.schema.shape[0] not in PUBLISHED_SIZES:
         return
+    # The paper's list of moves is that of A_2: it lacks the three-cycles of A_3.
     four_cells = KNormMechanism.calibrate(sensitivity_space(dataspace, Ball(2)), budget).placed.ball
     yield "knorm", "as-published", lambda size: published_noise(four_cells, epsilon, size, source)
+    # The published l1 and l2 noise is right; only the radius of l∞ was wrong.
     yield "naive-l1", "as-published", added(l1)
     yield "naive-l2", "as-published", added(l2)
     yield "naive-linf", "as-published", lambda size: _published_linf(linf, size, source)

@@ -75,6 +75,7 @@ class NaiveMechanism(Mechanism):
         """Return the baseline that spends ε/a, or μ/a, on one record."""
         check_request(cls, space, budget)
         if budget.rho is not None:
+            # The root is rounded down, so that the noise is never too small for rho.
             return cls(space, sqrt_down(2 * budget.rho))
         return cls(space, epsilon_of(budget) if budget.mu is None else budget.mu)
 
@@ -142,6 +143,8 @@ class NaiveL2(NaiveMechanism):
         """Draw a uniform direction and a Gamma(d) length."""
         source = generator(randomness)
         direction = source.standard_normal(self.space.shape)
+        # A direction lies on the sphere, so that its length is Gamma(d).
+        # A uniform point inside the ball would need Gamma(d+1).
         length = self.scale * source.standard_gamma(self.cells)
         return np.asarray(direction * (length / np.linalg.norm(direction)))
 
@@ -205,6 +208,7 @@ def published_noise(ball: NormBall, epsilon: Fraction, size: int, source: Genera
     (4, 2, 3)
     """
     points = ball.uniform(size, source)
+    # The paper's own algorithm says Gamma(s+1); its figure was drawn with Gamma(s).
     radii = source.standard_gamma(ball.dimension, size) / down(epsilon)
     return points * radii.reshape(-1, *[1] * (points.ndim - 1))
 
@@ -226,6 +230,7 @@ def baseline_means(
     ... ).round(1).tolist()
     [0.4, 0.6]
     """
+    # Ordinary DP may not use the exact sizes, so it pays for counts and for sums.
     source, sigma = generator(randomness), 2 * a / _mu(budget)
     noisy_counts, noisy_totals = (
         np.asarray(true, dtype=np.float64) + sigma * source.standard_normal(np.shape(true))
@@ -254,6 +259,7 @@ def baseline_regression(
     [0.0, 0.3]
     """
     x, y = np.asarray(rows, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
+    # A longer row would move X'X further than the noise is scaled to.
     if max(np.linalg.norm(x, axis=1).max(initial=0), np.abs(y).max(initial=0)) > 1 + 1e-9:
         raise InputError(
             "the baseline needs rows of length at most 1 and outcomes within the bound: scale them"

@@ -38,6 +38,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     runs = _RUNS * settings.replicates
     rows = []
     for done, epsilon in enumerate(settings.each("power of tests", EPSILONS)):
+        # Each panel has a stream of its own, so that no chance is shared between them.
         randomness = SeededRandomness(settings.seed + done)
         estimated = power_curves(
             margins,

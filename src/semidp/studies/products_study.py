@@ -66,7 +66,9 @@ def compute(settings: Settings = PAPER) -> Tidy:
         pairs = itertools.combinations(NAMES, 2)
         alone = [sensitivity_space(public.dataspace, public.adjacency, pair) for pair in pairs]
         parts = [float(table.variances().sum()) * table.l2_squared for table in alone]
+        # Each of m tables gets mu²/m, so that every variance grows m times.
         add("one by one, budget in equal parts", promise, False, len(parts) * sum(parts))
+        # The sum of v_i/b_i with parts that add up to 1 is least for b_i in proportion to √v_i.
         add("one by one, budget in the best parts", promise, False, sum(map(math.sqrt, parts)) ** 2)
         for joint in (False, True):
             mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=joint)

@@ -50,12 +50,14 @@ def compute(settings: Settings = PAPER) -> Tidy:
     rows = []
     for name in _CELLS:
         move = _move(name)
+        # The library's own list says how many records a move needs; nothing is assumed here.
         records = next(a for a in (2, 3) if move.tobytes() in listed[a])
         flat = move.T if ball.shape == SHAPE[::-1] else move
         norms = {
             "l1": int(np.abs(move).sum()),
             "l2_squared": int((move**2).sum()),
             "linf": int(np.abs(move).max()),
+            # A norm of 2 means that the paper's noise at ε keeps only 2ε against this move.
             "four_cell_norm": float(ball.norm(flat[None].astype(float))[0].round(9)),
         }
         for (row, column), change in np.ndenumerate(move):

@@ -173,6 +173,7 @@ def simulated_table(model: str, k: int, seed: int) -> Table:
     500
     """
     weights = np.ones(k * k) if model == "I" else np.arange(1.0, k * k + 1)
+    # Each table has a stream of its own: a study of fewer sizes draws the same tables.
     source = np.random.default_rng([seed, MODELS.index(model), k])
     return table_of(source.multinomial(RECORDS, weights / weights.sum()).reshape(k, k))
 

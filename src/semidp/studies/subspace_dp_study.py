@@ -56,6 +56,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         other = np.array(bits)
         agrees = bool(other.sum() == truth.sum())
         distance = int((other != truth).sum())
+        # The published sum alone tells datasets with another sum apart, for certain.
         mu = np.linalg.norm(other - truth) / scale if agrees else np.float64(np.inf)
         measured = _measured(truth, other, scale, attacks, source)
         rows.append(
@@ -142,6 +143,7 @@ def _accuracies(axes: Any, table: Tidy) -> None:
 
 
 def _away_from_sum(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    # Away from the row space of C; the paper prints span(S_φ), which leaves nothing to compare.
     return np.asarray(vectors - vectors.mean(axis=-1, keepdims=True))
 
 
@@ -159,6 +161,7 @@ def _measured(
     data = np.where(answers[:, None] == 1, other, truth)
     published = data.sum(axis=1)
     noisy = data + scale * _away_from_sum(source.standard_normal(data.shape))
+    # The nearer dataset is the likelier one, so that no attacker does better at equal sums.
     closer = ((noisy - other) ** 2).sum(axis=1) < ((noisy - truth) ** 2).sum(axis=1)
     guesses = closer if truth.sum() == other.sum() else published == other.sum()
     return float((guesses == answers).mean())

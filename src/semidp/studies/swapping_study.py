@@ -60,6 +60,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
         row["exact_epsilon"] = epsilon
         row["swapping_error"] = as_published
         row["swapping_error_unbiased"] = unbiased
+        # Between fixed margins a 2 x 2 table is one number, which moves by one: its σ is 1/mu.
         row["gaussian_error"] = 1 / gaussian_mu(loss.attack)
         rows.append(row)
     return Tidy.of(rows)
@@ -78,6 +79,7 @@ def _errors(stratum: Stratum, swap: Swap) -> tuple[float, float]:
     law = CellLaw.of(stratum.n, stratum.hold[1], stratum.over[1], swap)
     middle = (law.lowest + law.highest) // 2
     mean, error = _moments(law, middle, around=middle)
+    # The mean is linear in the true cell, so that two cells give its slope.
     above, _ = _moments(law, middle + 1, around=middle)
     bias = mean - middle
     spread = math.sqrt(error**2 - bias**2)

@@ -44,11 +44,13 @@ def root_directions(size: int, columns: int, generator: Generator) -> Floats:
     (True, True)
     """
     positive = np.zeros((size, columns), dtype=bool)
+    # The places of the smallest of independent uniform numbers are a uniform subset.
     chosen = generator.random((size, 2 * columns - 2)).argpartition(columns - 2, axis=1)[
         :, : columns - 1
     ]
     row, place = np.nonzero(chosen < columns)
     positive[row, chosen[row, place]] = True
+    # Exponentials divided by their sum are uniform on a simplex, one for each sign.
     masses = generator.standard_exponential((size, columns))
     up = np.where(positive, masses, 0.0)
     down = masses - up
@@ -187,6 +189,7 @@ class RowsBall:
         missing, count = size, size
         while True:
             gammas = generator.standard_gamma(self._sizes - 1, (count, len(self.limits)))
+            # The coordinate of parameter 1: a point inside K leaves some of the radius unused.
             slack = generator.standard_exponential((count, 1))
             radii = self._reach * (gammas / (gammas.sum(axis=1, keepdims=True) + slack))
             radii = radii[(radii <= np.array(self.limits)).all(axis=1)][:missing]

@@ -92,6 +92,7 @@ class ExplicitBall:
         kept = np.empty((size, self.dimension))
         done = 0
         while done < size:
+            # The more polar points screen proposals, the fewer of them need a program of their own.
             count = _BLOCK * (1 + len(self._polar_points))
             block = generator.uniform(-1.0, 1.0, (count, self.dimension)) * sides
             block = block[self._contains(block)][: size - done]
@@ -160,6 +161,7 @@ class ExplicitBall:
                 if len(self._polar_points) < _POLAR_POINTS:
                     self._polar_points.append(polar)
                 return False
+        # Floating point leaves open what lies within the margin of the boundary.
         return self.contains_exactly(point)
 
     def _norm(self, point: Floats) -> float:
@@ -204,6 +206,7 @@ class ExplicitBall:
         """Decide by rational arithmetic whether a point, in coordinates of the basis, lies in K;
         slow.
         """
+        # Floats are fractions, so that K and the point enter exactly as they are.
         rows = [list(map(Fraction, row)) for row in self._vertices.tolist()]
         vertices = np.array(rows, dtype=object)
 

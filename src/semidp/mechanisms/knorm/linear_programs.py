@@ -156,6 +156,7 @@ def inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepest: 
     """
     inverse = _inverse(start)
     weights = inverse @ np.array(point, dtype=object)
+    # Negatives of vertices are vertices too, so that signs can make all weights nonnegative.
     flip = np.array(
         [_lexicographically_negative(w, row) for w, row in zip(weights, inverse, strict=True)]
     )
@@ -166,6 +167,7 @@ def inside(point: Sequence[Fraction], start: Sequence[Sequence[Any]], steepest: 
         if total <= 1:
             return True
         vertex, value = steepest(inverse.sum(axis=0))
+        # Either the lower bound total/value exceeds 1, or the basis is optimal with total above 1.
         if total > value or value <= 1:
             return False
         direction = inverse @ vertex

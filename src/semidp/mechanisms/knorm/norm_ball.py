@@ -79,6 +79,7 @@ def knorm_noise(
     (4, 2, 3)
     """
     points = ball.uniform(size, generator, progress)
+    # The rate is rounded down, so that the noise is never narrower than the claim needs.
     radii = generator.standard_gamma(ball.dimension + 1, size) / down(epsilon)
     return points * radii.reshape(-1, *[1] * (points.ndim - 1))
 

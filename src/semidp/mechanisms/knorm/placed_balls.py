@@ -220,6 +220,7 @@ def _two_sided(space: QuerySpace, cells: NDArray[np.intp], a: int) -> PlacedBall
     times = space.adjacency.times
     several = isinstance(space.adjacency, Exchange) and times > 1
     if len(cells) == 2:
+        # No row can give more records than it holds, so that the ball may be smaller.
         smallest = int(np.rint(space.fixed_part().ravel()[cells].sum(axis=1)).min())
         # an exchange swaps two records of such a table
         return PlacedMatrix(
@@ -239,6 +240,7 @@ def _listed(space: QuerySpace) -> PlacedBall:
             f"k-norm serves these margins for at most {MOST_DIMENSIONS} free cells and the table"
             f" has {space.dimension}: use laplace"
         )
+    # One move more than allowed shows that there are too many, without listing them all.
     moves = np.array(list(itertools.islice(space.moves(), MOST_MOVES + 1))).reshape(
         -1, math.prod(space.shape)
     )

@@ -76,6 +76,7 @@ class TablePolar:
         """Yield proved bounds, better and better; from a cold start at the end if they stay
         apart.
         """
+        # Every answer is checked by itself, so that dropping rows can only cost time.
         if len(self._cycles) > _CYCLES_KEPT:
             self._cycles = self._cycles[:0]
             self._program = self._start()
@@ -137,6 +138,7 @@ class TablePolar:
         cell at a time.
         """
         flows = answer.multipliers[: len(self._first) * self.shape[1]].reshape(-1, self.shape[1])
+        # Only flows with sum zero are made of four-cell moves. The remainder is paid for below.
         flows = flows - flows.mean(axis=1, keepdims=True)
         weights = np.maximum(answer.multipliers[flows.size :], 0.0)
         built = np.zeros(self.shape)

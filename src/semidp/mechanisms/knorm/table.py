@@ -69,6 +69,8 @@ def facets(a: int) -> NDArray[np.float64]:
     orders = np.array(list(itertools.permutations(range(4))))
     balls = []
     for kind in KINDS[a]:
+        # Sixteen times as large, the centring divides without remainder, and whole numbers show
+        # which normals are the same.
         normal = np.pad(np.array(kind), (0, 1)) * 16
         normal = (
             normal
@@ -163,6 +165,7 @@ class TableBall:
         if values is None:
             return np.array([self._polar.contains(point) for point in points], dtype=bool)
         result = values <= 1
+        # Rounding could put these points on either side of the boundary.
         for i in np.flatnonzero(np.abs(values - 1) < MARGIN):
             result[i] = self._polar.contains_exactly(points[i])
         return result

@@ -60,6 +60,7 @@ class CombinedTables(Published):
         return cls(
             name="tables",
             noise=Noise(LAW, 0.0, claim, float(np.sqrt(squares)), None),
+            # With delta = 1 nothing is claimed.
             guarantee=Guarantee(scope.dataspace, scope.adjacency, approximate(0, 1)),
             advertised=None,
             private=private,

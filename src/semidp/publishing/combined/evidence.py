@@ -56,6 +56,7 @@ class IndependentNoise:
         which = self.which.ravel()
         total = np.zeros((count, len(weights)))
         for number, law in enumerate(self.laws):
+            # Weights that are zero but for rounding need no draws.
             used = np.flatnonzero((which == number) & (np.abs(flat).max(axis=0) > 1e-15))
             if used.size:
                 total += law.sample((count, used.size), randomness) @ flat[:, used].T
@@ -308,4 +309,5 @@ def digest(parts: Sequence[Evidence]) -> str:
         hashed.update(one.variance.tobytes())
         hashed.update(np.ascontiguousarray(one.values, dtype=float).tobytes())
         digests.append(hashed.hexdigest())
+    # A copy may have the same measurements in another order.
     return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()

@@ -93,6 +93,7 @@ def put_together(combination: Combination, tables: tuple[PublishedTable, ...]) -
         for result in release.results
         if result.counts_cells
     }
+    # One ideal claim makes that of all ideal.
     claim = "exact" if claims <= {"exact"} else "ideal"
     result = CombinedTables.of(tables, len(sources), scope, claim, private)
     return Release(
@@ -101,6 +102,7 @@ def put_together(combination: Combination, tables: tuple[PublishedTable, ...]) -
         results=(result,),
         stated=guarantee,
         private=private,
+        # Nothing is drawn here, so that nothing is charged: each release was charged by itself.
         ledger=None,
         versions=versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -171,6 +171,8 @@ class PreparedByParts(Prepared):
             (unfinished.folder / part_folder(self.schema, self.cut, node)).parent.mkdir(
                 parents=True, exist_ok=True
             )
+        # On the disk before it is noted: the note promises that nothing has to be drawn a second
+        # time.
         durable(unfinished.folder)
         unfinished.note(measured=True)
         for request, vector in zip(self.in_parts, drawn, strict=True):
@@ -195,6 +197,7 @@ class PreparedByParts(Prepared):
                 known.branch(self.cut.depth, node) if known is feature else known
                 for known in self.plan.features
             )
+            # A part without records is a task as well: its noise hides that it is empty.
             works = [request.part_work(node) for request in self.in_parts]
             yield PartTask(
                 path=part_path(self.schema, self.cut, node),
@@ -224,6 +227,8 @@ class PreparedByParts(Prepared):
         overview = [stem for request in self.in_parts for stem in request.stems]
         refuse_files(self.plan, self.schema, work, form, overview)
         try:
+            # A link never replaces a file. That is how the first measurement that is stored of a
+            # part stays the only one, whoever tries again.
             (work / "a").touch()
             os.link(work / "a", work / "b")
         except OSError:
@@ -237,6 +242,8 @@ class PreparedByParts(Prepared):
         made = []
         try:
             for node in range(self.nodes):
+                # All folders stand at once, so that two labels that the file system takes for one
+                # meet here.
                 folder = work / part_folder(self.schema, self.cut, node)
                 folder.mkdir(parents=True)
                 made.append(folder)
@@ -312,6 +319,8 @@ def _begin_again(request: InParts, stored: Path, private: bool) -> None:
 
 def _about(whole: PreparedByParts, form: Form, randomness: Randomness) -> dict[str, Any]:
     """Return what a release is about, so that only the same one goes on with it."""
+    # A digest tells other totals apart, and leaves no count in the folder of a release that may
+    # never be published.
     totals = json.dumps(whole.scope.dataspace.to_json(), sort_keys=True)
     return {
         "format": _FORMAT,
@@ -326,6 +335,8 @@ def _about(whole: PreparedByParts, form: Form, randomness: Randomness) -> dict[s
 
 def _refuse_other(noted: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Refuse to go on with a release that was begun with something else."""
+    # Another version may calibrate otherwise: half of the parts would have other noise than is
+    # stated.
     if any(noted.get(key) != about[key] for key in ("format", "version")):
         raise InputError(
             "the unfinished release was begun by another version of semidp: finish it with that one"
@@ -357,6 +368,7 @@ def _charged_once(
     noted = unfinished.noted()
     entry, charging = noted.get("ledger"), noted.get("charging")
     if ledger is None:
+        # Without that ledger nobody can tell whether the charge was made before the run was killed.
         if entry is None and charging is not None:
             raise InputError(
                 "the unfinished release ended while a ledger was charged: give that ledger again"
@@ -375,8 +387,12 @@ def _charged_once(
             " without one"
         )
     try:
+        # The ledger knows the name of the run: if it was charged before a kill, it returns that
+        # charge and makes no other.
         entry = charged(whole, ledger, label, unfinished.run)
     except SemidpError:
+        # Refused before anything was charged or drawn: nothing is left that anybody could go on
+        # with.
         if not resume and unfinished.run not in ledger.made:
             unfinished.forget()
         raise

@@ -180,6 +180,8 @@ def _on_spark(
     if not tasks:
         return
     conf = frame.sparkSession.conf
+    # Spark would put small partitions together, and many parts would wait for each other on one
+    # executor. The session may be the caller's, so that its own settings come back.
     settings = {**_SETTINGS, "spark.sql.shuffle.partitions": str(len(tasks))}
     before = {key: conf.get(key) for key in settings}
     for key, value in settings.items():
@@ -208,6 +210,7 @@ def _parts(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Any:
     part_columns = {name for feature in features for name in feature.names}
     columns = [name for name in frame.columns if name in part_columns]
     keys = list(next((task.values for task in tasks if task.values is not None), {}))
+    # Grouped first, so that cells with counts are sent to their part and not every record.
     total = f.count(f.lit(1)) if count is None else f.sum(f.col(_quoted(count)).cast("bigint"))
     groups = frame.groupBy(*(f.col(_quoted(name)) for name in columns)).agg(total.alias(_TOTAL))
     fields = [
@@ -223,12 +226,15 @@ def _parts(frame: Any, count: str | None, tasks: Sequence[PartTask]) -> Any:
     where = session.createDataFrame(
         rows, t.StructType([*fields, t.StructField(_PART, t.LongType())])
     )
+    # A missing value may stand for a level. A plain = would drop its records from every part.
     same = f.lit(True)
     for place, name in enumerate(keys):
         same = same & groups[_quoted(name)].eqNullSafe(where[f"semidp_key_{place}"])
     parts = groups.join(f.broadcast(where), same).select(
         _PART, *(groups[_quoted(name)] for name in columns), _TOTAL
     )
+    # A task meets its records by a cogroup, which keeps tasks without records: an empty part gets
+    # noise like any other, or everybody would see that it is empty.
     work = session.createDataFrame(
         [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(tasks)],
         t.StructType([t.StructField(_PART, t.LongType()), t.StructField(_TASK, t.BinaryType())]),

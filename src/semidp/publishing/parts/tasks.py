@@ -50,11 +50,14 @@ def carry_out(task: PartTask, source: Source | None) -> Part:
             for work in task.requests:
                 work.measure(task, source, attempt)
             return Part(task.path, task.folder, {}, ())
+        # What is measured is stored once and read back for the fit, so that every attempt publishes
+        # the same measurement.
         part = _written(task, source, attempt)
         (attempt / PART_DONE).write_text(json.dumps(part.to_json()), encoding="utf-8")
         durable(attempt)
         unfinished.check()
         try:
+            # One rename makes the part appear whole: whoever finds its folder may take it for done.
             os.rename(attempt, task.work / task.folder)
         except OSError:
             done = done_before(task)  # another attempt was first, with the same numbers

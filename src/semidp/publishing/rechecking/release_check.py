@@ -214,8 +214,10 @@ class _Check:
                 needed.append(mechanism.guarantee)
                 rebuilt.append(compared(release, request, result, mechanism, self.findings))
             except SemidpError as error:
+                # One result that fails must not hide what is wrong with the others.
                 self.findings.wrong.append(f"{request.name!r} could not be computed again: {error}")
                 rebuilt.append(result)
+        # A sum over some results would be compared with the guarantee of all.
         if len(needed) == len(release.results):
             together = Guarantee.compose(*needed).tradeoff
             said = self.findings.guarantee(release.guarantee.tradeoff, together)
@@ -333,6 +335,7 @@ class _Check:
         """Compare release.json with the one that the results give which were computed again."""
         release, document = self.release, self.document
         expected = json.loads(json.dumps(replace(release, results=tuple(rebuilt)).to_json()))
+        # The first three are taken on trust, and the others were compared before.
         skipped = {
             "created",
             "versions",
@@ -448,6 +451,8 @@ class _Check:
             return
         if report == page:
             return
+        # Other software may draw figures otherwise. What is compared of them is that they bring no
+        # tag and no attribute that our drawings lack.
         same_words = _without_pictures(report) == _without_pictures(page)
         if same_words and _drawing_markup(report) <= _drawing_markup(page):
             self.findings.trust(

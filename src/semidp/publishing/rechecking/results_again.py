@@ -55,8 +55,10 @@ def _compare_noise(check: ResultCheck, result: Published, exact_asked: bool) -> 
     if noise.mechanism != noise_name(mechanism):
         check.wrong(f"{noise.mechanism} noise, where its totals leave {noise_name(mechanism)}")
     served = [law.name for law in NAMES.get(asked, ())]
+    # Where exact totals fix everything, no noise is drawn whatever was asked for.
     if asked != AUTO and not mechanism.space.is_zero and noise.mechanism not in served:
         check.wrong(f"{noise.mechanism} noise, and its plan asks for {asked}")
+    # More noise than the budget needs protects more, and is no fault here.
     if mechanism.has_one_scale and not noise.scale >= mechanism.scale * (1 - CLOSE):
         check.wrong(f"noise of scale {noise.scale:.6g}, and its budget needs {mechanism.scale:.6g}")
     if noise.claim == "ideal" and exact_asked:

@@ -99,10 +99,14 @@ class CellSpace(QuerySpace):
         """The largest change of x11; at least 1, also where the margins fix x11 and the noise
         protects nobody.
         """
+        # With both margins fixed, x11 moves by d only if all four cells do: that takes 2d records.
+        # The same holds for the sum over strata, stratum by stratum.
         if self._margins_public and self.adjacency.protects_groups:
             room = self.margins.high - self.margins.low
             moves = min(self.adjacency.a // 2, room)
         else:
+            # Without public margins, or under exchange, the largest change of any cell of the table
+            # bounds that of x11.
             moves = sensitivity_space(self.dataspace, self.adjacency, (self.row, self.column)).linf
         largest = max(moves, 1)
         return Norms(largest, largest**2, largest)
@@ -222,6 +226,7 @@ class CanonicalMechanism(Mechanism):
         most 32.
         """
         deviations = math.ceil(64 * self.noise_law.standard_deviation)
+        # The grid follows from public numbers alone, so that its fineness tells nothing about x11.
         reach = (self.space.dataspace.n or 0) + deviations
         return max(0, min(_FINEST, _SIGNIFICANT - reach.bit_length()))
 

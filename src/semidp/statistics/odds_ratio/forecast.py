@@ -44,6 +44,8 @@ class PowerForecast:
         """Return the forecast of a planned test."""
         power = {}
         for ratio in ODDS_RATIOS:
+            # A test for smaller odds ratios finds none above 1; the inverse is the same effect the
+            # other way.
             looked_for = 1 / ratio if alternative is Alternative.LESS else ratio
             power[looked_for] = test.power(looked_for, _ALPHA, alternative)
         return cls(name, features, float(test.noise.standard_deviation), power)

@@ -181,6 +181,7 @@ class TwoByTwo:
         centre = mode - first
         height[centre + 1 :] = np.cumsum(steps[centre:])
         height[:centre] = -np.cumsum(steps[:centre][::-1])[::-1]
+        # Smaller weights come close to the smallest normal float, below which digits are lost.
         kept = np.flatnonzero(height > height.max() - _TAIL)
         weights = np.exp(height[kept[0] : kept[-1] + 1])
         pmf = weights / weights.sum()
@@ -207,6 +208,8 @@ class TwoByTwo:
         """
         cells = (mode, self.row - mode, self.column - mode, self.n - self.row - self.column + mode)
         spread = math.sqrt(1 / sum(1 / (cell + 1) for cell in cells))
+        # Forty standard deviations take a normal tail to e^-800. Cells of few records have longer
+        # tails, like Poisson's, for which 800 further counts are room.
         reach = int(40 * spread) + 800
         return max(self.low, mode - reach), min(self.high, mode + reach)
 

@@ -85,6 +85,7 @@ class OddsRatioResult:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alternative", Alternative(self.alternative))
+        # P-values widen u by half a step of the grid: with a wrong grid they would not be valid.
         if not math.isfinite(self.u) or (Fraction(self.u) * (1 << self.grid_bits)).denominator != 1:
             raise InputError(
                 f"u must be a multiple of 2^-{self.grid_bits}, the grid that it was published on"
@@ -302,10 +303,12 @@ def odds_ratio_test(
         dataspace = Dataspace.of(table, [Margin(name, *strata) for name in (rows, columns)])
     _check_space(table, dataspace, (rows, columns), strata)
     mechanism = _mechanism(dataspace, adjacency, rows, columns, strata, privacy)
+    # Charged before the draw: no U may exist that was not paid for.
     if ledger is not None:
         ledger.charge(
             mechanism.guarantee, f"odds ratio of {rows} and {columns}", [mechanism.record()]
         )
+    # Given the margins, the sum over strata holds all that the table says of a common odds ratio.
     x11 = table.margin((rows, columns)).counts[:1, 0]
     return OddsRatioResult.measured(mechanism, mechanism.measure(x11, randomness), alternative)
 
@@ -354,6 +357,8 @@ def _mechanism(
     """Return the canonical noise for a guarantee; the worst case a(t) of the dataspace unless an
     adjacency is given.
     """
+    # Every published total counts, not only the two margins: further ones may force more records to
+    # change at once.
     used = Ball(semi_adjacency(dataspace).bound) if adjacency is None else adjacency
     space = CellSpace(dataspace, used, rows, columns, strata)
     space.refuse_idle()
@@ -394,12 +399,14 @@ def _check_space(
     """Both margins must be public and the table itself must not; the messages name features
     only.
     """
+    # The test conditions on the published margins, so its p-value would be wrong for other totals.
     for name in features:
         names = (name, *strata)
         if not np.array_equal(
             ordered(dataspace.value(Margin(*names)), names), ordered(table.margin(names), names)
         ):
             raise DataError(f"the published values of {name} are not those of the table")
+    # A published margin over both features gives x11 itself: noise would protect nothing.
     if any(set(features) <= set(margin.names) for margin in dataspace.margins):
         raise Refused(
             f"the table of {' and '.join(features)} is itself published exactly: test it without"

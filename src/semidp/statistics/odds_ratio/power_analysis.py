@@ -113,6 +113,8 @@ def sample_size(
     _check_side(odds_ratio, alternative)
     if target <= alpha:
         raise InputError(f"the power must be above alpha, and {target} is not above {alpha}")
+    # Uniform noise randomises the test without privacy, so that its size is alpha exactly, like
+    # that of the private test it is compared with.
     noise = Recursive.none() if privacy is None else canonical_noise(privacy, _moves(adjacency))
 
     def enough(n: int) -> bool:
@@ -122,6 +124,8 @@ def sample_size(
             and UmpuTest(margins, noise).power(odds_ratio, alpha, alternative) >= target
         )
 
+    # Doubling and bisection find an n that suffices next to one that does not. That is not yet the
+    # answer: rounded margins let the power dip again for larger n.
     high = 4
     while not enough(high):
         high *= 2
@@ -138,6 +142,8 @@ def sample_size(
             for share in (row_share, column_share)
         )
     )
+    # n + d rounds as n does and has more power, so a period without a failure means that none
+    # follows.
     last, n = low, high
     while n - last <= min(2 * period, _LONGEST):  # python rounds halves to even: twice the period
         last, n = (last, n + 1) if enough(n) else (n, n + 1)
@@ -221,6 +227,7 @@ def power_curves(
     }
     spread = _naive_spread(curve_of(privacy), a=3)
     if spread is not None:
+        # A simulation is no release: a fixed seed gives the same curves every time.
         source = generator(SeededRandomness(0) if randomness is None else randomness)
         curves |= _naive_curves(margins, spread, grid, alpha, alternative, replicates, source)
     return PowerCurves(margins, grid, curves, alpha, alternative)
@@ -271,6 +278,7 @@ def _naive_curves(
             [x, margins.row - x, margins.column - x, margins.n - margins.row - margins.column + x]
         )
         noise = getattr(source, spread[0])(scale=spread[1], size=cells.shape)
+        # Noise makes counts negative, which have no logarithm: cut at 0 and add the usual half.
         noisy = np.maximum(cells + noise, 0.0) + 0.5
         z = np.asarray(signs @ np.log(noisy) / np.sqrt((1 / noisy).sum(axis=0)))
         return (
@@ -283,6 +291,8 @@ def _naive_curves(
 
     null = evidence(1.0)
     tail = alpha / 2 if alternative is Alternative.TWO_SIDED else alpha
+    # The classical error leaves the noise out, so its critical value has the wrong size. The
+    # quantile of the simulated null is what a fair comparison needs.
     limits = {
         _NAIVE: -float(scipy.special.ndtri(tail)),
         _CORRECTED: float(np.quantile(null, 1 - alpha)),

@@ -117,6 +117,7 @@ class PublishedOddsRatio(Published):
         bits = entry["grid_bits"]
         if not isinstance(bits, int) or not 0 <= bits <= 64 or noisy.shape != (1,):
             raise ValueError("a test has one U on a grid of so many bits")
+        # U is taken from the whole steps in the file: a printed decimal might fall off the grid.
         result = OddsRatioResult(
             request.rows,
             request.columns,

@@ -133,6 +133,7 @@ class OddsRatioRequest(OwnBudget):
             raise Refused(
                 "a 2×2 table with an impossible cell (a structural zero) has no odds ratio to test"
             )
+        # An exact joint table gives x11 away: noise would protect nothing and only blur the test.
         if scope.dataspace.publishes(Margin(self.rows, self.columns)):
             raise Refused(
                 f"the table of {self.rows} and {self.columns} is itself published exactly: test it"

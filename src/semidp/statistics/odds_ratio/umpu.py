@@ -140,12 +140,15 @@ class UmpuTest:
     def _p_value(
         self, u: NDArray[np.float64], alternative: Alternative, law: IntegerLaw
     ) -> NDArray[np.float64]:
+        # The published u stands for all U that round to it. Counting from the near edge of its grid
+        # cell takes in every one of them, so rounding never makes a p-value too small.
         if alternative is Alternative.GREATER:
             return _exceedance(law, self.noise, u - self.grid / 2)
         if alternative is Alternative.LESS:
             return _exceedance(law.mirrored(), self.noise, -u - self.grid / 2)
         if self.balanced:
             return self._balance(law).p_value(u, self.grid / 2)
+        # No unbiased pair of thresholds exists here: both one-sided tests run at half of alpha.
         greater, less = (
             self._p_value(u, side, law) for side in (Alternative.GREATER, Alternative.LESS)
         )
@@ -168,6 +171,7 @@ class UmpuTest:
         if alternative is Alternative.LESS:
             sign, law = -1.0, law.mirrored()
 
+        # Logarithms are compared, so that a tiny alpha is met to relative accuracy.
         def excess(m: float) -> float:
             return _log(float(_exceedance(law, self.noise, np.asarray(m)))) - _log(alpha)
 
@@ -277,6 +281,8 @@ class UmpuTest:
         never does.
         """
         sign = 1.0 if side is Alternative.GREATER else -1.0
+        # The one-sided p-value is monotone in ω, so its limits at 0 and infinity tell whether it
+        # crosses alpha at all; without a crossing the confidence limit is infinite.
         best, worst = (self.margins.high, self.margins.low)[:: int(sign)]
         if self._only(best, u, side) <= alpha:
             return sign * math.inf
@@ -318,10 +324,14 @@ class UmpuTest:
                 > alpha
             )
 
+        # A mean at the very end of the counts needs an infinite odds ratio, so the search starts at
+        # least half a count inside.
         low, high = self.margins.low + 0.5, self.margins.high - 0.5
         if (u > high and not beyond(1.0)) or (u < low and not beyond(-1.0)):
             return (math.inf, math.inf) if u > high else (-math.inf, -math.inf)
         inside, step = self._centre(min(max(u, low), high), laws), 1.0 if u > high else -1.0
+        # For u beyond the counts the starting point itself may be rejected: walk towards the limit
+        # that fits until an odds ratio is kept.
         while excess(inside) <= 0:
             inside += step
             if abs(inside) > _FARTHEST:
@@ -361,6 +371,8 @@ class _Laws:
         """Return the law for an odds ratio given by its logarithm."""
         law = self._base.tilted(log_odds - self._log_odds)
         small = law.pmf.max() * math.exp(-500.0)
+        # A tilt cannot bring back counts that the base left out: where a cut end still carries
+        # weight, the law is computed anew.
         if (law.pmf[0] > small and law.first > self._margins.low) or (
             law.pmf[-1] > small and law.last < self._margins.high
         ):
@@ -396,6 +408,8 @@ class _Balance:
         """``log g(u)`` up to a constant: every step of F is taken in its lower tail."""
         at = np.asarray(u, dtype=np.float64)
         upper, heights = at > self._weights.mean, np.empty(at.shape)
+        # Above the mean F(x - u) lies in its lower tail, below it that of the mirrored law does.
+        # Near 1 the difference of two values of F would lose its digits.
         for side, law, start in (
             (upper, self._weights, at - 1),
             (~upper, self._weights.mirrored(), -at),
@@ -426,6 +440,8 @@ class _Balance:
     def _partner(self, u: NDArray[np.float64], inside: float) -> NDArray[np.float64]:
         """The other end of each pair, from a point between the two ends."""
         height = self._height(u)
+        # g has one peak, so the partner lies on its other side: double the distance until g has
+        # fallen below its value at u.
         far = inside + np.where(u > inside, -1.0, 1.0) * (np.abs(u - inside) + 1)
         while np.any(short := self._height(far) > height):
             far = np.where(short, inside + 2 * (far - inside), far)
@@ -440,6 +456,8 @@ class _Balance:
         centre. Else the mode is computed.
         """
         flat, inside = np.atleast_1d(u), self._centre
+        # Of u's grid cell the point next to the centre counts: the p-value then covers all U in the
+        # cell.
         near = np.clip(inside, flat - half, flat + half)
         if np.any(self._height(near) >= self._height(inside)):
             inside = self.mode
@@ -500,6 +518,8 @@ class TwoSidedTest:
         def slope(k: float) -> float:
             return float((law.pmf * centre) @ noise.cdf(np.abs(values - k) - edge(k)))
 
+        # At either end of the counts |x - k| is monotone in x, so the covariance has opposite signs
+        # there and a zero lies between.
         k = _root(slope, law.first - 0.5, law.last + 0.5)
         return cls(margins, noise, k, edge(k))
 
@@ -540,6 +560,8 @@ def _exceedance(
     ):
         return _by_knots(law, float(noise.epsilon), flat).reshape(u.shape)
     out = np.empty(flat.shape)
+    # In sorted order the statistics of a block share one short window of counts. Below the window F
+    # is 0, and above it F is 1, so those counts need no array.
     order, rows = np.argsort(flat), max(1, _BLOCK // len(law.pmf))
     for start in range(0, flat.size, rows):
         part = order[start : start + rows]
@@ -631,6 +653,8 @@ def _roots(
         ) * (far - inside)
         value = function(new)
         up = value > 0
+        # An end that stays twice in a row counts half (Illinois): plain regula falsi would creep
+        # towards the zero from one side.
         one = np.where(up, value, np.where(moved == -1, one / 2, one))
         other = np.where(up, np.where(moved == 1, other / 2, other), value)
         inside, far, moved = np.where(up, new, inside), np.where(up, far, new), np.where(up, 1, -1)
@@ -646,8 +670,11 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _log(x: float) -> float:
+    # A probability that underflowed to 0 still needs a finite logarithm: root finders go by its
+    # sign.
     return math.log(max(x, 1e-320))
 
 
 def _exponential(x: float) -> float:
+    # Python's exp raises an error where the odds ratio is infinite in floats.
     return math.exp(x) if x < 709 else math.inf

@@ -152,6 +152,7 @@ class NoisyMeans:
         def errors(source: np.random.Generator, draws: int) -> Floats:
             """Normal errors over an estimated spread: Student's, in units of the estimate."""
             normal = self._normal(spread.variances)(source, draws)
+            # χ² with infinite degrees cannot be drawn; 1e9 of them are as good as known.
             finite = np.where(np.isfinite(degrees), degrees, 1e9)
             return np.asarray(normal / np.sqrt(source.chisquare(finite, normal.shape) / finite))
 
@@ -227,6 +228,7 @@ class NoisyMeans:
         """
         from scipy.special import chdtrc
 
+        # A fixed seed, so that whoever rechecks a release finds the same p-value.
         source = np.random.default_rng(SEED)
         size = len(self.counts) if len(self._space.blocks) == 1 else self._space.shape[0]
         at_once = max(_AT_ONCE // max(size, 1), 1)
@@ -238,6 +240,8 @@ class NoisyMeans:
             parts.append(self.statistic(errors, variances)[0])
         drawn = np.concatenate(parts)
         if draws == DRAWS:
+            # The published statistic counts as one of the draws: the p-value is then valid for any
+            # number of them. The slack lets ties count that differ by rounding alone.
             return (1 + int(np.count_nonzero(drawn >= statistic * (1 - 1e-9)))) / (1 + draws)
         scale = float(drawn.var(ddof=1) / (2 * drawn.mean()))
         return float(chdtrc(float(drawn.mean()) / scale, statistic / scale))
@@ -292,6 +296,7 @@ class NoisyMeans:
             variances = np.full(len(self.counts), range_**2 * share * (1 - share))
             return float(self.statistic(self.means[None], variances, lower + range_ * share)[0][0])
 
+        # The bounded search finds a local minimum: a coarse grid first says where the least Q lies.
         places = np.linspace(-_LOGITS, _LOGITS, 57)
         best = float(places[int(np.argmin([statistic(float(place)) for place in places]))])
         step = float(places[1] - places[0])

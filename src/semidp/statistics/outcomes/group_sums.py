@@ -153,6 +153,8 @@ class GroupSums(ByBlocks):
         """
         number = self._number(block)
         counts = self.space.counts[number].ravel()
+        # Steps count from the lower bound. Adding it back for each record costs no noise, since the
+        # counts are exact.
         values = float(self.outcome.lower) * counts + float(self.outcome.width) * self._steps(
             number
         )
@@ -185,8 +187,10 @@ class GroupSums(ByBlocks):
         counts = self.space.counts[number].ravel().astype(np.float64)
         n = np.where(counts > 1, counts, np.nan)
         lower, upper = self._bounds
+        # A mean outside the bounds is noise, and would make the variance too small or negative.
         means = np.clip(self.means(self.blocks[number]).values, lower, upper)
         if self.outcome.steps == 1:
+            # The noise in m lowers (u - m)(m - l) by its variance on average: that is added back.
             noise = self._variances(number) / n
             variances, least = ((upper - means) * (means - lower) * n + noise) / (n - 1), 0.0
         elif self.squares is None:
@@ -291,6 +295,8 @@ class GroupSums(ByBlocks):
         """
         occupied = found.counts > 0
         each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous)
+        # All groups of a set have noise of the same law after projection: one half-width serves
+        # them all.
         cell = self._weights(
             number, np.flatnonzero(occupied)[:1].tolist(), np.array([float(self.outcome.width)])
         )
@@ -308,9 +314,12 @@ class GroupSums(ByBlocks):
         each = each_level(level, int(occupied.sum()), self.mechanism, simultaneous, sampling=True)
         low, high = self.sampled_means(number, each, sampling_sd).ends()
         exact = np.zeros(len(low), dtype=bool)
+        # A count of ones is binomial whatever its rate, so that an exact inversion replaces the
+        # approximate ends.
         if self.outcome.steps == 1 and sampling_sd is None:
             n = means.counts[occupied]
             exact = n <= MOST_INVERTED
+            # The sum as drawn, not as projected: only its noise is one whole number of a known law.
             noisy = np.asarray(self.measurement.noisy)[self.space.slices[number]][occupied]
             rates = rate_ends(
                 self.mechanism, n[exact].astype(np.float64), noisy[exact].astype(np.float64), each
@@ -421,6 +430,8 @@ class GroupSums(ByBlocks):
             half = half_widths(self.mechanism, weights, each)
             return Intervals.around(names, values, half, confidence, simultaneous)
         each = each_level(confidence, len(pairs), self.mechanism, simultaneous, sampling=True)
+        # `sampled_means` leaves out groups without records, so that positions among all groups do
+        # not fit.
         place = np.cumsum(means.counts > 0) - 1
         places = place[np.array(pairs, dtype=np.intp).reshape(-1, 2)]
         weights_of = np.tile([1.0, -1.0], (len(pairs), 1))
@@ -435,6 +446,8 @@ class GroupSums(ByBlocks):
         """
         if len(self.blocks) == 1:
             return weights
+        # P is symmetric, so w'(Pq) = (Pw)'q: the projected weights are those of the independent
+        # noises.
         whole = np.zeros(self.space.shape)
         whole[self.space.slices[number].start + np.array(groups)] = weights
         whole = self.space.project(whole)

@@ -138,6 +138,7 @@ def upper_tail(mechanism: Mechanism, steps: NDArray[np.int64]) -> Floats:
         return (steps <= 0).astype(np.float64)
     places = steps.astype(np.float64)
     if isinstance(noise, DiscreteLaplace):
+        # Up to 0 by symmetry: P(N >= k) = 1 - P(N >= 1 - k).
         rate = float(1 / noise.scale)
         norm = 1 + math.exp(-rate)
         above = np.exp(-rate * np.abs(places)) / norm
@@ -164,6 +165,7 @@ def simulated(mechanism: Mechanism, shape: tuple[int, ...], source: np.random.Ge
     if noise is None:
         return np.zeros(shape)
     if isinstance(noise, DiscreteLaplace):
+        # The difference of two geometric numbers is a discrete Laplace number.
         stop = -math.expm1(-float(1 / noise.scale))
         return (source.geometric(stop, shape) - source.geometric(stop, shape)).astype(np.float64)
     assert isinstance(noise, (DiscreteGaussian, RoundedGaussian))
@@ -205,6 +207,7 @@ def _coarse(noise: CountNoise, weights: tuple[float, ...], variance: float, leve
     places, chances, moved = _weighted(noise, weights)
     if not variance:
         order = np.argsort(np.abs(places), kind="stable")
+        # Rounding may leave a sum just short of the level, which would cost a whole further atom.
         reached = int(np.searchsorted(np.cumsum(chances[order]), level * (1 - 1e-12)))
         # an end may be compared with a number that was rounded in another order: let it keep the
         # atom it stands at
@@ -232,6 +235,7 @@ def _weighted(noise: CountNoise, weights: tuple[float, ...]) -> tuple[Floats, Fl
             return _on_grid(noise, weights)
         places = np.add.outer(places, weight * steps).ravel()
         chances = np.multiply.outer(chances, each).ravel()
+        # Atoms too rare to matter are dropped at once: their number multiplies with every weight.
         places, chances = places[chances > _LOST], chances[chances > _LOST]
     return places, chances / chances.sum(), 0.0
 
@@ -246,10 +250,12 @@ def _on_grid(noise: CountNoise, weights: tuple[float, ...]) -> tuple[Floats, Flo
     whole = np.ones(size // 2 + 1, dtype=np.complex128)
     for weight in weights:
         cells = np.rint(weight * steps / cell).astype(np.int64)
+        # The transform is circular: an atom farther out would come back on the other side.
         near = np.abs(cells) < size // 2
         whole = whole * np.fft.rfft(np.bincount(cells[near] % size, each[near], size))
     chances = np.roll(np.fft.irfft(whole, size), size // 2)
     places = np.asarray((np.arange(size) - size // 2) * cell, dtype=np.float64)
+    # The transform leaves errors of rounding where there is no atom, some of them negative.
     kept = chances > 1e-13
     return places[kept], chances[kept] / float(chances[kept].sum()), len(weights) * cell / 2
 
@@ -271,6 +277,7 @@ def _laplace(scales: tuple[float, ...], variance: float, level: float) -> float:
     """Return h with ``P(|Σ b_i L_i + E| <= h) = level`` for standard Laplace L_i and a normal E, of
     variance 1.
     """
+    # Midpoints, since the integrand sin(th)/t cannot be computed at t = 0.
     t = (np.arange(_GRID) + 0.5) * (_FARTHEST / _GRID)
     curve = np.exp(
         -np.log1p(np.multiply.outer(np.array(scales) ** 2, t**2)).sum(axis=0) - variance * t**2 / 2

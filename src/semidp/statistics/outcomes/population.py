@@ -73,6 +73,7 @@ class SampledMeans:
         if self.spread is None:
             low, high = self._bounded()
             below, above = (self.means - low)[places], (high - self.means)[places]
+            # A negative weight makes the upper end of a mean pull the sum down.
             down = np.where(weights > 0, below, above) * weights
             up = np.where(weights > 0, above, below) * weights
             return values - np.sqrt((down**2).sum(axis=1)), values + np.sqrt((up**2).sum(axis=1))
@@ -145,6 +146,7 @@ def rate_ends(
     >>> [end.round(3).tolist() for end in rate_ends(clear, np.array([20.0]), np.array([3.0]), 0.95)]
     [[0.032], [0.379]]
     """
+    # Groups with the same size and noisy count have the same ends: each pair is solved once.
     pairs, member = np.unique(
         np.stack([counts, noisy], axis=1).astype(np.int64), axis=0, return_inverse=True
     )
@@ -165,6 +167,7 @@ def _rate(mechanism: Mechanism, n: int, noisy: int, tail: float) -> tuple[float,
     at_most = upper_tail(mechanism, ones - noisy)  # the noise is symmetric
 
     def chance(rate: float, noise: Floats) -> float:
+        # Farther from its mean the binomial law is too small to matter, and n may be large.
         reach = 10 * math.sqrt(n * rate * (1 - rate)) + 30
         near = slice(max(int(n * rate - reach), 0), min(int(n * rate + reach) + 2, n + 1))
         binomial = np.exp(ways[near] + xlogy(ones[near], rate) + xlog1py(n - ones[near], -rate))
@@ -175,6 +178,8 @@ def _rate(mechanism: Mechanism, n: int, noisy: int, tail: float) -> tuple[float,
         first, last = chance(0.0, noise) - tail, chance(1.0, noise) - tail
         if first <= 0 < last or last <= 0 < first:
             return float(brentq(lambda rate: chance(rate, noise) - tail, 0.0, 1.0, xtol=1e-12))
+        # Without a crossing either every rate passes this tail, and the end is that of all rates,
+        # or none does, and the end is the nearest rate.
         return 0.0 if (noise is at_least) == (first > 0) else 1.0
 
     return crossing(at_least), crossing(at_most)

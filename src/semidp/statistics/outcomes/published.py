@@ -147,6 +147,7 @@ def _twice(names: Sequence[str]) -> list[str]:
 
 def as_written(result: Read, files: Mapping[str, bytes]) -> Read:
     """Return a result that was read; refuse files that hold anything else than it would write."""
+    # Reading skips what it does not need. Writing the result again shows anything that was added.
     for name, columns in result.files().items():
         if b"".join(columns.csv()) != files[name]:
             raise ValueError("the files of a result hold its columns, and nothing else")
@@ -171,6 +172,7 @@ def real_numbers(columns: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     numbers = np.array(
         [[float(cell or math.nan) for cell in column] for column in columns], dtype=np.float64
     )
+    # float() also reads words such as inf and nan, which no release writes.
     if np.isfinite(numbers).sum() != sum(bool(cell) for column in columns for cell in column):
         raise ValueError("a cell does not hold a number")
     return numbers.T

@@ -157,6 +157,8 @@ class SumSpace(OutcomeSpace):
     @cached_property
     def norms(self) -> Norms:
         """Δ1, Δ2² and Δ∞ in steps of the grid."""
+        # One move is the worst in all three norms (see the class), so none of them needs its own
+        # search.
         move = self._changed
         changes = np.abs(move[move != 0]).tolist()
         once = Norms(sum(changes), sum(k * k for k in changes), max(changes, default=0))
@@ -202,8 +204,11 @@ class SumSpace(OutcomeSpace):
         """Return the nearest sums that vanish where no record is and have the same total in every
         block.
         """
+        # A group that is publicly empty has the sum 0: what was measured there is noise alone.
         result = np.where(self._inhabited, self.checked(values).astype(np.float64), 0.0)
         if len(self.blocks) > 1 and self.dataspace.n:
+            # All blocks add up the same records. The noise of a total grows with its g inhabited
+            # cells, so totals are averaged with weights 1/g.
             totals = [float(result[part].sum()) for part in self.slices]
             weights = [1 / size for size in self.inhabited]
             common = sum(w * total for w, total in zip(weights, totals, strict=True)) / sum(weights)
@@ -286,6 +291,8 @@ def sum_space(
     public = outcome_datasets(dataspace, adjacency)
     if not blocks:
         raise InputError("sums need at least one group: name a published margin")
+    # The bound B k_c rests on equal numbers of records in a cell before and after. A count that may
+    # change would let records leave a group with nobody in their place.
     for block in blocks:
         if not public.publishes(block):
             raise Refused(

@@ -161,6 +161,8 @@ class SquareSums:
         least = float(self.outcome.width) ** 2 / 12  # that of rounding to the grid
         largest = float(self.outcome.upper - self.outcome.lower) ** 2 / 4
         bounded = np.maximum(self.estimates(number, counts, gaps, noise) + bound, least)
+        # Neither one record nor an estimate above the largest possible variance says more than that
+        # bound. A bound is certain, so its degrees of freedom are infinite.
         capped = (bounded >= largest) | (counts <= 1)
         return Spread(np.where(capped, largest, bounded), np.where(capped, math.inf, counts - 1))
 
@@ -185,6 +187,7 @@ def square_mechanism(
     >>> square_mechanism(public, Ball(2), score, Budget.gdp(1), [Margin("ward")]).scale
     200.0
     """
+    # Only the number of steps sets the sensitivity: `SquareSums.unit` knows what a step is worth.
     squares = Outcome(outcome.column, Fraction(0), Fraction(1), outcome.steps**2)
     return outcome_mechanism(sum_space(dataspace, adjacency, squares, blocks), budget)
 

@@ -159,6 +159,8 @@ class ExponentialMechanism(Mechanism):
                 "quantiles need a histogram for each group: whole numbers, a column a step of the"
                 " grid"
             )
+        # The proof counts replaced values in groups of the published sizes: it does not cover
+        # others.
         if (values.sum(axis=1) != space.sizes).any() or (values < 0).any():
             raise InputError(
                 "a histogram does not add up to the published size of its group: read both alike"
@@ -174,6 +176,8 @@ class ExponentialMechanism(Mechanism):
             values, space.sizes.tolist(), space.ranks(self.rate).tolist(), strict=True
         ):
             for rank in ranks:
+                # Such a rank follows from the public size alone: its answer is a constant, and
+                # reads no record.
                 if rank < 1 or not size:
                     columns.append(np.zeros(count, dtype=np.int64))
                 elif rank > size:
@@ -216,6 +220,7 @@ class ConcentratedExponential(ExponentialMechanism):
     def calibrate(cls, space: QuerySpace, budget: Budget) -> Self:
         """Return the mechanism with ``rate² = 2ρ / Σk²``, rounded down."""
         check_request(cls, space, budget)
+        # Rounded down: a rate that is a little too large would exceed the budget.
         return cls(space, sqrt_down(2 * rho_within(budget) / space.l2_squared))
 
     @property
@@ -260,6 +265,8 @@ def exponential_mechanism(space: RankSpace, budget: Budget) -> Mechanism:
     mechanisms = [
         kind.calibrate(space, budget) for kind in EXPONENTIAL if budget.kind in kind.kinds
     ]
+    # Each of them meets the budget, by public numbers alone: the least error in ranks, 1/rate,
+    # decides.
     return max(mechanisms, key=lambda mechanism: mechanism.rate)
 
 

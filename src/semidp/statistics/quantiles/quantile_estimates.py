@@ -81,6 +81,8 @@ class GroupQuantiles(ByBlocks):
             )
         values, chosen = self.values(block), self._chosen(block)
         about = About.sampling if space.sampling else About.noise
+        # Ends are chosen independently of the quantile and may fall on its wrong side: they are
+        # moved outwards only, which loses no coverage.
         return tuple(
             Intervals(
                 self.groups(block),

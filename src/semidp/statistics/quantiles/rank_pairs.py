@@ -63,6 +63,8 @@ class _Placed:
         schema = public.schema
         if not schema.grid.holds(_MOST_CELLS):
             raise _unknown()
+        # An audit must not need the confidential table: any table with the published totals will
+        # do.
         try:
             table = fit_table(np.zeros(schema.shape), public, time_limit=_SECONDS).counts
         except SemidpError:
@@ -270,6 +272,8 @@ class _Search:
                     np.multiply.outer(first, p).ravel(),
                     np.multiply.outer(second, q).ravel(),
                 )
+        # Either dataset may be the null hypothesis. Swapping them turns the sign of every loss, so
+        # the order is reversed to let losses grow again.
         return max(self._loss(first, second), self._loss(second[::-1], first[::-1]))
 
     def _loss(self, null: Floats, alternative: Floats) -> float:
@@ -294,6 +298,8 @@ class _Search:
         return the score.
         """
         best = self.score()
+        # Probabilities change over some 1/rate ranks: moving fewer records at first would hardly
+        # show.
         step = max(1, int(4 / float(self.rate)))
         pools, places = range(len(self.sizes)), range(len(self.places) - 1)
         for _ in range(_ROUNDS):

@@ -181,10 +181,13 @@ class RankSpace(SpaceByGroups):
         columns = []
         for q in self.probabilities:
             middle = np.array([max(math.ceil(q * int(n)), 1) for n in self.sizes], dtype=np.int64)
+            # A group without records has no first value: rank 0 makes its choice a constant.
             columns.append(np.minimum(middle, self.sizes))
             if self.level is not None:
                 low, high = self._between(q, middle)
                 apart = self.apart(rate)
+                # Beyond all values there is nothing to choose: rank 0 or n + 1 makes the end a
+                # declared bound.
                 columns += [np.maximum(low - apart, 0), np.minimum(high + apart, self.sizes + 1)]
         return np.stack(columns, axis=1)
 
@@ -193,6 +196,7 @@ class RankSpace(SpaceByGroups):
         for.
         """
         assert self.level is not None
+        # Both ends share α. With sampling, half of it is left for the order statistics.
         missed = float(1 - self.level) / (4 if self.sampling else 2)
         return max(math.ceil(math.log(self.outcome.steps / missed) / float(rate)) - 1, 0)
 

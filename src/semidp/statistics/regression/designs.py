@@ -274,6 +274,8 @@ class Design:
         """
         from flint import fmpq_mat, fmpz_mat
 
+        # Floats cannot tell a tiny pivot from 0, and a collinear design would turn noise into huge
+        # coefficients.
         reduced, rank = fmpq_mat(fmpz_mat(gram.tolist())).rref()
         leading = {_first_nonzero(row) for row in reduced.tolist()[:rank]}
         for k, name in enumerate(self.names):
@@ -302,6 +304,7 @@ def _gram(design: Design, dataspace: Dataspace) -> NDArray[np.object_]:
     """
     gram = design.moments(dataspace)
     design.check_rank(gram)
+    # All callers share the cached array: a change by one would reach the others.
     gram.setflags(write=False)
     return gram
 

@@ -116,6 +116,7 @@ def noise_weights(space: RouteSpace, design: Design) -> Floats:
     of the outcome.
     """
     rows = moment_map(space, design)
+    # P is symmetric, so its action on the rows of T gives T P. X'y itself is not projected.
     if isinstance(space, SumSpace):
         rows = np.stack([space.project(row) for row in rows])
     return rows * float(space.outcome.width)
@@ -249,6 +250,8 @@ class LinearFit(RegressionFit):
     @cached_property
     def coefficients(self) -> Floats:
         """The estimated coefficients."""
+        # What was measured counts from the lower bound. Σz is public, so adding lower · Σz costs no
+        # noise.
         lower = float(self.moments.space.outcome.lower)
         return np.asarray(
             np.linalg.solve(self.moments.gram, self.moments.values + lower * self.moments.totals),

@@ -84,6 +84,8 @@ class LogisticFit(RegressionFit):
             step = np.linalg.solve(
                 self._information(beta), moments - self._fitted(beta, penalised=True)
             )
+            # The step takes Z'WZ for the curvature and leaves out that of the penalty, so it may
+            # overshoot.
             size = 1.0
             while self._objective(beta + size * step, moments) < value and size > 1e-12:
                 size /= 2
@@ -175,6 +177,8 @@ class LogisticFit(RegressionFit):
             scale = np.diag(curvature) + 1e-12 * float(np.trace(curvature)) + 1e-300
             step = np.linalg.solve(curvature + np.diag(damping * scale), descent)
             tried = np.array(beta)
+            # Where groups are separated the least Q may lie at infinity: stop well beyond what
+            # counts as open.
             tried[free] = np.clip(beta[free] - step, -2 * _OPEN, 2 * _OPEN)
             new, new_slopes = self._distances(tried, sampling)
             gained = cost - float(new @ new)
@@ -329,6 +333,7 @@ def _whitening(covariance: Floats) -> Floats:
     larger.
     """
     size = float(np.trace(covariance)) / len(covariance)
+    # Without noise X'y is what some data gave, so any metric leaves it where it is.
     if size == 0:
         return np.eye(len(covariance))
     return np.linalg.inv(np.linalg.cholesky(covariance + 1e-10 * size * np.eye(len(covariance))))

@@ -211,6 +211,8 @@ class RegressionRequest(OutcomeRequest):
             sufficient = space.design.columns == design.columns and space.regular
         else:
             sufficient = False
+        # The query comes from a file: unless X'y follows from it, the coefficients would be of
+        # something else.
         if space is None or not sufficient or space.outcome != self.outcome:
             raise InputError("what was measured does not give the sums that the regression needs")
         return space

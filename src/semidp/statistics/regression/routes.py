@@ -69,9 +69,11 @@ def regression_routes(
     terms = normalised(design.schema, [Margin(*column.features) for column in design.columns]) or (
         Margin(),
     )
+    # A single term spans all features of the design, so its groups are the cells, listed already.
     if not routes or len(terms) > 1:
         routes.append(sum_space(dataspace, adjacency, outcome, terms))
     cells = int(design.inhabited(dataspace).sum())
+    # With as many columns as cells the best combination is to measure the cells themselves.
     if len(design.columns) < cells and cells * len(design.columns) ** 2 <= _MOST_WORK:
         combination = best_combination(design, dataspace)
         if combination:
@@ -99,6 +101,8 @@ def route_values(space: RouteSpace, design: Design, sums: NDArray[np.int64]) -> 
     [3, 3, 1, 5]
     """
     if isinstance(space, MomentSpace):
+        # Python's whole numbers cannot overflow, so the size is checked before the values become 64
+        # bits.
         whole = space.rows_by_cell.T @ sums.ravel().astype(object)
         if any(abs(value) >= 2**62 for value in whole):
             raise InputError(
@@ -138,6 +142,7 @@ def moment_map(space: RouteSpace, design: Design) -> Floats:
     for row, column in zip(to_moments, design.columns, strict=True):
         values = np.array([float(value) for value in column.values])
         for block, part in zip(space.blocks, space.slices, strict=True):
+            # One block gives the whole column: adding it from a second one would count it twice.
             inside = set(column.features) <= set(design.schema.closed(block.names))
             if inside:
                 row[part] = values[grid.labels(view(column.features), view(block.names))]
@@ -217,6 +222,7 @@ def _covariance(u: Floats) -> Floats:
 
 def _power(matrix: Floats, exponent: float) -> Floats:
     """Return a power of a positive definite matrix."""
+    # Rounding can leave an eigenvalue at or below 0, whose root or inverse would not exist.
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return np.asarray((vectors * np.maximum(values, values[-1] * 1e-14) ** exponent) @ vectors.T)
 

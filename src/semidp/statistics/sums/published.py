@@ -109,6 +109,7 @@ class PublishedGroups(PublishedBySets):
             " · ".join(levels) for levels, kept in zip(part.groups, held, strict=True) if kept
         ]
         what = f"{self.request.statistic} of {self.outcome.column}"
+        # The declared bounds are those of one record and of a mean: a sum may lie far beyond them.
         bounds = (
             None
             if self.request.statistic == "sum"
@@ -150,6 +151,8 @@ class PublishedGroups(PublishedBySets):
         noisy steps.
         """
         places = np.cumsum([0, *(len(part.groups) for part in self.estimates)])
+        # Releases of earlier versions have no intervals: `repeat` stands in for them, and never
+        # ends.
         sets = zip(
             self.columns,
             self.estimates,
@@ -170,6 +173,7 @@ class PublishedGroups(PublishedBySets):
                 "noisy_steps": self.noisy[start:end],
             }
             files.append(Columns.of_rows(names, part.groups, numbers))
+        # Differences are there for every set, or for none where nobody asked.
         for names, intervals in zip(self.columns, self.differences, strict=False):
             numbers = {"difference": intervals[0].values, **columns_of(intervals)}
             files.append(Columns.of_rows(_twice(names), intervals[0].names, numbers))
@@ -204,6 +208,7 @@ class PublishedGroups(PublishedBySets):
             columns.append(tuple(header[: len(header) - 4 - 2 * len(told)]))
             noisy.append(whole_numbers(steps))
             intervals.append(read_intervals(told, groups, part.values, numbers[:, 2:], level))
+        # The files of differences come after those of all sets, as `GroupRequest.files` names them.
         for file in request.files[len(request.by) :]:
             _, names, texts = rows_of(files[file], 1 + 2 * len(told))
             numbers = real_numbers(texts)
@@ -284,6 +289,7 @@ def _comparison(found: GroupSums, number: int) -> Comparison:
     differ.
     """
     compared = found.compare(found.blocks[number], sampling=True)
+    # Without records there is no common mean, and JSON has no number for that.
     return compared if math.isfinite(compared.pooled) else Comparison(0.0, 0, 0.0)
 
 

@@ -24,6 +24,8 @@ def recheck_groups(
     check.compare_fixed(result, again, mechanism)
     groups = columns_of_groups(again)
 
+    # Estimates follow from the noisy sums in every version. How intervals are computed may change,
+    # so those of an earlier version are noted and not called wrong.
     def firm(column: str) -> str | None:
         if column in groups:
             return GROUPS_OR_COUNTS

@@ -86,6 +86,7 @@ class GroupRequest(GroupedRequest):
 
     def __attrs_post_init__(self) -> None:
         self._check_groups("a statistic of groups needs", f"{self.statistic} in them is")
+        # Other bounds would make a mean of clipped numbers pass for a share of ones.
         if self.binary and self.outcome != proportion_of(self.outcome.column):
             raise InputError(
                 "a proportion is that of ones among zeros and ones: leave bounds and grid out"
@@ -103,6 +104,7 @@ class GroupRequest(GroupedRequest):
 
     @classmethod
     def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        # A plan file may leave the statistic out, which then is the mean.
         return {"statistic": Statistic.mean, **super()._fields(value)}
 
     @property
@@ -133,6 +135,7 @@ class GroupRequest(GroupedRequest):
 
     def read(self, reader: Reader, scope: Scope, space: QuerySpace) -> NDArray[np.int64]:
         """Return the confidential sums, set after set, in steps of the grid."""
+        # Clipping would turn any other number into 0 or 1 without a word.
         if self.binary:
             reader.check_binary(self.outcome.column)
         return np.concatenate([reader.sums(group.names, self.outcome).ravel() for group in self.by])

@@ -227,6 +227,7 @@ def _rows_of(
 
     counts, estimate = own(table.counts), own(table.estimate)
     loss = 0.0 if table.fitted.method == "none" else float(np.square(counts - estimate).sum())
+    # A lower bound on the distance of the whole table bounds no single part, so a part states none.
     fitted = replace(table.fitted, loss=loss, bound=0.0)
     half_widths = None if table.half_widths is None else own(table.half_widths)
     return PublishedTable(
@@ -342,6 +343,7 @@ class AssembledWork:
         """Count the records of a part and store them with noise, unless an attempt did so
         before.
         """
+        # A second draw would be another measurement, which nobody was charged for.
         if self.rows is not None or ((self.cells or self.residuals) and self.stored(task).exists()):
             return
         features = [table.features for table in self.tables]
@@ -488,6 +490,7 @@ class AssembledInParts:
         measured = self.mechanism.measured_again(vector, self._private)
         stored = work / STATE / f"fit-{number}.npz"
         try:
+            # A search may end elsewhere now, and parts that are written hold the first result.
             fits = read_fits(stored)
             unfitted = evolve(
                 self.request, tables=[evolve(table, fit="none") for table in self.request.tables]
@@ -589,6 +592,7 @@ def assembled_in_parts(
             f" together, and {cells:,} cells are too many for that (at most {MOST_TOGETHER:,}):"
             " release a coarser table"
         )
+    # The counts at the cut are kept, so that records of a part that changed meanwhile are noticed.
     views = list(dict.fromkeys(cut.above(schema.view(table.features)) for table in request.tables))
     tables = reader.tables(schema.named(view) for view in views)
     values = np.zeros(0, dtype=np.int64)
@@ -699,6 +703,8 @@ def _files_of_parts(partition: Partition, folder: Path) -> Iterator[StoredFiles]
 def is_assembled(request: TablesRequest, mechanism: Mechanism) -> bool:
     """Whether estimates follow from all parts together, so that tables are fitted in one piece."""
     if not isinstance(mechanism, ResidualMechanism):
+        # Noise on cells is projected on the exact totals, which takes the cells of all parts.
         return True
     real = any(table.fit is FitKind.real for table in request.tables)
+    # Conditioning sets impossible cells to zero, and moves the residuals of all parts by that.
     return real or bool(mechanism.space.impossible)

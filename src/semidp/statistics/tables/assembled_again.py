@@ -73,6 +73,7 @@ def _sound(result: AssembledTables, check: ResultCheck) -> Partition | None:
 
 def _in_one_piece(result: AssembledTables) -> PublishedTables:
     """Return the result as a release without parts has it, with every cell read from the parts."""
+    # A recheck rebuilds tables field by field, and those that read from parts cannot be rebuilt so.
     tables = []
     for table in result.tables:
         cells = (

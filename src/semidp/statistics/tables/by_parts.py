@@ -367,13 +367,16 @@ class TablesByParts(PublishedTables):
         """
         schema = self.noise_of_residuals.space.schema
         sums: Fits = {}
+        # Of tables that are the same at the cut, one with whole numbers everywhere is preferred.
         for asked in self.below:
             view = self.cut.above(schema.view(asked.features))
             if asked.fit is FitKind.integer and (
                 view not in sums or sums[view][1].kind != FitKind.integer
             ):
                 sums[view] = self.sum_of_parts(asked, parts, folder)
+        # An early table stays as it was fitted, because the parts were fitted to it.
         fits = {**sums, **fit.fits}
+        # Late tables are fitted when the parts are done, so sums of parts are totals of theirs.
         totals = [*totals_of(self.noise_of_residuals.space), *whole_totals(fits)]
         fits |= fit_views(schema.grid, fit.order.late, totals, self.estimates, progress)
         return [
@@ -459,6 +462,7 @@ def read_by_parts(
     overview = []
     for part, (name, view) in zip(entry["overview"], names, strict=True):
         at_cut = schema.restrict(schema.named(view))
+        # The plan says what files at the cut are called, so that no entry can point elsewhere.
         if part["name"] != name or part["features"] != list(at_cut.names):
             raise ValueError("the tables at the cut are not those of the plan")
         overview.append(PublishedTable.read(files, name, at_cut, Fitted(**part["fit"])))
@@ -510,6 +514,7 @@ class TableOfParts(PublishedTable):
         view = whole.view(asked.features)
         cells: dict[str, NDArray[Any]] = {}
         for node, part in enumerate(partition.parts):
+            # The folder may have changed since the release was opened.
             refuse_changed(partition.place, part.digests, "the release was written")
             files = StoredFiles(partition.place / part.folder, tuple(part.files))
             schema = cut.branch(whole, node).restrict(asked.features)
@@ -571,6 +576,8 @@ def _fit_of_parts(fits: Sequence[Fitted]) -> Fitted:
     not_whole = [fit for fit in fits if fit.kind != FitKind.integer]
     methods = dict.fromkeys(fit.method for fit in fits)
     notes = dict.fromkeys(fit.note for fit in fits if fit.note)
+    # Parts hold different cells, so squared distances and their lower bounds add up. One part
+    # without whole numbers is enough for the table to have none with all totals.
     return Fitted(
         kind=not_whole[0].kind if not_whole else str(FitKind.integer),
         method=", ".join(methods),
@@ -597,6 +604,7 @@ def overview_names(
     """Return each request's tables at a cut, by what their files are called: the plan's own by
     their names.
     """
+    # Some file systems take names that differ only in capitals for one file.
     taken = {name.casefold().removesuffix(".csv") for request in requests for name in request.files}
     every = {}
     for request in requests:

@@ -112,6 +112,7 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     places = {view: place for place, view in enumerate(in_turn)}
     before_some = [view for view in uncut if below and places[view] < places[below[-1]]]
     before_all = [view for view in uncut if below and places[view] < places[below[0]]]
+    # The choice nearest to one piece comes first: others replace it only with fewer faults.
     choices = [before_some, uncut, before_all]
     if len(uncut) <= MOST_CHOSEN:
         for many in reversed(range(len(uncut))):
@@ -121,6 +122,7 @@ def fit_order(grid: Grid, views: Sequence[View], exact: Sequence[View], cut: Cut
     for early in choices:
         late = [view for view in uncut if view not in early]
         circles = _circles([*early, *below, *late], exact)
+        # A circle of one piece is no fault of this order, unless the table has no way out.
         added = [view for view in circles if view not in inevitable]
         faults = len(added) + len(_closed((early, below, late), circles, exact))
         if faults < fewest:
@@ -153,6 +155,7 @@ def fitted_together(grid: Grid, views: Sequence[View], exact: Sequence[View], cu
     ... )
     (True, False)
     """
+    # Beyond that size each part is fitted by itself, to shares that are settled at the cut.
     if sum(map(grid.size_of, views)) > MOST_TOGETHER:
         return False
     order = fit_order(grid, views, exact, cut)
@@ -244,6 +247,7 @@ def shares(view: View, fixed: Iterable[View], cut: Cut) -> list[View]:
     if not any(other[cut.axis] < cut.depth for other in every):
         return []
     at_cut = maximal(cut.above(other) for other in every) or [tuple(0 for _ in view)]
+    # The junction tree is rooted at its first view, which must name the deepest part of P.
     at_cut.sort(key=lambda other: -other[cut.axis])
     in_turn = junction_order(at_cut)
     if in_turn is None:  # totals in a circle are split together
@@ -299,6 +303,7 @@ class CutFit:
             return PartFit(
                 (), tuple(range(len(views))), (), frozenset(), LEAST_SECONDS, tuple(made)
             )
+        # Coarser totals belong to several parts, and bind this one through its shares.
         totals = [
             Totals(total.view, cut.row(grid, total.view, total.counts, node))
             for total in self.totals
@@ -385,6 +390,7 @@ def fit_at_cut(
     order = fit_order(grid, views, [total.view for total in exact], cut)
     first: list[View] = []
     unfitted: set[View] = set()
+    # Each table is put first at most once and given up at most once, so the loop ends.
     while True:
         fits = fit_views(grid, order.early, exact, estimates, progress)
         settled = [*exact, *whole_totals(fits)]
@@ -447,6 +453,7 @@ def _settle_shares(
             if share in counts.fixed(share):  # an earlier table needed it too
                 continue
             above = cut.above(view)
+            # Shares are fitted to noisy estimates: the true ones would publish exact counts.
             estimate = grid.sum(estimates[above], share, above)
             try:
                 fit = fit_totals(

@@ -67,6 +67,7 @@ class CellErrors:
         >>> CellErrors.of(table).cells
         4
         """
+        # Cells that the exact totals fix would make the typical error look smaller than it is.
         noisy = table.standard_errors > 0
         half_widths = None if table.half_widths is None else table.half_widths[noisy]
         errors = standard_spread(table.standard_errors[noisy], half_widths)

@@ -150,6 +150,8 @@ def fit_product(
     masks = [None] * len(views) if possible is None else list(possible)
     tables = _Tables(grid, views, totals, estimates, kinds, time_limit, masks)
     early = list(first)
+    # All fits begin anew, because those made before a stuck table stood in its way. No table is
+    # moved twice, so the loop ends.
     while True:
         fits: dict[int, tuple[NDArray[Any], Fitted]] = {}
         in_turn = [*early, *(number for number in sizes if number not in early)]
@@ -219,6 +221,7 @@ class SettledViews:
         """Whether everything coarser than a table is settled, by two margins of it at most, and
         itself is not.
         """
+        # Two margins never close a circle, so the table can be fitted with others of its shape.
         axes = named(view)
         coarser = [
             tuple(depth - (axis == finer_axis) for axis, depth in enumerate(view))
@@ -234,6 +237,7 @@ class SettledViews:
         """Return the largest margins of a table that are settled, and for each the settled one that
         gives it.
         """
+        # The cheaper search: among the views below this table, or among all settled margins.
         few = _views_below(view) <= max(_FEW, len(self._every))
         givers = {meet(giver, view): giver for giver in (self._wide if few else self._every)}
         if few:
@@ -320,6 +324,8 @@ def _fit_in_order(
         if place >= early and settled.ready(view) and tables.possible[number] is None:
             waiting.append(number)
             continue
+        # A waiting table that this one contains is a total of it. Those that only overlap with it
+        # may wait: what they share with it was settled before.
         if (
             any(within(tables.views[other], view) for other in waiting)
             and (stuck := fit_waiting()) is not None
@@ -331,6 +337,7 @@ def _fit_in_order(
         elif place >= early:
             return number
         else:
+            # It is not settled for later tables, because it misses totals that they must have.
             found[number] = _without_circle(tables, number, settled, progress)
     return fit_waiting()
 

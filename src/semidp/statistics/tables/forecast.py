@@ -169,6 +169,7 @@ def expected_counts(dataspace: Dataspace) -> NDArray[np.float64]:
         possible = schema.possible.astype(np.float64)
     # Equal counts in all possible cells have the most entropy.
     cells = possible * (dataspace.n / max(float(possible.sum()), 1.0))
+    # Margins in a circle are met only in the limit, and a forecast needs no more digits than this.
     for _ in range(_SWEEPS):
         off = 0.0
         for margin in margins:

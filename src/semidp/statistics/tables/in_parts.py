@@ -229,6 +229,8 @@ def tables_in_parts(
         Reads the records.
     """
     space = mechanism.space
+    # No entry of a residual exceeds n, because its weights lie between -1 and 1. A part that found
+    # an overflow would find it after the budget was charged.
     for view in space.measured:
         if (scope.dataspace.n or 0) * space.residuals.largest_scale(view) >= _LARGEST:
             raise Refused(

@@ -59,6 +59,7 @@ def _product_space(
     query: Mapping[str, Any], dataspace: Datasets, adjacency: Adjacency
 ) -> QuerySpace:
     space = product_space(dataspace, adjacency, query["tables"])
+    # With other levels the recorded noise lies on other residuals, which cost something else.
     if not space.answers(query):
         raise Refused(
             "other levels can hold a record here, over which residuals are centred otherwise"
@@ -182,6 +183,7 @@ def _gathered(asked: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _read_plan(document: Mapping[str, Any]) -> list[Any]:
+    # A plan with units has linked tables alone: the same entries must not be read a second time.
     linked = read_linked(document)
     return linked if "units" in document else read_tables(document)
 

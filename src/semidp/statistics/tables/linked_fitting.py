@@ -30,6 +30,8 @@ def refuse_unfitted(mechanism: LinkedMechanism) -> None:
     """Refuse exact totals of members under which sizes have no order of fits: before anything is
     charged.
     """
+    # Each equation would begin at an exact depth of its own, and two beginnings need not have the
+    # same number of units of each size.
     deepest = mechanism.agreement.deepest
     if len(deepest) > 1 and any(any(_exact_depths(mechanism.space, one)) for one in deepest):
         raise Refused(
@@ -86,6 +88,7 @@ def _unit_tables(
         by_size[start.view] = start.counts
         settled.append(start)
         for parent, view in _steps(mechanism.space, start.view, equation):
+            # Sizes are divided under the units of every child, so those are settled first.
             units = _without_size(mechanism.space, view)
             if not any(within(units, total.view) for total in settled):
                 settled.append(_fitted(mechanism.space, units, residuals[1], settled, progress))
@@ -165,6 +168,7 @@ def _balanced(
     firsts = np.flatnonzero(np.diff(families[order])) + 1
     # exchanges stay within a parent, whose sizes are settled
     for family in np.split(order, firsts):
+        # An only child has the sizes of its parent: there is nobody to exchange with.
         if len(family) > 1:
             rows[family] = balance_members(
                 rows[family], expected[family], space.dataspace.link.least, members[family]
@@ -202,6 +206,7 @@ def _exact_depths(space: LinkedSpace, equation: Agreement) -> View:
             depth if axis in public.inherited_axes else 0 for axis, depth in enumerate(margin.view)
         )
         inherited.append(kept)
+    # At most one exact total of members names features of units, but for totals nested in it.
     places = [meet(view, equation.members) for view in inherited]
     deepest = max(places, key=sum)
     names = [feature.name for feature in public.schema.features]
@@ -246,6 +251,7 @@ def _exact_members(
     # everybody else lives in quarters, which hold as many as there are
     most = np.minimum(public.link.most * units, members)
     estimate = np.rint(_living_in_units(space, residuals, view)).astype(np.int64)
+    # Outside of these bounds no sizes have both totals, and the fit would be refused.
     return np.clip(estimate, public.link.least * units, most)
 
 

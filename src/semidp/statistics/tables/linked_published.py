@@ -85,6 +85,7 @@ class PublishedLinked(Published):
         """Return a weighted sum of cells, across tables of both kinds by their names, and its exact
         standard error.
         """
+        # Errors of both kinds are correlated, so the whole sum has one error.
         value = 0.0
         by_number = {}
         for number, table in enumerate(self.tables):
@@ -131,6 +132,7 @@ class PublishedLinked(Published):
 
     def by_features(self) -> dict[tuple[str, ...], PublishedColumns]:
         """Return the tables of members by their features."""
+        # Tables of units may have the same features: those are found by name alone.
         return {table.schema.names: table for table in self.members}
 
     @property
@@ -255,6 +257,7 @@ def _tables(
     """Put the tables of one kind together: estimates, their errors, whole numbers."""
     tables = []
     estimates = of_views(residuals, kind)
+    # Intervals number the tables of both kinds in one row, members first.
     before = 0 if kind is mechanism.space.members else len(mechanism.space.members.views)
     for number, (name, estimate, (counts, how)) in enumerate(
         zip(names, estimates, fitted, strict=True)

@@ -84,6 +84,7 @@ def _named(value: Iterable[TableRequest], prefix: str) -> tuple[TableRequest, ..
             raise InputError(
                 "linked tables are fitted in whole numbers, or not at all: integer, none"
             )
+        # The prefix keeps tables of members and of units apart where they have the same features.
         named.append(evolve(table, name=f"{prefix}{called_after(table.features)}"))
     return tuple(named)
 
@@ -165,6 +166,7 @@ class LinkedTablesRequest(RequestDefaults):
         both kinds agree.
         """
         assert isinstance(mechanism, LinkedMechanism)
+        # Targets are about published numbers, and making both kinds agree changes their errors.
         agreement = mechanism.agreement
         ratios = [0.0]
         for tables, variances in (

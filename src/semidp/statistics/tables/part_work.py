@@ -79,6 +79,7 @@ class TablesWork:
         if self.noise is not None and stored.exists():
             return
         features = [table.asked.features for table in self.tables]
+        # Records are counted even where nobody can be, so that some which appear there are refused.
         counted = counted_tables(task, features, self.expected, source)
         if self.noise is None:
             return
@@ -101,8 +102,10 @@ def store_once(task: PartTask, columns: Columns, stored: Path, attempt: Path) ->
     """
     fresh = attempt / stored.name
     columns.write(fresh)
+    # On disk before it has its name: an empty file would stand for a measurement.
     durable(attempt)
     Unfinished(task.work, task.run).check()
+    # A link to a taken name fails: one attempt wins, and all of them read its numbers.
     with contextlib.suppress(FileExistsError):
         os.link(fresh, stored)
     fresh.unlink()
@@ -112,6 +115,7 @@ def stored_measurement(work: Path, request: TablesRequest, path: Sequence[str]) 
     """Return the file, in the folder of an unfinished release, of what was measured of a request in
     one part.
     """
+    # Labels may hold any character, and a digest is a name that every file system takes.
     key = hashlib.sha256(json.dumps([request.name, *path]).encode()).hexdigest()
     return work / STATE / f"{key}.parquet"
 
@@ -143,6 +147,7 @@ def counted_tables(
     for table, names, at_first in zip(counted, features, expected, strict=True):
         view = task.schema.view(names)
         at_cut = grid.coarsened(view).sum(table.counts, trimmed_view(task.cut.above(view), view))
+        # The message names no count, because these are the confidential ones.
         if not np.array_equal(at_cut.ravel(), at_first.ravel()):
             raise DataError(_CHANGED)
         if task.exact.margins and not task.exact.over(names).contains(table):
@@ -209,6 +214,7 @@ def fitted_part(
             own_part(counts.reshape(estimate.shape), how, estimate)
             for (counts, how), estimate in parts
         ]
+    # A table that was given up binds no other one: they would inherit what it misses.
     kinds = [
         FitKind.none if number in fit.unfitted else row.asked.fit for number, row in enumerate(rows)
     ]

@@ -60,9 +60,11 @@ def recheck_parts(
     before = len(check.findings.wrong)
     _compare_cut(result, check)
     fit = None
+    # Fits to wrong estimates would differ as well, and one fault would be told many times.
     if check.findings.refits and len(check.findings.wrong) == before:
         fit = _cut_fit(result, check.partition)
     part_tables = _compare_parts(result, check, fit)
+    # Some whole numbers at the cut are sums of parts, so the parts must be sound first.
     if part_tables is not None:
         _compare_cut_fits(result, check, fit)
     expected = result.noise.expected_l2
@@ -143,6 +145,7 @@ def _compare_parts(
     farther: list[str] = []
     if fit is not None and fit.together is not None:
         same, farther = published_whole(check.findings, result, partition, fit)
+        # Where the whole came out otherwise, single parts need not have the rows found now.
         fit = fit if same else None
     for node, part in enumerate(partition.parts):
         files = StoredFiles(partition.place / part.folder, tuple(part.files))
@@ -154,6 +157,7 @@ def _compare_parts(
         except (ValueError, KeyError, OSError, IndexError, StopIteration):
             check.wrong(f"files that are damaged in {part.folder}")
         sound = sound and len(check.findings.wrong) == before
+    # Distances mean nothing for tables that do not add up, and that is said already.
     if sound:
         check.findings.wrong += farther
     return tables if sound and not farther else None
@@ -231,6 +235,7 @@ def published_whole(
         return False, []
     farther = []
     for asked, whole, loss, how in different:
+        # A single table that differs was fitted to the same totals as now.
         strict = findings.same_software or len(different) == 1
         said = too_far(asked.name, whole, loss, how, how.optimal and strict)
         if said is not None and findings.current:

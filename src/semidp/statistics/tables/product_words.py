@@ -111,6 +111,7 @@ def near_least(mechanism: ResidualMechanism) -> list[str]:
     above = mechanism.above_least
     if above is None:
         return []
+    # Rounded up, so that the noise never looks nearer to the least than is proved.
     share = math.ceil(max(above, 0.0) * 1000) / 1000
     return [
         f"total variance at most {share:.1%} above the least that any additive Gaussian noise with"

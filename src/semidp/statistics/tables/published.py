@@ -171,6 +171,7 @@ class PublishedTables(Published):
         for name, weight in weights.items():
             value += float((self.table(name).estimate * weight).sum())
             by_number[places[name]] = weight
+        # Tables share residuals, so their errors are correlated and the whole sum has one error.
         if self.residuals is not None:
             return value, self.residuals.combination_error(by_number)
         return value, self._error(by_number[0], scope)
@@ -182,6 +183,8 @@ class PublishedTables(Published):
         mechanism = self.recalibrated(self.request, scope)
         if not mechanism.scale:
             return 0.0
+        # Errors grow with the scale, and an earlier version may have drawn more noise than is
+        # needed. Where exact totals fix the sum, what is left of its error is rounding.
         error = mechanism.standard_error(weight)
         noticeable = 1e-9 * math.sqrt(mechanism.variance * float((weight**2).sum()))
         return error * self.noise.scale / mechanism.scale if error > noticeable else 0.0
@@ -263,6 +266,7 @@ class PublishedTables(Published):
             return request.calibrate(request.space(scope))
         if self.noise.mechanism != ResidualMechanism.name:
             return super().recalibrated(request, scope)
+        # The noise was drawn on residuals, whatever `auto` would choose for this table today.
         product = product_space(scope.dataspace, scope.adjacency, [request.features])
         return ResidualMechanism.calibrate(product, budget_of(request))
 
@@ -441,6 +445,7 @@ def published_table(
     public = scope.dataspace.over(asked.features)
     residuals = mechanism if isinstance(mechanism, ResidualMechanism) else None
     measure, estimate = measured.noisy, measured.projected
+    # Noise on residuals leaves no noisy cells, so the estimates are what is fitted.
     if residuals is not None:
         (estimate,) = residuals.estimates(measured.projected)
         measure = estimate

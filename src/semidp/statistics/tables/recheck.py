@@ -51,6 +51,7 @@ def compare_residuals(
         check.wrong("less noise on a residual than its budget needs")
     elif current and not same and not stated.serves_like(needed):
         check.wrong("more noise on a residual than its budget gives")
+    # An earlier version may have spent less than the budget allows, which makes no claim false.
     looser = not current and stated.precision < needed.precision
     if stated.law != needed.law or (stated.precision != needed.precision and not looser):
         check.wrong("another guarantee for its residuals than its budget gives")
@@ -133,6 +134,7 @@ def _compare_totals(check: ResultCheck, result: PublishedTables, mechanism: Mech
         if not np.array_equal(result.noisy, np.rint(mechanism.space.fixed_part())):
             check.wrong("a measurement that is not what its exact totals fix")
     elif mechanism.keeps_totals:
+        # Such noise has zero margins, so a measurement without the totals was not drawn by it.
         schema = result.only.schema
         for total in check.scope.dataspace.over(schema.names).published:
             if not np.array_equal(schema.grid.sum(result.noisy, total.view), total.counts):

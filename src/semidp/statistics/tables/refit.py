@@ -190,6 +190,7 @@ def compare_fit(one: FittedTable, again: Refit | None, strict: bool = True) -> C
         )
     if stated.kind == FitKind.none and stated.method == "none":
         return Checked(tuple(_published_estimate(name, counts, stated, measure, again)))
+    # The distance follows from published numbers alone: no fit is needed to compare it.
     loss = float(np.square((counts - measure).astype(np.float64)).sum())
     if not _near(stated.loss, loss):
         said = (
@@ -197,6 +198,7 @@ def compare_fit(one: FittedTable, again: Refit | None, strict: bool = True) -> C
             f" is {loss:.6g}"
         )
         return Checked((said,))
+    # There is nothing found now to compare with, so the published counts are believed.
     if again is None or (counts.dtype.kind == "i" and again[0].dtype.kind != "i"):
         return Checked(
             tuple(_bounds(name, stated)), ("count", "method", "bound", "optimal", "note")
@@ -250,6 +252,7 @@ def too_far(
     """Say that counts are farther from what was measured than those that are found now, if they
     are.
     """
+    # A relative allowance vanishes where the distance is near 0, so every cell adds a little.
     allowed = found.loss * (1 + (_CLOSE if proved else _SEARCHED)) + _CLOSE * counts.size
     if loss <= allowed:
         return None

@@ -147,6 +147,7 @@ def called_after_features(tables: Iterable[TableRequest]) -> list[TableRequest]:
 def called_after(features: Iterable[str]) -> str:
     """Return features joined as the name of files, without what no file may be called."""
     name = re.sub(r"[/\\\0]", "_", "-".join(features))
+    # A feature may begin with a dot, and the name of a file may not.
     return f"_{name[1:]}" if name.startswith(".") else name
 
 
@@ -226,6 +227,7 @@ class TablesRequest(RequestDefaults):
                     "tables that share a budget are fitted in whole numbers, or not at all:"
                     " integer, none"
                 )
+        # Residuals are priced by squared lengths, which prove nothing for pure epsilon.
         if budget.kind == "pure":
             raise InputError(
                 "tables share a zCDP, GDP or (epsilon, delta) budget: with pure epsilon give each a"
@@ -366,6 +368,7 @@ class TablesRequest(RequestDefaults):
         """Return what parts measure: residuals, or the cells of a table for pure ε and where a
         mechanism is named.
         """
+        # A named mechanism adds its noise to cells, and no noise on residuals gives pure epsilon.
         named = self.mechanism in _CELL_BY_CELL
         if self.alone and (named or (self.budget is not None and self.budget.kind == "pure")):
             return self.space(scope)
@@ -381,6 +384,7 @@ class TablesRequest(RequestDefaults):
         if isinstance(space, ProductSpace):
             return self.residual_mechanism(space)
         budget = budget_of(self)
+        # What auto chooses elsewhere may draw all cells at once, which no part can do by itself.
         usual = "laplace" if budget.kind == "pure" else "gaussian"
         return mechanism_for(space, budget, usual if self.mechanism == AUTO else self.mechanism)
 
@@ -417,6 +421,7 @@ class TablesRequest(RequestDefaults):
         """
         if self.alone or budget.kind != "pure":
             return (evolve(self, budget=budget),)
+        # Pure epsilon is split evenly before anything is measured: no objective could move it.
         if self.objective is not Objective.total:
             raise InputError(_NO_OBJECTIVE)
         return tuple(
@@ -482,6 +487,7 @@ def with_numbers(
     ... ]
     ['1', '4']
     """
+    # Features name the same table in any order.
     asked = {frozenset(table.features) for table in tables}
     said: dict[frozenset[str], dict[str, Any]] = {}
     for names, text in numbers.items():
@@ -521,6 +527,7 @@ def gathered(asked: Sequence[TableRequest | TablesRequest]) -> tuple[TablesReque
             alone.append(request)
         else:
             shared.append(request)
+    # All of them would have the same name and the same file of measurements.
     if len(shared) > 1:
         raise InputError(
             "some tables of the plan share a budget already: give the others budgets of their own"

@@ -26,6 +26,7 @@ LAWS = ("discrete", "rounded")
 
 def residuals_json(mechanism: ResidualMechanism) -> dict[str, Any]:
     """Return the noise of every residual as plain values."""
+    # σ² is written as an exact fraction, so that the claim is checked for the noise that was drawn.
     schema = mechanism.space.schema
     return {
         "precision": str(mechanism.precision),
@@ -59,6 +60,7 @@ def residuals_from_json(
         space.schema.view(part["features"]): positive(part["sigma2"], "σ²")
         for part in entry["residuals"]
     }
+    # A residual that is left out here would be taken for one without noise, and cost nothing.
     if set(squares) != set(space.measured):
         raise ValueError("the residuals are not those of the plan")
     precision, law, saved = entry["precision"], entry["law"], entry["saved_by_joint_sensitivity"]

@@ -58,6 +58,7 @@ def read_fits(path: Path) -> Fits:
     """
     fits: Fits = {}
     try:
+        # Pickled objects could run code when they are read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             for number, entry in enumerate(from_json(str(stored[_HOW]))):
                 view: View = tuple(entry["view"])
