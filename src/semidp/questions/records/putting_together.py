@@ -244,7 +244,7 @@ def records_of(
 ) -> SyntheticRecords:
     """Return records of a release; see `Release.records`."""
     check_seconds(seconds)
-    release.refuse_parts("synthetic records")
+    release.refuse_large_parts("synthetic records")
     numbers = PublishedNumbers.of(release)
     if numbers.order is not None:
         return matched_records(numbers, randomness)
@@ -265,7 +265,7 @@ def several_records(
     check_seconds(seconds)
     if isinstance(files, bool) or not isinstance(files, int) or files < 2:
         raise InputError(f"several sets of records are 2 or more, not {files!r}")
-    release.refuse_parts("synthetic records")
+    release.refuse_parts("several sets of records")
     release.refuse_combined("several sets of records")
     numbers = PublishedNumbers.of(release)
     law = EstimateDraws.of(release)
