@@ -1,7 +1,7 @@
 """How many values one exchange, or a ball of records, replaces in groups: by the definition, in
 small worlds.
 
-The definition is written down here again, without `spaces.exchange`: a record is its group in each
+The definition is written down here again, without `exchange_blocks`: a record is its group in each
 set and its value.
 """
 

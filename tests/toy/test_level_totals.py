@@ -2,8 +2,7 @@
 audit.
 
 The folder `level_totals` is the whole statistic. Where this file needs anything else to be told of
-it, the cut by statistics has a leak. What a kind says of itself in a report and in a forecast is to
-be asked for here, too, as soon as `Request.forecast` and `Published.sections` exist.
+it, the cut by statistics has a leak.
 """
 
 import ast

@@ -286,7 +286,7 @@ class Exchange(Adjacency):
     person takes.
 
     One dataset arises from the other when one person takes any possible value, and for each
-    published block that changes one other record takes over the old value (`spaces.exchange`). `a`
+    published block that changes one other record takes over the old value (`exchange_blocks`). `a`
     is the most records that one exchange changes; every exchange lies in A_a of the same dataspace.
 
     A person with up to m records has m exchanges, one after the other: each sets one of the
