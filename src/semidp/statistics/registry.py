@@ -75,7 +75,8 @@ def asking_fields() -> dict[str, tuple[Kind, Field]]:
 
     >>> list(asking_fields())
     ['table', 'all_pairs', 'mean', 'sum', 'proportion', 'regress', 'logistic', 'median', 'quantile',
-    'distribution']
+    'distribution',
+    'odds_ratio']
     """
     return {field.name: (kind, field) for kind in kinds() for field in kind.fields}
 
