@@ -358,7 +358,11 @@ def _unsure(
             notes = (answer.note, *asked.notes)
             square = answer.statistic**2
             ending = (square, len(sums), answer.z, answer.p_value, answer.draws)
-            return _unsure_association(asked, sides, scores, pooled, alternative, ending, notes)
+            method = _method_of_many(asked, scores, pooled, len(sums))
+            noisy = _noisy_names(asked, sides)
+            return _answered_association(
+                asked, scores, pooled, alternative, ending, method, notes, noisy
+            )
     return _bounded(asked, sides, scores, used, pooled, alternative)
 
 
@@ -421,8 +425,9 @@ def _bounded(
         f" {MISS:g} for the chance that these miss.{many}"
     )
     ending = (best.z**2, len(answers), z, p_value, 0)
-    return _unsure_association(
-        asked, sides, scores, pooled, alternative, ending, (note, *asked.notes)
+    method = _method_of_many(asked, scores, pooled, len(answers))
+    return _answered_association(
+        asked, scores, pooled, alternative, ending, method, (note, *asked.notes), tuple(noisy)
     )
 
 
@@ -431,24 +436,23 @@ def _noisy_names(asked: CrossedTable, sides: tuple[bool, bool]) -> tuple[str, ..
     return tuple(name for name, exact in names if not exact)
 
 
-def _unsure_association(
+def _answered_association(
     asked: CrossedTable,
-    sides: tuple[bool, bool],
     scores: Mapping[str, Sequence[float] | None],
     pooled: bool,
     alternative: Alternative,
     ending: tuple[float, int, float | None, float, int],
+    method: str,
     notes: tuple[str, ...],
+    noisy: tuple[str, ...] = (),
 ) -> Association:
+    """Return an answer with the scores that were used, which are part of it."""
     statistic, degrees, z, p_value, draws = ending
     ordered = []
     for name, levels in zip((asked.rows, asked.columns), asked.shape, strict=False):
         if name in scores:
             values = _score_columns(name, levels, scores)[:, 0].tolist()
             ordered.append((name, tuple(values)))
-    method = _method(asked, scores, pooled, 1)
-    if degrees > 1:
-        method = f"{method.rpartition(':')[0]}: the largest of {degrees} sums"
     return Association(
         asked.rows,
         asked.columns,
@@ -466,8 +470,21 @@ def _unsure_association(
         p_value,
         draws,
         notes,
-        _noisy_names(asked, sides),
+        noisy,
     )
+
+
+def _method_of_many(
+    asked: CrossedTable,
+    scores: Mapping[str, Sequence[float] | None],
+    pooled: bool,
+    sums: int,
+) -> str:
+    """Name the test of one sum, or of the largest of several."""
+    method = _method(asked, scores, pooled, 1)
+    if sums > 1:
+        method = f"{method.rpartition(':')[0]}: the largest of {sums} sums"
+    return method
 
 
 def _scores(ordered: Iterable[str] | Scores) -> dict[str, Sequence[float] | None]:
@@ -526,32 +543,9 @@ def _association(
     statistic, degrees, z, p_value = score_test(
         test, asked.estimate, margins, noise, asked.noise_law, alternative, draws, randomness
     )
-    # The scores that were used are part of the answer.
-    ordered = []
-    for name, side in ((asked.rows, row_scores), (asked.columns, column_scores)):
-        if name in scores:
-            values = side[:, 0].tolist()
-            ordered.append((name, tuple(values)))
     method = _method(asked, scores, pooled, degrees)
-    sense = "" if z is None else _sense(asked, z)
-    return Association(
-        asked.rows,
-        asked.columns,
-        asked.strata,
-        tuple(ordered),
-        pooled,
-        asked.measured.name,
-        asked.measured.noise_name,
-        method,
-        statistic,
-        degrees,
-        z,
-        sense,
-        alternative,
-        p_value,
-        draws,
-        asked.notes,
-    )
+    ending = (statistic, degrees, z, p_value, draws)
+    return _answered_association(asked, scores, pooled, alternative, ending, method, asked.notes)
 
 
 def _sense(asked: CrossedTable, z: float) -> str:
