@@ -10,19 +10,15 @@ from numpy.typing import NDArray
 from semidp.core.scope import Scope
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.cells import Columns, Form
-from semidp.output.plots.figures import estimates_plot
 from semidp.output.sections import Details, Section
-from semidp.sources.contract import Outcome
 from semidp.statistics.answered import words
 from semidp.statistics.answered.answered_estimates import AnsweredEstimates, AnsweredSums
 from semidp.statistics.answered.answered_space import fineness_of, unit_of
 from semidp.statistics.outcomes.intervals import Intervals
 from semidp.statistics.outcomes.published import (
-    GROUPS_OR_COUNTS,
-    PublishedBySets,
+    PublishedStatistic,
     as_written,
     columns_of,
-    columns_of_groups,
     read_intervals,
     real_numbers,
     rows_of,
@@ -36,11 +32,10 @@ if TYPE_CHECKING:
 
 _NOISY = ("noisy_answered", "noisy_about_middle")
 _NUMBERS = 9  # columns of a file after the labels
-_ESTIMATES = ("answered", "answered_error", "mean", "sum", "proportion", "standard_error")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedAnswers(PublishedBySets):
+class PublishedAnswers(PublishedStatistic):
     """One published statistic of those who answered, by groups.
 
     Parameters
@@ -71,16 +66,17 @@ class PublishedAnswers(PublishedBySets):
     key: ClassVar[str] = "answers"
     derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "intervals")
 
+    estimate_columns: ClassVar[tuple[str, ...]] = (
+        "answered",
+        "answered_error",
+        *PublishedStatistic.estimate_columns,
+    )
+
     request: "AnsweredRequest"
     estimates: tuple[AnsweredEstimates, ...]
     columns: tuple[tuple[str, ...], ...]
     noisy: NDArray[np.int64] = field(repr=False)
     intervals: tuple[Intervals, ...]
-
-    @property
-    def outcome(self) -> Outcome:
-        """The outcome with its bounds and grid."""
-        return self.request.outcome
 
     def holds_noise(self, column: str) -> bool:
         """Whether a column of its files holds what was measured."""
@@ -92,34 +88,8 @@ class PublishedAnswers(PublishedBySets):
         """
         again = self.published_again(check, mechanism)
         assert isinstance(again, PublishedAnswers)
-        check.compare_fixed(self, again, mechanism)
-        groups = columns_of_groups(again)
-
-        def firm(column: str) -> str | None:
-            if column in groups:
-                return GROUPS_OR_COUNTS
-            if column in _ESTIMATES:
-                return "estimates or standard errors that do not follow from its noisy sums"
-            return None
-
-        check.compare_columns(self, again, firm, "intervals that do not follow from its noisy sums")
+        self.compare_again(check, again, mechanism)
         return again
-
-    def plot(self, axes: Any = None, by: int = 0) -> Any:
-        """Draw the estimates of one set of groups with two standard errors to each side; return the
-        figure.
-        """
-        part = self.estimates[by]
-        drawn = np.isfinite(part.values)
-        labels = []
-        for levels, is_drawn in zip(part.groups, drawn.tolist(), strict=True):
-            if is_drawn:
-                labels.append(" · ".join(levels))
-        values, errors = part.values[drawn].tolist(), part.standard_errors[drawn].tolist()
-        # Only means lie between the bounds.
-        of_sums = self.request.statistic == "sum"
-        bounds = None if of_sums else (float(self.outcome.lower), float(self.outcome.upper))
-        return estimates_plot(labels, values, errors, words.statistic_text(self), bounds, axes)
 
     def title(self) -> str:
         """Name it: the mean of pay by ward, of those who answered."""

@@ -8,44 +8,37 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import (
     FAINT_MARK,
-    TOO_MANY,
     end_text,
     estimate_text,
     more,
     scale_text,
-    share_text,
 )
 from semidp.statistics.answered.answered_space import fineness_of, unit_of
 from semidp.statistics.outcomes.published import columns_of
 from semidp.statistics.outcomes.words import (
+    ESTIMATES_CAPTION,
     NOTHING_MEASURED,
     ZEROS_AND_ONES,
     clipped_text,
     column_heading,
     estimate_lines,
+    faint_cautions,
+    faint_text,
     first_few,
     interval_paragraphs,
+    is_faint,
     set_text,
+    statistic_text,
 )
 
 if TYPE_CHECKING:
     from semidp.statistics.answered.published import PublishedAnswers
 
-_CAPTION = (
-    "Estimates with two standard errors of the noise to each side. A declared bound that lies in"
-    " the picture is a dotted line."
-)
-
 
 def title(result: "PublishedAnswers") -> str:
     """Name a statistic of those who answered."""
     sets = ", ".join(set_text(by) for by in result.request.by)
-    return f"{statistic_text(result)} by {sets}, of those who answered"
-
-
-def statistic_text(result: "PublishedAnswers") -> str:
-    """Name the statistic and its column."""
-    return f"{result.request.statistic} of {result.outcome.column}"
+    return f"{statistic_text(result.request)} by {sets}, of those who answered"
 
 
 def noisy_lines(result: "PublishedAnswers") -> list[str]:
@@ -59,7 +52,7 @@ def summary_lines(result: "PublishedAnswers") -> list[tuple[str, str]]:
     scale = _scale(result)
     lines = [("mechanism", f"{result.noise.mechanism}, scale {scale} in each sum")]
     lines += estimate_lines(_lines(result))
-    lines += [("", text) for text in faint_text(result)]
+    lines += [("", text) for text in faint_text(result.request, *faint_groups(result))]
     return lines
 
 
@@ -83,21 +76,14 @@ def _lines(result: "PublishedAnswers") -> list[str]:
             if not math.isfinite(value):
                 lines.append(f"{name}: none ({of_records})")
                 continue
-            mark = FAINT_MARK if is_faint(result, value, error) else ""
+            mark = FAINT_MARK if _is_faint(result, value, error) else ""
             lines.append(f"{name}: {mark}{estimate_text(value, error)} ({of_records})")
     return first_few(lines)
 
 
-def is_faint(result: "PublishedAnswers", value: float, error: float) -> bool:
-    """Whether noise dominates an estimate: as for other means and sums, and where there is no mean
-    at all.
-    """
-    if not math.isfinite(value):
-        return True
-    bounds = float(result.outcome.upper - result.outcome.lower)
-    # A mean may be anywhere between the bounds: half of them says next to nothing.
-    vague = result.request.statistic != "sum" and 4 * error >= bounds / 2
-    return abs(value) < 2 * error or vague
+def _is_faint(result: "PublishedAnswers", value: float, error: float) -> bool:
+    """Whether noise dominates an estimate: also where there is no mean at all."""
+    return not math.isfinite(value) or is_faint(result.request, value, error)
 
 
 def faint_groups(result: "PublishedAnswers") -> tuple[int, int]:
@@ -107,37 +93,13 @@ def faint_groups(result: "PublishedAnswers") -> tuple[int, int]:
         for _, count, _, _, value, error in part.rows():
             if count:
                 groups += 1
-                faint += is_faint(result, value, error)
+                faint += _is_faint(result, value, error)
     return faint, groups
-
-
-def faint_text(result: "PublishedAnswers") -> list[str]:
-    """Say in how many groups noise dominates, and what the mark means; nothing where there is
-    none.
-    """
-    faint, groups = faint_groups(result)
-    if not faint:
-        return []
-    vague = (
-        ""
-        if result.request.statistic == "sum"
-        else ", or their range of 95% is half of the declared bounds"
-    )
-    return [
-        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they are smaller than two"
-        f" standard errors{vague}"
-    ]
 
 
 def cautions(result: "PublishedAnswers") -> list[str]:
     """Warn of a statistic that noise dominates in more than a quarter of the groups."""
-    faint, groups = faint_groups(result)
-    if not faint or faint <= TOO_MANY * groups:
-        return []
-    return [
-        f"Noise dominates {share_text(faint / groups)} of the groups of the {title(result)}: ask"
-        " for fewer or larger groups, tighter bounds or a larger budget."
-    ]
+    return faint_cautions(title(result), *faint_groups(result))
 
 
 def sections(result: "PublishedAnswers") -> list[Section]:
@@ -154,7 +116,7 @@ def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
         if not count:
             empty.append(label)
             continue
-        mark = FAINT_MARK if is_faint(result, value, error) else ""
+        mark = FAINT_MARK if _is_faint(result, value, error) else ""
         shown, standard_error = "none", ""
         if math.isfinite(value):
             shown, _, standard_error = estimate_text(value, error).partition(" ± ")
@@ -174,11 +136,12 @@ def _section(result: "PublishedAnswers", number: int, by: Margin) -> Section:
         "standard error",
     ]
     columns += map(column_heading, ends)
+    what = f"{statistic_text(result.request)} by {set_text(by)}"
     return Section(
-        heading=f"Published {statistic_text(result)} by {set_text(by)}, of those who answered",
+        heading=f"Published {what}, of those who answered",
         paragraphs=paragraphs,
         figure=result.plot(by=number),
-        caption=_CAPTION,
+        caption=ESTIMATES_CAPTION,
         columns=columns,
         rows=listed,
         empty=empty,
@@ -222,7 +185,7 @@ def _paragraphs(result: "PublishedAnswers") -> list[str]:
             " they need not lie evenly about the estimate. Where fewer than one are estimated to"
             " have answered, there is no estimate."
         )
-    paragraphs += [f"{text}." for text in faint_text(result)]
+    paragraphs += [f"{text}." for text in faint_text(result.request, *faint_groups(result))]
     return paragraphs
 
 
@@ -243,7 +206,7 @@ def file_words(result: "PublishedAnswers") -> list[tuple[str, str]]:
     words = []
     for file, by in zip(result.request.files, result.request.by, strict=True):
         what = (
-            f"the {statistic_text(result)} by {set_text(by)} of those who answered, and how"
+            f"the {statistic_text(result.request)} by {set_text(by)} of those who answered, and how"
             " many did"
         )
         words.append((file, f"{what}, one row a group"))

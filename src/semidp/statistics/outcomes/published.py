@@ -6,16 +6,21 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.exact import number
+from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.cells import PublishedColumns, Sheet
+from semidp.output.plots.figures import estimates_plot
+from semidp.sources.contract import Outcome
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import About, Intervals
-from semidp.statistics.protocol import Published, Request
+from semidp.statistics.outcomes.request import StatisticRequest
+from semidp.statistics.outcomes.words import statistic_text
+from semidp.statistics.protocol import Published, Request, ResultCheck
 
 Read = TypeVar("Read", bound=Published)
 
@@ -120,6 +125,58 @@ class PublishedBySets(Published):
 
     def _repr_html_(self) -> str:
         return "".join(part._repr_html_() for part in self.sheets())
+
+
+class PublishedStatistic(PublishedBySets):
+    """What published sums, means and proportions share: a picture, and how they are compared with
+    what follows from their noisy sums.
+    """
+
+    estimate_columns: ClassVar[tuple[str, ...]] = ("mean", "sum", "proportion", "standard_error")
+
+    request: StatisticRequest
+    estimates: tuple[Any, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome with its bounds and grid."""
+        return self.request.outcome
+
+    def plot(self, axes: Any = None, by: int = 0) -> Any:
+        """Draw the estimates of one set of groups with two standard errors to each side; return the
+        figure.
+        """
+        part = self.estimates[by]
+        held = np.isfinite(part.values)
+        labels = [
+            " · ".join(levels) for levels, kept in zip(part.groups, held, strict=True) if kept
+        ]
+        # The declared bounds are those of one record and of a mean: a sum may lie far beyond them.
+        bounds = (
+            None
+            if self.request.statistic == "sum"
+            else (float(self.outcome.lower), float(self.outcome.upper))
+        )
+        values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
+        return estimates_plot(labels, values, errors, statistic_text(self.request), bounds, axes)
+
+    def compare_again(
+        self, check: ResultCheck, again: "PublishedStatistic", mechanism: Mechanism
+    ) -> None:
+        """Note where estimates, errors and intervals do not follow from the noisy sums."""
+        check.compare_fixed(self, again, mechanism)
+        groups = columns_of_groups(again)
+
+        # Estimates follow from the noisy sums in every version. How intervals are computed may
+        # change, so those of an earlier version are noted and not called wrong.
+        def firm(column: str) -> str | None:
+            if column in groups:
+                return GROUPS_OR_COUNTS
+            if column in self.estimate_columns:
+                return "estimates or standard errors that do not follow from its noisy sums"
+            return None
+
+        check.compare_columns(self, again, firm, "intervals that do not follow from its noisy sums")
 
 
 def columns_of_groups(result: PublishedBySets) -> set[str]:

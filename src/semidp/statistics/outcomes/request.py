@@ -7,13 +7,27 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from attrs import Factory, field, frozen
+
 from semidp.core.exact import exact, plain, text, texts
+from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
+from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.mechanisms.mechanism import Mechanism
+from semidp.mechanisms.selection import AUTO
 from semidp.sources.contract import GRID, Outcome
+from semidp.statistics.outcomes.forecast import SumsForecast, sums_line
 from semidp.statistics.outcomes.intervals import Confidence
-from semidp.statistics.protocol import BUDGET_KEYS, OwnBudget, member
+from semidp.statistics.protocol import (
+    BUDGET_KEYS,
+    Forecast,
+    OwnBudget,
+    checked_budget,
+    file_name,
+    mechanism_name,
+    member,
+)
 
 
 class Statistic(StrEnum):
@@ -171,6 +185,66 @@ class GroupedRequest(OutcomeRequest):
         if len(self.by) == 1:
             return (self.name,)
         return tuple(f"{self.name}-by-{'-'.join(group.names)}" for group in self.by)
+
+
+def _statistic_name(request: "StatisticRequest") -> str:
+    return f"{request.statistic}-{request.outcome.column}"
+
+
+@frozen
+class StatisticRequest(GroupedRequest):
+    """What requests for sums, means and proportions by groups share: their fields, and how their
+    noise is forecast.
+    """
+
+    _written: ClassVar[tuple[str, ...]] = (
+        "name",
+        "statistic",
+        "outcome",
+        "by",
+        "budget",
+        "mechanism",
+        "confidence",
+    )
+
+    statistic: Statistic = field(converter=statistic_from)
+    outcome: Outcome = field(converter=checked_outcome)
+    by: tuple[Margin, ...] = field(converter=group_margins)
+    budget: Budget | None = field(default=None, converter=checked_budget)
+    mechanism: str = field(default=AUTO, converter=mechanism_name)
+    name: str = field(default=Factory(_statistic_name, takes_self=True), converter=file_name)
+    confidence: Confidence = field(default=Confidence(), converter=checked_confidence)
+
+    def __attrs_post_init__(self) -> None:
+        self._check_groups("a statistic of groups needs", f"{self.statistic} in them is")
+        # Other bounds would make a mean of clipped numbers pass for a share of ones.
+        if self.binary and self.outcome != proportion_of(self.outcome.column):
+            raise InputError(
+                "a proportion is that of ones among zeros and ones: leave bounds and grid out"
+            )
+
+    @property
+    def binary(self) -> bool:
+        """Whether the outcome is zeros and ones: of a proportion."""
+        return self.statistic is Statistic.proportion
+
+    @classmethod
+    def _asks_binary(cls, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry of a plan asks for a proportion."""
+        return statistic_from(entry.get("statistic", Statistic.mean)) is Statistic.proportion
+
+    @classmethod
+    def _fields(cls, value: Mapping[str, Any]) -> dict[str, Any]:
+        # A plan file may leave the statistic out, which then is the mean.
+        return {"statistic": Statistic.mean, **super()._fields(value)}
+
+    def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
+        """Return the noise in the sums behind it."""
+        return (SumsForecast.of(self.name, self.features, mechanism),)
+
+    def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
+        """Say with what noise the sums behind it would be measured."""
+        return [sums_line(self.name, mechanism)]
 
 
 def outcome_from(column: str, bounds: Sequence[Any] | None, grid: Any) -> Outcome:

@@ -5,8 +5,10 @@ from fractions import Fraction
 
 from semidp.core.exact import plain
 from semidp.core.spaces.dataspace import Margin
+from semidp.output.texts import FAINT_MARK, TOO_MANY, share_text
 from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.intervals import About, Intervals
+from semidp.statistics.outcomes.request import StatisticRequest
 
 _SHOWN_GROUPS = 12  # on a terminal
 
@@ -14,6 +16,11 @@ NOTHING_MEASURED = "There is no record, so there is nothing to measure and no no
 """What is said of an outcome without records."""
 ZEROS_AND_ONES = "Each record counted as 0 or 1."
 """What is said of an outcome that is a yes or no."""
+ESTIMATES_CAPTION = (
+    "Estimates with two standard errors of the noise to each side. A declared bound that lies in"
+    " the picture is a dotted line."
+)
+"""What is said below a picture of sums, means or proportions."""
 
 
 def clipped_text(outcome: Outcome) -> str:
@@ -82,6 +89,50 @@ def column_heading(column: str) -> str:
     'population, lower'
     """
     return column.replace("_", ", ")
+
+
+def statistic_text(request: StatisticRequest) -> str:
+    """Name a statistic and its column: mean of score."""
+    return f"{request.statistic} of {request.outcome.column}"
+
+
+def is_faint(request: StatisticRequest, value: float, error: float) -> bool:
+    """Whether noise dominates an estimate.
+
+    It is smaller than two standard errors; or, of a mean, two standard errors to each side are half
+    of its bounds.
+    """
+    bounds = float(request.outcome.upper - request.outcome.lower)
+    # A mean may be anywhere between the bounds: half of them says next to nothing.
+    vague = request.statistic != "sum" and 4 * error >= bounds / 2
+    return abs(value) < 2 * error or vague
+
+
+def faint_text(request: StatisticRequest, faint: int, groups: int) -> list[str]:
+    """Say in how many groups noise dominates, and what the mark means; nothing where there is
+    none.
+    """
+    if not faint:
+        return []
+    vague = (
+        ""
+        if request.statistic == "sum"
+        else ", or their range of 95% is half of the declared bounds"
+    )
+    return [
+        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they are smaller than two"
+        f" standard errors{vague}"
+    ]
+
+
+def faint_cautions(title: str, faint: int, groups: int) -> list[str]:
+    """Warn of a statistic that noise dominates in more than a quarter of the groups."""
+    if not faint or faint <= TOO_MANY * groups:
+        return []
+    return [
+        f"Noise dominates {share_text(faint / groups)} of the groups of the {title}: ask for fewer"
+        " or larger groups, tighter bounds or a larger budget."
+    ]
 
 
 def set_text(by: Margin) -> str:

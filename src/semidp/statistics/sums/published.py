@@ -13,8 +13,6 @@ from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Margin
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.cells import Columns, Form
-from semidp.output.plots.figures import estimates_plot
-from semidp.sources.contract import Outcome
 from semidp.statistics.outcomes.comparison import Comparison
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.intervals import About, Intervals
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from semidp.statistics.sums.request import GroupRequest
 from semidp.output.sections import Details, Section
 from semidp.statistics.outcomes.published import (
-    PublishedBySets,
+    PublishedStatistic,
     _twice,
     as_written,
     columns_of,
@@ -38,7 +36,7 @@ from semidp.statistics.sums import words
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PublishedGroups(PublishedBySets):
+class PublishedGroups(PublishedStatistic):
     """One published statistic of an outcome by groups.
 
     Parameters
@@ -84,11 +82,6 @@ class PublishedGroups(PublishedBySets):
     intervals: tuple[tuple[Intervals, ...], ...] = ()
     differences: tuple[tuple[Intervals, ...], ...] = ()
 
-    @property
-    def outcome(self) -> Outcome:
-        """The outcome with its bounds and grid."""
-        return self.request.outcome
-
     def recheck(self, check: ResultCheck, mechanism: Mechanism) -> "PublishedGroups":
         """Compare estimates, errors and intervals; return them as they are computed again."""
         from semidp.statistics.sums.recheck import recheck_groups
@@ -98,25 +91,6 @@ class PublishedGroups(PublishedBySets):
     def holds_noise(self, column: str) -> bool:
         """Whether a column of its files holds the noisy sums."""
         return column == "noisy_steps"
-
-    def plot(self, axes: Any = None, by: int = 0) -> Any:
-        """Draw the estimates of one set of groups with two standard errors to each side; return the
-        figure.
-        """
-        part = self.estimates[by]
-        held = np.isfinite(part.values)
-        labels = [
-            " · ".join(levels) for levels, kept in zip(part.groups, held, strict=True) if kept
-        ]
-        what = f"{self.request.statistic} of {self.outcome.column}"
-        # The declared bounds are those of one record and of a mean: a sum may lie far beyond them.
-        bounds = (
-            None
-            if self.request.statistic == "sum"
-            else (float(self.outcome.lower), float(self.outcome.upper))
-        )
-        values, errors = part.values[held].tolist(), part.standard_errors[held].tolist()
-        return estimates_plot(labels, values, errors, what, bounds, axes)
 
     def title(self) -> str:
         """Name it: the mean of score by school."""

@@ -10,45 +10,39 @@ from semidp.core.spaces.dataspace import Margin
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.texts import (
     FAINT_MARK,
-    TOO_MANY,
     end_text,
     estimate_text,
     more,
     number_text,
     scale_text,
-    share_text,
 )
 from semidp.statistics.outcomes.comparison import Comparison
 from semidp.statistics.outcomes.intervals import About, Intervals
 from semidp.statistics.outcomes.published import columns_of
 from semidp.statistics.outcomes.words import (
+    ESTIMATES_CAPTION,
     NOTHING_MEASURED,
     ZEROS_AND_ONES,
     clipped_text,
     column_heading,
     estimate_lines,
+    faint_cautions,
+    faint_text,
     first_few,
     interval_paragraphs,
+    is_faint,
     set_text,
+    statistic_text,
 )
 
 if TYPE_CHECKING:
     from semidp.statistics.sums.published import PublishedGroups
 
-_CAPTION = (
-    "Estimates with two standard errors of the noise to each side. A declared bound that lies in"
-    " the picture is a dotted line."
-)
-
 
 def title(group: "PublishedGroups") -> str:
     """Name a statistic of groups: the mean of score by school."""
     sets = ", ".join(set_text(by) for by in group.request.by)
-    return f"{_statistic_text(group)} by {sets}"
-
-
-def _statistic_text(group: "PublishedGroups") -> str:
-    return f"{group.request.statistic} of {group.outcome.column}"
+    return f"{statistic_text(group.request)} by {sets}"
 
 
 def noisy_lines(group: "PublishedGroups") -> list[str]:
@@ -62,7 +56,7 @@ def summary_lines(group: "PublishedGroups") -> list[tuple[str, str]]:
     scale = _scale(group)
     lines = [("mechanism", f"{group.noise.mechanism}, scale {scale} in each sum")]
     lines += estimate_lines(group_lines(group))
-    lines += [("", text) for text in faint_text(group)]
+    lines += [("", text) for text in faint_text(group.request, *faint_groups(group))]
     lines += [("warning", text) for text in grid_warning(group)]
     return lines
 
@@ -87,37 +81,8 @@ def group_lines(group: "PublishedGroups") -> list[str]:
     return first_few(lines)
 
 
-def is_faint(group: "PublishedGroups", value: float, error: float) -> bool:
-    """Whether noise dominates an estimate.
-
-    It is smaller than two standard errors; or, of a mean, two standard errors to each side are half
-    of its bounds.
-    """
-    bounds = float(group.outcome.upper - group.outcome.lower)
-    vague = group.request.statistic != "sum" and 4 * error >= bounds / 2
-    return abs(value) < 2 * error or vague
-
-
 def _mark(group: "PublishedGroups", value: float, error: float) -> str:
-    return FAINT_MARK if is_faint(group, value, error) else ""
-
-
-def faint_text(group: "PublishedGroups") -> list[str]:
-    """Say in how many groups noise dominates, and what the mark means; nothing where there is
-    none.
-    """
-    faint, groups = faint_groups(group)
-    if not faint:
-        return []
-    vague = (
-        ""
-        if group.request.statistic == "sum"
-        else ", or their range of 95% is half of the declared bounds"
-    )
-    return [
-        f"{FAINT_MARK} noise dominates {faint:,} of {groups:,} groups: they are smaller than two"
-        f" standard errors{vague}"
-    ]
+    return FAINT_MARK if is_faint(group.request, value, error) else ""
 
 
 def faint_groups(group: "PublishedGroups") -> tuple[int, int]:
@@ -127,19 +92,13 @@ def faint_groups(group: "PublishedGroups") -> tuple[int, int]:
         for _, _, value, error in part.rows():
             if math.isfinite(value):
                 groups += 1
-                faint += is_faint(group, value, error)
+                faint += is_faint(group.request, value, error)
     return faint, groups
 
 
 def cautions(group: "PublishedGroups") -> list[str]:
     """Warn of a statistic that noise dominates in more than a quarter of the groups."""
-    faint, groups = faint_groups(group)
-    if not faint or faint <= TOO_MANY * groups:
-        return []
-    return [
-        f"Noise dominates {share_text(faint / groups)} of the groups of the {title(group)}: ask for"
-        " fewer or larger groups, tighter bounds or a larger budget."
-    ]
+    return faint_cautions(title(group), *faint_groups(group))
 
 
 def sections(group: "PublishedGroups") -> list[Section]:
@@ -148,7 +107,7 @@ def sections(group: "PublishedGroups") -> list[Section]:
     for number, by in enumerate(group.request.by):
         parts.append(_estimates_section(group, number, by))
         if group.differences:
-            what = f"{_statistic_text(group)} by {set_text(by)}"
+            what = f"{statistic_text(group.request)} by {set_text(by)}"
             parts.append(_differences_section(what, group.differences[number]))
     return parts
 
@@ -172,7 +131,9 @@ def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Sec
     shown = rows[:LISTED_ROWS]
     # What is said of the first set holds for all.
     paragraphs = group_paragraphs(group) if number == 0 else []
-    paragraphs += [f"{text}." for text in faint_text(group) if number == 0]
+    paragraphs += [
+        f"{text}." for text in faint_text(group.request, *faint_groups(group)) if number == 0
+    ]
     paragraphs += more("groups are shown", len(shown), len(rows))
     columns = [
         " · ".join(by.names),
@@ -182,10 +143,10 @@ def _estimates_section(group: "PublishedGroups", number: int, by: Margin) -> Sec
     ]
     columns += map(column_heading, ends)
     return Section(
-        heading=f"Published {_statistic_text(group)} by {set_text(by)}",
+        heading=f"Published {statistic_text(group.request)} by {set_text(by)}",
         paragraphs=paragraphs,
         figure=group.plot(by=number),
-        caption=_CAPTION,
+        caption=ESTIMATES_CAPTION,
         columns=columns,
         rows=shown,
         empty=empty,
@@ -308,7 +269,7 @@ def file_words(group: "PublishedGroups") -> list[tuple[str, str]]:
     differences = group.request.files[len(sets) :]
     words = []
     for number, by in enumerate(sets):
-        what = f"the {_statistic_text(group)} by {set_text(by)}"
+        what = f"the {statistic_text(group.request)} by {set_text(by)}"
         words.append((group.request.files[number], f"{what}, one row a group"))
         if differences:
             words.append((differences[number], f"differences of {what}, one row a pair"))
