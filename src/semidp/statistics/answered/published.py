@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from semidp.core.scope import Scope
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.output.cells import Columns, Form
-from semidp.output.sections import Details, Section
 from semidp.statistics.answered import words
 from semidp.statistics.answered.answered_estimates import AnsweredEstimates, AnsweredSums
 from semidp.statistics.answered.answered_space import fineness_of, unit_of
 from semidp.statistics.outcomes.intervals import Intervals
 from semidp.statistics.outcomes.published import (
     PublishedStatistic,
+    StatisticWords,
     as_written,
     columns_of,
     read_intervals,
@@ -63,6 +63,7 @@ class PublishedAnswers(PublishedStatistic):
     [2, 1]
     """
 
+    wording: ClassVar[StatisticWords] = words
     key: ClassVar[str] = "answers"
     derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "intervals")
 
@@ -90,34 +91,6 @@ class PublishedAnswers(PublishedStatistic):
         assert isinstance(again, PublishedAnswers)
         self.compare_again(check, again, mechanism)
         return again
-
-    def title(self) -> str:
-        """Name it: the mean of pay by ward, of those who answered."""
-        return words.title(self)
-
-    def noisy_lines(self) -> list[str]:
-        """Say how many groups there are."""
-        return words.noisy_lines(self)
-
-    def summary_lines(self) -> list[tuple[str, str]]:
-        """Return the mechanism and the first estimates, for a terminal."""
-        return words.summary_lines(self)
-
-    def cautions(self) -> list[str]:
-        """Say that noise dominates many of its groups."""
-        return words.cautions(self)
-
-    def sections(self, form: Form | None = None) -> list[Section]:
-        """Return a section for each set of groups."""
-        return words.sections(self)
-
-    def details(self) -> Details:
-        """Say how it was measured."""
-        return words.details(self)
-
-    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
-        """Say what its files hold."""
-        return words.file_words(self)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a CSV file for each set: levels, exact count, who answered, the statistic, its

@@ -12,7 +12,6 @@ from semidp.core.exact import Number, number, plain
 from semidp.core.scope import Scope
 from semidp.core.spaces.dataspace import Dataspace, Margin
 from semidp.output.cells import Columns, Form
-from semidp.output.sections import Details, Section
 from semidp.statistics.distribution import words
 from semidp.statistics.distribution.distribution_estimates import (
     Floats,
@@ -24,6 +23,7 @@ from semidp.statistics.distribution.distribution_picture import distribution_plo
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
 from semidp.statistics.outcomes.published import (
+    GroupWords,
     PublishedBySets,
     as_written,
     real_numbers,
@@ -93,6 +93,7 @@ class PublishedDistribution(PublishedBySets):
     ([2, 1], (2, 10))
     """
 
+    wording: ClassVar[GroupWords] = words
     key: ClassVar[str] = "distributions"
 
     request: "DistributionRequest"
@@ -152,30 +153,6 @@ class PublishedDistribution(PublishedBySets):
         """
         yield from super().trusted(request)
         yield Trust("why quantiles were read off a distribution", ("plan.distribution.answers",))
-
-    def title(self) -> str:
-        """Name it: the distribution of score by school."""
-        return words.title(self)
-
-    def noisy_lines(self) -> list[str]:
-        """Say how many groups there are."""
-        return words.noisy_lines(self)
-
-    def summary_lines(self) -> list[tuple[str, str]]:
-        """Return the mechanism and the first groups, for a terminal."""
-        return words.summary_lines(self)
-
-    def sections(self, form: Form | None = None) -> list[Section]:
-        """Return a section for each set of groups."""
-        return words.sections(self)
-
-    def details(self) -> Details:
-        """Say how it was measured."""
-        return words.details(self)
-
-    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
-        """Say what its files hold."""
-        return words.file_words(self)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return two CSV files for each set: a row a group and value, and a row a group."""

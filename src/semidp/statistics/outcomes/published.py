@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from operator import itemgetter
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semidp.core.exact import number
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.output.cells import PublishedColumns, Sheet
+from semidp.output.cells import Form, PublishedColumns, Sheet
 from semidp.output.plots.figures import estimates_plot
+from semidp.output.sections import Details, Section
 from semidp.sources.contract import Outcome
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import About, Intervals
@@ -98,10 +99,65 @@ def outcome_trust(request: Request) -> Iterator[Trust]:
     yield Trust("which column an outcome was read from", (f"plan.{request.key}.column",))
 
 
+class GroupWords(Protocol):
+    """What the `words` of a statistic by groups says of a result: a module has these functions."""
+
+    def title(self, result: Any, /) -> str:
+        """Name it."""
+
+    def noisy_lines(self, result: Any, /) -> list[str]:
+        """Say how many groups there are."""
+
+    def summary_lines(self, result: Any, /) -> list[tuple[str, str]]:
+        """Return the mechanism and the first estimates, for a terminal."""
+
+    def sections(self, result: Any, /) -> list[Section]:
+        """Return its sections of a report."""
+
+    def details(self, result: Any, /) -> Details:
+        """Say how it was measured."""
+
+    def file_words(self, result: Any, /) -> list[tuple[str, str]]:
+        """Say what its files hold."""
+
+
+class StatisticWords(GroupWords, Protocol):
+    """What the `words` of sums, means and proportions says besides."""
+
+    def cautions(self, result: Any, /) -> list[str]:
+        """Say that noise dominates many of its groups."""
+
+
 class PublishedBySets(Published):
-    """What is published of several sets of groups: a file each."""
+    """What is published of several sets of groups: a file each. Its `wording` says it in words."""
+
+    wording: ClassVar[GroupWords]
 
     columns: tuple[tuple[str, ...], ...]
+
+    def title(self) -> str:
+        """Name it: the mean of score by school."""
+        return self.wording.title(self)
+
+    def noisy_lines(self) -> list[str]:
+        """Say how many groups there are."""
+        return self.wording.noisy_lines(self)
+
+    def summary_lines(self) -> list[tuple[str, str]]:
+        """Return the mechanism and the first estimates, for a terminal."""
+        return self.wording.summary_lines(self)
+
+    def sections(self, form: Form | None = None) -> list[Section]:
+        """Return its sections of a report: one for each set of groups, and what it adds."""
+        return self.wording.sections(self)
+
+    def details(self) -> Details:
+        """Say how it was measured."""
+        return self.wording.details(self)
+
+    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
+        """Say what its files hold."""
+        return self.wording.file_words(self)
 
     def trusted(self, request: Request) -> Iterator[Trust]:
         """Yield what is believed of it besides its noisy values: which column was read."""
@@ -132,6 +188,7 @@ class PublishedStatistic(PublishedBySets):
     what follows from their noisy sums.
     """
 
+    wording: ClassVar[StatisticWords]
     estimate_columns: ClassVar[tuple[str, ...]] = ("mean", "sum", "proportion", "standard_error")
 
     request: StatisticRequest
@@ -141,6 +198,10 @@ class PublishedStatistic(PublishedBySets):
     def outcome(self) -> Outcome:
         """The outcome with its bounds and grid."""
         return self.request.outcome
+
+    def cautions(self) -> list[str]:
+        """Say that noise dominates many of its groups."""
+        return self.wording.cautions(self)
 
     def plot(self, axes: Any = None, by: int = 0) -> Any:
         """Draw the estimates of one set of groups with two standard errors to each side; return the

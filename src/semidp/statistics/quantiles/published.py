@@ -12,7 +12,6 @@ from semidp.core.exact import plain
 from semidp.core.scope import Scope
 from semidp.mechanisms.mechanism import Measurement, Mechanism, NoNoise
 from semidp.output.cells import Columns, Form
-from semidp.output.sections import Details, Section
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
 from semidp.statistics.protocol import Noise, Published, ResultCheck, read_back
@@ -23,7 +22,13 @@ from semidp.statistics.quantiles.ranks import RankSpace
 if TYPE_CHECKING:
     from semidp.statistics.protocol import Request
     from semidp.statistics.quantiles.request import QuantileRequest
-from semidp.statistics.outcomes.published import PublishedBySets, as_written, rows_of, whole_numbers
+from semidp.statistics.outcomes.published import (
+    GroupWords,
+    PublishedBySets,
+    as_written,
+    rows_of,
+    whole_numbers,
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -60,6 +65,7 @@ class PublishedQuantiles(PublishedBySets):
     [2, 1]
     """
 
+    wording: ClassVar[GroupWords] = words
     key: ClassVar[str] = "quantiles"
     derived_fields: ClassVar[tuple[str, ...]] = (*Published.derived_fields, "about", "rank_error")
 
@@ -124,30 +130,6 @@ class PublishedQuantiles(PublishedBySets):
         """What the numbers of a row are called: q0.5, q0.5_lower, q0.5_upper."""
         ends = ("", "_lower", "_upper") if self.request.level is not None else ("",)
         return [f"q{plain(q)}{end}" for q in self.request.probabilities for end in ends]
-
-    def title(self) -> str:
-        """Name it: the median of score by school."""
-        return words.title(self)
-
-    def noisy_lines(self) -> list[str]:
-        """Say how many groups there are."""
-        return words.noisy_lines(self)
-
-    def summary_lines(self) -> list[tuple[str, str]]:
-        """Return the mechanism and the first quantiles, for a terminal."""
-        return words.summary_lines(self)
-
-    def sections(self, form: Form | None = None) -> list[Section]:
-        """Return a section for each set of groups."""
-        return words.sections(self)
-
-    def details(self) -> Details:
-        """Say how it was measured."""
-        return words.details(self)
-
-    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
-        """Say what its files hold."""
-        return words.file_words(self)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a CSV file for each set: levels, exact count, quantiles with their intervals,

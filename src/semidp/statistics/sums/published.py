@@ -20,9 +20,9 @@ from semidp.statistics.protocol import Published, ResultCheck, measured_by, read
 
 if TYPE_CHECKING:
     from semidp.statistics.sums.request import GroupRequest
-from semidp.output.sections import Details, Section
 from semidp.statistics.outcomes.published import (
     PublishedStatistic,
+    StatisticWords,
     _twice,
     as_written,
     columns_of,
@@ -67,6 +67,7 @@ class PublishedGroups(PublishedStatistic):
     [2, 1]
     """
 
+    wording: ClassVar[StatisticWords] = words
     key: ClassVar[str] = "groups"
     derived_fields: ClassVar[tuple[str, ...]] = (
         *Published.derived_fields,
@@ -91,34 +92,6 @@ class PublishedGroups(PublishedStatistic):
     def holds_noise(self, column: str) -> bool:
         """Whether a column of its files holds the noisy sums."""
         return column == "noisy_steps"
-
-    def title(self) -> str:
-        """Name it: the mean of score by school."""
-        return words.title(self)
-
-    def noisy_lines(self) -> list[str]:
-        """Say how many groups there are."""
-        return words.noisy_lines(self)
-
-    def summary_lines(self) -> list[tuple[str, str]]:
-        """Return the mechanism and the first estimates, for a terminal."""
-        return words.summary_lines(self)
-
-    def cautions(self) -> list[str]:
-        """Say that noise dominates many of its groups."""
-        return words.cautions(self)
-
-    def sections(self, form: Form | None = None) -> list[Section]:
-        """Return a section for each set of groups, and for its differences."""
-        return words.sections(self)
-
-    def details(self) -> Details:
-        """Say how it was measured."""
-        return words.details(self)
-
-    def file_words(self, form: Form | None = None) -> list[tuple[str, str]]:
-        """Say what its files hold."""
-        return words.file_words(self)
 
     def files(self, form: Form | None = None) -> dict[str, Columns]:
         """Return a CSV file for each set: levels, exact count, estimate, standard error, intervals,
