@@ -105,9 +105,7 @@ KNOW_NO_KIND = (
 """What goes through the protocol and the registry, and never by the classes of one statistic."""
 
 
-@pytest.mark.parametrize(
-    "place", [*KNOW_NO_KIND, "statistics/protocol.py", "statistics/registry.py"]
-)
+@pytest.mark.parametrize("place", [*KNOW_NO_KIND, "statistics/protocol", "statistics/registry.py"])
 def test_what_serves_every_statistic_imports_none(place: str) -> None:
     folders = {path.parent.name for path in (PACKAGE / "statistics").glob("*/kind.py")}
     assert len(folders) >= 5

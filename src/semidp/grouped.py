@@ -38,7 +38,7 @@ from semidp.statistics.outcomes.intervals import LEVEL
 from semidp.statistics.outcomes.request import Statistic, proportion_of
 from semidp.statistics.outcomes.spaces import SumSpace, sum_space
 from semidp.statistics.outcomes.spread import SquareSums, squared_steps
-from semidp.statistics.protocol import Request
+from semidp.statistics.protocol.requests import Request
 from semidp.statistics.quantiles.quantile_estimates import MEDIAN, GroupQuantiles
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.designs import Design

@@ -34,7 +34,7 @@ from semidp.noise.randomness import SeededRandomness
 from semidp.output.cells import StoredFiles
 from semidp.output.files import document_at
 from semidp.publishing.rechecking.release_check import disagreements
-from semidp.statistics.protocol import Published
+from semidp.statistics.protocol.results import Published
 from semidp.statistics.tables.assembled import AssembledTables, whole_vector
 from semidp.statistics.tables.by_parts import TablesByParts
 from semidp.statistics.tables.part_work import split_residuals

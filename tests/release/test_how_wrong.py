@@ -16,7 +16,7 @@ from semidp.output.texts import estimate_text
 from semidp.publishing.release import Release
 from semidp.report.glossary import GLOSSARY
 from semidp.report.sentences import cautions, summary
-from semidp.statistics.protocol import Request
+from semidp.statistics.protocol.requests import Request
 from semidp.statistics.tables.error_words import CellErrors, all_together
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

@@ -20,7 +20,7 @@ from semidp.output.workbooks import WORKBOOK, WorkbookSheet, read_values, write_
 from semidp.publishing.rechecking.release_check import recheck
 from semidp.publishing.release import Release
 from semidp.sources.opening import open_source
-from semidp.statistics.protocol import Request
+from semidp.statistics.protocol.requests import Request
 
 PEOPLE: dict[str, list[Any]] = {
     "sex": [*"fm"] * 30,

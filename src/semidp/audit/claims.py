@@ -13,7 +13,8 @@ from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import AUTO
 from semidp.publishing.pipeline import Prepared
 from semidp.publishing.release import Release
-from semidp.statistics.protocol import Published, Request
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.protocol.results import Published
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from semidp.core.tradeoff.function import Tradeoff
 from semidp.errors import InputError
 from semidp.noise.randomness import Randomness
 from semidp.queries.worst_pairs import Pair
-from semidp.statistics.protocol import Attackable
+from semidp.statistics.protocol.kinds import Attackable
 
 _FINE = 2.0**12  # steps of the grid in which real outputs are read, for each typical deviation
 _FEWEST = 2_000

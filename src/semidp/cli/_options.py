@@ -29,7 +29,7 @@ from semidp.publishing.plan import Plan, declared
 from semidp.sources.opening import Source, open_source
 from semidp.sources.readings import are_dates, date_bins, months
 from semidp.statistics.fields import Chosen, Field, Shape
-from semidp.statistics.protocol import Request
+from semidp.statistics.protocol.requests import Request
 from semidp.statistics.registry import asked, chosen_fields
 
 Text = str | None

@@ -57,7 +57,7 @@ from semidp.publishing.plan import Plan
 from semidp.publishing.release import Release
 from semidp.publishing.survey import announced
 from semidp.queries.worst_pairs import Pair
-from semidp.statistics.protocol import Attackable
+from semidp.statistics.protocol.kinds import Attackable
 from semidp.statistics.registry import printed_result
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

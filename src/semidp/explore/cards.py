@@ -17,7 +17,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
 from semidp.publishing.plan import Plan
 from semidp.statistics.fields import Chosen, Field, Shape
-from semidp.statistics.protocol import Request
+from semidp.statistics.protocol.requests import Request
 from semidp.statistics.registry import asking_fields, shown
 
 CONTROL = re.compile(r"([a-z_]+)-(\d{1,3})(?:-([a-z_]+))?")

@@ -17,7 +17,7 @@ from semidp.errors import InputError
 from semidp.explore.cards import Card, Fields, LaidOut, Names, cards_of, laid_out, ordered, split
 from semidp.publishing.budgets import divided, exact_margins
 from semidp.publishing.plan import Plan
-from semidp.statistics.protocol import Request
+from semidp.statistics.protocol.requests import Request
 
 KINDS = ("mu", "rho", "epsilon")
 """What a budget may be stated in."""

@@ -23,7 +23,8 @@ from semidp.publishing.release import Release
 from semidp.publishing.survey import any_totals
 from semidp.queries.query_space import QuerySpace
 from semidp.report.outlook import Outlook, forecast
-from semidp.statistics.protocol import BUDGET_KEYS, Request
+from semidp.statistics.protocol.request_defaults import BUDGET_KEYS
+from semidp.statistics.protocol.requests import Request
 
 KEPT = 12
 _MOST_FURTHER = 12

@@ -15,7 +15,7 @@ from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, Refused, did_you_mean
 from semidp.publishing.plan import Plan
 from semidp.queries.products import NotTogether
-from semidp.statistics.protocol import Request
+from semidp.statistics.protocol.requests import Request
 
 _LARGEST_MU = 100  # beyond it nobody is protected
 # beyond it counts plus noise may not fit in 63 bits, and no mechanism draws it

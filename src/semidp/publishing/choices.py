@@ -10,7 +10,9 @@ from semidp.core.scope import Scope
 from semidp.mechanisms.selection import AUTO
 from semidp.publishing.plan import Plan
 from semidp.queries.query_space import QuerySpace
-from semidp.statistics.protocol import OtherAnswer, Request, budget_of
+from semidp.statistics.protocol.kinds import OtherAnswer
+from semidp.statistics.protocol.request_defaults import budget_of
+from semidp.statistics.protocol.requests import Request
 from semidp.statistics.registry import alternatives
 
 SpaceOf = Callable[[Request, Scope], QuerySpace]

@@ -39,7 +39,7 @@ from semidp.statistics.distribution.distribution_estimates import QUANTILES
 from semidp.statistics.distribution.request import STEPS, DistributionRequest
 from semidp.statistics.outcomes.intervals import LEVEL, Confidence
 from semidp.statistics.outcomes.request import Statistic, outcome_from, proportion_of
-from semidp.statistics.protocol import Request
+from semidp.statistics.protocol.requests import Request
 from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.regression.designs import Coding
 from semidp.statistics.regression.request import Model, RegressionRequest

@@ -11,12 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semidp._version import __version__
 from semidp.accounting.ledger import Ledger
 from semidp.core.guarantee import Guarantee
 from semidp.core.progress import Progress, silent
@@ -35,17 +37,20 @@ from semidp.publishing.choices import best_answered
 from semidp.publishing.linked_survey import linked_records, linked_survey
 from semidp.publishing.needs import refuse_files, refuse_sheets
 from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release, release_files, versions
+from semidp.publishing.release import Release, release_files
 from semidp.publishing.side_information import announced, other_guarantee
 from semidp.publishing.survey import lookalikes, survey
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.opening import Source, open_source
 from semidp.statistics.parts import Partition
-from semidp.statistics.protocol import Published, Request, advertised, budget_of
+from semidp.statistics.protocol.request_defaults import budget_of
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.protocol.results import Published, advertised
 
 CHARGE_STANDS = "the ledger was charged all the same"
 """The note of an error in a release that has charged its ledger: noise may have been drawn, so the
 charge stands."""
+_DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 _LARGEST_VALUE = 2**57  # noise of any scale that is served, and the fit, find room above it
 
 
@@ -537,3 +542,18 @@ def _check(plan: Plan) -> None:
             "the plan releases nothing: ask for a table, a statistic by groups or a regression",
             needs="request",
         )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a release depends on.
+
+    >>> "semidp" in versions()
+    True
+    """
+    packages = {"semidp": __version__}
+    for name in _DEPENDENCIES:
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return packages

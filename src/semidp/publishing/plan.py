@@ -23,10 +23,10 @@ from semidp.core.tables.schema import Schema, StructuralZero
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError, SchemaError
 from semidp.sources.readings import EQUAL, readings_of
-from semidp.statistics.protocol import entries_of
+from semidp.statistics.protocol.request_defaults import entries_of
 
 if TYPE_CHECKING:
-    from semidp.statistics.protocol import Request
+    from semidp.statistics.protocol.requests import Request
     from semidp.statistics.tables.request import TableRequest
 
 

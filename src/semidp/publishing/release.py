@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +20,6 @@ import numpy as np
 from attrs import evolve
 from numpy.typing import ArrayLike, NDArray
 
-from semidp._version import __version__
 from semidp.core.documents import from_json
 from semidp.core.exact import number, texts
 from semidp.core.guarantee import Guarantee
@@ -63,7 +61,7 @@ from semidp.publishing.side_information import (
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import semi_of
 from semidp.statistics.parts import PARTS, Part, Partition, refuse_changed
-from semidp.statistics.protocol import Published
+from semidp.statistics.protocol.results import Published
 from semidp.statistics.registry import always_listed, parts_readers, result_keys, result_readers
 
 if TYPE_CHECKING:
@@ -92,7 +90,6 @@ own."""
 
 _ALSO_KNOWN = 8  # features whose counts an attacker may know
 _DOCUMENTS = {"plan": "plan.json", "dataspace": "dataspace.json"}
-_DEPENDENCIES = ("numpy", "scipy", "duckdb", "python-flint", "ortools", "dp-accounting")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -1187,18 +1184,3 @@ def release_files(folder: Path) -> Collection[str]:
 
 def _text(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that a release depends on.
-
-    >>> "semidp" in versions()
-    True
-    """
-    packages = {"semidp": __version__}
-    for name in _DEPENDENCIES:
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return packages

@@ -19,7 +19,7 @@ from semidp.core.tradeoff.function import Tradeoff
 from semidp.output.texts import name_of
 from semidp.publishing.pipeline import Prepared
 from semidp.report.sentences import implied, together_text
-from semidp.statistics.protocol import Forecast
+from semidp.statistics.protocol.requests import Forecast
 
 _LISTS = ("tables", "statistics")  # of forecasts, in a document for machines
 

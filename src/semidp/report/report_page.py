@@ -22,7 +22,7 @@ from semidp.publishing.release import Release
 from semidp.report import sentences
 from semidp.report.glossary import GLOSSARY
 from semidp.report.place_sections import place_sections
-from semidp.statistics.protocol import Published
+from semidp.statistics.protocol.results import Published
 
 _LONG = 25  # rows from which on a table is searched
 _SEARCHED = 'class="find"'

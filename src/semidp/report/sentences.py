@@ -25,7 +25,7 @@ from semidp.output.workbooks import WORKBOOK
 from semidp.publishing.pipeline import Prepared
 from semidp.publishing.plan import Plan
 from semidp.publishing.release import SOURCES, Release
-from semidp.statistics.protocol import Published
+from semidp.statistics.protocol.results import Published
 
 # guarantees whose numbers differ by less, relatively, are called as strong: they are printed alike
 _SAME = 1e-4

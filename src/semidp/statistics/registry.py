@@ -18,14 +18,14 @@ from semidp.errors import InputError, Refused, SemidpError
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.queries.query_space import QuerySpace
 from semidp.statistics.fields import Chosen, Field, all_fields
-from semidp.statistics.protocol import (
+from semidp.statistics.protocol.kinds import (
     Attackable,
     Kind,
     OtherAnswer,
     PartsReader,
-    Request,
     ResultReader,
 )
+from semidp.statistics.protocol.requests import Request
 
 _registered: list[Kind] = []
 

@@ -11,7 +11,7 @@ import numpy as np
 from semidp.core.scope import Scope
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.output.cells import Columns, Form, StoredFiles
-from semidp.statistics.protocol import Published, measured_by, read_back
+from semidp.statistics.protocol.results import Published, measured_by, read_back
 
 if TYPE_CHECKING:
     from tests.toy.level_totals.request import LevelTotalRequest

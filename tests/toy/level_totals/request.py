@@ -14,7 +14,12 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.reader import Reader
-from semidp.statistics.protocol import OwnBudget, checked_budget, file_name, mechanism_name
+from semidp.statistics.protocol.request_defaults import (
+    OwnBudget,
+    checked_budget,
+    file_name,
+    mechanism_name,
+)
 from tests.toy.level_totals.published import LevelTotal, published_total
 from tests.toy.level_totals.space import LevelTotalSpace
 

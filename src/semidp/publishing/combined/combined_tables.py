@@ -19,7 +19,7 @@ from semidp.output.published_table import Fitted, PublishedTable
 from semidp.output.sections import LISTED_ROWS, Details, Section
 from semidp.output.table_pages import first_cells, table_title
 from semidp.output.texts import error_text, more
-from semidp.statistics.protocol import Noise, Published
+from semidp.statistics.protocol.results import Noise, Published
 from semidp.statistics.tables.words import misses_totals
 
 LAW = "combination"

@@ -22,7 +22,8 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.noise.distributions import CountNoise
 from semidp.noise.randomness import Randomness
 from semidp.publishing.combined.tree_layout import Floats, TreeLayout
-from semidp.statistics.protocol import Published, Request
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.protocol.results import Published
 
 if TYPE_CHECKING:
     from semidp.publishing.release import Release

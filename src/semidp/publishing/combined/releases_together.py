@@ -21,8 +21,9 @@ from semidp.errors import AdjacencyUnknown, InputError, Refused
 from semidp.output.published_table import PublishedTable
 from semidp.publishing.combined.combination import Combination, together
 from semidp.publishing.combined.combined_tables import CombinedTables
+from semidp.publishing.pipeline import versions
 from semidp.publishing.plan import AdjacencyChoice, Plan
-from semidp.publishing.release import Release, versions
+from semidp.publishing.release import Release
 from semidp.publishing.survey import semi_of
 
 _UNCHECKED = (

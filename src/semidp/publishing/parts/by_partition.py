@@ -50,7 +50,8 @@ from semidp.queries.branches import Cut
 from semidp.sources.opening import Source
 from semidp.sources.reader import at_hand
 from semidp.statistics.parts import STATE, Part, Partition, PartTask, part_folder, part_path
-from semidp.statistics.protocol import InParts, budget_of
+from semidp.statistics.protocol.request_defaults import budget_of
+from semidp.statistics.protocol.requests import InParts
 
 _FORMAT = 3  # of what an unfinished release keeps
 

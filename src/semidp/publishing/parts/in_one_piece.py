@@ -12,7 +12,8 @@ from semidp.core.scope import Scope
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.noise.randomness import Randomness
 from semidp.statistics.parts import Part
-from semidp.statistics.protocol import Published, Request
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.protocol.results import Published
 
 
 class InOnePiece:

@@ -27,15 +27,16 @@ from semidp.output.presentation import AS_USUAL
 from semidp.output.workbooks import WORKBOOK
 from semidp.publishing.combined.combination_check import check_combination, check_sources
 from semidp.publishing.linked_survey import stated_totals_differ
+from semidp.publishing.pipeline import versions
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.results_again import compared
-from semidp.publishing.release import REPORT, Release, release_files, release_title, versions
+from semidp.publishing.release import REPORT, Release, release_files, release_title
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import announced, schema_of
 from semidp.sources.opening import Source
 from semidp.statistics.findings import Findings, Trust, differences, same, short
 from semidp.statistics.parts import PARTS
-from semidp.statistics.protocol import Published
+from semidp.statistics.protocol.results import Published
 from semidp.statistics.registry import result_keys
 
 MOST_CELLS = 2_000_000

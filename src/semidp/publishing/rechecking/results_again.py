@@ -8,7 +8,9 @@ from semidp.mechanisms.mechanism import Mechanism
 from semidp.mechanisms.selection import AUTO, NAMES
 from semidp.publishing.release import Release
 from semidp.statistics.findings import CLOSE, Findings
-from semidp.statistics.protocol import Published, Request, ResultCheck, noise_name
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.protocol.results import Published, noise_name
 
 
 def compared(

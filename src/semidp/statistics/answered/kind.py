@@ -3,7 +3,7 @@
 from semidp.statistics.answered.answered_space import recorded_answered
 from semidp.statistics.answered.published import PublishedAnswers
 from semidp.statistics.answered.request import AnsweredRequest
-from semidp.statistics.protocol import Kind
+from semidp.statistics.protocol.kinds import Kind
 
 KIND = Kind(
     place=15,

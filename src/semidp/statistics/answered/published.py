@@ -25,7 +25,8 @@ from semidp.statistics.outcomes.published import (
     stated,
     whole_numbers,
 )
-from semidp.statistics.protocol import Published, ResultCheck, measured_by, read_back
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.results import Published, measured_by, read_back
 
 if TYPE_CHECKING:
     from semidp.statistics.answered.request import AnsweredRequest

@@ -18,7 +18,7 @@ from semidp.statistics.outcomes.outcome_fields import (
     groups_of,
 )
 from semidp.statistics.outcomes.request import outcome_from
-from semidp.statistics.protocol import Kind
+from semidp.statistics.protocol.kinds import Kind
 
 LINE = Field(
     "line",

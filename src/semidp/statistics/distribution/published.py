@@ -30,11 +30,11 @@ from semidp.statistics.outcomes.published import (
     rows_of,
     whole_numbers,
 )
-from semidp.statistics.protocol import measured_by, read_back
+from semidp.statistics.protocol.results import measured_by, read_back
 
 if TYPE_CHECKING:
     from semidp.statistics.distribution.request import DistributionRequest
-    from semidp.statistics.protocol import Request
+    from semidp.statistics.protocol.requests import Request
 
 CURVES = ("share", "lower", "upper", "band_lower", "band_upper")
 """The columns of a distribution: the share of records up to a value, its interval, and the band of

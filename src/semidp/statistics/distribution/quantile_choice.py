@@ -28,7 +28,8 @@ from semidp.statistics.distribution.value_tree import value_tree
 from semidp.statistics.outcomes.even_group import EvenGroup
 from semidp.statistics.outcomes.intervals import LEVEL
 from semidp.statistics.outcomes.request import GroupedRequest
-from semidp.statistics.protocol import OtherAnswer, Request
+from semidp.statistics.protocol.kinds import OtherAnswer
+from semidp.statistics.protocol.requests import Request
 
 _DRAWS, _SEED = 200, 29  # simulated distributions of an even group, the same for everybody
 # of the steps that chosen values are off, and steps: less is not told apart

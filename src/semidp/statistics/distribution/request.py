@@ -34,7 +34,13 @@ from semidp.statistics.distribution.forecast import DistributionForecast
 from semidp.statistics.distribution.published import PublishedDistribution, published_distribution
 from semidp.statistics.outcomes.intervals import LEVEL, level_of
 from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
-from semidp.statistics.protocol import Forecast, checked_budget, file_name, mechanism_name, member
+from semidp.statistics.protocol.request_defaults import (
+    checked_budget,
+    file_name,
+    mechanism_name,
+    member,
+)
+from semidp.statistics.protocol.requests import Forecast
 
 STEPS = 100
 """The steps of a distribution's grid unless given: every doubling of them costs some precision."""

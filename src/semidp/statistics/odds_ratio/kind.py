@@ -9,7 +9,7 @@ from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.statistics.odds_ratio.published import PublishedOddsRatio
 from semidp.statistics.odds_ratio.request import OddsRatioRequest
 from semidp.statistics.odds_ratio.umpu import Alternative
-from semidp.statistics.protocol import Kind
+from semidp.statistics.protocol.kinds import Kind
 
 ALTERNATIVE = Field(
     "alternative",

@@ -29,7 +29,7 @@ from semidp.queries.worst_pairs import Pair
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace, ordered
 from semidp.statistics.odds_ratio.hypergeometric import Strata, TwoByTwo
 from semidp.statistics.odds_ratio.umpu import Alternative, Interval, UmpuTest, check_level
-from semidp.statistics.protocol import Chargeable
+from semidp.statistics.protocol.requests import Chargeable
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from semidp.statistics.odds_ratio import words
 from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
 from semidp.statistics.odds_ratio.measured_ratio import OddsRatioResult
 from semidp.statistics.odds_ratio.umpu import Interval
-from semidp.statistics.protocol import Published, Request, measured_by, read_back
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.protocol.results import Published, measured_by, read_back
 
 if TYPE_CHECKING:
     from semidp.statistics.odds_ratio.request import OddsRatioRequest

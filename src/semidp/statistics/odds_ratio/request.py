@@ -23,7 +23,13 @@ from semidp.statistics.odds_ratio.cell import CanonicalMechanism, CellSpace
 from semidp.statistics.odds_ratio.forecast import PowerForecast
 from semidp.statistics.odds_ratio.published import PublishedOddsRatio, published_odds_ratio
 from semidp.statistics.odds_ratio.umpu import Alternative, UmpuTest, check_level
-from semidp.statistics.protocol import OwnBudget, budget_of, checked_budget, file_name, member
+from semidp.statistics.protocol.request_defaults import (
+    OwnBudget,
+    budget_of,
+    checked_budget,
+    file_name,
+    member,
+)
 
 
 def _feature(value: str) -> str:

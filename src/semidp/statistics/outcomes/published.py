@@ -21,7 +21,9 @@ from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import About, Intervals
 from semidp.statistics.outcomes.request import StatisticRequest
 from semidp.statistics.outcomes.words import statistic_text
-from semidp.statistics.protocol import Published, Request, ResultCheck
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.protocol.results import Published
 
 Read = TypeVar("Read", bound=Published)
 

@@ -19,15 +19,15 @@ from semidp.mechanisms.selection import AUTO
 from semidp.sources.contract import GRID, Outcome
 from semidp.statistics.outcomes.forecast import SumsForecast, sums_line
 from semidp.statistics.outcomes.intervals import Confidence
-from semidp.statistics.protocol import (
+from semidp.statistics.protocol.request_defaults import (
     BUDGET_KEYS,
-    Forecast,
     OwnBudget,
     checked_budget,
     file_name,
     mechanism_name,
     member,
 )
+from semidp.statistics.protocol.requests import Forecast
 
 
 class Statistic(StrEnum):

@@ -16,7 +16,7 @@ from semidp.statistics.outcomes.outcome_fields import (
     outcome_of,
     outcome_values,
 )
-from semidp.statistics.protocol import Kind
+from semidp.statistics.protocol.kinds import Kind
 from semidp.statistics.quantiles.mechanism import EXPONENTIAL
 from semidp.statistics.quantiles.published import PublishedQuantiles
 from semidp.statistics.quantiles.quantile_estimates import MEDIAN as HALF

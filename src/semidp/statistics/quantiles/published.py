@@ -14,13 +14,14 @@ from semidp.mechanisms.mechanism import Measurement, Mechanism, NoNoise
 from semidp.output.cells import Columns, Form
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
-from semidp.statistics.protocol import Noise, Published, ResultCheck, read_back
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.results import Noise, Published, read_back
 from semidp.statistics.quantiles import words
 from semidp.statistics.quantiles.quantile_estimates import GroupQuantiles, most_rank_error
 from semidp.statistics.quantiles.ranks import RankSpace
 
 if TYPE_CHECKING:
-    from semidp.statistics.protocol import Request
+    from semidp.statistics.protocol.requests import Request
     from semidp.statistics.quantiles.request import QuantileRequest
 from semidp.statistics.outcomes.published import (
     GroupWords,

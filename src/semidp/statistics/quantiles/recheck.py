@@ -2,7 +2,7 @@
 
 from semidp.mechanisms.mechanism import Mechanism
 from semidp.statistics.outcomes.published import GROUPS_OR_COUNTS, columns_of_groups
-from semidp.statistics.protocol import ResultCheck
+from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.quantiles.published import PublishedQuantiles
 
 

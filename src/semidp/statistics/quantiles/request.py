@@ -23,7 +23,8 @@ from semidp.sources.reader import Reader
 from semidp.statistics.outcomes.even_group import EvenGroup
 from semidp.statistics.outcomes.intervals import Confidence
 from semidp.statistics.outcomes.request import GroupedRequest, checked_outcome, group_margins
-from semidp.statistics.protocol import Forecast, budget_of, checked_budget, file_name, member
+from semidp.statistics.protocol.request_defaults import budget_of, checked_budget, file_name, member
+from semidp.statistics.protocol.requests import Forecast
 from semidp.statistics.quantiles.forecast import RankForecast
 from semidp.statistics.quantiles.mechanism import ExponentialMechanism, exponential_mechanism
 from semidp.statistics.quantiles.published import PublishedQuantiles, published_quantiles

@@ -17,7 +17,7 @@ from semidp.statistics.outcomes.outcome_fields import (
     outcome_of,
     outcome_values,
 )
-from semidp.statistics.protocol import Kind
+from semidp.statistics.protocol.kinds import Kind
 from semidp.statistics.regression.designs import Coding
 from semidp.statistics.regression.moments import recorded_moments
 from semidp.statistics.regression.published import PublishedRegression

@@ -15,13 +15,14 @@ from semidp.output.sections import Details, Section
 from semidp.queries.query_space import QuerySpace
 from semidp.statistics.findings import Trust
 from semidp.statistics.outcomes.intervals import Intervals
-from semidp.statistics.protocol import Published, ResultCheck, measured_by, read_back
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.results import Published, measured_by, read_back
 from semidp.statistics.regression import words
 from semidp.statistics.regression.linear import LinearFit
 from semidp.statistics.regression.logistic import LogisticFit
 
 if TYPE_CHECKING:
-    from semidp.statistics.protocol import Request
+    from semidp.statistics.protocol.requests import Request
     from semidp.statistics.regression.request import RegressionRequest
 from semidp.statistics.outcomes.published import (
     as_written,

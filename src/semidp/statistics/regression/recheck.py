@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.statistics.protocol import ResultCheck
+from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.regression.published import PublishedRegression
 
 _LOOSE = 1e-4  # relative: what an iteration ends with on another machine

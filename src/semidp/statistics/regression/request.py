@@ -29,7 +29,13 @@ from semidp.statistics.outcomes.request import (
     proportion_of,
 )
 from semidp.statistics.outcomes.spaces import SumSpace, recorded_sums
-from semidp.statistics.protocol import Forecast, checked_budget, file_name, mechanism_name, member
+from semidp.statistics.protocol.request_defaults import (
+    checked_budget,
+    file_name,
+    mechanism_name,
+    member,
+)
+from semidp.statistics.protocol.requests import Forecast
 from semidp.statistics.regression.designs import Coding, Design
 from semidp.statistics.regression.linear import LinearFit, Moments, regression_mechanism
 from semidp.statistics.regression.logistic import LogisticFit, joint_counts

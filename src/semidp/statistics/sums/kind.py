@@ -22,7 +22,7 @@ from semidp.statistics.outcomes.outcome_fields import (
 )
 from semidp.statistics.outcomes.request import Statistic
 from semidp.statistics.outcomes.spaces import recorded_sums
-from semidp.statistics.protocol import Kind
+from semidp.statistics.protocol.kinds import Kind
 from semidp.statistics.sums.published import PublishedGroups
 from semidp.statistics.sums.request import GroupRequest
 

@@ -16,7 +16,8 @@ from semidp.output.cells import Columns, Form
 from semidp.statistics.outcomes.comparison import Comparison
 from semidp.statistics.outcomes.group_sums import Estimates, GroupSums
 from semidp.statistics.outcomes.intervals import About, Intervals
-from semidp.statistics.protocol import Published, ResultCheck, measured_by, read_back
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.results import Published, measured_by, read_back
 
 if TYPE_CHECKING:
     from semidp.statistics.sums.request import GroupRequest

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from semidp.mechanisms.mechanism import Mechanism
-from semidp.statistics.protocol import ResultCheck
+from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.sums.published import PublishedGroups
 
 

@@ -34,7 +34,9 @@ from semidp.queries.residuals import kept_nodes
 from semidp.sources.opening import Source
 from semidp.sources.reader import Reader
 from semidp.statistics.parts import STATE, Part, Partition, PartTable, PartTask, part_path
-from semidp.statistics.protocol import Request, ResultCheck, measured_by, read_back
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.protocol.results import measured_by, read_back
 from semidp.statistics.tables import part_words
 from semidp.statistics.tables.by_parts import BY_PARTS, TableOfParts
 from semidp.statistics.tables.cut_fits import MOST_TOGETHER

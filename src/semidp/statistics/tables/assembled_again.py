@@ -11,7 +11,7 @@ from semidp.output.file_differences import file_differences
 from semidp.output.published_table import PublishedTable
 from semidp.statistics.findings import close
 from semidp.statistics.parts import Part, Partition, PartTable, part_folder, part_path
-from semidp.statistics.protocol import ResultCheck
+from semidp.statistics.protocol.rechecks import ResultCheck
 from semidp.statistics.tables.assembled import AssembledTables
 from semidp.statistics.tables.published import PublishedTables, measurements_stem
 from semidp.statistics.tables.recheck import recheck_table, recheck_tables

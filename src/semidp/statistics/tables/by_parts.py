@@ -29,7 +29,9 @@ from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.output.sections import Details, Section
 from semidp.queries.branches import Cut
 from semidp.statistics.parts import Part, Partition, PartTable, refuse_changed
-from semidp.statistics.protocol import Published, Request, ResultCheck, read_back
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.protocol.results import Published, read_back
 from semidp.statistics.tables import part_words
 from semidp.statistics.tables.cut_fits import (
     CutFit,

@@ -34,7 +34,7 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.queries.products import ProductSpace
 from semidp.queries.residuals import below
-from semidp.statistics.protocol import measured_by
+from semidp.statistics.protocol.results import measured_by
 from semidp.statistics.tables.published import PublishedTables
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from semidp.output.published_table import FitKind
 from semidp.queries.branches import Cut
 from semidp.sources.reader import Reader
 from semidp.statistics.parts import STATE, Part, part_path
-from semidp.statistics.protocol import Request, measured_by
+from semidp.statistics.protocol.requests import Request
+from semidp.statistics.protocol.results import measured_by
 from semidp.statistics.tables.by_parts import (
     TablesByParts,
     fitted_requests,

@@ -21,7 +21,7 @@ from semidp.queries.products import product_space
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.statistics.fields import Chosen, Field, Shape
-from semidp.statistics.protocol import Kind
+from semidp.statistics.protocol.kinds import Kind
 from semidp.statistics.tables.by_parts import BY_PARTS, read_by_parts
 from semidp.statistics.tables.linked_published import PublishedLinked
 from semidp.statistics.tables.linked_request import (

@@ -22,13 +22,13 @@ from semidp.output.columns import Labels
 from semidp.output.published_table import Fitted, PublishedTable
 from semidp.output.sections import Details, Section
 from semidp.queries.linked_products import KindSpace, LinkedSpace
-from semidp.statistics.protocol import Published, measured_by, read_back
+from semidp.statistics.protocol.results import Published, measured_by, read_back
 from semidp.statistics.tables import linked_words
 from semidp.statistics.tables.linked_fitting import fitted_kinds
 from semidp.statistics.tables.residual_files import LAWS, residuals_json
 
 if TYPE_CHECKING:
-    from semidp.statistics.protocol import Request
+    from semidp.statistics.protocol.requests import Request
     from semidp.statistics.tables.linked_request import LinkedTablesRequest
 
 LINKED_MEASUREMENTS = "linked-measurements"

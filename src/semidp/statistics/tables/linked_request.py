@@ -24,14 +24,14 @@ from semidp.output.published_table import FitKind
 from semidp.queries.linked_products import LinkedSpace, linked_space
 from semidp.queries.query_space import QuerySpace
 from semidp.sources.linked_records import LinkedReader
-from semidp.statistics.protocol import (
-    Forecast,
+from semidp.statistics.protocol.request_defaults import (
     RequestDefaults,
     budget_of,
     checked_budget,
     entries_of,
     noise_values,
 )
+from semidp.statistics.protocol.requests import Forecast
 from semidp.statistics.tables.linked_fitting import refuse_unfitted
 from semidp.statistics.tables.linked_published import (
     COMMAND_PREFIX,

@@ -21,7 +21,8 @@ from semidp.output.file_differences import file_differences
 from semidp.output.published_table import FitKind, Fitted, PublishedTable
 from semidp.statistics.findings import Findings, close
 from semidp.statistics.parts import PARTS, Part, Partition, PartTable, part_folder, part_path
-from semidp.statistics.protocol import ResultCheck, measured_by
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.results import measured_by
 from semidp.statistics.tables.by_parts import TablesByParts, TotalsAtCut
 from semidp.statistics.tables.cut_fits import CutFit
 from semidp.statistics.tables.fitting import NOT_ALL

@@ -35,7 +35,9 @@ from semidp.output.sections import Details, Section
 from semidp.output.table_pages import table_title
 from semidp.queries.products import product_space
 from semidp.statistics.findings import Trust
-from semidp.statistics.protocol import Published, ResultCheck, budget_of, measured_by, read_back
+from semidp.statistics.protocol.rechecks import ResultCheck
+from semidp.statistics.protocol.request_defaults import budget_of
+from semidp.statistics.protocol.results import Published, measured_by, read_back
 from semidp.statistics.tables import product_words, words
 from semidp.statistics.tables.error_words import cautions, every_error
 from semidp.statistics.tables.residual_files import (
@@ -49,7 +51,7 @@ from semidp.statistics.tables.residual_files import (
 )
 
 if TYPE_CHECKING:
-    from semidp.statistics.protocol import Request
+    from semidp.statistics.protocol.requests import Request
     from semidp.statistics.tables.request import TableRequest, TablesRequest
 
 ALONE, SHARED = "tables", "products"

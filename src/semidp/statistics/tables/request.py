@@ -27,11 +27,8 @@ from semidp.queries.products import NotTogether, ProductSpace, product_space
 from semidp.queries.query_space import QuerySpace
 from semidp.queries.table_spaces import sensitivity_space
 from semidp.sources.reader import Reader
-from semidp.statistics.protocol import (
-    Forecast,
-    InParts,
+from semidp.statistics.protocol.request_defaults import (
     PlanEntry,
-    Request,
     RequestDefaults,
     budget_of,
     checked_budget,
@@ -41,6 +38,7 @@ from semidp.statistics.protocol import (
     member,
     noise_values,
 )
+from semidp.statistics.protocol.requests import Forecast, InParts, Request
 from semidp.statistics.tables.fitting import published_tables
 from semidp.statistics.tables.forecast import TableForecast, forecasts, noise_lines, shared_json
 from semidp.statistics.tables.product_words import together_words

@@ -15,7 +15,7 @@ from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.output.cells import Columns, StoredFiles
 from semidp.output.columns import Labels
 from semidp.queries.products import ProductSpace
-from semidp.statistics.protocol import is_size
+from semidp.statistics.protocol.results import is_size
 
 RESIDUAL_FIELDS = ("precision", "law", "residuals")
 """The fields of release.json that state the noise of residuals."""
