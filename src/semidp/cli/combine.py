@@ -6,7 +6,8 @@ from semidp.cli import _options as o
 from semidp.cli._command import argument, command, option
 from semidp.cli._output import echo, grid, in_place, naming_options, print_json
 from semidp.publishing.rechecking.release_check import load_consistent
-from semidp.publishing.release import REPORT, Release
+from semidp.publishing.release import Release
+from semidp.publishing.release_files import REPORT
 from semidp.report.sentences import summary
 
 

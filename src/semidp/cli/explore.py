@@ -16,7 +16,8 @@ from semidp.errors import InputError
 from semidp.output.files import check_place
 from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release, release_files
+from semidp.publishing.release import Release
+from semidp.publishing.release_files import release_files
 from semidp.sources.opening import local_paths
 
 if TYPE_CHECKING:

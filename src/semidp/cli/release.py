@@ -36,7 +36,8 @@ from semidp.publishing.needs import declared_needs
 from semidp.publishing.pipeline import RunOptions, run
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.release_check import Recheck, recheck
-from semidp.publishing.release import REPORT, Release, release_files
+from semidp.publishing.release import Release
+from semidp.publishing.release_files import REPORT, release_files
 from semidp.publishing.signing import verify as verify_signature
 from semidp.report.place_sections import unmatched
 from semidp.report.sentences import cautions, summary, together_disclosed, weakness

@@ -42,7 +42,7 @@ from semidp.explore.desk import PlanForecasts
 from semidp.output.texts import short_text
 from semidp.publishing.pipeline import CHARGE_STANDS
 from semidp.publishing.plan import Plan
-from semidp.publishing.release import REPORT, release_files
+from semidp.publishing.release_files import REPORT, release_files
 from semidp.report.outlook import comparison
 from semidp.report.report_page import moves, search_script
 from semidp.report.sentences import counted_text

@@ -37,7 +37,8 @@ from semidp.publishing.choices import best_answered
 from semidp.publishing.linked_survey import linked_records, linked_survey
 from semidp.publishing.needs import refuse_files, refuse_sheets
 from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release, release_files
+from semidp.publishing.release import Release
+from semidp.publishing.release_files import release_files
 from semidp.publishing.side_information import announced, other_guarantee
 from semidp.publishing.survey import lookalikes, survey
 from semidp.queries.query_space import QuerySpace

@@ -24,7 +24,8 @@ from semidp.output.texts import name_of
 from semidp.output.workbooks import WORKBOOK
 from semidp.publishing.pipeline import Prepared
 from semidp.publishing.plan import Plan
-from semidp.publishing.release import SOURCES, Release
+from semidp.publishing.release import Release
+from semidp.publishing.release_value import SOURCES
 from semidp.statistics.protocol.results import Published
 
 # guarantees whose numbers differ by less, relatively, are called as strong: they are printed alike

@@ -14,7 +14,8 @@ from semidp.errors import SemidpError
 from semidp.output.published_table import PublishedTable
 from semidp.publishing.combined.combination import Combination, together
 from semidp.publishing.combined.releases_together import put_together
-from semidp.publishing.release import SOURCES, Release
+from semidp.publishing.release import Release
+from semidp.publishing.release_value import SOURCES
 from semidp.statistics.findings import Findings, close, differences, short
 from semidp.statistics.tables.refit import FittedTable, Refit, intervals_hold, note_fits
 

@@ -44,7 +44,8 @@ from semidp.publishing.pipeline import (
     records_of,
 )
 from semidp.publishing.plan import Plan
-from semidp.publishing.release import Release, release_files
+from semidp.publishing.release import Release
+from semidp.publishing.release_files import release_files
 from semidp.publishing.survey import survey
 from semidp.queries.branches import Cut
 from semidp.sources.opening import Source

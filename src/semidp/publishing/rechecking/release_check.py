@@ -30,7 +30,8 @@ from semidp.publishing.linked_survey import stated_totals_differ
 from semidp.publishing.pipeline import versions
 from semidp.publishing.plan import Plan
 from semidp.publishing.rechecking.results_again import compared
-from semidp.publishing.release import REPORT, Release, release_files, release_title
+from semidp.publishing.release import Release
+from semidp.publishing.release_files import REPORT, release_files, release_title
 from semidp.publishing.signing import SIGNATURE, SUMS
 from semidp.publishing.survey import announced, schema_of
 from semidp.sources.opening import Source
