@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from semidp.census.layout import EXACT, LEVELS, MEASURED, RACES, SIZES
+from semidp.census.layout import EXACT, LEVELS, MEASURED, NATION, RACES, SIZES
 from semidp.studies.census_study import PERSONS, budget
 
 GROUPS = ("hisp", "white", "black", "aian", "asian", "nhpi", "other", "two")
@@ -203,3 +203,19 @@ def write_files(
         if level == "State":
             exact.append((places, "total_con", (1, 1, 1, 1), query_values(true, (1, 1, 1, 1)), 0.0))
         write_rows(folder / f"{level}.parquet" / EXACT / f"State={part}", exact)
+
+
+def write_nation(folder: Path, cells: np.ndarray, *, seed: int) -> None:
+    """Write noisy measurements of a nation with these cells, (8, 2, 2, 63), and its exact total."""
+    generator = np.random.default_rng(seed)
+    true = cells[None]
+    rows = []
+    for query, shape in SHAPES.items():
+        variance = variance_of(NATION, query)
+        if variance is not None:
+            values = query_values(true, shape)
+            noisy = values + noise(variance, values.shape, generator)
+            rows.append((["0"], f"{query}_dpq", shape, noisy, float(variance)))
+    write_rows(folder / f"{NATION}.parquet" / MEASURED / "State=0US", rows)
+    total = [(["0"], "total_con", (1, 1, 1, 1), query_values(true, (1, 1, 1, 1)), 0.0)]
+    write_rows(folder / f"{NATION}.parquet" / EXACT / "State=0US", total)

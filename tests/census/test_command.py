@@ -86,7 +86,7 @@ def test_on_a_terminal_and_for_machines(
     printed = capsys.readouterr()
     document = json.loads(printed.out)
     assert document["schema_version"] == 1
-    assert document["nation"] == "not used"
+    assert document["nation"] == "not used: the folder holds no file of level US"
     assert len(document["areas"]) == 2 * 21
     assert not printed.err
 

@@ -6,9 +6,9 @@ A folder holds, for each level of geography, what was measured and what was exac
     {LEVEL}.parquet/DPQuery/State={PART}/*.parquet      noisy measurements
     {LEVEL}.parquet/Constraint/State={PART}/*.parquet   exact totals and bounds
 
-`LEVEL` is State, County, Tract, Block_Group or Block (files of the nation, level US, are not used
-here). `PART` is 0SS for the state SS and 1SS for the lands of its tribes, which have a tree of
-their own. Each row has
+`LEVEL` is US, State, County, Tract, Block_Group or Block. `PART` is 0SS for the state SS and 1SS
+for the lands of its tribes, which have a tree of their own. Level US has one place, the nation, in
+any folder below ``US.parquet/DPQuery``. Each row has
 
 - `geocode`: text; the code of a place starts with the code of the place it lies in. The last 16
   characters of the code of a block are its tabulation code: state 2, county 3, tract 6, block group
@@ -61,6 +61,9 @@ NURSING, MINOR = 3, 0
 """No minor lives in a nursing home: that cell is impossible everywhere."""
 
 LEVELS = ("State", "County", "Tract", "Block_Group", "Block")
+NATION = "US"
+STATES = tuple(f"{code:02}" for code in range(1, 57) if code not in (3, 7, 14, 43, 52))
+"""The fifty states and the District of Columbia, whose sum is the nation."""
 MEASURED, EXACT = "DPQuery", "Constraint"
 UPPER_BOUND, TOTAL = "hhgq_total_ub_con", "total_con"
 PERSONS = "US_Person_PL_PROD"

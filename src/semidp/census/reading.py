@@ -22,6 +22,7 @@ from semidp.census.layout import (
     LEVELS,
     MEASURED,
     MINOR,
+    NATION,
     NURSING,
     PERSONS,
     SIZES,
@@ -30,8 +31,11 @@ from semidp.census.layout import (
     block_geoid,
 )
 from semidp.combining import CellSums, Measurements, Observed, Places
+from semidp.combining.classes import Classes
 from semidp.errors import DataError, InputError
 
+CLASSES = Classes(SIZES, plain=(2, 3))
+"""Origin and race are only ever added up or kept; zeros depend on quarters and age."""
 _PART = re.compile(r"State=([01])(\d\d)")
 _COLUMNS = ("geocode", "query_name", "query_shape", "value", "variance")
 
@@ -118,6 +122,29 @@ def read_state(folder: str | Path, state: str, total: int | None = None) -> Stat
     return StateFiles(state, Measurements(places, SIZES, observed, possible), codes)
 
 
+def has_nation(folder: Path) -> bool:
+    """Whether a folder holds what was measured of the nation."""
+    return bool(_files_below(folder / f"{NATION}.parquet" / MEASURED))
+
+
+def read_nation(folder: str | Path) -> tuple[Observed, ...]:
+    """Return what was measured of the nation, and its exact totals, at depth 0 above all states."""
+    root = persons_folder(folder)
+    level = root / f"{NATION}.parquet"
+    measured, exact = _files_below(level / MEASURED), _files_below(level / EXACT)
+    if not measured:
+        raise InputError(f"the folder holds no file of level {NATION}")
+    with _reader() as connection:
+        nation = _Level.of_files(connection, measured, exact)
+    if len(nation.codes) != 1:
+        raise DataError(f"level {NATION} has one place, the nation, and not {len(nation.codes)}")
+    return tuple(nation.observed(0))
+
+
+def _files_below(folder: Path) -> list[str]:
+    return sorted(str(path) for path in folder.rglob("*.parquet"))
+
+
 @frozen(eq=False)
 class _Level:
     """What the files of one level hold: queries by name, with one row for each place."""
@@ -132,6 +159,10 @@ class _Level:
         exact = _files(root, level, EXACT, parts)
         if not measured and not exact:
             raise DataError(f"there is no file of level {level} for the state {parts[0][1:]}")
+        return cls.of_files(connection, measured, exact)
+
+    @classmethod
+    def of_files(cls, connection: Any, measured: list[str], exact: list[str]) -> "_Level":
         codes = _codes(connection, [*measured, *exact])
         queries = {}
         for name, shape in _queries(connection, measured, "TRUE"):

@@ -32,7 +32,7 @@ from semidp.output.files import new_folder
 from semidp.studies.study import Tidy
 
 if TYPE_CHECKING:
-    from semidp.census import CensusEstimates
+    from semidp.census import CensusEstimates, CensusTask
 
 EPSILONS = ("formula", "zCDP", "Gaussian")
 """Three epsilons of the same rho: the paper's formula, the tight conversion, and that of Gaussian
@@ -211,6 +211,12 @@ def estimate(
     totals: Path | None = option(
         "Exact populations of states: a CSV file with geocode (two digits), total.", "FILE"
     ),
+    nation: str = option(
+        "Use what was measured of the nation (level US): auto, where the folder holds all states"
+        " and all are estimated; all, where the states of the folder are the whole nation; none.",
+        "auto|all|none",
+        default="auto",
+    ),
     level: str = option("The level of the intervals.", "NUMBER", default="0.95"),
     out: Path | None = option("Write areas.csv, and a file for each level, to this folder.", "DIR"),
     jobs: int = option(
@@ -247,11 +253,11 @@ def estimate(
         [_level_named(word) for word in each or ()],
         _state_totals(totals) if totals is not None else {},
         float(exact(level, "--level")),
+        nation,
     )
+    used = task.nation_use()[1]
     if not printing.quiet:
-        notice(
-            "what the files say of the nation as a whole is not used; each state stands for itself"
-        )
+        notice(f"what the files say of the nation as a whole is {used}")
     if out is None:
         estimates: CensusEstimates | None = estimate_areas(task)
     else:
@@ -260,11 +266,11 @@ def estimate(
                 task, out, jobs=jobs, resume=resume, force=force, progress=progress
             )
     with in_place(f"the folder {out}") if out is not None else contextlib.nullcontext():
-        _print_estimates(task.states(), estimates, out, as_json=printing.json)
+        _print_estimates(task, estimates, out, as_json=printing.json)
 
 
 def _print_estimates(
-    states: tuple[str, ...], estimates: "CensusEstimates | None", out: Path | None, *, as_json: bool
+    task: "CensusTask", estimates: "CensusEstimates | None", out: Path | None, *, as_json: bool
 ) -> None:
     if as_json:
         rows = []
@@ -275,8 +281,8 @@ def _print_estimates(
             rows.append({"name": name, "people": people, **numbers})
         print_json(
             {
-                "states": list(states),
-                "nation": "not used",
+                "states": list(task.states()),
+                "nation": task.nation_use()[1],
                 "out": str(out) if out else None,
                 "areas": rows,
             }

@@ -10,6 +10,7 @@ import numpy as np
 from attrs import frozen
 
 from semidp.combining.measurements import Floats
+from semidp.combining.places import Index
 
 _RANK = 1e-10
 """Eigenvalues below this part of the reference are zero: designs are sums of cells, variances
@@ -39,6 +40,12 @@ class Belief:
         """Return what is known before anything is measured."""
         mean = np.zeros((nodes, size, columns))
         return cls(mean, np.zeros((1, size, size)), np.eye(size)[None])
+
+    def at(self, nodes: Index, cells: Index) -> "Belief":
+        """Return the beliefs of some nodes about some cells; each node has a spread of its own."""
+        both = np.ix_(nodes, cells, cells)
+        unknown = None if self.unknown is None else self.unknown[both]
+        return Belief(self.mean[np.ix_(nodes, cells)], self.spread[both], unknown)
 
     def measured(
         self, information: Floats, right_side: Floats, reference: Floats | None = None

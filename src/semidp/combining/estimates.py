@@ -16,7 +16,13 @@ from semidp.combining.classes import Classes, Kind
 from semidp.combining.depths import TreeDepth
 from semidp.combining.influence import influences
 from semidp.combining.measurements import SUMMED, CellSums, Floats, Measurements, Observed
-from semidp.combining.passes import Weights, covariances, downward, upward
+from semidp.combining.passes import (
+    Weights,
+    covariances,
+    downward,
+    gathered_at_roots,
+    upward,
+)
 from semidp.combining.places import Index, Places
 from semidp.errors import InputError
 
@@ -98,6 +104,26 @@ class AreaSums:
             raise InputError(f"the level of an interval lies between 0 and 1, not at {level}")
         reach = NormalDist().inv_cdf((1 + level) / 2) * self.standard_errors
         return np.stack([self.values - reach, self.values + reach], axis=-1)
+
+
+@frozen(eq=False)
+class RootedSums:
+    """Sums over areas of one tree, of whose root more is known than the tree says.
+
+    Parameters
+    ----------
+    values
+        Values (areas, weightings) from everything.
+    variances
+        The variances of the same shape that are left if the root is known.
+    on_root
+        By class the numbers of areas, and for each the matrix (block, block) from the weights of
+        cells to the weights that the sum has on the root.
+    """
+
+    values: Floats
+    variances: Floats
+    on_root: Mapping[Kind, tuple[Index, Floats]]
 
 
 @frozen(eq=False)
@@ -188,16 +214,50 @@ class Estimate:
             raise InputError(
                 f"weights of cells have shape (any, *{self.classes.sizes}), not {weightings.shape}"
             )
-        if not areas:
-            raise InputError("name at least one node of one area")
-        for depth, share in areas.items():
-            self._nodes(depth, share.nodes)
-        count = 1 + max(int(share.areas.max(initial=-1)) for share in areas.values())
-        coordinates = self._split(weightings)
+        count = self._areas(areas)
+        coordinates = split_weights(self.classes, weightings)
         values = self._values(areas, coordinates, count)
         variances, estimable = self._variances(areas, coordinates, count)
         blank = np.where(estimable, 0.0, np.nan)
         return AreaSums(values + blank, np.where(estimable, variances, np.inf))
+
+    def _areas(self, areas: Mapping[int, Share]) -> int:
+        """Number of areas; nodes that the tree does not have are refused."""
+        if not areas:
+            raise InputError("name at least one node of one area")
+        for depth, share in areas.items():
+            self._nodes(depth, share.nodes)
+        return 1 + max(int(share.areas.max(initial=-1)) for share in areas.values())
+
+    def rooted_sums(self, areas: Mapping[int, Share], cells: ArrayLike, count: int) -> RootedSums:
+        """Sums over areas as `sums` gives them, with their variances taken apart: what is left
+        given the root, and the weights on the root.
+
+        Parameters
+        ----------
+        areas, cells
+            As for `sums`; no areas where none has a place in this tree.
+        count
+            How many areas there are, in all trees.
+        """
+        weightings = split_weights(self.classes, np.asarray(cells, dtype=float))
+        values = np.zeros((count, len(next(iter(weightings.values())))))
+        variances = np.zeros_like(values)
+        on_root: dict[Kind, tuple[Index, Floats]] = {}
+        if not areas:
+            return RootedSums(values, variances, on_root)
+        self._areas(areas)
+        values = self._values(areas, weightings, count)
+        for kind, weights in weightings.items():
+            basis, coefficients = weight_basis(weights)
+            if not basis.shape[1]:
+                continue
+            entries = _on_basis(areas, basis)
+            state = gathered_at_roots(self.depths, self.places, kind, entries, count)
+            assert state.carried is not None
+            on_root[kind] = state.carried.owners, state.carried.weights @ basis.T
+            variances += weighted_variances(state.total, coefficients)
+        return RootedSums(values, variances, on_root)
 
     def weighted_sum(self, weights: Mapping[int, ArrayLike]) -> AreaSums:
         """Estimate and variance of one sum whose weights differ by place and cell, in arrays of one
@@ -214,7 +274,7 @@ class Estimate:
             one = np.asarray(array, dtype=float)
             if one.shape != expected:
                 raise InputError(f"weights at depth {depth} have shape {expected}, not {one.shape}")
-            split[depth] = self._split(one)
+            split[depth] = split_weights(self.classes, one)
         value = variance = 0.0
         estimable = True
         for kind in self.classes.kinds():
@@ -280,16 +340,6 @@ class Estimate:
             means[at] = belief.mean[level.place_of[nodes[entries]]]
         return means
 
-    def _split(self, cells: Floats) -> dict[Kind, Floats]:
-        """Coordinates of tables in every class: (tables, block, columns)."""
-        order = [*self.classes.dense, *self.classes.plain]
-        moved = np.moveaxis(cells, [1 + axis for axis in order], range(1, 1 + len(order)))
-        arranged = moved.reshape(len(cells), self.classes.block, *self.classes.plain_sizes)
-        parts = self.classes.split(arranged)
-        # Rounding errors of a class that the weights do not see must not look like weights.
-        least = 1e-13 * np.abs(cells).max(initial=0)
-        return {kind: np.where(np.abs(part) > least, part, 0.0) for kind, part in parts.items()}
-
     def _values(
         self, areas: Mapping[int, Share], weightings: dict[Kind, Floats], count: int
     ) -> Floats:
@@ -319,17 +369,12 @@ class Estimate:
         variances = np.zeros((count, several))
         estimable = np.ones((count, several), dtype=bool)
         for kind, weights in weightings.items():
-            basis, coefficients = _basis(weights)
+            basis, coefficients = weight_basis(weights)
             if not basis.shape[1]:
                 continue
-            entries_at = {}
-            for depth, share in areas.items():
-                entries = share.weights[:, None, None] * basis
-                entries_at[depth] = Weights(share.nodes, share.areas, entries)
+            entries_at = _on_basis(areas, basis)
             matrices, determined = covariances(self.depths, self.places, kind, entries_at, count)
-            variances += np.einsum(
-                "tqc,aqr,trc->at", coefficients, matrices, coefficients, optimize=True
-            )
+            variances += weighted_variances(matrices, coefficients)
             used = np.abs(coefficients).max(axis=(1, 2)) > 0
             # The basis may span more than each weighting sees.
             if not determined.all() and basis.shape[1] > 1:
@@ -376,7 +421,18 @@ class Estimate:
         return np.moveaxis(apart, range(1, 1 + len(order)), [1 + axis for axis in order])
 
 
-def _basis(weights: Floats) -> tuple[Floats, Floats]:
+def split_weights(classes: Classes, cells: Floats) -> dict[Kind, Floats]:
+    """Coordinates of tables in every class: (tables, block, columns)."""
+    order = [*classes.dense, *classes.plain]
+    moved = np.moveaxis(cells, [1 + axis for axis in order], range(1, 1 + len(order)))
+    arranged = moved.reshape(len(cells), classes.block, *classes.plain_sizes)
+    parts = classes.split(arranged)
+    # Rounding errors of a class that the weights do not see must not look like weights.
+    least = 1e-13 * np.abs(cells).max(initial=0)
+    return {kind: np.where(np.abs(part) > least, part, 0.0) for kind, part in parts.items()}
+
+
+def weight_basis(weights: Floats) -> tuple[Floats, Floats]:
     """Orthonormal vectors that span what weightings see of the block, and coefficients (weightings,
     q, columns).
     """
@@ -386,3 +442,22 @@ def _basis(weights: Floats) -> tuple[Floats, Floats]:
     basis = vectors[:, sizes > 1e-12 * sizes.max(initial=0)]
     coefficients: Any = np.einsum("bq,tbc->tqc", basis, weights)
     return basis, coefficients
+
+
+def _on_basis(areas: Mapping[int, Share], basis: Floats) -> dict[int, Weights]:
+    """Weights of areas on the directions of a basis (block, q), by depth."""
+    entries_at = {}
+    for depth, share in areas.items():
+        entries = share.weights[:, None, None] * basis
+        entries_at[depth] = Weights(share.nodes, share.areas, entries)
+    return entries_at
+
+
+def weighted_variances(matrices: Floats, coefficients: Floats) -> Floats:
+    """Variances (areas, weightings) from covariance matrices (areas, q, q) and coefficients
+    (weightings, q, columns).
+    """
+    variances: Floats = np.einsum(
+        "tqc,aqr,trc->at", coefficients, matrices, coefficients, optimize=True
+    )
+    return variances

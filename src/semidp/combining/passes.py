@@ -85,8 +85,19 @@ def grouped(mask: NDArray[np.bool_], observed: Sequence[Observed]) -> TreeDepth:
     return TreeDepth(groups, group_of, place_of)
 
 
-def upward(measurements: Measurements, classes: Classes) -> list[TreeDepth]:
-    """Pass up: what each node and everything below it say of the node."""
+def upward(
+    measurements: Measurements, classes: Classes, below_all: "dict[Kind, Belief] | None" = None
+) -> list[TreeDepth]:
+    """Pass up: what each node and everything below it say of the node.
+
+    Parameters
+    ----------
+    measurements, classes
+        What was measured, and its classes.
+    below_all
+        What trees that are not in memory say of the nodes of the last depth, by class: one node
+        after the other, all cells of the block.
+    """
     masks = possible_cells(measurements, classes)
     depths: list[TreeDepth] = []
     places = measurements.places
@@ -106,8 +117,10 @@ def upward(measurements: Measurements, classes: Classes) -> list[TreeDepth]:
         for number, group in enumerate(level.groups):
             evidence = _evidence(group, observed, values, designs, classes)
             for kind in classes.kinds():
-                family = level.families[kind][number]
-                belief, update = _own(group, kind, family, evidence, observed, designs, classes)
+                start = _before_own(group, kind, level.families[kind][number], classes)
+                if below_all is not None and below is None:
+                    start = below_all[kind].at(group.nodes, group.cells)
+                belief, update = _own(group, kind, start, evidence, observed, designs, classes)
                 level.beliefs[kind].append(belief)
                 level.updates[kind].append(update)
         _compare_siblings(level, measurements, depth, classes)
@@ -163,10 +176,17 @@ def _evidence(
     return evidence
 
 
+def _before_own(group: Group, kind: Kind, family: ChildSum | None, classes: Classes) -> Belief:
+    """What is known of the nodes of a group before anything that was measured at them."""
+    if family is not None:
+        return family.total
+    return Belief.nothing(len(group.nodes), len(group.cells), classes.coordinates(kind))
+
+
 def _own(
     group: Group,
     kind: Kind,
-    family: ChildSum | None,
+    belief: Belief,
     evidence: list[Evidence],
     observed: Sequence[Observed],
     designs: Sequence[Floats],
@@ -177,7 +197,6 @@ def _own(
     """
     size = len(group.cells)
     columns = classes.coordinates(kind)
-    belief = family.total if family is not None else Belief.nothing(len(group.nodes), size, columns)
     information = np.zeros((size, size))
     right = np.zeros((len(group.nodes), size, columns))
     exact: list[tuple[Floats, Floats]] = []
@@ -345,6 +364,28 @@ class Weights:
         return Weights(present // sums, present % sums, weights)
 
 
+@define(eq=False)
+class Gathered:
+    """Weighted sums in one class, gathered up the tree.
+
+    Parameters
+    ----------
+    total
+        Covariance matrices (sums, q, q) of what the nodes passed so far know given the others.
+    gross, blind, seen
+        For each sum the size of what was added up, the weights that point where nothing is known,
+        and all weights.
+    carried
+        The weights that are left, on nodes of one depth; None where there are none yet.
+    """
+
+    total: Floats
+    gross: Floats
+    blind: Floats
+    seen: Floats
+    carried: "Weights | None" = None
+
+
 def covariances(
     depths: list[TreeDepth], places: Places, kind: Kind, given: dict[int, Weights], sums: int
 ) -> tuple[Floats, NDArray[np.bool_]]:
@@ -353,39 +394,55 @@ def covariances(
     Given its parent, what is known of the children of a family is ``Σ w'V w - s'(Σ V)⁺ s`` with
     ``s = Σ V w``, and the weight that passes to the parent is ``(Σ V)⁺ s``.
     """
+    state = gathered_at_roots(depths, places, kind, given, sums)
+    _weigh(depths[0], kind, state)
+    total = state.total
+    # What exact values leave of a variance is a rounding error of what was added up.
+    total[np.abs(total) < _ROUNDING * state.gross[:, None, None]] = 0.0
+    return symmetric(total), state.blind <= _ESTIMABLE * np.maximum(state.seen, 1e-300)
+
+
+def gathered_at_roots(
+    depths: list[TreeDepth], places: Places, kind: Kind, given: dict[int, Weights], sums: int
+) -> Gathered:
+    """Covariances given the roots, and the weights that sums have on the roots themselves."""
     width = next(iter(given.values())).weights.shape[-1]
-    total = np.zeros((sums, width, width))
-    gross = np.zeros(sums)
-    blind = np.zeros(sums)
-    seen = np.zeros(sums)
-    carried: Weights | None = None
+    state = Gathered(np.zeros((sums, width, width)), np.zeros(sums), np.zeros(sums), np.zeros(sums))
     for depth in reversed(places.depths):
         present = given.get(depth)
         if present is not None:
-            carried = present.merged(carried, sums)
-        if carried is None:
+            state.carried = present.merged(state.carried, sums)
+        if state.carried is None or not depth:
             continue
-        _add(seen, carried.owners, np.square(carried.weights).sum(axis=(1, 2)))
-        spread, unknown, sizes = _weighed(depths[depth], kind, carried)
-        inner = transposed(carried.weights) @ spread
-        _add(total, carried.owners, inner)
-        _add(gross, carried.owners, sizes)
-        if unknown is not None:
-            free = np.einsum("nbq,nbq->n", carried.weights, unknown)
-            _add(blind, carried.owners, free)
-        if depth:
-            above = Weights(places.parents[depth - 1][carried.nodes], carried.owners, spread)
-            contrast = depths[depth].contrasts.get(kind)
-            if contrast is not None:
-                on_common = transposed(contrast.of(carried.nodes)) @ spread
-                above, unknown = _with_common(
-                    contrast, above, on_common, unknown, (total, gross, blind), sums
-                )
-            # What the children know given their parent is done with; the rest is up to the parent.
-            carried = _passed(depths[depth - 1], kind, above, unknown, total, blind, sums)
-    # What exact values leave of a variance is a rounding error of what was added up.
-    total[np.abs(total) < _ROUNDING * gross[:, None, None]] = 0.0
-    return symmetric(total), blind <= _ESTIMABLE * np.maximum(seen, 1e-300)
+        spread, unknown = _weigh(depths[depth], kind, state)
+        carried = state.carried
+        above = Weights(places.parents[depth - 1][carried.nodes], carried.owners, spread)
+        contrast = depths[depth].contrasts.get(kind)
+        if contrast is not None:
+            on_common = transposed(contrast.of(carried.nodes)) @ spread
+            added = (state.total, state.gross, state.blind)
+            above, unknown = _with_common(contrast, above, on_common, unknown, added, sums)
+        # What the children know given their parent is done with; the rest is up to the parent.
+        state.carried = _passed(
+            depths[depth - 1], kind, above, unknown, state.total, state.blind, sums
+        )
+    return state
+
+
+def _weigh(level: TreeDepth, kind: Kind, state: Gathered) -> tuple[Floats, Floats | None]:
+    """Add the variances of the weights that are carried; return covariances and unknown projectors
+    times them.
+    """
+    carried = state.carried
+    assert carried is not None
+    _add(state.seen, carried.owners, np.square(carried.weights).sum(axis=(1, 2)))
+    spread, unknown, sizes = _weighed(level, kind, carried)
+    _add(state.total, carried.owners, transposed(carried.weights) @ spread)
+    _add(state.gross, carried.owners, sizes)
+    if unknown is not None:
+        free = np.einsum("nbq,nbq->n", carried.weights, unknown)
+        _add(state.blind, carried.owners, free)
+    return spread, unknown
 
 
 def _with_common(

@@ -1,0 +1,221 @@
+"""Trees whose roots add up to one sum that was measured too, estimated with one tree in memory at a
+time.
+
+What a tree says of its root is small (`RootKnowledge`). The roots of all trees and what was
+measured of their sum make a tree of two depths (`Regions`), which says what is known of every root
+from everything. With that in the place of its root a tree is estimated as if it were alone. A sum
+over several trees has the variance that is left given the roots, tree by tree, and that of the
+weights that it has on the roots, from the two depths.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import ArrayLike, NDArray
+
+from semidp.combining.beliefs import Belief
+from semidp.combining.classes import Classes, Kind
+from semidp.combining.depths import TreeDepth
+from semidp.combining.estimates import (
+    AreaSums,
+    Estimate,
+    RootedSums,
+    split_weights,
+    weight_basis,
+    weighted_variances,
+)
+from semidp.combining.measurements import Floats, Measurements, Observed
+from semidp.combining.passes import Weights, covariances, downward, possible_cells, upward
+from semidp.combining.places import Places
+from semidp.errors import InputError
+
+
+@frozen(eq=False)
+class RootKnowledge:
+    """What is known of the root of one tree: a mean and a covariance for each class.
+
+    Parameters
+    ----------
+    possible
+        Cells of the block that can be other than zero.
+    means, spreads
+        By class: means (block, columns), covariances (block, block).
+    """
+
+    possible: NDArray[np.bool_]
+    means: Mapping[Kind, Floats]
+    spreads: Mapping[Kind, Floats]
+
+    @classmethod
+    def of(cls, measurements: Measurements, classes: Classes) -> "RootKnowledge":
+        """Return what everything that was measured in one tree says of its root.
+
+        Examples
+        --------
+        >>> from semidp.combining import CellSums, Observed
+        >>> parts = Observed(CellSums(()), 1, [10, 20], 4.0)
+        >>> known = RootKnowledge.of(Measurements(Places([[0, 0]]), (), [parts]), Classes((), ()))
+        >>> known.means[()].tolist(), known.spreads[()].tolist()
+        ([[30.0]], [[8.0]])
+        """
+        if measurements.places.counts[0] != 1:
+            raise InputError("a tree that is a part of others has one root")
+        root = upward(measurements, classes)[0]
+        (group,) = root.groups
+        means, spreads = {}, {}
+        for kind, (belief,) in root.beliefs.items():
+            if belief.unknown is not None:
+                raise InputError(
+                    "the sum of several trees is used where what was measured in each determines"
+                    " every cell of its root"
+                )
+            means[kind] = np.zeros((classes.block, classes.coordinates(kind)))
+            means[kind][group.cells] = belief.mean[0]
+            spreads[kind] = np.zeros((classes.block, classes.block))
+            spreads[kind][np.ix_(group.cells, group.cells)] = belief.spread[0]
+        return cls(possible_cells(measurements, classes)[0][0], means, spreads)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        kinds = []
+        for kind, mean in self.means.items():
+            spread = self.spreads[kind].tolist()
+            kinds.append({"kind": list(kind), "mean": mean.tolist(), "spread": spread})
+        return {"possible": self.possible.tolist(), "kinds": kinds}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "RootKnowledge":
+        """Read what `to_json` wrote."""
+        means: dict[Kind, Floats] = {}
+        spreads: dict[Kind, Floats] = {}
+        for entry in value["kinds"]:
+            kind = tuple(entry["kind"])
+            means[kind] = np.asarray(entry["mean"], dtype=float)
+            spreads[kind] = np.asarray(entry["spread"], dtype=float)
+        return cls(np.asarray(value["possible"], dtype=bool), means, spreads)
+
+
+def estimate_from_root(
+    measurements: Measurements, classes: Classes, root: RootKnowledge
+) -> Estimate:
+    """Return the estimate of a tree of whose root more is known than the tree says.
+
+    `Estimate.influences` are those of the tree alone, and not to be asked here.
+    """
+    depths = upward(measurements, classes)
+    (group,) = depths[0].groups
+    for kind in classes.kinds():
+        mean = root.means[kind][group.cells][None]
+        spread = root.spreads[kind][np.ix_(group.cells, group.cells)][None]
+        depths[0].beliefs[kind] = [Belief(mean, spread, None)]
+    downward(depths, measurements.places, classes)
+    return Estimate(measurements.places, classes, depths, measurements.observed)
+
+
+@frozen(eq=False)
+class Regions:
+    """Roots of several trees, and what was measured of their sum; made by `Regions.of`.
+
+    Examples
+    --------
+    Two trees say 10 and 20 of their roots with variance 4, and their sum was measured as 33 with
+    variance 1, as in `semidp.combining.estimate`:
+
+    >>> from semidp.combining import CellSums, Observed
+    >>> roots = [
+    ...     RootKnowledge(np.ones(1, bool), {(): np.array([[value]])}, {(): np.array([[4.0]])})
+    ...     for value in (10.0, 20.0)
+    ... ]
+    >>> regions = Regions.of(roots, [Observed(CellSums(()), 0, [33], 1.0)], Classes((), ()))
+    >>> [regions.root(number).means[()].round(3).tolist() for number in range(2)]
+    [[[11.333]], [[21.333]]]
+    """
+
+    classes: Classes
+    places: Places
+    depths: list[TreeDepth]
+    possible: tuple[NDArray[np.bool_], ...]
+
+    @classmethod
+    def of(
+        cls, roots: Sequence[RootKnowledge], observed: Sequence[Observed], classes: Classes
+    ) -> "Regions":
+        """Bring together what is known of every root with what was measured of their sum.
+
+        Parameters
+        ----------
+        roots
+            What each tree says of its root.
+        observed
+            What was measured of the sum of all roots, at depth 0.
+        classes
+            The classes of all that was measured, in every tree and of the sum.
+        """
+        places = Places([[0] * len(roots)])
+        mask = np.stack([root.possible for root in roots])
+        lengths = [1] * len(classes.sizes)
+        for axis in classes.dense:
+            lengths[axis] = classes.sizes[axis]
+        possible = {1: mask.reshape(len(roots), *lengths)}
+        measurements = Measurements(places, classes.sizes, observed, possible)
+        below = {}
+        for kind in classes.kinds():
+            mean = np.stack([root.means[kind] for root in roots])
+            spread = np.stack([root.spreads[kind] for root in roots])
+            below[kind] = Belief(mean, spread, None)
+        depths = upward(measurements, classes, below)
+        downward(depths, places, classes)
+        return cls(classes, places, depths, tuple(root.possible for root in roots))
+
+    def root(self, number: int) -> RootKnowledge:
+        """What is known of one root from everything."""
+        level = self.depths[1]
+        group, place = int(level.group_of[number]), int(level.place_of[number])
+        cells = level.groups[group].cells
+        means, spreads = {}, {}
+        unit = np.eye(self.classes.block)[None]
+        for kind in self.classes.kinds():
+            means[kind] = np.zeros((self.classes.block, self.classes.coordinates(kind)))
+            means[kind][cells] = level.beliefs[kind][group].mean[place]
+            weights = Weights(np.array([number]), np.array([0]), unit)
+            matrices, _ = covariances(self.depths, self.places, kind, {1: weights}, 1)
+            spreads[kind] = matrices[0]
+        return RootKnowledge(self.possible[number], means, spreads)
+
+    def added(self, parts: Mapping[int, RootedSums], cells: ArrayLike) -> AreaSums:
+        """Sums over all trees, from what each tree says of them.
+
+        Parameters
+        ----------
+        parts
+            Sums over the areas of some trees, by the number of the tree; the others have no place
+            in any area.
+        cells
+            Weights of cells, of shape (weightings, *sizes), as every tree was asked.
+        """
+        values = np.sum([part.values for part in parts.values()], axis=0)
+        variances = np.sum([part.variances for part in parts.values()], axis=0)
+        for kind, weights in split_weights(self.classes, np.asarray(cells, dtype=float)).items():
+            basis, coefficients = weight_basis(weights)
+            entries = _on_roots(parts, kind, basis)
+            if entries is None or not basis.shape[1]:
+                continue
+            matrices, _ = covariances(self.depths, self.places, kind, {1: entries}, len(values))
+            variances += weighted_variances(matrices, coefficients)
+        return AreaSums(values, np.maximum(variances, 0.0))
+
+
+def _on_roots(parts: Mapping[int, RootedSums], kind: Kind, basis: Floats) -> Weights | None:
+    """Weights that sums over several trees have on the roots, in the directions of a basis."""
+    nodes, owners, weights = [], [], []
+    for number, part in parts.items():
+        if kind in part.on_root:
+            areas, matrices = part.on_root[kind]
+            nodes.append(np.full(len(areas), number))
+            owners.append(areas)
+            weights.append(matrices @ basis)
+    if not nodes:
+        return None
+    return Weights(np.concatenate(nodes), np.concatenate(owners), np.concatenate(weights))
