@@ -161,11 +161,11 @@ def test_a_run_that_ended_early_is_resumed(
     read = []
     true_result = area_estimates._state_result
 
-    def fails(task: CensusTask, state: str) -> object:
+    def fails(task: CensusTask, state: str, root: None) -> object:
         read.append(state)
         if state == "16" and len(read) == 2:
             raise MemoryError
-        return true_result(task, state)
+        return true_result(task, state, root)
 
     monkeypatch.setattr(area_estimates, "_state_result", fails)
     with pytest.raises(MemoryError):
