@@ -77,6 +77,13 @@ CASES = {
         [["county", "tenure", "sex"]],
         [["county", "tenure", "size"]],
     ),
+    "tenure at three depths": (
+        (PLACES, TENURE),
+        [["state"]],
+        [["tract", "tenure"]],
+        [["county", "sex"], ["tract", "sex"]],
+        [["state", "size", "tenure"], ["county", "size", "tenure"], ["tract", "size", "tenure"]],
+    ),
     "apart": (
         (PLACES, TENURE),
         [],

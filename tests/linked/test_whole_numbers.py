@@ -15,6 +15,7 @@ from semidp.fitting.size_fits import balance_members, fit_sizes
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.noise.randomness import SeededRandomness
 from semidp.output.published_table import FitKind
+from semidp.statistics.tables import linked_fitting
 from semidp.statistics.tables.linked_fitting import fitted_kinds, refuse_unfitted
 from tests.linked.test_agreement import CASES, linked
 
@@ -93,6 +94,28 @@ def _rolled(kind, fits, view):
     raise AssertionError("no table has the view")
 
 
+def _in_tenure(seed, monkeypatch=None):
+    """How the tables of units by size and tenure at three depths are fitted."""
+    space, values = linked("tenure at three depths", seed=seed)
+    mechanism = LinkedMechanism.calibrate(space, Budget.zcdp("1/50"))
+    noisy = values + mechanism.noise(SeededRandomness(seed))
+    residuals = mechanism.agreement.residuals(*space.split(noisy))
+    kinds = tuple([FitKind.integer] * len(kind.views) for kind in space.kinds)
+    if monkeypatch is not None:
+        nothing = tuple(0 for _ in space.units.schema.features)
+        monkeypatch.setattr(linked_fitting, "_beside_sizes", lambda *_: nothing)
+    _, units = fitted_kinds(mechanism, residuals, kinds, silent)
+    return [how for _, how in units]
+
+
+def test_sizes_by_tenure_go_down_the_places_together(monkeypatch):
+    methods = [how.method for seed in range(2) for how in _in_tenure(seed)]
+    assert methods == ["sizes first"] * 6
+    # the twin: sizes of tracts that are fitted before tenure close a circle with the states
+    alone = [how.note for seed in range(2) for how in _in_tenure(seed, monkeypatch)]
+    assert any("no whole numbers agreed with all" in note for note in alone)
+
+
 def test_a_whole_unit_is_protected_with_noisy_units_by_place():
     own = CASES["tracts"]
     CASES["noisy units"] = (own[0], [], [], own[3], own[4])
@@ -136,3 +159,25 @@ def test_exchanges_of_units_bring_members_near_and_keep_all_totals():
         assert after <= before + 1e-9
         nearer += after < before / 2
     assert nearer > 30
+
+
+def test_units_of_the_same_tenure_are_exchanged():
+    random = np.random.default_rng(8)
+    nearer = 0
+    for _ in range(60):
+        places, tenures, levels = (int(random.integers(2, 5)) for _ in range(3))
+        counts = random.integers(0, 9, (places, tenures, levels))
+        estimate = counts + random.normal(0, 2, counts.shape)
+        sizes = np.arange(1, levels + 1)
+        targets = random.permutation((counts @ sizes).sum(axis=1)).astype(float)
+        balanced = balance_members(counts, estimate, 1, targets)
+        assert balanced.min() >= 0
+        assert np.array_equal(balanced.sum(axis=0), counts.sum(axis=0))
+        assert np.array_equal(balanced.sum(axis=2), counts.sum(axis=2))
+        before, after = (
+            float(np.square((table @ sizes).sum(axis=1) - targets).sum())
+            for table in (counts, balanced)
+        )
+        assert after <= before + 1e-9
+        nearer += after < before / 2
+    assert nearer > 20

@@ -64,7 +64,7 @@ def balance_members(counts: Counts, estimate: Floats, least: int, targets: Float
     ----------
     counts, estimate
         Units by place and size, a row a place: whole numbers, and the estimates that they were
-        fitted to.
+        fitted to. Between them may be other features, over which units are exchanged one by one.
     least
         The least size.
     targets
@@ -80,32 +80,33 @@ def balance_members(counts: Counts, estimate: Floats, least: int, targets: Float
     array([[3, 0, 1],
            [1, 2, 1]])
     """
-    balanced = counts.copy()
-    sizes = np.arange(least, least + counts.shape[1])
-    excess = balanced @ sizes - targets
+    levels = counts.shape[-1]
+    balanced = counts.reshape(len(counts), -1, levels).copy()
+    expected = estimate.reshape(balanced.shape)
+    sizes = np.arange(least, least + levels)
+    excess = balanced.sum(axis=1) @ sizes - targets
     jumps = sizes[:, None] - sizes[None, :]
     for _ in range(_MOST_EXCHANGES):
         more, fewer = int(excess.argmax()), int(excess.argmin())
-        away = balanced - estimate
+        giving, taking = balanced[more], balanced[fewer]
         # the place with too many members gives a unit of the size of a row for one of the size of a
         # column
         members = 2 * jumps * (excess[more] - excess[fewer]) - 2 * jumps**2
-        leaving = away[more][:, None] - away[more][None, :]
-        taken = away[fewer][None, :] - away[fewer][:, None]
-        gain = members + 2 * (leaving + taken) - 4
-        possible = (balanced[more] > 0)[:, None] & (balanced[fewer] > 0)[None, :] & (jumps > 0)
+        apart = (giving - expected[more]) - (taking - expected[fewer])
+        gain = members + 2 * (apart[:, :, None] - apart[:, None, :]) - 4
+        possible = (giving > 0)[:, :, None] & (taking > 0)[:, None, :] & (jumps > 0)
         gain = np.where(possible, gain, -np.inf)
         best = int(gain.argmax())
         if not gain.flat[best] > _WORTH:
             break
-        large, small = np.unravel_index(best, gain.shape)
-        balanced[more, large] -= 1
-        balanced[more, small] += 1
-        balanced[fewer, small] -= 1
-        balanced[fewer, large] += 1
+        kind, large, small = np.unravel_index(best, gain.shape)
+        giving[kind, large] -= 1
+        giving[kind, small] += 1
+        taking[kind, small] -= 1
+        taking[kind, large] += 1
         excess[more] -= jumps[large, small]
         excess[fewer] += jumps[large, small]
-    return balanced
+    return balanced.reshape(counts.shape)
 
 
 def _closest(estimate: Floats, sizes: NDArray[np.int64], units: int, members: int) -> Floats:

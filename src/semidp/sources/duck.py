@@ -59,6 +59,8 @@ from semidp.sources.readings import ColumnReading
 
 Codes = NDArray[np.unsignedinteger[Any]]
 Result = TypeVar("Result")
+Step = tuple[str, str | None]
+"""A statement; where a sentence goes with it, a query that must find nothing, or that is said."""
 
 SETTINGS = {
     "temp_directory": "",  # spilling would leave confidential records on disk
@@ -281,8 +283,7 @@ class DuckRecords(Records):
     def of_queries(
         cls,
         frames: Mapping[str, Any],
-        steps: Callable[[Any], Sequence[str]],
-        refused: Mapping[str, str],
+        steps: Callable[[Any], Iterator[Step]],
         queries: Sequence[str],
     ) -> "list[DuckRecords]":
         """Open the answers to queries over frames, by their names, as records that share one
@@ -293,11 +294,10 @@ class DuckRecords(Records):
         frames
             What `frame` returned.
         steps
-            Returns for the connection what is computed from them first.
-        refused
-            Queries that must find nothing, each with what is said where one does.
+            Yields for the connection what is computed from them first, and queries that must find
+            nothing, in turn.
         queries
-            What is selected then; records a query.
+            What is selected then from what was computed; records a query.
         """
         connection = connect()
         opened: list[DuckRecords] = []
@@ -308,19 +308,20 @@ class DuckRecords(Records):
             failed = DataError(_FAILED)
             rows = sum(_run(connection, f"SELECT count(*) FROM {name}")[0][0] for name in frames)
             patience = PATIENCE + rows / _SLOWEST_ROWS
-            for step in quietly(lambda: steps(connection), failed):
-                quietly(partial(_run, connection, step, patience, too_slow=_SLOW_AGGREGATE), failed)
-            for check, sentence in refused.items():
-                if quietly(partial(_run, connection, check), failed):
+            yielded = steps(connection)
+            while (step := quietly(lambda: next(yielded, None), failed)) is not None:
+                sql, sentence = step
+                carry_out = partial(_run, connection, sql, patience, too_slow=_SLOW_AGGREGATE)
+                rows = quietly(carry_out, failed)
+                if sentence is not None and rows:
                     raise DataError(sentence)
-            for number, query in enumerate(queries):
-                quietly(
-                    partial(_run, connection, f"CREATE TABLE answer_{number} AS {query}"), failed
-                )
-            for number in range(len(queries)):
+            for name in frames:
+                # what was computed from them is all that is asked from here on
+                connection.unregister(name)
+            for query in queries:
                 # a connection of its own: names of views are its own, too
                 cursor = connection.cursor()
-                cursor.execute(f"CREATE TEMP VIEW source AS SELECT * FROM answer_{number}")
+                cursor.execute(f"CREATE TEMP VIEW source AS {query}")
                 records = cls(cursor)
                 # the database stays as long as one of them is used: it would close them with itself
                 records._database = connection

@@ -7,7 +7,7 @@ than declared) is one sentence, which names nobody and no number.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -16,7 +16,7 @@ from semidp.core.tables.counts import no_column
 from semidp.core.tables.features import SIZE, value_text
 from semidp.errors import DataError, InputError
 from semidp.sources.aggregates import aggregated_columns, typed_aggregates
-from semidp.sources.duck import DuckRecords, quoted_name
+from semidp.sources.duck import DuckRecords, Step, quoted_name
 from semidp.sources.joining import MOST_KINDS, Contradictions, Joining
 from semidp.sources.opening import Source, open_source
 from semidp.sources.reader import Reader
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 
 _QUARTERS = '"are group quarters"'
 """Whether a unit is counted in no table, in the joined tables."""
+_HOME = '"the row of the unit"'
+"""The number of a member's unit, in the joined tables."""
 _LINK = '"the link as text"'
 """The link as text, in the joined tables: files hold text where data frames hold numbers."""
+_MOST_CODES = 2**16 - 1
+"""The most values of text that is kept as codes of one or two bytes."""
 
 
 @dataclass(frozen=True)
@@ -154,17 +158,14 @@ def _of_one_database(
 def _joined_here(data: LinkedData, joining: Joining, names: Sequence[str]) -> LinkedSource:
     """Bring the columns in use into this process, and join them."""
     column = joining.column
-    with (
-        open_source(data.members, table=data.member_table) as members,
-        open_source(data.units, table=data.unit_table) as units,
-    ):
-        of_members, of_units, inherited = _columns(members, units, joining, names)
+    with open_source(data.members, table=data.member_table) as members:
+        # Units are closed before members are read: an engine keeps the memory of what it read.
+        with open_source(data.units, table=data.unit_table) as units:
+            of_members, of_units, inherited = _columns(members, units, joining, names)
+            homes = units.frame([column, *of_units])
         others = [name for name in members.columns() if name != column]
         aggregated = aggregated_columns(joining.aggregates, others)
-        frames = (
-            members.frame([column, *of_members, *aggregated]),
-            units.frame([column, *of_units]),
-        )
+        frames = (members.frame([column, *of_members, *aggregated]), homes)
     joined = _joined(frames, joining, of_members, of_units)
     return LinkedSource(Source(joined[0]), Source(joined[1]), tuple(inherited))
 
@@ -200,58 +201,115 @@ def _columns(
 def _joined(
     frames: tuple[Any, Any], joining: Joining, of_members: Sequence[str], of_units: Sequence[str]
 ) -> tuple[DuckRecords, DuckRecords]:
-    """Join members and units, once for each kind."""
-    key = quoted_name(joining.column)
+    """Join members and units, once for both kinds."""
     inherited = [name for name in of_units if name not in joining.derived]
     # a column that both files have is the unit's
-    of_members_alone = [name for name in of_members if name not in inherited]
-    member_columns = [f"members.{quoted_name(name)}" for name in of_members_alone]
-    member_columns += [f"homes.{quoted_name(name)}" for name in inherited]
-    unit_columns = [f"homes.{quoted_name(name)}" for name in of_units]
-    size = f"CAST(coalesce(sizes.counted, 0) AS BIGINT) AS {SIZE}"
-    computed = []
+    members_alone = [name for name in of_members if name not in inherited]
+    of_lived = ", ".join(map(quoted_name, [*members_alone, *inherited]))
+    of_whole = ", ".join(map(quoted_name, [*of_units, SIZE, *joining.aggregates]))
+    queries = [
+        f"SELECT {of_lived} FROM lived",
+        f"SELECT {of_whole} FROM whole WHERE NOT {_QUARTERS}",
+    ]
+    steps = partial(_steps, joining=joining, of_members=of_members, of_units=of_units)
+    linked = {"members": frames[0], "units": frames[1]}
+    first, second = DuckRecords.of_queries(linked, steps, queries)
+    return first, second
+
+
+def _steps(
+    connection: Any, joining: Joining, of_members: Sequence[str], of_units: Sequence[str]
+) -> Iterator[Step]:
+    """Yield what is computed first, and queries that must find nothing, each with what is said
+    where one does.
+
+    Units are numbered by their row. Members are joined with them once, by the text of the link;
+    sizes are counted by number.
+    """
+    said = Contradictions(joining.column)
+    key = quoted_name(joining.column)
+    unit_columns = _coded(connection, "units", of_units)
+    unit_columns.append(f"{_in_quarters(connection, joining)} AS {_QUARTERS}")
+    of_homes = ", ".join([f"CAST(units.{key} AS VARCHAR) AS {_LINK}", *unit_columns])
+    yield f"SELECT 1 FROM members WHERE {key} IS NULL LIMIT 1", said.missing_member
+    yield f"SELECT 1 FROM units WHERE {key} IS NULL LIMIT 1", said.missing_unit
+    yield f"CREATE TABLE homes AS SELECT {of_homes} FROM units", None
+    # before the join: a unit that is named many times would multiply the members
+    yield f"SELECT 1 FROM homes GROUP BY {_LINK} HAVING count(*) > 1 LIMIT 1", said.twice
+    inherited = [name for name in of_units if name not in joining.derived]
+    members_alone = [name for name in of_members if name not in inherited]
+    # Aggregates compare text as it is, and codes have an order of their own.
+    coded = [] if joining.aggregates else members_alone
+    lived = [f"CAST(homes.rowid AS INTEGER) AS {_HOME}"]
+    lived += _coded(connection, "members", coded)
+    lived += [f"members.{quoted_name(name)}" for name in members_alone if name not in coded]
+    lived += [f"homes.{quoted_name(name)}" for name in inherited]
+    both = [name for name in of_units if name in of_members]
+    for place, name in enumerate(both):
+        column = quoted_name(name)
+        theirs, its = f"CAST(members.{column} AS VARCHAR)", f"CAST(homes.{column} AS VARCHAR)"
+        lived.append(f"{theirs} IS DISTINCT FROM {its} AS differs_{place}")
+    pairs = f"members LEFT JOIN homes ON CAST(members.{key} AS VARCHAR) = homes.{_LINK}"
+    yield f"CREATE TABLE lived AS SELECT {', '.join(lived)} FROM {pairs}", None
+    yield f"SELECT 1 FROM lived WHERE {_HOME} IS NULL LIMIT 1", said.nowhere
+    for place, name in enumerate(both):
+        yield f"SELECT 1 FROM lived WHERE differs_{place} LIMIT 1", said.differs(name)
+    yield from _sizes(connection, joining, of_units)
+    outside = f"FROM whole WHERE NOT {_QUARTERS}"
+    yield f"SELECT 1 {outside} AND {SIZE} > {joining.most} LIMIT 1", said.too_many
+    if joining.least:
+        yield f"SELECT 1 {outside} AND {SIZE} = 0 LIMIT 1", said.empty
+    for name in ("sizes", "homes"):
+        yield f"DROP TABLE {name}", None
+
+
+def _sizes(connection: Any, joining: Joining, of_units: Sequence[str]) -> Iterator[Step]:
+    """Yield how units get their sizes, and what else is computed from their members."""
+    key = quoted_name(joining.column)
+    expressions = typed_aggregates(connection, joining.aggregates, "members", joining.column)
+    derived = [f"{expression} AS derived_{place}" for place, expression in enumerate(expressions)]
+    counted = ", ".join(["count(*) AS counted", *derived])
+    if derived:
+        by_link = f"SELECT {key} AS unit_link, {counted} FROM members GROUP BY {key}"
+        computed = ", ".join(f"derived_{place}" for place in range(len(derived)))
+        numbered = f"homes.rowid AS {_HOME}, counted, {computed} FROM ({by_link}) JOIN homes"
+        sizes = f"SELECT {numbered} ON CAST(unit_link AS VARCHAR) = homes.{_LINK}"
+    else:
+        sizes = f"SELECT {_HOME}, {counted} FROM lived GROUP BY {_HOME}"
+    yield f"CREATE TABLE sizes AS {sizes}", None
+    yield f"CREATE TABLE nobody AS SELECT {counted} FROM members WHERE false", None
+    columns = [f"homes.{quoted_name(name)}" for name in of_units]
+    columns += [f"homes.{_QUARTERS}", f"CAST(coalesce(sizes.counted, 0) AS BIGINT) AS {SIZE}"]
     for place, name in enumerate(joining.aggregates):
         # an aggregate of nobody has a value too: that of no record
         chosen = (
             f"CASE WHEN sizes.counted IS NULL THEN nobody.derived_{place} ELSE"
             f" sizes.derived_{place} END"
         )
-        computed.append(f"{chosen} AS {quoted_name(name)}")
-    pairs = f"FROM members JOIN homes ON CAST(members.{key} AS VARCHAR) = homes.{_LINK}"
-    whole = (
-        f"FROM homes LEFT JOIN sizes USING ({_LINK}) CROSS JOIN nobody WHERE NOT homes.{_QUARTERS}"
-    )
-    queries = [
-        f"SELECT {', '.join(member_columns)} {pairs}",
-        f"SELECT {', '.join([*unit_columns, size, *computed])} {whole}",
-    ]
-    linked = {"members": frames[0], "units": frames[1]}
-    both = [name for name in of_units if name in of_members]
-    steps = partial(_steps, joining=joining, of_units=of_units)
-    first, second = DuckRecords.of_queries(linked, steps, _checks(joining, both, pairs), queries)
-    return first, second
+        columns.append(f"{chosen} AS {quoted_name(name)}")
+    pairs = f"homes LEFT JOIN sizes ON homes.rowid = sizes.{_HOME} CROSS JOIN nobody"
+    yield f"CREATE TABLE whole AS SELECT {', '.join(columns)} FROM {pairs}", None
 
 
-def _steps(connection: Any, joining: Joining, of_units: Sequence[str]) -> list[str]:
-    """Tables that are computed first: units by the text of their link, and what follows from the
-    members of each.
-    """
-    key = quoted_name(joining.column)
-    unit_columns = [f"units.{quoted_name(name)}" for name in of_units]
-    unit_columns.append(f"{_in_quarters(connection, joining)} AS {_QUARTERS}")
-    expressions = typed_aggregates(connection, joining.aggregates, "members", joining.column)
-    derived = [f"{expression} AS derived_{place}" for place, expression in enumerate(expressions)]
-    counted = ", ".join(["count(*) AS counted", *derived])
-    # links are compared as text, counted before they are turned into it
-    columns_of_homes = ", ".join([f"CAST(units.{key} AS VARCHAR) AS {_LINK}", *unit_columns])
-    return [
-        f"CREATE TABLE homes AS SELECT {columns_of_homes} FROM units",
-        (
-            f"CREATE TABLE sizes AS SELECT CAST(unit_link AS VARCHAR) AS {_LINK}, * EXCLUDE"
-            f" (unit_link) FROM (SELECT {key} AS unit_link, {counted} FROM members GROUP BY {key})"
-        ),
-        f"CREATE TABLE nobody AS SELECT {counted} FROM members WHERE false",
-    ]
+def _coded(connection: Any, relation: str, names: Sequence[str]) -> list[str]:
+    """Columns of a relation, text of few values as codes: a record takes a byte or two of each."""
+    described = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE {relation})")
+    types = dict(described.fetchall())
+    columns = []
+    for place, name in enumerate(names):
+        column = quoted_name(name)
+        kept = f"{relation}.{column}"
+        if types[name] == "VARCHAR":
+            levels, codes = f"levels_of_{relation}_{place}", f"codes_of_{relation}_{place}"
+            some = f"SELECT DISTINCT {column} AS value FROM {relation} WHERE {column} IS NOT NULL"
+            connection.execute(f"CREATE TABLE {levels} AS {some} LIMIT {_MOST_CODES + 1}")
+            ((number,),) = connection.execute(f"SELECT count(*) FROM {levels}").fetchall()
+            if 0 < number <= _MOST_CODES:
+                connection.execute(f"CREATE TYPE {codes} AS ENUM (SELECT value FROM {levels})")
+                kept = f"CAST({kept} AS {codes})"
+            connection.execute(f"DROP TABLE {levels}")
+        columns.append(f"{kept} AS {column}")
+    return columns
 
 
 def _check_quarters(name: str, units: Source, members: Source) -> None:
@@ -278,25 +336,3 @@ def _in_quarters(connection: Any, joining: Joining) -> str:
     kept = ", ".join(str(row) for row, value in rows if value_text(value) in kinds)
     connection.execute(f"DELETE FROM quarters WHERE rowid NOT IN ({kept or -1})")
     return f"units.{column} IN (SELECT value FROM quarters)"
-
-
-def _checks(joining: Joining, both: Sequence[str], pairs: str) -> Mapping[str, str]:
-    """Queries that must find nothing, each with what is said where they do."""
-    said = Contradictions(joining.column)
-    counted = f"FROM sizes JOIN homes USING ({_LINK}) WHERE NOT {_QUARTERS}"
-    checks = {
-        f"SELECT 1 FROM sizes WHERE {_LINK} IS NULL LIMIT 1": said.missing_member,
-        f"SELECT 1 FROM homes WHERE {_LINK} IS NULL LIMIT 1": said.missing_unit,
-        f"SELECT 1 FROM homes GROUP BY {_LINK} HAVING count(*) > 1 LIMIT 1": said.twice,
-        f"SELECT 1 FROM sizes ANTI JOIN homes USING ({_LINK}) LIMIT 1": said.nowhere,
-        f"SELECT 1 {counted} AND counted > {joining.most} LIMIT 1": said.too_many,
-    }
-    if joining.least:
-        checks[f"SELECT 1 FROM homes ANTI JOIN sizes USING ({_LINK}) LIMIT 1"] = said.empty
-    for name in both:
-        quoted = quoted_name(name)
-        differ = (
-            f"CAST(members.{quoted} AS VARCHAR) IS DISTINCT FROM CAST(homes.{quoted} AS VARCHAR)"
-        )
-        checks[f"SELECT 1 {pairs} WHERE {differ} LIMIT 1"] = said.differs(name)
-    return checks

@@ -84,20 +84,55 @@ def _unit_tables(
     settled = totals_of(space)
     by_size: dict[View, NDArray[np.int64]] = {}
     for equation in mechanism.agreement.deepest:
+        beside = _beside_sizes(mechanism, equation)
         start = _at_exact_depth(mechanism, equation, residuals)
         by_size[start.view] = start.counts
         settled.append(start)
+        joint = _deeper(start.view, beside)
+        if joint != start.view:
+            settled.append(_fitted(mechanism.space, joint, residuals[1], settled, progress))
+            by_size[joint] = settled[-1].counts
         for parent, view in _steps(mechanism.space, start.view, equation):
             # Sizes are divided under the units of every child, so those are settled first.
             units = _without_size(mechanism.space, view)
             if not any(within(units, total.view) for total in settled):
                 settled.append(_fitted(mechanism.space, units, residuals[1], settled, progress))
             # children by size, with the sizes of their parent and their own units: always feasible
-            fitted = _fitted(mechanism.space, view, residuals[1], settled, progress)
-            balanced = _balanced(mechanism, fitted, parent, residuals)
+            joint = _deeper(view, beside)
+            fitted = _fitted(mechanism.space, joint, residuals[1], settled, progress)
+            balanced = _balanced(mechanism, fitted, parent, view, residuals)
             settled.append(balanced)
-            by_size[view] = balanced.counts
+            by_size[joint] = balanced.counts
+            by_size[view] = balanced.down(space.schema.grid, view).counts
     return _asked_tables(mechanism.space, residuals[1], kinds, settled, by_size, progress), by_size
+
+
+def _beside_sizes(mechanism: LinkedMechanism, equation: Agreement) -> View:
+    """The features of units that are divided among children together with the sizes.
+
+    Units by size and tenure that are asked for in counties and in tracts are fitted jointly down
+    the places (THEORY §15). Sizes of tracts that were fitted before would close a circle with the
+    counties' sizes by tenure.
+    """
+    views = mechanism.space.units.views
+    size = _size_axis(mechanism.space)
+    nothing = tuple(0 for _ in equation.units)
+    with_more = []
+    for view in views:
+        more = tuple(0 if equation.sizes[axis] else depth for axis, depth in enumerate(view))
+        if view[size] and any(more):
+            with_more.append((view, more))
+    carriers = [
+        more for view, more in with_more if all(within(other, view) for other, _ in with_more)
+    ]
+    coarser = [view for view, _ in with_more if not within(equation.sizes, view)]
+    several = len(mechanism.agreement.deepest) > 1
+    return nothing if several or not carriers or not coarser else carriers[0]
+
+
+def _deeper(view: View, other: View) -> View:
+    """A view with the features of both."""
+    return tuple(map(max, view, other))
 
 
 def _asked_tables(
@@ -152,28 +187,45 @@ def _balanced(
     mechanism: LinkedMechanism,
     fitted: Totals,
     parent: View,
+    view: View,
     residuals: tuple[dict[View, Floats], dict[View, Floats]],
 ) -> Totals:
-    """Units by place and size whose members are near the estimates, parent by parent."""
+    """Units by place and size whose members are near the estimates, parent by parent.
+
+    Where `fitted` has further features than `view`, units that agree in them are exchanged.
+    """
     space, grid = mechanism.space, mechanism.space.units.schema.grid
-    places = _without_size(space, fitted.view)
-    size = named(fitted.view).index(_size_axis(space))
-    levels = len(space.dataspace.link.sizes)
-    counts = np.moveaxis(fitted.counts, size, -1)
-    estimate = np.moveaxis(_whole(space, 1, residuals[1], fitted.view), size, -1)
+    places = _without_size(space, view)
+    estimate = _whole(space, 1, residuals[1], fitted.view)
+    counts, order = _by_place(space, fitted.counts, fitted.view, places)
+    expected, _ = _by_place(space, estimate, fitted.view, places)
     members = _living_in_units(space, residuals[0], _as_members(space, places)).ravel()
     families = grid.labels(_without_size(space, parent), places)
-    rows, expected = counts.reshape(-1, levels).copy(), estimate.reshape(-1, levels)
-    order = np.argsort(families, kind="stable")
-    firsts = np.flatnonzero(np.diff(families[order])) + 1
+    rows = counts.copy()
+    in_turn = np.argsort(families, kind="stable")
+    firsts = np.flatnonzero(np.diff(families[in_turn])) + 1
     # exchanges stay within a parent, whose sizes are settled
-    for family in np.split(order, firsts):
+    for family in np.split(in_turn, firsts):
         # An only child has the sizes of its parent: there is nobody to exchange with.
         if len(family) > 1:
             rows[family] = balance_members(
                 rows[family], expected[family], space.dataspace.link.least, members[family]
             )
-    return Totals(fitted.view, np.moveaxis(rows.reshape(counts.shape), -1, size))
+    shape = [fitted.counts.shape[axis] for axis in order]
+    return Totals(fitted.view, rows.reshape(shape).transpose(np.argsort(order)))
+
+
+def _by_place(
+    space: LinkedSpace, values: NDArray[Any], view: View, places: View
+) -> tuple[NDArray[Any], list[int]]:
+    """A table of units as places × further features × sizes, and the order of its axes there."""
+    axes = named(view)
+    size = _size_axis(space)
+    further = [axis for axis in axes if not places[axis] and axis != size]
+    order = [axes.index(axis) for axis in (*named(places), *further, size)]
+    turned = np.transpose(values, order)
+    number = space.units.schema.grid.size_of(places)
+    return turned.reshape(number, -1, turned.shape[-1]), order
 
 
 def _size_axis(space: LinkedSpace) -> int:
