@@ -39,6 +39,9 @@ class Linking:
     quarters: o.Text = option(
         "Units that are group quarters, in no table of units: unittype=1,2.", "COLUMN=LEVELS"
     )
+    top_code: o.Text = option(
+        "Publish units of so many members and more as one level, such as size=5 for 5+.", "size=N"
+    )
     aggregate: o.Texts = option(
         "A feature of units computed from members, such as 'kids=count_if(age < 18)'; repeat it.",
         "NAME=SQL",
@@ -60,8 +63,8 @@ class Linking:
             # Without units these options would do nothing, and the user would not notice.
             if self.says_how:
                 raise InputError(
-                    "--link, --protect, --least, --derived and --aggregate are for linked units:"
-                    " give --units FILE"
+                    "--link, --protect, --least, --derived, --quarters, --top-code and --aggregate"
+                    " are for linked units: give --units FILE"
                 )
             return plan
         example = "'kids=count_if(age < 18)'"
@@ -75,7 +78,10 @@ class Linking:
             name: positive(text, "--share")
             for name, text in o.assignments("--share", shares).items()
         }
-        return with_units(plan, units, parts, called="--share")
+        top_code = None
+        if self.top_code is not None:
+            top_code = o.assignments("--top-code", [self.top_code], "size=5")
+        return with_units(plan, units, parts, called="--share", top_code=top_code)
 
     @property
     def _quarters(self) -> dict[str, tuple[str, ...]] | None:

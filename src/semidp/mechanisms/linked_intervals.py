@@ -9,6 +9,7 @@ alone.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +18,11 @@ from numpy.typing import NDArray
 
 from semidp.core.margins import Floats, View, named
 from semidp.core.spaces.linked import UNIT
+from semidp.core.spaces.top_code import TopCode
 from semidp.mechanisms.conditioning import sum_terms
 from semidp.mechanisms.linked_noise import LinkedMechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
-from semidp.mechanisms.size_agreement import AgreeingResidual, Agreement
+from semidp.mechanisms.size_agreement import AgreeingResidual, Agreement, along_size
 from semidp.noise.sums import LEVEL, half_width
 from semidp.queries.linked_products import KindSpace
 
@@ -43,9 +45,13 @@ class LinkedIntervals:
     ----------
     mechanism
         How both kinds were measured, and how they agree.
+    code
+        How the sizes of a table are published, if not each by itself: every size from the top on
+        then has the half-width of the last level.
     """
 
     mechanism: LinkedMechanism
+    code: TopCode | None = None
 
     def of_table(self, number: int, variance: Floats) -> Floats:
         """Return for each cell of a table how far its estimate is off at most in 95% of all draws.
@@ -95,6 +101,8 @@ class LinkedIntervals:
         )
         if axis == own_law:
             families = np.arange(families.shape[1])[None, :]
+            if self.code is not None:
+                families = np.minimum(families, self.code.place)
         _, firsts, sorts = np.unique(families, axis=1, return_index=True, return_inverse=True)
         return firsts, sorts.ravel()
 
@@ -110,11 +118,45 @@ class LinkedIntervals:
         widths = np.zeros([len(firsts) for firsts, _ in alike])
         for sort in np.ndindex(widths.shape):
             unit = np.zeros(kind.residuals.shape(view))
-            unit[tuple(firsts[place] for (firsts, _), place in zip(alike, sort, strict=True))] = 1.0
+            cell = [firsts[place] for (firsts, _), place in zip(alike, sort, strict=True)]
+            unit[self._summed(view, cell)] = 1.0
             row = self.mechanism.combination({number: kind.whole(unit, view)})
             row[np.abs(row) * self.mechanism.entry_scales < _NOTHING] = 0.0
             widths[sort] = half_width(sum_terms(row, laws, numbers), LEVEL, _SMOOTHING)
         return widths[np.ix_(*(sorts for _, sorts in alike))]
+
+    def _summed(self, view: View, cell: Sequence[int]) -> tuple[int | slice, ...]:
+        """The cells by single size that a published cell is the sum of."""
+        places: list[int | slice] = [*cell]
+        axis = self.mechanism.space.dataspace.size_axis
+        if self.code is not None and axis is not None:
+            place = named(view).index(axis)
+            if cell[place] == self.code.place:
+                places[place] = slice(self.code.place, None)
+        return tuple(places)
+
+    def _grown(self, view: View, small: View, by_size: float, without: float) -> "Floats | float":
+        """How many times the weights of a published cell on a residual are those of a single size:
+        for residuals by size, and without it.
+        """
+        if self.code is None:
+            return 1.0
+        public = self.mechanism.space.dataspace
+        factor = by_size if public.size_axis in named(small) else without
+        return along_size(public, view, self.code.factors(factor))
+
+    @property
+    def _grouped(self) -> float:
+        return 1.0 if self.code is None else float(self.code.grouped)
+
+    @property
+    def _own_factor(self) -> float:
+        return 1.0 if self.code is None else self.code.own_factor
+
+    def _factor(self, view: View, small: View, power: int) -> "Floats | float":
+        """The same for sums of absolute weights (power 1) or of squared ones (2)."""
+        by_size = 1.0 if self.code is None else self.code.spread_factor
+        return self._grown(view, small, by_size, self._grouped**power)
 
     def _distance(self, which: int, view: View) -> Floats:
         """How far each cell is from a normal number at most; infinite beside noise that is near
@@ -123,7 +165,8 @@ class LinkedIntervals:
         kind, part = self.mechanism.space.kinds[which], self.mechanism.parts[which]
         total = np.zeros(kind.residuals.shape(view))
         for small in kind.inside[kind.views.index(view)]:
-            total = total + kind.residuals.spread(_moved(part, small), small, view)
+            moved = kind.residuals.spread(_moved(part, small), small, view)
+            total = total + _times(moved, self._factor(view, small, 1))
         for equation in self.mechanism.agreement.touched(view, which):
             total = total + self._corrected(which, equation, view, self._moved_gap(equation), 1)
         return total
@@ -151,7 +194,7 @@ class LinkedIntervals:
         largest = np.zeros(kind.residuals.shape(view))
         for _, small in views:
             weights = kind.residuals.spread(1 / kind.residuals.scale(small), small, view)
-            largest = np.maximum(largest, weights)
+            largest = np.maximum(largest, weights * self._grown(view, small, 1, self._grouped))
         for equation in equations:
             largest = largest + self._corrected(
                 which, equation, view, self._largest_gap(equation), 1
@@ -165,6 +208,8 @@ class LinkedIntervals:
                 shares * math.sqrt(float(part.sigma2[small])), small, view
             )
             weight = kind.residuals.spread(shares / kind.residuals.scale(small), small, view)
+            grown = self._grown(view, small, self._own_factor, self._grouped)
+            errors, weight = errors * grown, weight * grown
             hides = (errors >= math.sqrt(_WIDE) * largest) & (weight > 0)
             distance = np.where(hides, np.minimum(weight, distance), distance)
         return distance
@@ -196,7 +241,8 @@ class LinkedIntervals:
         kind, part = self.mechanism.space.kinds[which], self.mechanism.parts[which]
         square = np.zeros(kind.residuals.shape(view))
         for small in kind.inside[kind.views.index(view)]:
-            square = square + kind.residuals.spread(_squares(part, small), small, view, power=2)
+            squares = kind.residuals.spread(_squares(part, small), small, view, power=2)
+            square = square + squares * self._factor(view, small, 2)
         total = np.sqrt(square)
         for equation in self.mechanism.agreement.touched(view, which):
             corrected = self._corrected(which, equation, view, self._square_gap(equation), 2)
@@ -222,7 +268,7 @@ class LinkedIntervals:
     ) -> Floats:
         """What the cells of a table get of a gap by its correction: shares, or their squares."""
         residuals = self.mechanism.space.kinds[which].residuals
-        shares, by_level = self.mechanism.agreement.shares(equation, which, view)
+        shares, by_level = self.mechanism.agreement.shares(equation, which, view, self.code)
         sizes = np.abs(shares) ** power
         if by_level is None:
             return residuals.spread(_times(gap, sizes), equation.entries(which), view, power)

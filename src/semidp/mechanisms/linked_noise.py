@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from semidp.core.guarantee import Guarantee
-from semidp.core.margins import Floats, View
+from semidp.core.margins import Floats, View, named
 from semidp.core.spaces.adjacency import Adjacency
+from semidp.core.spaces.top_code import TopCode
 from semidp.core.tradeoff.budget import Budget
 from semidp.core.tradeoff.function import Tradeoff
 from semidp.core.tradeoff.smooth import ZCDP, Gaussian
@@ -284,6 +285,59 @@ class LinkedMechanism(SharedNoise):
             record = {"residuals": noise.get(key), "draw": noise.get("draw")}
             parts.append(ResidualMechanism.from_record(kind, record))
         return cls(space, *parts)
+
+
+@dataclass(frozen=True, eq=False)
+class CodedNoise(LinkedMechanism):
+    """The same noise, as weighted sums of published tables have it whose sizes are top-coded.
+
+    Parameters
+    ----------
+    code
+        How sizes are published.
+    """
+
+    code: TopCode
+
+    @classmethod
+    def of(cls, mechanism: LinkedMechanism, code: TopCode) -> "CodedNoise":
+        """Return the noise of a mechanism for tables that are coded."""
+        return cls(mechanism.space, mechanism.members, mechanism.units, code)
+
+    def combination(self, weights: Mapping[int, ArrayLike]) -> Floats:
+        """Return the weights on the noise; the last level has the weights of all its sizes."""
+        by_size: dict[int, ArrayLike] = {}
+        for number, values in weights.items():
+            axis = size_place(self.space, number)
+            coded = np.asarray(values)
+            by_size[number] = coded if axis is None else self.code.spread(coded, axis)
+        return super().combination(by_size)
+
+
+def size_place(space: LinkedSpace, number: int) -> int | None:
+    """The axis of the size in a table, those of members numbered first; None where it has none."""
+    first = len(space.members.views)
+    axis = space.dataspace.size_axis
+    if number < first or axis is None:
+        return None
+    axes = named(space.units.views[number - first])
+    return axes.index(axis) if axis in axes else None
+
+
+def published_variances(mechanism: LinkedMechanism, code: TopCode | None) -> list[Floats]:
+    """Return the variances of the cells of every table once both kinds agree, as it is published:
+    members first.
+    """
+    agreement, space = mechanism.agreement, mechanism.space
+    variances = [agreement.member_variances(number) for number in range(len(space.members.views))]
+    first = len(variances)
+    for number in range(len(space.units.views)):
+        axis = size_place(space, first + number)
+        if code is None or axis is None:
+            variances.append(agreement.unit_variances(number))
+        else:
+            variances.append(code.kept(agreement.unit_variances(number, code), axis))
+    return variances
 
 
 def _squares(part: ResidualMechanism) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from semidp.core.margins import Floats, View, named, within
 from semidp.core.spaces.linked import LinkedDataspace
+from semidp.core.spaces.top_code import TopCode
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.queries.linked_products import KindSpace
 
@@ -202,19 +203,39 @@ class SizeAgreement:
         """Return the variance of each cell of a table of members once both kinds agree."""
         return self._variances(0, table)
 
-    def unit_variances(self, table: int) -> Floats:
-        """Return the variance of each cell of a table of units once both kinds agree."""
-        return self._variances(1, table)
+    def unit_variances(self, table: int, code: TopCode | None = None) -> Floats:
+        """Return the variance of each cell of a table of units once both kinds agree.
 
-    def _variances(self, kind: int, table: int) -> Floats:
+        With a top code every size from the top on has the variance of the last level.
+        """
+        return self._variances(1, table, code)
+
+    def _variances(self, kind: int, table: int, code: TopCode | None = None) -> Floats:
         mechanism = (self.members, self.units)[kind]
         space = mechanism.space
         view = space.views[table]
-        variance = np.array(mechanism.cell_variances(table))
+        if code is None:
+            variance = np.array(mechanism.cell_variances(table))
+        else:
+            variance = self._coded_variances(table, code)
         for equation in self.touched(view, kind):
-            saved, source = self._saved(equation, kind, view)
+            saved, source = self._saved(equation, kind, view, code)
             variance -= space.whole(space.residuals.spread(saved, source, view, power=2), view)
         return np.asarray(np.maximum(variance, 0.0))
+
+    def _coded_variances(self, table: int, code: TopCode) -> Floats:
+        """Variances of a table of units by top-coded size before both kinds agree."""
+        space = self.units.space
+        view, axis = space.views[table], self.public.size_axis
+        variance = np.zeros(space.residuals.shape(view))
+        for small in space.inside[table]:
+            centred = space.residuals.centred_variance(small, _entries(self.units, small))
+            by_cell = space.residuals.spread(centred, small, view, power=2)
+            # A residual without the size has the weight k/n on the last level, where one size has
+            # 1/n.
+            grown = code.spread_factor if axis in named(small) else float(code.grouped**2)
+            variance = variance + by_cell * along_size(self.public, view, code.factors(grown))
+        return space.whole(variance, view)
 
     def touched(self, view: View, kind: int) -> list[Agreement]:
         """Return the equations whose correction a table of members (0) or of units (1) sees."""
@@ -225,20 +246,25 @@ class SizeAgreement:
         return seen
 
     def shares(
-        self, equation: Agreement, kind: int, view: View
+        self, equation: Agreement, kind: int, view: View, code: TopCode | None = None
     ) -> tuple[Floats, AgreeingResidual | None]:
         """Return how much of a gap the cells of a table are corrected by: one number, or one for
         each level of a term.
 
-        A cell has an even share of what its entry gets, and the part of its own level.
+        A cell has an even share of what its entry gets, and the part of its own level. The last
+        level of a top code has the shares of all its sizes.
         """
         even, by_level = equation.seen(kind, view)
         change = np.array(sum(float(term.variance * term.coefficients) for term in even))
         if by_level is not None:
             change = change / by_level.coefficients.size + by_level.variance * by_level.coefficients
+            if code is not None:
+                change = code.stretched(change)
         return change / equation.total, by_level
 
-    def _saved(self, equation: Agreement, kind: int, view: View) -> tuple[Floats, View]:
+    def _saved(
+        self, equation: Agreement, kind: int, view: View, code: TopCode | None = None
+    ) -> tuple[Floats, View]:
         """What a correction takes from variances, ``2 λ Cov - λ² Var``, and of which residual: with
         the noise drawn.
         """
@@ -250,11 +276,13 @@ class SizeAgreement:
         common = np.zeros(self._parts[kind].space.residuals.shape(entries))
         for term in even:
             common = common + float(term.coefficients) * self._entry_variances(equation, term)
-        shares, by_level = self.shares(equation, kind, view)
+        shares, by_level = self.shares(equation, kind, view, code)
         if by_level is None:
             return np.asarray(2 * shares * common - shares**2 * gap), entries
         own = by_level.coefficients * self._entry_variances(equation, by_level)[..., None]
         with_gap = common[..., None] / by_level.coefficients.size + own
+        if code is not None:
+            with_gap = code.stretched(with_gap)
         saved = 2 * shares * with_gap - shares**2 * gap[..., None]
         return np.moveaxis(saved, -1, by_level.place), by_level.view
 
@@ -323,6 +351,14 @@ def agreeing_views(public: LinkedDataspace) -> Iterator[tuple[View, View, View]]
         units = tuple(by_name.get(name, 0) for name in unit_names)
         sizes = tuple(1 if axis == size else depth for axis, depth in enumerate(units))
         yield members, units, sizes
+
+
+def along_size(public: LinkedDataspace, view: View, values: Floats) -> Floats:
+    """Return a number for each size, to be multiplied with a table of units at a view."""
+    axis = public.size_axis
+    assert axis is not None
+    axes = named(view)
+    return values.reshape([-1 if other == axis else 1 for other in axes])
 
 
 def in_quarters(public: LinkedDataspace, members: View) -> View:

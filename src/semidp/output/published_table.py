@@ -156,7 +156,7 @@ class PublishedTable(PublishedColumns):
         # no table of whole numbers was found, and the note says so
         if self.counts.dtype.kind != "i":
             return True
-        public = dataspace.about(self.counted).over(self.schema.names)
+        public = dataspace.about(self.counted).over(self.schema.names).coded_as(self.schema)
         return bool(self.counts.min() >= 0) and public.contains(Table(self.schema, self.counts))
 
     def columns(self) -> Columns:

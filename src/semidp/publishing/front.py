@@ -307,6 +307,7 @@ def release(
     derived: Sequence[str] = (),
     aggregates: Mapping[str, str] | None = None,
     quarters: Mapping[str, Sequence[str]] | None = None,
+    top_code: Mapping[str, int] | None = None,
     presentation: Presentation | Mapping[str, Any] = AS_USUAL,
 ) -> Release:
     """Publish statistics of records with noise, beside totals that are exact.
@@ -383,6 +384,8 @@ def release(
         A column of units and its levels that are group quarters: ``{"unittype": ["1"]}``. They have
         no bound on their members and are in no table of units. Only with ``protect="member"`` and
         ``least=0``.
+    top_code
+        ``{"size": 5}`` publishes units of 5 and more members as one level, ``5+``.
     presentation
         What is said beside the numbers and how they are shown, such as
         ``{"title": "Health", "round_to": 5}``; see `RunOptions`.
@@ -441,7 +444,7 @@ def release(
     if units is not None:
         computed = computed_features(aggregates or {}, plan.features)
         linked = linked_units(link, protect, least, most, derived, computed, quarters)
-        plan = with_units(plan, linked, parts)
+        plan = with_units(plan, linked, parts, top_code=top_code)
         return run(plan, LinkedData(data, units), options, partition=partition)
     return run(plan, data, options, partition=partition)
 

@@ -38,6 +38,7 @@ def with_units(
     units: LinkedUnits,
     shares: Mapping[str, Fraction] | None = None,
     called: str = "shares",
+    top_code: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Return a plan about linked records, from one whose unit tables and unit totals have the
     prefix ``units:``.
@@ -53,6 +54,8 @@ def with_units(
         there are none.
     called
         What whoever gave the shares calls them.
+    top_code
+        The size from which on units are published as one level: ``{"size": 5}``.
 
     Examples
     --------
@@ -88,8 +91,10 @@ def with_units(
     exact = [Margin(*_bare(margin.names)) for margin in plan.invariants if _of_units(margin.names)]
     invariants = [margin for margin in plan.invariants if not _of_units(margin.names)]
     share = _unit_share(shares or {}, called)
-    request = LinkedTablesRequest(members, of_units, budgets[0] if budgets else None, share)
+    budget = budgets[0] if budgets else None
+    request = LinkedTablesRequest(members, of_units, budget, share, top_code)
     linked = evolve(units, exact=(*units.exact, *exact))
+    _ = request.coding(linked.bounds)
     # the levels of computed features are declared beside the others, and belong to them
     computed = {part.name for part in units.features}
     features = [feature for feature in plan.features if feature.name not in computed]
@@ -191,6 +196,7 @@ def linked_records(plan: Plan, data: Any) -> LinkedSource:
         chain = depths.get(name, (name,))
         columns |= dict.fromkeys(chain[: chain.index(name) + 1])
     link = plan.units.bounds
+    _ = _linked(plan).coding(link)
     computed = {part.name: part.aggregate for part in plan.units.features}
     quarters = None
     if link.quarters is not None:

@@ -371,8 +371,8 @@ def combined_table(release: "Release", names: set[str], called: str | None) -> "
 
 
 def public_about(release: "Release", measured: Measured) -> Dataspace:
-    """What is public about the records that a table counts."""
-    return release.scope.dataspace.about(measured.counted)
+    """What is public about the records that a table counts, in the levels that it has."""
+    return release.scope.dataspace.about(measured.counted).coded_as(measured.schema)
 
 
 def fitted_counts(release: "Release", name: str) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from semidp.core.margins import Totals, maximal
 from semidp.core.tables.counts import Table
@@ -441,6 +441,27 @@ class Dataspace(Datasets):
         return Dataspace.known(
             part, {margin: self.value(margin) for margin in normalised(part, shared)}, self.n
         )
+
+    def coded_as(self, schema: Schema) -> "Dataspace":
+        """Return the same where features that no exact total has are published in other levels.
+
+        >>> from semidp.core.tables.features import Feature
+        >>> homes = Table(Schema([Feature("zone", "ab"), Feature("size", "123")]), np.ones((2, 3)))
+        >>> coded = Schema([Feature("zone", "ab"), Feature("size", ["1", "2+"])])
+        >>> Dataspace.of(homes, [Margin("zone")]).coded_as(coded).schema.shape
+        (2, 2)
+        """
+        fixed = {name for margin in self.margins for name in margin.names}
+        by_names = {feature.names: feature for feature in schema.features}
+        features = []
+        for feature in self.schema.features:
+            # a coarser depth of a nested feature is no other coding of it
+            free = len(feature.names) == 1 and feature.name not in fixed
+            features.append(by_names.get(feature.names, feature) if free else feature)
+        # Top codes are rare: most tables are published in the levels that they were measured in.
+        if tuple(features) == tuple(self.schema.features):
+            return self
+        return evolve(self, schema=evolve(self.schema, features=features))
 
     def contains(self, table: Table) -> bool:
         """Whether a table is one of this space: same schema, same n, same published margins."""

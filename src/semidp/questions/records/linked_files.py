@@ -98,7 +98,7 @@ def linked_records(
             "whole numbers of members and units do not agree here, so that no records have both"
         )
     members = _matched(public.members, result.members, randomness)
-    units = _matched(public.units, result.units, randomness)
+    units = _matched(public.units, result.units_by_size, randomness)
     draw = generator(randomness)
     sizes = units.places[_axis(public)].astype(np.int64) + public.link.least
     homes = _homes(_keys(members, equation.members), _keys(units, equation.units), sizes, draw)

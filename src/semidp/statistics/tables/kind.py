@@ -25,6 +25,7 @@ from semidp.statistics.protocol.kinds import Kind
 from semidp.statistics.tables.by_parts import BY_PARTS, read_by_parts
 from semidp.statistics.tables.linked_published import PublishedLinked
 from semidp.statistics.tables.linked_request import (
+    TOP_CODE,
     UNIT_SHARE,
     UNIT_TABLE,
     LinkedTablesRequest,
@@ -204,7 +205,7 @@ KIND = Kind(
     fields=(TABLE, ALL_PAIRS),
     ask=_asked,
     shown=_shown,
-    plan_keys=(*PLAN_KEYS, UNIT_TABLE, UNIT_SHARE),
+    plan_keys=(*PLAN_KEYS, UNIT_TABLE, UNIT_SHARE, TOP_CODE),
     gather=_gathered,
     read_plan=_read_plan,
     write_plan=_write_plan,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -9,11 +10,14 @@ from numpy.typing import NDArray
 
 from semidp.core.exact import positive
 from semidp.core.margins import Floats, View, named
-from semidp.core.progress import Progress
+from semidp.core.progress import Progress, silent
 from semidp.core.scope import Scope
+from semidp.core.spaces.linked import UNIT
+from semidp.core.spaces.top_code import TopCode
+from semidp.errors import Refused
 from semidp.mechanisms.accuracy import INTERVALS_BELOW
 from semidp.mechanisms.linked_intervals import LinkedIntervals
-from semidp.mechanisms.linked_noise import LinkedMechanism
+from semidp.mechanisms.linked_noise import CodedNoise, LinkedMechanism, size_place
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.residual_noise import ResidualMechanism
 from semidp.mechanisms.size_agreement import in_quarters, of_views
@@ -24,7 +28,7 @@ from semidp.output.sections import Details, Section
 from semidp.queries.linked_products import KindSpace, LinkedSpace
 from semidp.statistics.protocol.results import Published, measured_by, read_back
 from semidp.statistics.tables import linked_words
-from semidp.statistics.tables.linked_fitting import fitted_kinds
+from semidp.statistics.tables.linked_fitting import Fit, fitted_kinds
 from semidp.statistics.tables.residual_files import LAWS, residuals_json
 
 if TYPE_CHECKING:
@@ -52,6 +56,9 @@ class PublishedLinked(Published):
         The measured residuals as drawn, times their scales: members, then units.
     members, units
         The published tables.
+    fitted_units
+        The fits of tables of units by single sizes; computed again from the measurement where a
+        release was read.
     """
 
     key: ClassVar[str] = "linked"
@@ -62,6 +69,7 @@ class PublishedLinked(Published):
     noisy: NDArray[np.int64] = field(repr=False)
     members: tuple[PublishedTable, ...]
     units: tuple[PublishedTable, ...]
+    fitted_units: tuple[Fit, ...] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"PublishedLinked({', '.join(table.name for table in self.tables)})"
@@ -75,9 +83,41 @@ class PublishedLinked(Published):
         """Return the tables of members, then those of units."""
         return self.tables
 
+    @property
+    def coding(self) -> TopCode | None:
+        """How sizes are published, if not each by itself."""
+        return self.request.coding(self.mechanism.space.dataspace.link)
+
+    @cached_property
+    def units_by_size(self) -> tuple[PublishedTable, ...]:
+        """The tables of units before sizes were coded, without intervals."""
+        if self.coding is None:
+            return self.units
+        measured = self.mechanism.measured_again(self.noisy, self.private)
+        fits = self.fitted_units
+        if fits is None:
+            # The files hold coded sizes: the fit is that of the same measurement, and so the same.
+            again = published_linked(self.request, self.mechanism, measured, silent)
+            _compare_counts(self.units, again.units)
+            fits = again.fitted_units
+            assert fits is not None
+        space, agreement = self.mechanism.space, self.mechanism.agreement
+        estimates = self.mechanism.estimates(measured.projected)[len(self.members) :]
+        tables = []
+        for number, (table, (counts, how)) in enumerate(zip(self.units, fits, strict=True)):
+            schema = space.units.schema.restrict(table.schema.names)
+            errors = np.sqrt(agreement.unit_variances(number))
+            tables.append(
+                PublishedTable(
+                    table.name, schema, counts, estimates[number], errors, how, counted=UNIT
+                )
+            )
+        return tuple(tables)
+
     def residual_noise(self) -> LinkedMechanism:
         """Return the noise of both kinds; their tables are numbered members first."""
-        return self.mechanism
+        code = self.coding
+        return self.mechanism if code is None else CodedNoise.of(self.mechanism, code)
 
     def weighted_sum(
         self, weights: Mapping[str, NDArray[np.float64]], scope: Scope
@@ -92,7 +132,7 @@ class PublishedLinked(Published):
             if table.name in weights:
                 value += float((table.estimate * weights[table.name]).sum())
                 by_number[number] = weights[table.name]
-        return value, self.mechanism.combination_error(by_number)
+        return value, self.residual_noise().combination_error(by_number)
 
     @property
     def agreeing(self) -> tuple[int, int]:
@@ -187,6 +227,7 @@ class PublishedLinked(Published):
     ) -> "PublishedLinked":
         """Read what `to_json` and `files` wrote."""
         space = request.space(scope)
+        code = request.coding(space.dataspace.link)
         parts, tables = [], []
         asked = (request.members, request.units)
         for key, kind, requested in zip(("members", "units"), space.kinds, asked, strict=True):
@@ -195,6 +236,8 @@ class PublishedLinked(Published):
             of_kind = []
             for one, table in zip(stated["tables"], requested, strict=True):
                 schema = kind.schema.restrict(table.features)
+                if code is not None and kind.counted == UNIT:
+                    schema = code.schema(schema)
                 of_kind.append(
                     PublishedTable.read(
                         files, table.name, schema, Fitted(**one["fit"]), kind.counted
@@ -225,67 +268,81 @@ def published_linked(
     residuals = agreement.residuals(*space.split(measured.projected))
     kinds = ([table.fit for table in request.members], [table.fit for table in request.units])
     fits = fitted_kinds(mechanism, residuals, kinds, progress)
+    code = request.coding(space.dataspace.link)
+    names = [table.name for table in (*request.members, *request.units)]
+    estimates = []
+    for kind, of_kind in zip(space.kinds, residuals, strict=True):
+        estimates += of_views(of_kind, kind)
     tables = []
-    for kind, asked, of_kind, fitted, variances in zip(
-        space.kinds,
-        (request.members, request.units),
-        residuals,
-        fits,
-        (agreement.member_variances, agreement.unit_variances),
-        strict=True,
-    ):
-        names = [table.name for table in asked]
-        tables.append(_tables(mechanism, kind, names, of_kind, fitted, variances))
+    every_fit = (*fits[0], *fits[1])
+    for number, (name, estimate, fit) in enumerate(zip(names, estimates, every_fit, strict=True)):
+        tables.append(_table(mechanism, number, name, estimate, fit, code))
+    first = len(request.members)
     return PublishedLinked(
         request=request,
         mechanism=mechanism,
         noisy=np.asarray(measured.noisy, dtype=np.int64),
-        members=tables[0],
-        units=tables[1],
+        members=tuple(tables[:first]),
+        units=tuple(tables[first:]),
+        fitted_units=tuple(fits[1]),
         **measured_by(request.name, mechanism, measured.private),
     )
 
 
-def _tables(
+def _table(
     mechanism: LinkedMechanism,
-    kind: KindSpace,
-    names: Sequence[str],
-    residuals: Mapping[View, Floats],
-    fitted: Sequence[tuple[NDArray[Any], Fitted]],
-    variances: Any,
-) -> tuple[PublishedTable, ...]:
-    """Put the tables of one kind together: estimates, their errors, whole numbers."""
-    tables = []
-    estimates = of_views(residuals, kind)
-    # Intervals number the tables of both kinds in one row, members first.
-    before = 0 if kind is mechanism.space.members else len(mechanism.space.members.views)
-    for number, (name, estimate, (counts, how)) in enumerate(
-        zip(names, estimates, fitted, strict=True)
-    ):
-        schema = kind.schema.restrict(kind.schema.named(kind.views[number]))
-        variance = variances(number)
-        half = None
-        if schema.size < INTERVALS_BELOW:
-            half = LinkedIntervals(mechanism).of_table(before + number, variance)
-        tables.append(
-            PublishedTable(
-                name, schema, counts, estimate, np.sqrt(variance), how, half, counted=kind.counted
+    number: int,
+    name: str,
+    estimate: Floats,
+    fit: Fit,
+    code: TopCode | None,
+) -> PublishedTable:
+    """Put a table together: estimates, their errors, whole numbers. Members are numbered first."""
+    space, agreement = mechanism.space, mechanism.agreement
+    first = len(space.members.views)
+    kind, place = (space.members, number) if number < first else (space.units, number - first)
+    schema = kind.schema.restrict(kind.schema.named(kind.views[place]))
+    counts, how = fit
+    axis = size_place(space, number)
+    # a table without the size is published as it is
+    code = None if axis is None else code
+    if kind is space.members:
+        variance = agreement.member_variances(place)
+    else:
+        variance = agreement.unit_variances(place, code)
+    half = None
+    if schema.size < INTERVALS_BELOW:
+        half = LinkedIntervals(mechanism, code).of_table(number, variance)
+    if code is not None and axis is not None:
+        schema, variance = code.schema(schema), code.kept(variance, axis)
+        counts, estimate = code.summed(counts, axis), code.summed(estimate, axis)
+        half = None if half is None else code.kept(half, axis)
+    return PublishedTable(
+        name, schema, counts, estimate, np.sqrt(variance), how, half, counted=kind.counted
+    )
+
+
+def _compare_counts(stored: Sequence[PublishedTable], again: Sequence[PublishedTable]) -> None:
+    """Refuse counts in the files that the measurement does not give."""
+    for one, other in zip(stored, again, strict=True):
+        if not np.array_equal(one.counts, other.counts):
+            raise Refused(
+                f"the counts of {one.name!r} do not follow from what was measured: use the version"
+                " of semidp that wrote the release"
             )
-        )
-    return tuple(tables)
 
 
 def agreeing_places(result: PublishedLinked) -> tuple[int, int]:
     """Return for how many places sizes times units is the number of members, and how many places
     there are.
 
-    Counted at the deepest places that both kinds have, from the published whole numbers alone.
+    Counted at the deepest places that both kinds have, from whole numbers by single sizes.
     """
     agreement, space = result.mechanism.agreement, result.mechanism.space
     agreeing, places = 0, 0
     for equation in agreement.deepest:
         members = _living_in_units(space, result.members, equation.members)
-        units = _rolled(space.units, result.units, equation.sizes)
+        units = _rolled(space.units, result.units_by_size, equation.sizes)
         if members is None or units is None or members.dtype.kind != "i" or units.dtype.kind != "i":
             continue
         axis = space.dataspace.size_axis

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from semidp.core.exact import Number, exact, plain
 from semidp.core.progress import Progress
 from semidp.core.scope import Scope
-from semidp.core.spaces.linked import LinkedDataspace
+from semidp.core.spaces.linked import Link, LinkedDataspace
+from semidp.core.spaces.top_code import TopCode
+from semidp.core.tables.features import SIZE
 from semidp.core.tradeoff.budget import Budget
 from semidp.errors import InputError
-from semidp.mechanisms.linked_noise import LinkedMechanism
+from semidp.mechanisms.linked_noise import LinkedMechanism, published_variances
 from semidp.mechanisms.mechanism import Measurement, Mechanism
 from semidp.mechanisms.selection import AUTO
 from semidp.output.published_table import FitKind
@@ -49,6 +51,22 @@ UNIT_TABLE = "unit_table"
 
 UNIT_SHARE = "unit_share"
 """The part of the budget for tables of units, in a plan file."""
+
+
+TOP_CODE = "top_code"
+"""The size from which on units are published as one level, in a plan file."""
+
+
+def _top(value: Any) -> int | None:
+    """The top code of the size: ``{"size": 5}``, the number itself, or None."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if not isinstance(value, Mapping) or list(value) != [SIZE]:
+        raise InputError(f"a top code is about the {SIZE} of units, such as {SIZE}=5")
+    top = exact(value[SIZE], "a top code")
+    if top.denominator != 1:
+        raise InputError(f"a top code is a whole number, not {plain(top)}")
+    return int(top)
 
 
 def _share(value: Number | None) -> Fraction | None:
@@ -101,6 +119,9 @@ class LinkedTablesRequest(RequestDefaults):
         What all of them may spend together: zCDP, GDP or (ε, δ).
     unit_share
         The part of the budget for tables of units, between 0 and 1; by need unless given.
+    top_code
+        ``{"size": 5}`` publishes units of 5 and more members as one level, ``5+``. Sizes are
+        measured and made to agree one by one, and coded afterwards.
 
     Examples
     --------
@@ -117,6 +138,7 @@ class LinkedTablesRequest(RequestDefaults):
     units: tuple[TableRequest, ...] = field(converter=_unit_tables)
     budget: Budget | None = field(default=None, converter=checked_budget)
     unit_share: Fraction | None = field(default=None, converter=_share)
+    top_code: int | None = field(default=None, converter=_top)
 
     def __attrs_post_init__(self) -> None:
         if not self.members or not self.units:
@@ -130,6 +152,14 @@ class LinkedTablesRequest(RequestDefaults):
             )
         if self.budget is not None and self.has_targets:
             raise InputError("linked tables have a budget and a target error: give one of them")
+        if self.top_code is not None and not any(SIZE in table.features for table in self.units):
+            raise InputError(
+                f"a top code is about tables of units by {SIZE}, and none is asked for"
+            )
+
+    def coding(self, link: Link) -> TopCode | None:
+        """Return how sizes are published; refuse a top code that is no size of a unit."""
+        return None if self.top_code is None else TopCode.of(self.top_code, link)
 
     @property
     def targets(self) -> tuple[tuple[str, Fraction | None], ...]:
@@ -167,16 +197,12 @@ class LinkedTablesRequest(RequestDefaults):
         """
         assert isinstance(mechanism, LinkedMechanism)
         # Targets are about published numbers, and making both kinds agree changes their errors.
-        agreement = mechanism.agreement
+        variances = published_variances(mechanism, self.coding(mechanism.space.dataspace.link))
         ratios = [0.0]
-        for tables, variances in (
-            (self.members, agreement.member_variances),
-            (self.units, agreement.unit_variances),
-        ):
-            for number, table in enumerate(tables):
-                if table.target_error is not None:
-                    largest = math.sqrt(float(variances(number).max(initial=0.0)))
-                    ratios.append(largest / float(table.target_error))
+        for table, of_cells in zip((*self.members, *self.units), variances, strict=True):
+            if table.target_error is not None:
+                largest = math.sqrt(float(of_cells.max(initial=0.0)))
+                ratios.append(largest / float(table.target_error))
         return max(ratios)
 
     @property
@@ -236,7 +262,8 @@ class LinkedTablesRequest(RequestDefaults):
     def forecast(self, mechanism: Mechanism, scope: Scope) -> tuple[Forecast, ...]:
         """Return the errors of each table, which follow from public values."""
         assert isinstance(mechanism, LinkedMechanism)
-        return linked_forecasts(self.members, self.units, mechanism)
+        code = self.coding(mechanism.space.dataspace.link)
+        return linked_forecasts((*self.members, *self.units), mechanism, code)
 
     def noise_lines(self, mechanism: Mechanism, foreseen: Sequence[Any]) -> list[str]:
         """Say with what noise the tables would be measured."""
@@ -278,6 +305,8 @@ class LinkedTablesRequest(RequestDefaults):
         spent: dict[str, Any] = {} if self.budget is None else dict(self.budget.keys())
         if self.unit_share is not None:
             spent[UNIT_SHARE] = plain(self.unit_share)
+        if self.top_code is not None:
+            spent[TOP_CODE] = {SIZE: self.top_code}
         members = [_entry(table) for table in self.members]
         return {**spent, "table": members, UNIT_TABLE: [_entry(table) for table in self.units]}
 
@@ -294,7 +323,7 @@ def read_linked(document: Mapping[str, Any]) -> list[LinkedTablesRequest]:
     units.
     """
     if "units" not in document:
-        if UNIT_TABLE in document or UNIT_SHARE in document:
+        if any(key in document for key in (UNIT_TABLE, UNIT_SHARE, TOP_CODE)):
             raise InputError(
                 "tables of units need to know how members are linked to them: give [units]"
             )
@@ -303,7 +332,8 @@ def read_linked(document: Mapping[str, Any]) -> list[LinkedTablesRequest]:
     units = [TableRequest.from_json(entry) for entry in entries_of(document, UNIT_TABLE)]
     if not members and not units:
         return []
-    return [LinkedTablesRequest(members, units, Budget.stated(document), document.get(UNIT_SHARE))]
+    share, top_code = document.get(UNIT_SHARE), document.get(TOP_CODE)
+    return [LinkedTablesRequest(members, units, Budget.stated(document), share, top_code)]
 
 
 def write_linked(requests: Sequence[LinkedTablesRequest]) -> dict[str, Any]:

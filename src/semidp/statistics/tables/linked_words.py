@@ -11,8 +11,9 @@ import numpy as np
 from semidp.core.margins import Floats
 from semidp.core.spaces.linked import LinkedDataspace
 from semidp.core.spaces.protection import Protect
+from semidp.core.spaces.top_code import TopCode
 from semidp.core.tables.features import SIZE
-from semidp.mechanisms.linked_noise import LinkedMechanism
+from semidp.mechanisms.linked_noise import LinkedMechanism, published_variances
 from semidp.output.cells import Form
 from semidp.output.sections import Section
 from semidp.output.table_pages import first_cells, table_title
@@ -62,26 +63,16 @@ class LinkedForecast:
 
 
 def linked_forecasts(
-    members: Sequence["TableRequest"], units: Sequence["TableRequest"], mechanism: LinkedMechanism
+    tables: Sequence["TableRequest"], mechanism: LinkedMechanism, code: TopCode | None
 ) -> tuple[LinkedForecast, ...]:
-    """Return the errors of every table once both kinds agree."""
-    agreement = mechanism.agreement
+    """Return the errors of every table as it is published, once both kinds agree: members first."""
     foreseen = []
-    for tables, variances in (
-        (members, agreement.member_variances),
-        (units, agreement.unit_variances),
-    ):
-        for number, table in enumerate(tables):
-            errors = np.sqrt(variances(number))
-            foreseen.append(
-                LinkedForecast(
-                    table.name,
-                    table.features,
-                    errors.size,
-                    _root(errors),
-                    float(errors.max(initial=0.0)),
-                )
-            )
+    for table, variances in zip(tables, published_variances(mechanism, code), strict=True):
+        errors = np.sqrt(variances)
+        largest = float(errors.max(initial=0.0))
+        foreseen.append(
+            LinkedForecast(table.name, table.features, errors.size, _root(errors), largest)
+        )
     return tuple(foreseen)
 
 
@@ -119,7 +110,8 @@ def noisy_lines(result: "PublishedLinked") -> list[str]:
 def summary_lines(result: "PublishedLinked") -> list[tuple[str, str]]:
     """Return the errors of each table, for a terminal."""
     request = result.request
-    foreseen = linked_forecasts(request.members, request.units, result.mechanism)
+    asked = (*request.members, *request.units)
+    foreseen = linked_forecasts(asked, result.mechanism, result.coding)
     lines = [("mechanism", line) for line in noise_lines(result.mechanism, foreseen)]
     return [*lines, ("agree", _agree_line(result))]
 
@@ -128,9 +120,16 @@ def _agree_line(result: "PublishedLinked") -> str:
     agreeing, places = result.agreeing
     if not places:
         return "no table of units by size shares a place with a table of members in whole numbers"
+    whose = _whose(result)
+    coded = ""
+    if result.coding is not None:
+        coded = f", counted before sizes were coded as {result.coding.levels[-1]}"
+    return f"sizes times units is the number of {whose} in {agreeing:,} of {places:,} places{coded}"
+
+
+def _whose(result: "PublishedLinked") -> str:
     quarters = result.mechanism.space.dataspace.link.quarters
-    whose = "members" if quarters is None else "members who live in no quarters"
-    return f"sizes times units is the number of {whose} in {agreeing:,} of {places:,} places"
+    return "members" if quarters is None else "members who live in no quarters"
 
 
 def sections(result: "PublishedLinked", form: Form | None) -> list[Section]:
@@ -173,6 +172,8 @@ def _agreement(result: "PublishedLinked") -> list[str]:
         " measured or are exact: each was corrected by its share of the difference, which is the"
         " least squares estimate."
     ]
+    if result.coding is not None:
+        paragraphs.append(_coded(result.coding, _whose(result)))
     derived = [
         name for name in public.link.derived if name != SIZE and name in public.units.schema.names
     ]
@@ -182,6 +183,21 @@ def _agreement(result: "PublishedLinked") -> list[str]:
             " with tables of members."
         )
     return [*paragraphs, *public.why_together()]
+
+
+def _coded(code: TopCode, whose: str) -> str:
+    """Say that sizes are top-coded, and how a reader sees the agreement all the same."""
+    last = code.levels[-1]
+    left = f"the {whose} of a place"
+    if code.place:
+        left += f" and subtract sizes below {code.top} times their units"
+    return (
+        f"Units of {code.top} and more members are published as {last}. They were measured, made"
+        " to agree and fitted by every single size, and coded afterwards: sizes times units is the"
+        f" number of {whose} for the sizes before they were coded. A reader can check it: take"
+        f" {left}. What is left lives in the units of {last} there, and is between {code.top} and"
+        f" {code.most} times their number."
+    )
 
 
 def unprotected(public: LinkedDataspace) -> str | None:
