@@ -12,6 +12,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,11 +46,9 @@ class CanonicalNoise(ABC):
     sensitivity: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.sensitivity, bool)
-            or not isinstance(self.sensitivity, int)
-            or self.sensitivity < 1
-        ):
+        number = self.sensitivity
+        is_whole = isinstance(number, int) and not isinstance(number, bool)
+        if not is_whole or number < 1:
             raise InputError(
                 "the sensitivity of the count must be a whole number of at least 1:"
                 f" {self.sensitivity}"
@@ -59,7 +58,8 @@ class CanonicalNoise(ABC):
         """Return ``P(noise <= x)``, accurate in the lower tail; the upper tail is ``cdf(-x)`` by
         symmetry.
         """
-        return self._unit_cdf(np.asarray(x, dtype=np.float64) / self.sensitivity)
+        x = np.asarray(x, dtype=np.float64)
+        return self._unit_cdf(x / self.sensitivity)
 
     def quantile(self, w: ArrayLike) -> Floats:
         """Return the x with ``cdf(x) = w``."""
@@ -79,7 +79,8 @@ class CanonicalNoise(ABC):
         out = np.empty((len(start), count))
         for residue in range(min(self.sensitivity, count)):
             columns = out[:, residue :: self.sensitivity]
-            columns[:] = self._unit_lattice((start + residue) / self.sensitivity, columns.shape[1])
+            unit_start = (start + residue) / self.sensitivity
+            columns[:] = self._unit_lattice(unit_start, columns.shape[1])
         return out
 
     def grid_steps(self, bits: int, randomness: Randomness) -> int:
@@ -92,14 +93,12 @@ class CanonicalNoise(ABC):
         drawn = LazyUniform(0, 0, Stream(randomness))
         while True:
             drawn.extend()
+            denominator = 1 << drawn.bits
             with precision(3 * drawn.bits + 2 * bits + 64):
-                steps = {
-                    self._nearest_step(Fraction(drawn.top + end, 1 << drawn.bits), bits)
-                    for end in (0, 1)
-                }
-            step = steps.pop()
-            if step is not None and not steps:
-                return step
+                lower = self._nearest_step(Fraction(drawn.top, denominator), bits)
+                upper = self._nearest_step(Fraction(drawn.top + 1, denominator), bits)
+            if lower is not None and lower == upper:
+                return lower
 
     @cached_property
     def reach(self) -> float:
@@ -120,7 +119,8 @@ class CanonicalNoise(ABC):
         probability.
         """
         share = (np.arange(20_000) + 0.5) / 40_000
-        return self.sensitivity * float(np.sqrt(np.mean(self._lower_quantile(share) ** 2)))
+        squares = self._lower_quantile(share) ** 2
+        return self.sensitivity * float(np.sqrt(np.mean(squares)))
 
     @abstractmethod
     def _lower(self, x: Floats) -> Floats:
@@ -146,7 +146,10 @@ class CanonicalNoise(ABC):
         if quantile is None:
             return None
         signed = quantile if 2 * w <= 1 else -quantile
-        step = (signed * (self.sensitivity << bits) + ball(Fraction(1, 2))).floor().unique_fmpz()
+        # floor(x + 1/2): None unless all numbers of the ball round to the same one
+        stretched = signed * (self.sensitivity << bits)
+        rounded = (stretched + ball(Fraction(1, 2))).floor()
+        step = rounded.unique_fmpz()
         return None if step is None else int(step)
 
     def _unit_cdf(self, x: Floats) -> Floats:
@@ -199,34 +202,44 @@ class Tulap(CanonicalNoise):
         _, b, complement, _ = self._parts
         if self.delta:
             return super().standard_deviation
-        return self.sensitivity * math.sqrt(2 * b / complement**2 + 1 / 12)
+        discrete_variance = 2 * b / complement**2
+        return self.sensitivity * math.sqrt(discrete_variance + 1 / 12)
 
     def _lower(self, x: Floats) -> Floats:
         epsilon, b, complement, stretch = self._parts
         nearest = np.rint(x)
         inside = x - nearest
-        level = 0.5 + complement / (1 + b) * inside
+        slope = complement / (1 + b)
+        level = 0.5 + slope * inside
         if self.delta == 0:
             return np.asarray(np.exp(epsilon * nearest) * level)
-        below_half = np.expm1(epsilon * nearest) * level + complement / (1 + b) * inside
+        tilted = slope * inside
+        below_half = np.expm1(epsilon * nearest) * level + tilted
         return np.maximum(0.5 + stretch * below_half, 0.0)
 
     def _lower_quantile(self, w: Floats) -> Floats:
         epsilon, b, complement, stretch = self._parts
-        uncut = (0.5 + (w - 0.5) / stretch if self.delta else w) * (1 + b)
+        uncut_level = 0.5 + (w - 0.5) / stretch if self.delta else w
+        uncut = uncut_level * (1 + b)
         nearest = -np.floor(np.log(uncut) / -epsilon)
-        return np.asarray(nearest - 0.5 + (uncut * np.exp(-epsilon * nearest) - b) / complement)
+        raised = uncut * np.exp(-epsilon * nearest)
+        inside = (raised - b) / complement
+        return np.asarray(nearest - 0.5 + inside)
 
     def _ball_quantile(self, w: Any) -> Any:
         epsilon, delta = ball(self.epsilon), ball(self.delta)
         b = (-epsilon).exp()
-        q = 2 * delta * b / (1 - b + 2 * delta * b)
-        uncut = (q / 2 + (1 - q) * w) * (1 + b)
+        scaled_delta = 2 * delta * b
+        q = scaled_delta / (1 - b + scaled_delta)
+        uncut_level = q / 2 + (1 - q) * w
+        uncut = uncut_level * (1 + b)
         depth = (-uncut.log() / epsilon).floor().unique_fmpz()
         if depth is None:
             return None
         whole = ball(int(depth))
-        return (uncut * (epsilon * whole).exp() - b) / (1 - b) - whole - ball(Fraction(1, 2))
+        raised = uncut * (epsilon * whole).exp()
+        inside = (raised - b) / (1 - b)
+        return inside - whole - ball(Fraction(1, 2))
 
 
 @dataclass(frozen=True)
@@ -261,7 +274,8 @@ class Normal(CanonicalNoise):
         return np.asarray(scipy.special.ndtri(w) * self._sigma)
 
     def _ball_quantile(self, w: Any) -> Any:
-        return -(2 * w).erfcinv() * (2 * ball(self.variance)).sqrt()
+        root_of_two_variances = (2 * ball(self.variance)).sqrt()
+        return -(2 * w).erfcinv() * root_of_two_variances
 
 
 @dataclass(frozen=True)
@@ -306,27 +320,26 @@ class Recursive(CanonicalNoise):
         >>> Recursive.none().cdf([-0.5, 0.25])
         array([0.  , 0.75])
         """
-        return cls((Fraction(0), Fraction(1)), (Fraction(0), Fraction(0)))
+        zero, one = Fraction(0), Fraction(1)
+        return cls((zero, one), (zero, zero))
 
     @cached_property
     def c(self) -> Fraction:
         """The solution of ``f(1 - c) = c``."""
-        for i in range(len(self.alphas) - 1):
-            (x0, y0), (x1, y1) = (
-                (self.alphas[i], self.values[i]),
-                (
-                    self.alphas[i + 1],
-                    self.values[i + 1],
-                ),
-            )
+        corners = zip(self.alphas, self.values, strict=True)
+        for (x0, y0), (x1, y1) in pairwise(corners):
+            # the first edge that reaches the line x + y = 1
             if x1 + y1 >= 1:
-                share = (1 - x0 - y0) / (x1 - x0 + y1 - y0)
+                step = x1 - x0 + y1 - y0
+                share = (1 - x0 - y0) / step
                 return y0 + share * (y1 - y0)
         raise AssertionError("a polygon that ends at alpha = 1 meets the line x + y = 1")
 
     @cached_property
     def _floats(self) -> tuple[Floats, Floats, float]:
-        return np.array(self.alphas, dtype=float), np.array(self.values, dtype=float), float(self.c)
+        alphas = np.array(self.alphas, dtype=float)
+        values = np.array(self.values, dtype=float)
+        return alphas, values, float(self.c)
 
     def _apply(self, w: Floats) -> Floats:
         alphas, values, _ = self._floats
@@ -340,6 +353,7 @@ class Recursive(CanonicalNoise):
         nearest = np.rint(x)
         depth = -nearest.ravel()
         level = self._start(x - nearest).ravel()
+        # The deepest first: those that need another application of f are then a leading run.
         order = np.argsort(-depth, kind="stable")
         level, sorted_depth = level[order], depth[order]
         for step in range(int(sorted_depth[0]) if depth.size else 0):
@@ -353,11 +367,12 @@ class Recursive(CanonicalNoise):
 
     def _unit_lattice(self, start: Floats, count: int) -> Floats:
         nearest = np.rint(start)
-        offset = (np.arange(count) + nearest[:, None]).astype(np.int64)
+        positions = np.arange(count) + nearest[:, None]
+        offset = positions.astype(np.int64)
         length = int(np.abs(offset).max()) + 1
-        down, up = np.split(
-            self._chain(np.concatenate([start - nearest, nearest - start]), length), 2
-        )
+        # F(x) for x > 0 is 1 - F(-x), so that one chain goes down from each side.
+        both_sides = np.concatenate([start - nearest, nearest - start])
+        down, up = np.split(self._chain(both_sides, length), 2)
         below = np.take_along_axis(down, np.maximum(-offset, 0), axis=1)
         above = 1 - np.take_along_axis(up, np.maximum(offset, 0), axis=1)
         return np.where(offset <= 0, below, above)
@@ -373,7 +388,8 @@ class Recursive(CanonicalNoise):
         for j in range(length):
             out[:, j] = level
             if level.max() <= alphas[1]:
-                out[:, j:] = level[:, None] * slope ** np.arange(length - j)
+                powers = slope ** np.arange(length - j)
+                out[:, j:] = level[:, None] * powers
                 break
             level = self._apply(level)
         return out
@@ -381,19 +397,24 @@ class Recursive(CanonicalNoise):
     def _lower_quantile(self, w: Floats) -> Floats:
         _, _, c = self._floats
         xs, ys = (np.array(part, dtype=float) for part in self._rising)
-        level, depth = np.array(w, dtype=float), np.zeros(np.shape(w))
+        level = np.array(w, dtype=float)
+        depth = np.zeros(np.shape(w))
         while (low := (level < c) & (level > 0)).any():
-            level[low] = np.maximum(np.interp(level[low], xs, ys), np.nextafter(level[low], 1))
+            # At least the next float, so that the loop ends where f is nearly the identity.
+            raised = np.interp(level[low], xs, ys)
+            level[low] = np.maximum(raised, np.nextafter(level[low], 1))
             depth[low] += 1
         with np.errstate(invalid="ignore"):
-            return np.asarray(np.clip((level - 0.5) / (1 - 2 * c), -0.5, 0.5) - depth)
+            unit = (level - 0.5) / (1 - 2 * c)
+            return np.asarray(np.clip(unit, -0.5, 0.5) - depth)
 
     @cached_property
     def _rising(self) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
         """The corners of the inverse of f on (0, f(1)]: where f is flat at 0 it starts at the right
         end.
         """
-        flat = max(i for i, value in enumerate(self.values) if value == 0)
+        zeros = [i for i, value in enumerate(self.values) if value == 0]
+        flat = zeros[-1]
         return self.values[flat:], self.alphas[flat:]
 
     def _ball_quantile(self, w: Any) -> Any:
@@ -402,12 +423,17 @@ class Recursive(CanonicalNoise):
         c = ball(self.c)
         depth = 0
         while w < c:
-            i = min(max(bisect_right(near, float(w.mid())) - 1, 0), len(xs) - 2)
-            if not (w >= ball(xs[i]) and w <= ball(xs[i + 1])):
+            # The edge is guessed in floats and then certified by the ball.
+            guess = bisect_right(near, float(w.mid())) - 1
+            i = min(max(guess, 0), len(xs) - 2)
+            left, right = xs[i], xs[i + 1]
+            if not (w >= ball(left) and w <= ball(right)):
                 return None
-            slope = (ys[i + 1] - ys[i]) / (xs[i + 1] - xs[i])
-            w = ball(ys[i]) + (w - ball(xs[i])) * ball(slope)
+            rise = ys[i + 1] - ys[i]
+            slope = rise / (right - left)
+            w = ball(ys[i]) + (w - ball(left)) * ball(slope)
             depth += 1
         if not w >= c:
             return None
-        return (w - ball(Fraction(1, 2))) / (1 - 2 * c) - depth
+        above_middle = w - ball(Fraction(1, 2))
+        return above_middle / (1 - 2 * c) - depth

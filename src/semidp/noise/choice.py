@@ -1,4 +1,4 @@
-"""Exact choice among values by their distance from what is wanted: in proportion to
+"""Exact choice among values by their distance from a target: in proportion to
 ``exp(-rate · d)``, or by flips.
 
 The distances are whole numbers and the rate is a fraction. A uniform number is compared with
@@ -63,7 +63,8 @@ class Choice(ABC):
         """Return the positions of `count` independent choices, drawn exactly."""
 
     def _weights(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.asarray(np.exp(-float(self.rate) * (distances - distances.min())))
+        excess = distances - distances.min()
+        return np.asarray(np.exp(-float(self.rate) * excess))
 
 
 @frozen
@@ -88,26 +89,25 @@ class ExponentialChoice(Choice):
     def draw_many(
         self, distances: NDArray[np.int64], count: int, stream: Stream
     ) -> NDArray[np.int64]:
-        """Return positions: of each choice first the distance by inversion, then one of the values
-        there.
+        """Return the positions of `count` choices: the distance by inversion, then one of the
+        values at that distance.
         """
-        steps, places, counts = np.unique(
-            distances - distances.min(), return_inverse=True, return_counts=True
-        )
+        excess = distances - distances.min()
+        steps, places, counts = np.unique(excess, return_inverse=True, return_counts=True)
         bits = min(self.bits, 64)
         words = stream.words(count) >> np.uint64(64 - bits)
         first, beyond = self._certain(steps.tolist(), counts.tolist(), bits)
         chosen = np.searchsorted(first, words, side="right") - 1
-        undecided = (words >= beyond[chosen]) & (chosen < len(steps) - 1)
+        has_next = chosen < len(steps) - 1
+        undecided = (words >= beyond[chosen]) & has_next
         for draw in np.flatnonzero(undecided).tolist():
             u = LazyUniform(int(words[draw]), bits, stream)
             chosen[draw] = self._step(steps.tolist(), counts.tolist(), u)
         # the values of the first distance, then those of the second, …
         order = np.argsort(places, kind="stable")
         before = np.cumsum(counts) - counts
-        return np.asarray(
-            order[before[chosen] + _below_each(counts[chosen], stream)], dtype=np.int64
-        )
+        position = before[chosen] + _below_each(counts[chosen], stream)
+        return np.asarray(order[position], dtype=np.int64)
 
     def _certain(
         self, steps: list[int], counts: list[int], bits: int
@@ -121,19 +121,26 @@ class ExponentialChoice(Choice):
         """
         low, high = self._cumulative(steps, counts, bits)
         # C_k/T lies between low_k/high_total and high_k/low_total, whatever the weights are
-        first = [0, *(-(-(above << bits) // low[-1]) for above in high[:-1])]
-        beyond = [*((below << bits) // high[-1] for below in low[:-1]), 0]
+        total_low, total_high = low[-1], high[-1]
+        # rounded up, rounded down: words in between are certain
+        first = [0]
+        for above in high[:-1]:
+            first.append(-(-(above << bits) // total_low))
+        beyond = [(below << bits) // total_high for below in low[:-1]]
+        beyond.append(0)
         reachable = sum(word < 1 << bits for word in first)
-        return np.array(first[:reachable], dtype=np.uint64), np.array(
-            beyond[:reachable], dtype=np.uint64
-        )
+        first_words = np.array(first[:reachable], dtype=np.uint64)
+        return first_words, np.array(beyond[:reachable], dtype=np.uint64)
 
     def _cumulative(
         self, steps: list[int], counts: list[int], bits: int
     ) -> tuple[list[int], list[int]]:
         """Return whole numbers below and above the cumulative weights times 2^bits."""
         ends = [_weight(self.rate, step, bits) for step in steps]
-        low, high = (list(accumulate(map(mul, side, counts))) for side in zip(*ends, strict=True))
+        lows = [low for low, _ in ends]
+        highs = [high for _, high in ends]
+        low = list(accumulate(map(mul, lows, counts)))
+        high = list(accumulate(map(mul, highs, counts)))
         return low, high
 
     def _step(self, steps: list[int], counts: list[int], u: LazyUniform) -> int:
@@ -143,11 +150,12 @@ class ExponentialChoice(Choice):
         while True:
             low, high = self._cumulative(steps, counts, u.bits)
             scale = 1 << u.bits
+            last = len(steps) - 1
+            from_below, from_above = u.top * low[-1], (u.top + 1) * high[-1]
             for position in range(len(steps)):
-                after = position == 0 or u.top * low[-1] >= high[position - 1] * scale
-                before = (
-                    position == len(steps) - 1 or (u.top + 1) * high[-1] <= low[position] * scale
-                )
+                # u lies in [top, top + 1)/2^bits: at or above C_{k-1}/T, and below C_k/T
+                after = position == 0 or from_below >= high[position - 1] * scale
+                before = position == last or from_above <= low[position] * scale
                 if after and before:
                     return position
             u.extend()
@@ -177,43 +185,51 @@ class FlippedChoice(Choice):
         Gauss-Legendre nodes.
         """
         weights = self._weights(distances)
-        nodes, shares = np.polynomial.legendre.leggauss(len(weights) // 2 + 1)
-        gone = 1 - (nodes[:, None] + 1) / 2 * weights
-        return np.asarray(weights * (shares / 2 * np.exp(np.log(gone).sum(axis=1)) @ (1 / gone)))
+        # exact for polynomials of degree len(weights)
+        degree = len(weights) // 2 + 1
+        nodes, shares = np.polynomial.legendre.leggauss(degree)
+        t = (nodes[:, None] + 1) / 2
+        gone = 1 - t * weights
+        all_gone = np.exp(np.log(gone).sum(axis=1))
+        integrals = shares / 2 * all_gone @ (1 / gone)
+        return np.asarray(weights * integrals)
 
     def draw_many(
         self, distances: NDArray[np.int64], count: int, stream: Stream
     ) -> NDArray[np.int64]:
-        """Return positions: of each choice flip for all values, then take one of those that
-        stay.
+        """Return the positions of `count` choices: flip for all values, then take one of those
+        that stay.
         """
         rows = max(1, _AT_ONCE // len(distances))
-        parts = [
-            self._flip(distances, min(rows, count - start), stream)
-            for start in range(0, count, rows)
-        ]
+        parts = []
+        for start in range(0, count, rows):
+            missing = count - start
+            parts.append(self._flip(distances, min(rows, missing), stream))
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
     def _flip(self, distances: NDArray[np.int64], count: int, stream: Stream) -> NDArray[np.int64]:
         steps, places = np.unique(distances - distances.min(), return_inverse=True)
         # this word is decided by more bits, so that ends of 2^bits fit beside words
         most = (1 << self.bits) - 1
-        ends = np.array(
-            [_weight(self.rate, step, self.bits) for step in steps.tolist()], dtype=object
-        )
-        low, high = np.minimum(ends, most).astype(np.uint64).T[:, places]
-        words = stream.words(count * len(places)).reshape(count, -1) >> np.uint64(64 - self.bits)
+        ends = [_weight(self.rate, step, self.bits) for step in steps.tolist()]
+        capped = np.minimum(np.array(ends, dtype=object), most)
+        low, high = capped.astype(np.uint64).T[:, places]
+        shift = np.uint64(64 - self.bits)
+        flat_words = stream.words(count * len(places))
+        words = flat_words.reshape(count, -1) >> shift
         stays = words < low
         undecided = (words >= low) & ((words < high) | (words == most))
-        for draw, place in zip(*(axis.tolist() for axis in np.nonzero(undecided)), strict=True):
-            step, u = (
-                int(steps[places[place]]),
-                LazyUniform(int(words[draw, place]), self.bits, stream),
-            )
-            stays[draw, place] = step == 0 or u.is_below(partial(_share, self.rate, step))
+        draws, values = np.nonzero(undecided)
+        for draw, place in zip(draws.tolist(), values.tolist(), strict=True):
+            step = int(steps[places[place]])
+            u = LazyUniform(int(words[draw, place]), self.bits, stream)
+            # the nearest values stay for certain
+            share = partial(_share, self.rate, step)
+            stays[draw, place] = step == 0 or u.is_below(share)
         left = np.cumsum(stays, axis=1)
         taken = _below_each(left[:, -1], stream)
-        return np.asarray((left > taken[:, None]).argmax(axis=1), dtype=np.int64)
+        is_reached = left > taken[:, None]
+        return np.asarray(is_reached.argmax(axis=1), dtype=np.int64)
 
 
 def _share(rate: Fraction, step: int) -> RealBall:
@@ -227,15 +243,17 @@ def _weight(rate: Fraction, step: int, bits: int) -> tuple[int, int]:
         return 1 << bits, 1 << bits
     with precision(bits + 64):
         value = _share(rate, step) * (1 << bits)
-        return int(value.lower().floor().unique_fmpz()), int(value.upper().ceil().unique_fmpz())
+        low = value.lower().floor()
+        high = value.upper().ceil()
+        return int(low.unique_fmpz()), int(high.unique_fmpz())
 
 
 def _below_each(limits: NDArray[np.int64], stream: Stream) -> NDArray[np.int64]:
     """Return for each limit a uniform whole number below it, by rejection.
 
     >>> from semidp.noise.randomness import SeededRandomness
-    >>> found = _below_each(np.array([1, 5, 5]), Stream(SeededRandomness(3)))
-    >>> bool((found < [1, 5, 5]).all())
+    >>> drawn = _below_each(np.array([1, 5, 5]), Stream(SeededRandomness(3)))
+    >>> bool((drawn < [1, 5, 5]).all())
     True
     """
     bits = [max((limit - 1).bit_length(), 1) for limit in limits.tolist()]

@@ -31,7 +31,7 @@ from semidp.noise.inversion import (
     exponential_reach,
     gaussian_tails,
 )
-from semidp.noise.randomness import Randomness, Stream
+from semidp.noise.randomness import Randomness, Stream, is_whole
 from semidp.noise.rejection import LARGEST_VARIANCE, Floats, Integers, Target, attempt, widths
 
 Size = int | tuple[int, ...]
@@ -78,7 +78,7 @@ class CountNoise(ABC):
     def sample(self, size: Size, randomness: Randomness) -> Integers:
         """Return independent draws as 64-bit integers of the given size or shape."""
         shape = size if isinstance(size, tuple) else (size,)
-        if any(isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0 for n in shape):
+        if any(not is_whole(n) or n < 0 for n in shape):
             raise InputError(
                 f"the size of a sample must be a whole number or a tuple of them, not {size!r}"
             )
@@ -117,9 +117,8 @@ class _VarianceNoise(CountNoise, OfVariance):
         return _collect(count, lambda tries: self._accepted(tries, stream))
 
     def _accepted(self, tries: int, stream: Stream) -> Integers:
-        x, accepted = self.attempts(
-            [self.sigma2] * tries, np.full(tries, float(self.sigma2)), stream
-        )
+        variances = np.full(tries, float(self.sigma2))
+        x, accepted = self.attempts([self.sigma2] * tries, variances, stream)
         return x[accepted]
 
 
@@ -157,11 +156,12 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
             return float(self.sigma2)
         with precision(128):
             tails = gaussian_tails(self.sigma2, 128)
-            return float(
-                2
-                * sum((2 * i - 1) * tails[i] for i in range(1, len(tails)))
-                / (tails[0] + tails[1])
-            )
+            # Σ k² P(k) by parts: k² - (k - 1)² = 2k - 1 times the tail from k on, on both sides.
+            terms = []
+            for k in range(1, len(tails)):
+                terms.append((2 * k - 1) * tails[k])
+            total = tails[0] + tails[1]
+            return float(2 * sum(terms) / total)
 
     def pmf(self, k: ArrayLike) -> Floats:
         """Return P(X = k) for whole numbers k."""
@@ -170,17 +170,21 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
         else:
             tails = gaussian_tails(self.sigma2, 128)
             total = float(tails[0] + tails[1])
-        return np.exp(-(_whole(k) ** 2) / float(2 * self.sigma2)) / total
+        squares = _whole(k) ** 2
+        return np.exp(-squares / float(2 * self.sigma2)) / total
 
     def characteristic(self, frequency: Floats) -> Floats:
         """Return ``Σ_m exp(-σ²(t - 2πm)²/2)`` over its value at 0: Poisson summation."""
         if self.sigma2 < 1:
             return _cosine_sum(self.pmf, 10, frequency)
         variance, turned = float(self.sigma2), _turned(frequency)
+        turns = _turns(variance)
         total = np.zeros(turned.shape)
-        for turn in _turns(variance):
-            total += np.exp(-variance / 2 * (turned + turn) ** 2)
-        return total / sum(math.exp(-variance / 2 * turn**2) for turn in _turns(variance))
+        for turn in turns:
+            distance = turned + turn
+            total += np.exp(-variance / 2 * distance**2)
+        at_zero = sum(math.exp(-variance / 2 * turn**2) for turn in turns)
+        return total / at_zero
 
     def log_moment(self, rate: float) -> float:
         """Return ``σ²u²/2``: no larger than that of the normal law (canonne2020discrete)."""
@@ -202,12 +206,12 @@ class DiscreteGaussian(_VarianceNoise, GaussianLaw):
     ) -> tuple[Integers, NDArray[np.bool_]]:
         """Return a proposal for each σ², and which are accepted: those have this law."""
         zero = Fraction(0)
-        return attempt(
-            np.zeros(variance.size),
-            widths(variance),
-            stream,
-            lambda lane: (lambda: ball(zero), sigma2[lane], zero),
-        )
+        centres = np.zeros(variance.size)
+
+        def exact(lane: int) -> Target:
+            return lambda: ball(zero), sigma2[lane], zero
+
+        return attempt(centres, widths(variance), stream, exact)
 
 
 @dataclass(frozen=True)
@@ -250,21 +254,28 @@ class RoundedGaussian(_VarianceNoise):
         """The variance: σ² + 1/12 but for tiny σ."""
         if self.sigma2 >= _FROM_HERE_SMOOTH:
             return float(self.sigma2 + Fraction(1, 12))
-        odd = np.arange(1, 2 * self.boundaries(64)[1], 2)
-        return float(np.sum(odd * scipy.special.erfc(odd / math.sqrt(8 * self.sigma2))))
+        _, last = self.boundaries(64)
+        # Σ k² P(k) by parts: (2k - 1) P(|X| >= k), and P(|X| >= k) = erfc((2k - 1)/√(8σ²)).
+        odd = np.arange(1, 2 * last, 2)
+        tails = scipy.special.erfc(odd / math.sqrt(8 * self.sigma2))
+        return float(np.sum(odd * tails))
 
     def pmf(self, k: ArrayLike) -> Floats:
         """Return P(X = k) for whole numbers k."""
-        distance, sigma = np.abs(_whole(k)), math.sqrt(self.sigma2)
+        distance = np.abs(_whole(k))
+        sigma = math.sqrt(self.sigma2)
         if self.sigma2 < _FROM_HERE_SMOOTH:
             ndtr = scipy.special.ndtr
-            result: Floats = ndtr((0.5 - distance) / sigma) - ndtr((-0.5 - distance) / sigma)
+            upper = ndtr((0.5 - distance) / sigma)
+            result: Floats = upper - ndtr((-0.5 - distance) / sigma)
             return result
         # The difference of two nearly equal numbers would lose digits: integrate the density over
         # the unit interval.
         nodes, weights = np.polynomial.legendre.leggauss(24)
         z = (distance[..., None] + nodes / 2) / sigma
-        return np.asarray(np.exp(-z * z / 2) @ weights / (2 * sigma * math.sqrt(2 * math.pi)))
+        integrals = np.exp(-z * z / 2) @ weights
+        root = math.sqrt(2 * math.pi)
+        return np.asarray(integrals / (2 * sigma * root))
 
     def characteristic(self, frequency: Floats) -> Floats:
         """Return ``Σ_m exp(-σ²s²/2) sin(s/2)/(s/2)`` with ``s = t - 2πm``: Poisson summation of the
@@ -277,7 +288,9 @@ class RoundedGaussian(_VarianceNoise):
         total = np.zeros(turned.shape)
         for turn in _turns(variance):  # the sine of the half has the other sign after one turn
             sign = 1 if turn == 0 else -1
-            total += sign * np.exp(-variance / 2 * (turned + turn) ** 2) / (half + turn / 2)
+            distance = turned + turn
+            smooth = sign * np.exp(-variance / 2 * distance**2)
+            total += smooth / (half + turn / 2)
         return np.asarray(total * np.sin(half))
 
     def log_moment(self, rate: float) -> float:
@@ -361,34 +374,43 @@ class DiscreteLaplace(CountNoise):
         rate = 1 / ball(self.scale)
         norm = 1 + (-rate).exp()
         for k in range(first, last + 1):
-            yield (k * rate).exp() / norm if k < 0 else 1 - (-(k + 1) * rate).exp() / norm
+            if k < 0:
+                yield (k * rate).exp() / norm
+            else:
+                yield 1 - (-(k + 1) * rate).exp() / norm
 
     @property
     def variance(self) -> float:
         """The variance 2q/(1 - q)², q = exp(-1/s)."""
         with precision(128):
             rate = 1 / ball(self.scale)
-            return float(2 * (-rate).exp() / (-rate).expm1() ** 2)
+            q = (-rate).exp()
+            return float(2 * q / (-rate).expm1() ** 2)
 
     def pmf(self, k: ArrayLike) -> Floats:
         """Return P(X = k) for whole numbers k."""
         rate = float(1 / self.scale)
-        return np.asarray(np.exp(-np.abs(_whole(k)) * rate) * math.tanh(rate / 2))
+        # (1 - q)/(1 + q) = tanh(1/2s)
+        decay = np.exp(-np.abs(_whole(k)) * rate)
+        return np.asarray(decay * math.tanh(rate / 2))
 
     def characteristic(self, frequency: Floats) -> Floats:
         """Return ``(1-q)² / ((1-q)² + 4q sin²(t/2))``, q = exp(-1/s)."""
         rate = float(1 / self.scale)
-        square, q = math.expm1(-rate) ** 2, math.exp(-rate)
-        result: Floats = square / (square + 4 * q * np.sin(frequency / 2) ** 2)
+        square = math.expm1(-rate) ** 2
+        q = math.exp(-rate)
+        sine_squared = np.sin(frequency / 2) ** 2
+        result: Floats = square / (square + 4 * q * sine_squared)
         return result
 
     def log_moment(self, rate: float) -> float:
         """Return ``-log(1 - v (cosh u - 1))`` with the variance v; there is none from ``u = 1/s``
         on.
         """
-        excess = (
-            2 * self.variance * math.sinh(rate / 2) ** 2 if rate < float(1 / self.scale) else 1.0
-        )
+        if rate >= float(1 / self.scale):
+            return math.inf
+        # v (cosh u - 1) = 2v sinh²(u/2), which keeps its digits where u is small
+        excess = 2 * self.variance * math.sinh(rate / 2) ** 2
         return -math.log1p(-excess) if excess < 1 else math.inf
 
     def _draw(self, count: int, stream: Stream) -> Integers:
@@ -429,8 +451,8 @@ def sample_each(
     which: NDArray[np.intp],
     randomness: Randomness,
 ) -> Integers:
-    """Return a draw for each entry of `which`, from the law of that number: many laws of one kind,
-    few draws of each.
+    """Return a draw for each entry of `which`, an index into `laws`: many laws of one kind, few
+    draws of each.
 
     No law has a table of its own: each entry is attempted until it is accepted (`rejection`),
     exactly.
@@ -440,7 +462,8 @@ def sample_each(
     >>> sample_each(laws, np.array([0, 1, 0, 1]), SeededRandomness(1)).shape
     (4,)
     """
-    stream, variance = Stream(randomness), np.array([float(law.sigma2) for law in laws])
+    stream = Stream(randomness)
+    variance = np.array([float(law.sigma2) for law in laws])
     if variance.min(initial=1.0) < _LEAST_ATTEMPTED:
         raise InputError("laws with few draws each need a variance of at least 1/16")
     values = np.empty(which.size, dtype=np.int64)
@@ -448,9 +471,8 @@ def sample_each(
         left = np.arange(start, min(start + _CHUNK, which.size))
         while left.size:
             mine = which[left]
-            x, accepted = laws[0].attempts(
-                [laws[number].sigma2 for number in mine.tolist()], variance[mine], stream
-            )
+            sigma2 = [laws[number].sigma2 for number in mine.tolist()]
+            x, accepted = laws[0].attempts(sigma2, variance[mine], stream)
             values[left[accepted]] = x[accepted]
             left = left[~accepted]
     return values
@@ -461,7 +483,8 @@ def _digits(scale: Fraction, count: int, stream: Stream) -> Integers:
     value = np.zeros(count, dtype=np.int64)
     unit = 1
     while scale / unit > _SMALL_SCALE:
-        value += _table(GeometricLaw(scale / unit, _DIGIT)).draw(count, stream) * unit
+        digit = _table(GeometricLaw(scale / unit, _DIGIT))
+        value += digit.draw(count, stream) * unit
         unit *= _DIGIT
     leading = _table(GeometricLaw(scale / unit)).draw(count, stream)
     if leading.size and leading.max() >= LARGEST // unit:
@@ -473,7 +496,9 @@ def _signed(magnitude: Integers, stream: Stream) -> Integers:
     """Return the magnitudes with random signs, without those that came out as -0 (0 would count
     twice).
     """
-    coins = np.unpackbits(stream.words(-(-magnitude.size // 64)).view(np.uint8))[: magnitude.size]
+    count = magnitude.size
+    words = stream.words(-(-count // 64))
+    coins = np.unpackbits(words.view(np.uint8))[:count]
     keep = (magnitude > 0) | (coins == 0)
     signed: Integers = np.where(coins == 1, -magnitude, magnitude)[keep]
     return signed
@@ -483,14 +508,17 @@ def _turns(variance: float) -> tuple[float, ...]:
     """Return the turns that count in a sum by Poisson: all but one are below exp(-49) from σ² = 10
     on, some from 1.
     """
-    return (0.0,) if variance >= 10 else (0.0, -2 * math.pi, 2 * math.pi)
+    turn = 2 * math.pi
+    return (0.0,) if variance >= 10 else (0.0, -turn, turn)
 
 
 def _turned(frequency: Floats) -> Floats:
     """Return frequencies less whole turns, between -π and π: whole numbers do not see the
     difference.
     """
-    return np.asarray(frequency - 2 * math.pi * np.rint(frequency / (2 * math.pi)))
+    turn = 2 * math.pi
+    whole_turns = np.rint(frequency / turn)
+    return np.asarray(frequency - turn * whole_turns)
 
 
 def _cosine_sum(pmf: Callable[[ArrayLike], Floats], last: int, frequency: Floats) -> Floats:

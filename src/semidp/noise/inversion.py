@@ -116,11 +116,11 @@ class GaussianLaw(OfVariance):
             beyond = -k if k < 0 else k + 1
             # Beyond the list all that is known, and all that is needed, is that the tail is below
             # 2^-precision.
-            tail = (
-                tails[beyond] / total
-                if beyond < len(tails)
-                else arb(0, 2.0**-60) * arb(2) ** (60 - bits)
-            )
+            if beyond < len(tails):
+                tail = tails[beyond] / total
+            else:
+                tail = arb(0, 2.0**-60)
+                tail *= arb(2) ** (60 - bits)
             yield tail if k < 0 else 1 - tail
 
 
@@ -153,7 +153,8 @@ def _gaussian_reach(sigma2: Fraction, bits: int) -> int:
     """Return a k with P(X >= k) < 2^-bits: P <= exp(-k²/2σ²), also for the rounded Gaussian beyond
     k - 1/2.
     """
-    return math.isqrt(math.ceil(2 * sigma2 * math.ceil((bits + 2) * _BITS_TO_NATS))) + 2
+    nats = math.ceil((bits + 2) * _BITS_TO_NATS)
+    return math.isqrt(math.ceil(2 * sigma2 * nats)) + 2
 
 
 @dataclass(frozen=True)
@@ -177,22 +178,30 @@ class GeometricLaw:
         """Return 0 and the end beyond which the tail is below 2^-bits; of digits the last but
         one.
         """
-        return 0, exponential_reach(self.scale, bits) if self.size is None else self.size - 2
+        if self.size is None:
+            return 0, exponential_reach(self.scale, bits)
+        return 0, self.size - 2
 
     def cdf(self, first: int, last: int) -> Iterator[RealBall]:
         """Return F(first), …, F(last); 0 below 0 and 1 from the last digit on."""
         from flint import arb
 
         rate = 1 / ball(self.scale)
-        norm = arb(-1) if self.size is None else (-self.size * rate).expm1()
+        norm = arb(-1)
+        if self.size is not None:
+            norm = (-self.size * rate).expm1()
         for k in range(first, last + 1):
             beyond = self.size is not None and k >= self.size - 1
-            yield arb(1) if beyond else (-max(k + 1, 0) * rate).expm1() / norm
+            if beyond:
+                yield arb(1)
+            else:
+                yield (-max(k + 1, 0) * rate).expm1() / norm
 
 
 def exponential_reach(scale: Fraction, bits: int) -> int:
     """Return a k with exp(-k/s) < 2^-bits."""
-    return math.ceil(scale * math.ceil((bits + 1) * _BITS_TO_NATS)) + 1
+    nats = math.ceil((bits + 1) * _BITS_TO_NATS)
+    return math.ceil(scale * nats) + 1
 
 
 UNDECIDED = -1
@@ -247,17 +256,20 @@ class Inversion:
 
     def _guide(self) -> NDArray[np.int16]:
         """Return, for the leading bits of a word, the index of its value, or `UNDECIDED`."""
-        low = np.arange(1 << self.guide_bits, dtype=np.uint64) << np.uint64(
-            self.word_bits - self.guide_bits
-        )
-        high = low + np.uint64((1 << (self.word_bits - self.guide_bits)) - 1)
+        more = self.word_bits - self.guide_bits
+        # the first and the last word that begin with these bits
+        leading = np.arange(1 << self.guide_bits, dtype=np.uint64)
+        low = leading << np.uint64(more)
+        high = low + np.uint64((1 << more) - 1)
         index = np.searchsorted(self.floors, low, side="left")
         decided = index == np.searchsorted(self.floors, high, side="right")
         return np.where(decided, index, UNDECIDED).astype(np.int16)
 
     def draw(self, count: int, stream: Stream) -> NDArray[np.int64]:
         """Return `count` independent draws."""
-        leading = stream.words(-(-count // 4)).view(np.uint16)[:count]
+        # four draws of 16 bits from each word
+        words = stream.words(-(-count // 4))
+        leading = words.view(np.uint16)[:count]
         if self.guide_bits < 16:
             leading = leading >> np.uint16(16 - self.guide_bits)
         index = self.guide.take(leading)
@@ -272,16 +284,16 @@ class Inversion:
         up again.
         """
         more = self.word_bits - self.guide_bits
-        word = leading.astype(np.uint64) << np.uint64(more) | stream.words(
-            leading.size
-        ) >> np.uint64(64 - more)
+        high_bits = leading.astype(np.uint64) << np.uint64(more)
+        low_bits = stream.words(leading.size) >> np.uint64(64 - more)
+        word = high_bits | low_bits
         index = np.searchsorted(self.floors, word, side="left")
         values = index.astype(np.int64) + self.first
-        open_ = self.floors[np.minimum(index, self.floors.size - 1)] == word
+        within = np.minimum(index, self.floors.size - 1)
+        open_ = self.floors[within] == word
         for i in np.flatnonzero(open_):
-            values[i] = self._refine(
-                LazyUniform(int(word[i]), self.word_bits, stream), int(values[i])
-            )
+            u = LazyUniform(int(word[i]), self.word_bits, stream)
+            values[i] = self._refine(u, int(values[i]))
         return values
 
     def _refine(self, u: LazyUniform, guess: int) -> int:
@@ -330,7 +342,8 @@ def _certified_floors(law: CertifiedLaw, first: int, last: int, bits: int) -> ND
     working = bits + 128
     while True:
         with precision(working):
-            ends = [_floors(scale * boundary, scale - 1) for boundary in law.cdf(first, last)]
+            boundaries = law.cdf(first, last)
+            ends = [_floors(scale * boundary, scale - 1) for boundary in boundaries]
         if all(low == high for low, high in ends):
             return np.array([low for low, _ in ends], dtype=np.uint64)
         working *= 2
@@ -338,5 +351,6 @@ def _certified_floors(law: CertifiedLaw, first: int, last: int, bits: int) -> ND
 
 def _floors(boundary: RealBall, largest: int) -> tuple[int, int]:
     """Return the floors of both ends of a ball, kept within 0, …, largest."""
-    low, high = (int(end.floor().unique_fmpz()) for end in (boundary.lower(), boundary.upper()))
+    low = int(boundary.lower().floor().unique_fmpz())
+    high = int(boundary.upper().floor().unique_fmpz())
     return max(low, 0), min(high, largest)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from semidp.errors import InputError, Refused
 from semidp.noise import theta
 from semidp.noise.distributions import DiscreteGaussian, variance_parameter
 from semidp.noise.inversion import LazyUniform
-from semidp.noise.randomness import Randomness, Stream
+from semidp.noise.randomness import Randomness, Stream, is_whole
 from semidp.noise.rejection import Floats, Integers, Target, attempt, widths
 from semidp.noise.sums import LEVEL, Weighted, half_width
 
@@ -66,26 +67,35 @@ def zero_sum(size: int, run: int) -> Splits:
     [0.75, 0.667, 0.5]
     """
     levels = [np.empty((6, 0), dtype=np.int64)]
-    start, stop, node = np.array([0]), np.array([size]), np.array([2 * size - 2])
+    start = np.array([0])
+    stop = np.array([size])
+    node = np.array([2 * size - 2])
     # inner nodes are numbered downwards from the root, which is the last node
     unused = 2 * size - 3
     while True:
         inner = stop - start > 1
-        start, stop, node = start[inner], stop[inner], node[inner]
+        start, stop = start[inner], stop[inner]
+        node = node[inner]
         if start.size == 0:
             break
         count = stop - start
         middle = start + np.where(count <= run, 1, count // 2)
-        starts, stops = np.concatenate([start, middle]), np.concatenate([middle, stop])
-        single = stops - starts == 1
-        children = np.where(single, starts, unused - np.cumsum(~single) + 1)
-        unused -= int(np.sum(~single))
+        # The left halves first, then the right ones: `children` is cut in two below.
+        starts = np.concatenate([start, middle])
+        stops = np.concatenate([middle, stop])
+        is_leaf = stops - starts == 1
+        inner_numbers = unused - np.cumsum(~is_leaf) + 1
+        children = np.where(is_leaf, starts, inner_numbers)
+        unused -= int(np.sum(~is_leaf))
         depths = np.full(node.size, len(levels) - 1)
-        levels.append(np.stack([node, *np.split(children, 2), depths, count, middle - start]))
+        left_children, right_children = np.split(children, 2)
+        left_size = middle - start
+        levels.append(np.stack([node, left_children, right_children, depths, count, left_size]))
         start, stop, node = starts, stops, children
     parent, left, right, depth, n, part = np.concatenate(levels, axis=1)
-    shares = _reduced(part, n), _reduced(part * (n - part), n)
-    return Splits(size, 2 * size - 1, parent, left, right, depth, *shares)
+    share = _reduced(part, n)
+    weight = _reduced(part * (n - part), n)
+    return Splits(size, 2 * size - 1, parent, left, right, depth, share, weight)
 
 
 def single() -> Splits:
@@ -97,10 +107,12 @@ def single() -> Splits:
     >>> single().nodes
     3
     """
-    zero, one, two = (np.array([k]) for k in range(3))
-    return Splits(
-        1, 3, parent=one, left=zero, right=two, depth=zero, share=(zero, one), weight=(one, one)
-    )
+    zero = np.array([0])
+    one = np.array([1])
+    two = np.array([2])
+    share = (zero, one)
+    weight = (one, one)
+    return Splits(1, 3, parent=one, left=zero, right=two, depth=zero, share=share, weight=weight)
 
 
 def _reduced(top: Integers, bottom: Integers) -> tuple[Integers, Integers]:
@@ -113,6 +125,7 @@ SMALLEST_SIGMA2 = Fraction(1, 4)
 _SMOOTH = 4  # σ² from which a cell has the variance σ² times its share, to about 10^-5
 _NEGLIGIBLE = 80.0  # exp(-40) is left out
 _LONGEST = 3_000_000  # terms of a sum on a torus
+_TWO_PI_SQUARED = 2 * math.pi**2
 _MOST_DRAWS = 2e8  # about a minute
 _LANES = 1 << 14  # draws at a time: they stay in a processor's cache
 _VALUES = 1 << 22  # values held for the tables drawn together
@@ -135,7 +148,7 @@ class _ZeroSums:
     def __post_init__(self) -> None:
         """Check the shape and σ²; choose the order of the draws, or refuse."""
         for size in (self.rows, self.columns):
-            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+            if not is_whole(size) or size < 1:
                 raise InputError(
                     f"a table needs at least one row and one column, not {self.rows!r} x"
                     f" {self.columns!r}"
@@ -158,8 +171,11 @@ class _ZeroSums:
         """The diagonal of the projection on tables with zero sums,
         ``(1 - 1/rows)(1 - 1/columns)``.
         """
-        across = Fraction(1) if self.columns_free else 1 - Fraction(1, self.rows)
-        return across * (1 - Fraction(1, self.columns))
+        column_share = 1 - Fraction(1, self.columns)
+        if self.columns_free:
+            return column_share
+        row_share = 1 - Fraction(1, self.rows)
+        return row_share * column_share
 
     @property
     def variance(self) -> float:
@@ -174,7 +190,9 @@ class _ZeroSums:
         law = self.cell_law
         if law is None:
             return float(self.sigma2 * self.free_share)
-        return float(2 * (np.arange(len(law)) ** 2 * law).sum())
+        # The law is symmetric: each value above 0 stands for two.
+        squares = np.arange(len(law)) ** 2
+        return float(2 * (squares * law).sum())
 
     @property
     def half_width(self) -> int:
@@ -185,17 +203,18 @@ class _ZeroSums:
             return 0
         law = self.cell_law
         if law is not None:
-            inside = law[0] + np.concatenate([[0.0], 2 * np.cumsum(law[1:])])
+            two_sided = 2 * np.cumsum(law[1:])
+            inside = law[0] + np.concatenate([[0.0], two_sided])
             return int(np.argmax(inside >= LEVEL + 1e-9))
         # a cell is a discrete Gaussian of variance σ² times its share, to about 10^-8
+        cell_variance = self.sigma2 * self.free_share
         if self.sigma2 >= _SMOOTH:
-            return int(
-                half_width(
-                    [Weighted(DiscreteGaussian(self.sigma2 * self.free_share), Fraction(1), 1)],
-                    LEVEL + 1e-6,
-                )
-            )
-        return math.floor(math.sqrt(2 * math.log(2 / (1 - LEVEL)) * self.sigma2 * self.free_share))
+            cell = Weighted(DiscreteGaussian(cell_variance), Fraction(1), 1)
+            return int(half_width([cell], LEVEL + 1e-6))
+        # Chernoff: P(|v| > h) <= 2 exp(-h²/2V) with the variance V of the normal law
+        deviations_squared = 2 * math.log(2 / (1 - LEVEL))
+        bound_squared = deviations_squared * self.sigma2 * self.free_share
+        return math.floor(math.sqrt(bound_squared))
 
     @cached_property
     def cell_law(self) -> Floats | None:
@@ -214,13 +233,13 @@ class _ZeroSums:
 
     def sample_many(self, count: int, randomness: Randomness) -> Integers:
         """Return `count` independent tables as an array of shape (count, rows, columns)."""
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+        if not is_whole(count) or count < 0:
             raise InputError(
                 f"the number of tables must be a whole number, 0 or more, not {count!r}"
             )
-        drawn = _sample(
-            _plan(*self._drawn), count * self.rows if self.columns_free else count, randomness
-        )
+        # Where columns are free, one draw of the sampler is one row.
+        draws = count * self.rows if self.columns_free else count
+        drawn = _sample(_plan(*self._drawn), draws, randomness)
         return drawn.reshape(count, self.rows, self.columns)
 
 
@@ -322,15 +341,21 @@ class _DrawingOrder:
 
     def pair(self, pairs: Integers) -> tuple[Integers, Integers]:
         """Return the row splits and the column splits of pairs."""
-        i, j = np.divmod(pairs, max(self.columns.parent.size, 1))
+        column_splits = max(self.columns.parent.size, 1)
+        i, j = np.divmod(pairs, column_splits)
         return i, j
 
     def variance(self, i: int, j: int) -> Fraction:
         """Return s² of a pair of splits."""
-        top, bottom = self.rows.weight, self.columns.weight
-        row_weight = Fraction(int(top[0][i]), int(top[1][i]))
-        column_weight = Fraction(int(bottom[0][j]), int(bottom[1][j]))
+        row_weight = _fraction_at(self.rows.weight, i)
+        column_weight = _fraction_at(self.columns.weight, j)
         return self.sigma2 * row_weight * column_weight
+
+
+def _fraction_at(fractions: tuple[Integers, Integers], position: int) -> Fraction:
+    """The fraction at a position of an array of numerators and one of denominators."""
+    numerators, denominators = fractions
+    return Fraction(int(numerators[position]), int(denominators[position]))
 
 
 @lru_cache(maxsize=64)
@@ -349,38 +374,49 @@ def _cell_law(rows: int | None, columns: int, sigma2: Fraction) -> Floats | None
         return np.ones(1)
     if sigma2 >= _SMOOTH:
         return None
-    around, turns = (
-        math.ceil(math.sqrt(_NEGLIGIBLE * variance * number)) + 2 for number in (columns, rows or 1)
-    )
+    around = _torus_points(variance, columns)
+    turns = _torus_points(variance, rows or 1)
     axes = 0 if rows is None else columns - 1
     if turns**axes * around > _LONGEST:
         return None
     last = math.ceil(math.sqrt(_NEGLIGIBLE * variance)) + 1
-    weights = np.exp(-(np.arange(last + 1) ** 2) / (2 * variance))
+    k = np.arange(last + 1)
+    weights = np.exp(-(k**2) / (2 * variance))
 
     def theta_sum(angle: Floats) -> Floats:
-        return np.asarray(
-            np.cos(np.multiply.outer(angle, np.arange(1, last + 1))) @ (2 * weights[1:]) + 1
-        )
+        cosines = np.cos(np.multiply.outer(angle, k[1:]))
+        return np.asarray(cosines @ (2 * weights[1:]) + 1)
 
     around_angles = 2 * math.pi / around * np.arange(around)
     turn_angles = 2 * math.pi / turns * np.arange(turns)
     table = theta_sum(np.add.outer(around_angles, turn_angles))  # θ(s + t)
-    other = np.zeros((last + 1, *(turns,) * axes), dtype=np.complex128)  # ψ_k
-    whole = np.zeros((turns,) * axes)  # ψ
+    frequencies = (turns,) * axes
+    other = np.zeros((last + 1, *frequencies), dtype=np.complex128)  # ψ_k
+    whole = np.zeros(frequencies)  # ψ
     for place, angle in enumerate(around_angles.tolist()):
         product: Floats = np.ones(())
         for _ in range(axes):
             product = np.multiply.outer(product, table[place])
         if rows is None:
             product = theta_sum(np.array(angle)) ** (columns - 1)
-        phases = weights * np.exp(1j * angle * np.arange(last + 1))
+        phases = weights * np.exp(1j * angle * k)
         other += np.multiply.outer(phases, product) / around
         whole += theta_sum(np.array(angle)) * product / around
-    other_rows = np.ones(()) if rows is None else (whole / whole.max()) ** (rows - 1)
-    masses = (other * other_rows).real.reshape(last + 1, -1).mean(axis=1)
+    # The first row holds the cell; the other rows - 1 weigh ψ each, up to a constant.
+    other_rows: Floats = np.ones(())
+    if rows is not None:
+        other_rows = (whole / whole.max()) ** (rows - 1)
+    terms = (other * other_rows).real
+    masses = terms.reshape(last + 1, -1).mean(axis=1)
+    # Rounding can leave a mass just below 0.
     result: Floats = np.maximum(masses, 0.0)
-    return np.asarray(result / (result[0] + 2 * result[1:].sum()))
+    total = result[0] + 2 * result[1:].sum()
+    return np.asarray(result / total)
+
+
+def _torus_points(variance: float, number: int) -> int:
+    """Points of a mean on a circle for a sum of `number` cells; what they miss is negligible."""
+    return math.ceil(math.sqrt(_NEGLIGIBLE * variance * number)) + 2
 
 
 @lru_cache(maxsize=16)
@@ -389,43 +425,60 @@ def _trees(rows: int | None, columns: int, sigma2: Fraction) -> tuple[Splits, Sp
     columns are free.
     """
     largest = max(rows or 1, columns)
-    runs = [run for k, run in enumerate(_RUNS) if k == 0 or _RUNS[k - 1] < largest]
-    trees = [(zero_sum(rows, run) if rows else single(), zero_sum(columns, run)) for run in runs]
+    trees = []
+    for run in _useful_runs(largest):
+        row_tree = zero_sum(rows, run) if rows else single()
+        trees.append((row_tree, zero_sum(columns, run)))
     best, cost, draws = trees[0], math.inf, math.inf
     for down, across in trees:
         tries = math.exp(min(_log_loss(down, across, sigma2), 700))
-        steps = down.depth.max(initial=0) + across.depth.max(initial=0) + 1
+        row_steps = down.depth.max(initial=0)
+        steps = row_steps + across.depth.max(initial=0) + 1
         needed = tries * down.parent.size * across.parent.size
-        time = (
-            _STEP_COST * steps * max(1, tries / _largest_batch(down, across)) + _DRAW_COST * needed
-        )
+        batches = max(1, tries / _largest_batch(down, across))
+        time = _STEP_COST * steps * batches + _DRAW_COST * needed
         if time < cost:
             best, cost, draws = (down, across), time, needed
+    row_tree, column_tree = best
     if draws > _MOST_DRAWS:
+        shape = f"{row_tree.size} x {column_tree.size}"
+        sigma = math.sqrt(sigma2)
         raise Refused(
-            f"lattice noise on {trees[0][0].size} x {trees[0][1].size} cells needs a larger sigma"
-            f" than {math.sqrt(sigma2):.3g}, use the discrete Gaussian for less noise"
+            f"lattice noise on {shape} cells needs a larger sigma"
+            f" than {sigma:.3g}, use the discrete Gaussian for less noise"
         )
     # Block sums have standard deviation σ √cells / 4 at most; 256 of them have probability
     # exp(-2^15).
-    if 64**2 * sigma2 * best[0].size * best[1].size > _largest(*best) ** 2:
+    far_squared = 64**2 * sigma2 * row_tree.size * column_tree.size
+    if far_squared > _largest(*best) ** 2:
         raise Refused(
             "lattice noise this large does not fit in 64 bits, lower sigma or the size of the table"
         )
     return best
 
 
+def _useful_runs(largest: int) -> list[int]:
+    """Run lengths that give different trees for sides of at most `largest` positions."""
+    runs = [_RUNS[0]]
+    for shorter, run in pairwise(_RUNS):
+        if shorter < largest:
+            runs.append(run)
+    return runs
+
+
 def _log_loss(rows: Splits, columns: Splits, sigma2: Fraction) -> float:
     """Return Σ log θ(0; q), an upper bound of minus the logarithm of the acceptance probability (up
     to rounding).
     """
-    (row_weights, row_counts), (weights, counts) = (
-        np.unique(s.weights, return_counts=True) for s in (rows, columns)
-    )
+    row_weights, row_counts = np.unique(rows.weights, return_counts=True)
+    weights, counts = np.unique(columns.weights, return_counts=True)
+    rate = -2 * math.pi**2 * float(sigma2)
     total = 0.0
     for weight, count in zip(row_weights, row_counts, strict=True):
-        q = np.exp(-2 * math.pi**2 * float(sigma2) * weight * weights)
-        total += count * float(np.log1p(2 * (q + q**4 + q**9)) @ counts)
+        q = np.exp(rate * weight * weights)
+        # θ(0; q) = 1 + 2 (q + q⁴ + q⁹ + …)
+        log_theta = np.log1p(2 * (q + q**4 + q**9))
+        total += count * float(log_theta @ counts)
     return total
 
 
@@ -438,10 +491,13 @@ def _planned(rows: Splits, columns: Splits, sigma2: Fraction) -> _DrawingOrder:
     depth = np.add.outer(rows.depth, columns.depth).ravel()
     steps = np.cumsum(np.bincount(depth))
     order = np.argsort(depth.astype(np.uint16), kind="stable")
-    variance = float(sigma2) * np.outer(rows.weights, columns.weights).ravel()
-    heavy = np.flatnonzero(2 * math.pi**2 * variance <= theta.LIGHT)
+    pair_weights = np.outer(rows.weights, columns.weights).ravel()
+    variance = float(sigma2) * pair_weights
+    heavy = np.flatnonzero(_TWO_PI_SQUARED * variance <= theta.LIGHT)
     q = theta.nome(variance[heavy])
-    loss = 4 * float(q.sum()) * (1 + 2.0**-28) + depth.size * theta.LIGHT_LOSS
+    # 1 - θ(c)/θ(0) <= 4q for each heavy pair, q within a relative 2^-31; the light ones are bounded
+    heavy_loss = 4 * float(q.sum()) * (1 + 2.0**-28)
+    loss = heavy_loss + depth.size * theta.LIGHT_LOSS
     acceptance = math.exp(-_log_loss(rows, columns, sigma2))
     return _DrawingOrder(rows, columns, sigma2, order, steps, heavy, q, loss, acceptance)
 
@@ -470,25 +526,33 @@ def _sample(plan: _DrawingOrder, count: int, randomness: Randomness) -> Integers
         # will do.
         tries = min(int((count - done) / plan.acceptance), largest_batch)
         sums = _propose(plan, tries, stream)
-        accepted = np.flatnonzero(_accepted(plan, sums, stream))[: count - done]
-        leaves = sums.reshape(plan.rows.nodes, plan.columns.nodes, -1)[: shape[0], : shape[1]]
-        tables[done : done + accepted.size] = np.moveaxis(leaves, 2, 0)[accepted]
+        is_accepted = _accepted(plan, sums, stream)
+        accepted = np.flatnonzero(is_accepted)[: count - done]
+        blocks = sums.reshape(plan.rows.nodes, plan.columns.nodes, -1)
+        # Single rows and columns are the first nodes of their trees.
+        leaves = blocks[: shape[0], : shape[1]]
+        by_table = np.moveaxis(leaves, 2, 0)
+        tables[done : done + accepted.size] = by_table[accepted]
         done += accepted.size
     return tables
 
 
 def _propose(plan: _DrawingOrder, count: int, stream: Stream) -> Integers:
     """Draw all block sums of `count` tables, top down; row = pair of nodes, column = table."""
-    sums = np.zeros((plan.rows.nodes * plan.columns.nodes, count), dtype=np.int64)
+    blocks = plan.rows.nodes * plan.columns.nodes
+    sums = np.zeros((blocks, count), dtype=np.int64)
     for pairs in _together(plan, max(1, _LANES // count)):
         drawn_blocks, next_blocks = _blocks(plan, pairs)
         top, side, whole = (sums[at] for at in drawn_blocks)
-        corner = _draw(plan, pairs, *_centres(plan, pairs, (top, side, whole)), stream)
+        numerator, denominator = _centres(plan, pairs, (top, side, whole))
+        corner = _draw(plan, pairs, numerator, denominator, stream)
         # One corner is drawn; the other three follow from the sums above them.
-        quarters = (corner, side - corner, top - corner, whole - top - side + corner)
+        last_corner = whole - top - side + corner
+        quarters = (corner, side - corner, top - corner, last_corner)
         for at, value in zip(next_blocks, quarters, strict=True):
             sums[at] = value
-    if max(int(sums.max()), -int(sums.min())) > _largest(plan.rows, plan.columns):
+    largest_drawn = max(int(sums.max()), -int(sums.min()))
+    if largest_drawn > _largest(plan.rows, plan.columns):
         raise Refused(
             "lattice noise this large does not fit in 64 bits, lower sigma or the size of the table"
         )
@@ -507,18 +571,21 @@ def _together(plan: _DrawingOrder, most: int) -> Iterator[Integers]:
 
 
 def _blocks(plan: _DrawingOrder, pairs: Integers) -> tuple[list[Integers], list[Integers]]:
-    """Return where the block sums around pairs of splits are kept: P×A, L×Q and P×Q; then L×A, L×B,
-    R×A and R×B.
+    """Return the rows of `sums` that hold the block sums of pairs of splits: P×A, L×Q and P×Q; then
+    L×A, L×B, R×A and R×B.
     """
     i, j = plan.pair(pairs)
     width = plan.columns.nodes
     parent = plan.rows.parent[i] * width
     left = plan.rows.left[i] * width
     right = plan.rows.right[i] * width
-    whole, first, second = plan.columns.parent[j], plan.columns.left[j], plan.columns.right[j]
+    whole = plan.columns.parent[j]
+    first = plan.columns.left[j]
+    second = plan.columns.right[j]
     drawn_blocks = [parent + first, left + whole, parent + whole]
-    next_blocks = [left + first, left + second, right + first, right + second]
-    return drawn_blocks, next_blocks
+    left_blocks = [left + first, left + second]
+    right_blocks = [right + first, right + second]
+    return drawn_blocks, [*left_blocks, *right_blocks]
 
 
 def _centres(
@@ -529,10 +596,13 @@ def _centres(
     """
     i, j = plan.pair(pairs)
     # λ = a/b of the rows and α = c/d of the columns, over the common denominator bd.
-    a, b = plan.rows.share[0][i], plan.rows.share[1][i]
-    c, d = plan.columns.share[0][j], plan.columns.share[1][j]
+    row_shares, column_shares = plan.rows.share, plan.columns.share
+    a, b = row_shares[0][i], row_shares[1][i]
+    c, d = column_shares[0][j], column_shares[1][j]
     top, side, whole = sums
-    numerator = (a * d)[:, None] * top + (c * b)[:, None] * side - (a * c)[:, None] * whole
+    numerator = (a * d)[:, None] * top
+    numerator += (c * b)[:, None] * side
+    numerator -= (a * c)[:, None] * whole
     return numerator, b * d
 
 
@@ -542,10 +612,12 @@ def _draw(
     """Return one discrete Gaussian for each centre, each attempt repeated until it is accepted."""
     i, j = plan.pair(pairs)
     count = numerator.shape[1]
-    nearest = np.floor_divide(2 * numerator + denominator[:, None], 2 * denominator[:, None])
+    doubled = 2 * denominator[:, None]
+    nearest = np.floor_divide(2 * numerator + denominator[:, None], doubled)
     # The centre less the nearest whole number, so that the attempts work near zero.
     remainder = (numerator - nearest * denominator[:, None]).ravel()
-    these = widths(float(plan.sigma2) * plan.rows.weights[i] * plan.columns.weights[j])
+    row_variance = float(plan.sigma2) * plan.rows.weights[i]
+    these = widths(row_variance * plan.columns.weights[j])
     denominators = np.repeat(denominator, count)
     centre = remainder / denominators
     lane = np.arange(remainder.size)
@@ -555,13 +627,16 @@ def _draw(
     def exact(position: int) -> Target:
         at = int(lane[position])
         f = Fraction(int(remainder[at]), int(denominators[at]))
-        return lambda: ball(f), plan.variance(int(i[at // count]), int(j[at // count])), abs(f)
+        pair = at // count
+        variance = plan.variance(int(i[pair]), int(j[pair]))
+        return lambda: ball(f), variance, abs(f)
 
     while lane.size:
         x, accepted = attempt(centre, these, stream, exact)
         result[lane[accepted]] = x[accepted]
         again = np.flatnonzero(~accepted)
-        lane, centre, these = lane[again], centre[again], these.select(again)
+        lane, centre = lane[again], centre[again]
+        these = these.select(again)
     drawn: Integers = nearest + result.reshape(nearest.shape)
     return drawn
 
@@ -574,7 +649,8 @@ def _accepted(plan: _DrawingOrder, sums: Integers, stream: Stream) -> NDArray[np
     ball arithmetic.
     """
     words = stream.words(sums.shape[1])
-    coin = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    leading = words >> np.uint64(11)
+    coin = leading.astype(np.float64) * 2.0**-53
     accepted = coin < 1 - plan.loss - 2.0**-50
     doubtful = np.flatnonzero(~accepted)
     if doubtful.size:
@@ -582,7 +658,8 @@ def _accepted(plan: _DrawingOrder, sums: Integers, stream: Stream) -> NDArray[np
         accepted[doubtful] = margin > 0
         for k in doubtful[np.abs(margin) <= _tolerance(plan)]:
             u = LazyUniform(int(words[k]), 64, stream)
-            accepted[k] = u.is_below(partial(_ball_product, plan, sums[:, k]))
+            product = partial(_ball_product, plan, sums[:, k])
+            accepted[k] = u.is_below(product)
     return accepted
 
 
@@ -590,21 +667,23 @@ def _tolerance(plan: _DrawingOrder) -> float:
     """Return a bound of the error of `_float_product`: its factors, their multiplication, and what
     it leaves out.
     """
-    return (
-        2.0**-28 * plan.loss + 2.0**-50 * (plan.heavy.size + 4) + plan.order.size * theta.LIGHT_LOSS
-    )
+    factors = 2.0**-28 * plan.loss
+    multiplication = 2.0**-50 * (plan.heavy.size + 4)
+    light_pairs = plan.order.size * theta.LIGHT_LOSS
+    return factors + multiplication + light_pairs
 
 
 def _float_product(plan: _DrawingOrder, sums: Integers) -> Floats:
     result = np.ones(sums.shape[1])
     step = max(1, _LANES // sums.shape[1])
     for start in range(0, plan.heavy.size, step):
-        pairs = plan.heavy[start : start + step]
-        numerator, denominator = _centres(plan, pairs, [sums[at] for at in _blocks(plan, pairs)[0]])
-        result *= np.prod(
-            1 - theta.losses(numerator, denominator[:, None], plan.q[start : start + step, None]),
-            axis=0,
-        )
+        step_pairs = slice(start, start + step)
+        pairs = plan.heavy[step_pairs]
+        drawn_blocks, _ = _blocks(plan, pairs)
+        block_sums = [sums[at] for at in drawn_blocks]
+        numerator, denominator = _centres(plan, pairs, block_sums)
+        losses = theta.losses(numerator, denominator[:, None], plan.q[step_pairs, None])
+        result *= np.prod(1 - losses, axis=0)
     return result
 
 
@@ -614,20 +693,19 @@ def _ball_product(plan: _DrawingOrder, sums: Integers) -> RealBall:
     """
     from flint import arb, ctx
 
-    nats = (
-        2
-        * math.pi**2
-        * float(plan.sigma2)
-        * np.outer(plan.rows.weights, plan.columns.weights).ravel()
-    )
+    pair_weights = np.outer(plan.rows.weights, plan.columns.weights).ravel()
+    nats = _TWO_PI_SQUARED * float(plan.sigma2) * pair_weights
     counted = np.flatnonzero(nats <= ctx.prec)
-    numerator, denominator = _centres(
-        plan, counted, [sums[at][:, None] for at in _blocks(plan, counted)[0]]
-    )
+    drawn_blocks, _ = _blocks(plan, counted)
+    block_sums = [sums[at][:, None] for at in drawn_blocks]
+    numerator, denominator = _centres(plan, counted, block_sums)
     i, j = plan.pair(counted)
     # q < exp(-precision) for the others, each factor is at least 1 - 4q.
-    product = 1 - arb(0).union((4 * nats.size * arb(2) ** (-ctx.prec)).upper())
+    smallest = arb(2) ** (-ctx.prec)
+    left_out = (4 * nats.size * smallest).upper()
+    product = 1 - arb(0).union(left_out)
     for k in range(counted.size):
         centre = Fraction(int(numerator[k, 0]), int(denominator[k]))
-        product *= theta.ratio(centre, plan.variance(int(i[k]), int(j[k])))
+        variance = plan.variance(int(i[k]), int(j[k]))
+        product *= theta.ratio(centre, variance)
     return product

@@ -64,8 +64,10 @@ def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> Canonic
         )
     if isinstance(f, Gaussian):
         return Normal(1 / f.mu_squared, sensitivity=sensitivity)
-    if isinstance(f, Approximate) and f.size == 1 and f.epsilon0 > 0 and f.delta0 < 1:
-        return Tulap(f.epsilon0, f.delta0, sensitivity=sensitivity)
+    if isinstance(f, Approximate) and f.size == 1:
+        # Tulap needs ε above 0 and δ below 1; the other cases are polygons
+        if f.epsilon0 > 0 and f.delta0 < 1:
+            return Tulap(f.epsilon0, f.delta0, sensitivity=sensitivity)
     polygon = polygon_above(f)
     return Recursive(polygon.alphas, polygon.values, sensitivity=sensitivity)
 
@@ -80,13 +82,12 @@ def curve_of(privacy: Tradeoff | Budget) -> Tradeoff:
     Gaussian(mu_squared=Fraction(1, 1))
     """
     if isinstance(privacy, Budget):
-        return Gaussian(2 * privacy.rho) if privacy.rho is not None else privacy.tradeoff()
+        if privacy.rho is not None:
+            return Gaussian(2 * privacy.rho)
+        return privacy.tradeoff()
     f = privacy.symmetric()
-    return (
-        f
-        if f.is_trivial or isinstance(f, (Gaussian, Approximate, PiecewiseLinear))
-        else polygon_above(f)
-    )
+    has_exact_noise = isinstance(f, (Gaussian, Approximate, PiecewiseLinear))
+    return f if f.is_trivial or has_exact_noise else polygon_above(f)
 
 
 def polygon_above(f: Tradeoff) -> PiecewiseLinear:
@@ -107,27 +108,32 @@ def polygon_above(f: Tradeoff) -> PiecewiseLinear:
         return _approximate_above(f)
     f = f.symmetric()
     c = _fixed_point(f)
-    lower_half = [
-        (Fraction(0), Fraction(0)),
-        *_few_points(f, 1 - c),
-        (1 - Fraction(c), Fraction(c)),
-    ]
-    hull = lower_hull(sorted({*lower_half, *((1 - y, 1 - x) for x, y in lower_half)}))
-    return PiecewiseLinear(tuple(x for x, _ in hull), tuple(y for _, y in hull))
+    start = (Fraction(0), Fraction(0))
+    kink = (1 - Fraction(c), Fraction(c))
+    lower_half = [start, *_few_points(f, 1 - c), kink]
+    reflected = [(1 - y, 1 - x) for x, y in lower_half]
+    hull = lower_hull(sorted({*lower_half, *reflected}))
+    alphas = tuple(x for x, _ in hull)
+    return PiecewiseLinear(alphas, tuple(y for _, y in hull))
 
 
 def _few_points(f: Tradeoff, end: float) -> list[tuple[Fraction, Fraction]]:
-    """Points just above the curve up to `end` whose chords stay within the gaps: from each, the
-    farthest that does.
+    """Points just above the curve up to `end` whose chords stay within the gaps: each point is the
+    farthest that its predecessor allows.
     """
     alphas = scipy.special.ndtr(np.arange(*_ALPHAS))
     alphas = np.append(alphas[alphas < end], end)
     values = np.minimum(np.asarray(f(alphas)) * _LIFT, alphas)
-    alphas, values = alphas[values > 0], values[values > 0]
+    is_positive = values > 0
+    alphas, values = alphas[is_positive], values[is_positive]
     kept = [0] if alphas.size else []
     while kept and kept[-1] < alphas.size - 1:
         kept.append(_farthest(alphas, values, kept[-1]))
-    return [(Fraction(float(alphas[i])), Fraction(float(values[i]))) for i in kept[:-1]]
+    points = []
+    for i in kept[:-1]:
+        alpha = Fraction(float(alphas[i]))
+        points.append((alpha, Fraction(float(values[i]))))
+    return points
 
 
 def _farthest(alphas: Floats, values: Floats, start: int) -> int:
@@ -137,10 +143,14 @@ def _farthest(alphas: Floats, values: Floats, start: int) -> int:
 
     def close(end: int) -> bool:
         inside = slice(start, end + 1)
-        chord = np.interp(alphas[inside], alphas[[start, end]], values[[start, end]])
-        return bool(np.all(chord - values[inside] <= np.minimum(_GAP, _TAIL_GAP * values[inside])))
+        ends = [start, end]
+        curve = values[inside]
+        chord = np.interp(alphas[inside], alphas[ends], values[ends])
+        allowed = np.minimum(_GAP, _TAIL_GAP * curve)
+        return bool(np.all(chord - curve <= allowed))
 
-    low, high, last = start + 1, start + 2, alphas.size - 1
+    low, high = start + 1, start + 2
+    last = alphas.size - 1
     while high <= last and close(high):
         low, high = high, start + 2 * (high - start)
     high = min(high, last + 1)
@@ -152,7 +162,8 @@ def _fixed_point(f: Tradeoff) -> float:
     """A number just above the c with ``f(1 - c) = c``, where a symmetric curve may have a kink."""
 
     def below(c: float) -> bool:
-        return float(f(np.array([1 - c]))[0]) * _LIFT > c
+        at_end = float(f(np.array([1 - c]))[0])
+        return at_end * _LIFT > c
 
     _, high = bisection(below, 0.0, 0.5, halvings=60)
     return high
@@ -162,8 +173,12 @@ def _approximate_above(f: Approximate) -> PiecewiseLinear:
     """The group of (ε, δ) with a fraction just below e^ε in place of e^ε, composed exactly."""
     with precision(512 + 4 * int(f.epsilon0)):
         power = ball(f.epsilon0).exp() * _RATIONAL
-        growth = max(Fraction(int(power.lower().floor().unique_fmpz()), _RATIONAL), Fraction(1))
+        numerator = int(power.lower().floor().unique_fmpz())
+        growth = max(Fraction(numerator, _RATIONAL), Fraction(1))
     delta = f.delta0
     c = (1 - delta) / (1 + growth)
-    corners = {Fraction(0): Fraction(0), delta: Fraction(0), 1 - c: c, Fraction(1): 1 - delta}
-    return PiecewiseLinear(tuple(corners), tuple(corners.values())).group(f.size)
+    zero, one = Fraction(0), Fraction(1)
+    # a mapping, so that a corner that comes twice (δ = 0) counts once
+    corners = {zero: zero, delta: zero, 1 - c: c, one: 1 - delta}
+    single = PiecewiseLinear(tuple(corners), tuple(corners.values()))
+    return single.group(f.size)

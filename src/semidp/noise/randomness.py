@@ -88,17 +88,15 @@ class SeededRandomness:
 
     def __post_init__(self) -> None:
         """Start the generator."""
-        if (
-            isinstance(self.seed, bool)
-            or not isinstance(self.seed, (int, np.integer))
-            or self.seed < 0
-        ):
+        if not is_whole(self.seed) or self.seed < 0:
             raise InputError(f"a seed must be a whole number, 0 or more, not {self.seed!r}")
-        hashed = hashlib.sha256(json.dumps(self.key).encode()).digest()
-        spawned = np.random.SeedSequence(
-            int(self.seed), spawn_key=np.frombuffer(hashed, dtype=np.uint32).tolist()
-        )
-        object.__setattr__(self, "_bits", np.random.PCG64(spawned if self.key else int(self.seed)))
+        seed: int | np.random.SeedSequence = int(self.seed)
+        # A part has a sequence of its own, spawned from the seed by the hash of its key.
+        if self.key:
+            hashed = hashlib.sha256(json.dumps(self.key).encode()).digest()
+            spawn_key = np.frombuffer(hashed, dtype=np.uint32).tolist()
+            seed = np.random.SeedSequence(int(self.seed), spawn_key=spawn_key)
+        object.__setattr__(self, "_bits", np.random.PCG64(seed))
 
     def __repr__(self) -> str:
         """Say at every turn that this source is not private."""
@@ -113,6 +111,15 @@ class SeededRandomness:
         drawn before.
         """
         return SeededRandomness(self.seed, (*self.key, *key))
+
+
+def is_whole(number: object) -> bool:
+    """Whether a number is an integer of Python or numpy, and no bool.
+
+    >>> is_whole(3), is_whole(np.int64(3)), is_whole(True), is_whole(3.0)
+    (True, True, False, False)
+    """
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
 
 
 class Stream:
@@ -160,7 +167,8 @@ def uniforms(count: int, randomness: Randomness) -> NDArray[np.float64]:
     """
     # The midpoints just below 1 have no double of their own and round to 1: keep 52 bits, whose
     # midpoints all have one.
-    return ((randomness.words(count) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    leading = randomness.words(count) >> np.uint64(12)
+    return (leading.astype(np.float64) + 0.5) * 2.0**-52
 
 
 def generator(randomness: Randomness) -> np.random.Generator:

@@ -3,16 +3,16 @@ alone cannot do.
 
 A proposal comes from a fixed family of tables and is accepted with an exact probability; a
 floating-point number decides wherever a proven error bound lets it, ball arithmetic elsewhere.
-Which centres are wanted is said elsewhere.
+The callers say which centres they need.
 
-The law wanted is P(x) ∝ exp(-(x - f)²/2s²) on the integers, |f| <= 1/2. The proposal is x = hq + ρ
+The target law is P(x) ∝ exp(-(x - f)²/2s²) on the integers, |f| <= 1/2. The proposal is x = hq + ρ
 with q a discrete Gaussian of variance parameter τ²/h² and ρ uniform on -⌊h/2⌋, …, ⌈h/2⌉ - 1. For y
 = hq and g = f - ρ,
 
     (y - g)²/2s² - y²/2τ² + g²/2δ = (1/s² - 1/τ²)/2 · (y - gτ²/δ)² >= 0,      δ = τ² - s² > 0,
 
 so with M = (|f| + ⌊h/2⌋)²/2δ >= g²/2δ the number exp(-E), E = (x - f)²/2s² - y²/2τ² + M, is a
-probability, and a proposal accepted with it has exactly the law wanted (von Neumann). M does not
+probability, and a proposal accepted with it has exactly the target law (von Neumann). M does not
 depend on the proposal.
 """
 
@@ -39,6 +39,7 @@ _OCTAVES = 52
 _NARROW_OCTAVES = 7  # τ² < 4^7/4 = 64²
 _CLASSES = len(_STEPS) * _OCTAVES
 _COIN_BITS = 48  # a word is 16 bits of proposal and 48 bits of coin
+_COIN_MASK = (1 << _COIN_BITS) - 1
 
 # |float decision variable - true one| is below TOLERANCE, see `attempt`.
 TOLERANCE = 2.0**-30
@@ -63,7 +64,8 @@ def proposal_spread(index: int) -> int:
     >>> proposal_spread(0), proposal_spread(28), proposal_spread(32)
     (1, 2, 4)
     """
-    return 1 << max(0, index // len(_STEPS) - _NARROW_OCTAVES + 1)
+    octaves_beyond = index // len(_STEPS) - _NARROW_OCTAVES
+    return 1 << max(0, octaves_beyond + 1)
 
 
 @dataclass(frozen=True)
@@ -83,15 +85,23 @@ class _ProposalTables:
 def _family() -> _ProposalTables:
     narrow = len(_STEPS) * _NARROW_OCTAVES
     classes = np.arange(_CLASSES)
-    tables = tuple(Inversion(GaussianLaw(proposal_variance(index))) for index in range(narrow))
+    variances = [proposal_variance(index) for index in range(_CLASSES)]
+    spreads = [proposal_spread(index) for index in range(_CLASSES)]
+    tables = tuple(Inversion(GaussianLaw(variance)) for variance in variances[:narrow])
+    # Wide classes share the four widest tables.
+    widest = narrow - len(_STEPS) + classes % len(_STEPS)
+    inverse = [1 / float(2 * variance) for variance in variances[:narrow]]
+    guides = [table.guide for table in tables]
+    first = [table.first for table in tables]
+    float_variances = [float(variance) for variance in variances]
     return _ProposalTables(
-        variances=np.array([float(proposal_variance(index)) for index in range(_CLASSES)]),
-        spreads=np.array([proposal_spread(index) for index in range(_CLASSES)]),
-        table=np.where(classes < narrow, classes, narrow - len(_STEPS) + classes % len(_STEPS)),
-        inverse=np.array([1 / float(2 * proposal_variance(index)) for index in range(narrow)]),
+        variances=np.array(float_variances),
+        spreads=np.array(spreads),
+        table=np.where(classes < narrow, classes, widest),
+        inverse=np.array(inverse),
         tables=tables,
-        guide=np.concatenate([table.guide for table in tables]),
-        first=np.array([table.first for table in tables]),
+        guide=np.concatenate(guides),
+        first=np.array(first),
     )
 
 
@@ -106,8 +116,9 @@ class Widths:
     slack: Floats
 
     def select(self, keep: NDArray[np.intp]) -> "Widths":
-        """Return some of them."""
-        return Widths(self.index[keep], self.curvature[keep], self.slack[keep])
+        """The widths at the positions `keep`."""
+        index = self.index[keep]
+        return Widths(index, self.curvature[keep], self.slack[keep])
 
 
 def widths(variance: Floats) -> Widths:
@@ -120,10 +131,11 @@ def widths(variance: Floats) -> Widths:
     family = _family()
     # δ trades two ways of losing a proposal, exp(-M) and s/τ: 0.3 s + 0.1 is about best for h = 1,
     # s²/64 for large h.
-    index = np.searchsorted(
-        family.variances, variance + np.maximum(0.3 * np.sqrt(variance) + 0.1, variance / 64)
-    )
-    return Widths(index, 0.5 / variance, 0.5 / (family.variances[index] - variance))
+    narrow_slack = 0.3 * np.sqrt(variance) + 0.1
+    slack = np.maximum(narrow_slack, variance / 64)
+    index = np.searchsorted(family.variances, variance + slack)
+    delta = family.variances[index] - variance
+    return Widths(index, 0.5 / variance, 0.5 / delta)
 
 
 Target = tuple[Callable[[], RealBall], Fraction, Fraction]
@@ -155,7 +167,8 @@ def attempt(
     words = stream.words(centre.size)
     table = family.table[these.index]
     leading = words >> np.uint64(_COIN_BITS)
-    code = family.guide.take((table << 16) + leading.astype(np.int64))
+    row_start = table << 16
+    code = family.guide.take(row_start + leading.astype(np.int64))
     q = code + family.first[table]
     undecided = np.flatnonzero(code == UNDECIDED)
     for number in set(table[undecided].tolist()):
@@ -166,16 +179,21 @@ def attempt(
     x = y + _offsets(spread, stream)
     distance = x - centre
     first_term = distance * distance * these.curvature
-    lift = ((np.abs(centre) if reach is None else reach) + (spread >> 1)) ** 2 * these.slack
-    exponent = first_term - np.square(q.astype(np.float64)) * family.inverse[table] + lift
-    coin = (words & np.uint64((1 << _COIN_BITS) - 1)).astype(np.float64) * 2.0**-_COIN_BITS
+    size = np.abs(centre) if reach is None else reach
+    lift = (size + (spread >> 1)) ** 2 * these.slack
+    squares = np.square(q.astype(np.float64))
+    exponent = first_term - squares * family.inverse[table] + lift
+    coin_words = words & np.uint64(_COIN_MASK)
+    coin = coin_words.astype(np.float64) * 2.0**-_COIN_BITS
     margin = exp_minus(exponent) - coin
     accepted = margin > TOLERANCE
     unsure = (np.abs(margin) <= TOLERANCE) | (first_term > _LARGEST_EXPONENT)
     for lane in np.flatnonzero(unsure):
-        u = LazyUniform(int(words[lane]) & ((1 << _COIN_BITS) - 1), _COIN_BITS, stream)
-        proposal = int(x[lane]), int(y[lane]), int(these.index[lane])
-        accepted[lane] = u.is_below(partial(_probability, *proposal, *exact(int(lane))))
+        u = LazyUniform(int(words[lane]) & _COIN_MASK, _COIN_BITS, stream)
+        number = int(these.index[lane])
+        proposal = (int(x[lane]), int(y[lane]), number)
+        probability = partial(_probability, *proposal, *exact(int(lane)))
+        accepted[lane] = u.is_below(probability)
     return x, accepted
 
 
@@ -186,8 +204,12 @@ def _probability(
     in force.
     """
     tau2 = proposal_variance(index)
-    lift = ball((reach + proposal_spread(index) // 2) ** 2 / (2 * (tau2 - variance)))
-    exponent = (x - centre()) ** 2 / ball(2 * variance) - ball(Fraction(y * y) / (2 * tau2)) + lift
+    delta = tau2 - variance
+    largest = reach + proposal_spread(index) // 2
+    lift = ball(largest**2 / (2 * delta))
+    first_term = (x - centre()) ** 2 / ball(2 * variance)
+    second_term = ball(Fraction(y * y) / (2 * tau2))
+    exponent = first_term - second_term + lift
     return (-exponent).exp()
 
 
@@ -202,7 +224,10 @@ def _offsets(spread: Integers, stream: Stream) -> Integers | int:
     """Return ρ, uniform on -⌊h/2⌋, …, ⌈h/2⌉ - 1 (h is a power of two)."""
     if spread.size == 0 or spread.max() == 1:
         return 0
-    return (stream.words(spread.size) & (spread - 1).view(np.uint64)).view(np.int64) - (spread >> 1)
+    # h is a power of two, so that the last bits of a word are uniform below h
+    mask = (spread - 1).view(np.uint64)
+    below_spread = (stream.words(spread.size) & mask).view(np.int64)
+    return below_spread - (spread >> 1)
 
 
 _PER_UNIT = 256
@@ -212,9 +237,11 @@ _LAST = 48
 @lru_cache(maxsize=1)
 def _exponentials() -> Floats:
     with precision(128):
-        return np.array(
-            [float(ball(Fraction(-i, _PER_UNIT)).exp()) for i in range(_LAST * _PER_UNIT + 1)]
-        )
+        powers = []
+        for i in range(_LAST * _PER_UNIT + 1):
+            power = ball(Fraction(-i, _PER_UNIT)).exp()
+            powers.append(float(power))
+        return np.array(powers)
 
 
 def exp_minus(x: Floats) -> Floats:
@@ -232,5 +259,7 @@ def exp_minus(x: Floats) -> Floats:
     x = np.clip(x, 0.0, _LAST)
     whole = (x * _PER_UNIT).astype(np.int64)
     r = x - whole * (1 / _PER_UNIT)
-    result: Floats = _exponentials().take(whole) * (1 - r * (1 - r * (0.5 - r * (1 / 6))))
+    second_order = 0.5 - r * (1 / 6)
+    taylor = 1 - r * (1 - r * second_order)
+    result: Floats = _exponentials().take(whole) * taylor
     return result

@@ -94,7 +94,8 @@ def normal_half_width(
     if not variance or not distance <= close * math.sqrt(variance):
         return None
     quantile = float(scipy.special.ndtri((1 + level) / 2))
-    return on_lattice(quantile * math.sqrt(variance) + distance, [term.weight for term in terms])
+    weights = [term.weight for term in terms]
+    return on_lattice(quantile * math.sqrt(variance) + distance, weights)
 
 
 def half_width(
@@ -123,7 +124,8 @@ def half_width(
     variance = sum(term.variance for term in kept)
     # S is a multiple of the step, so that it is not 0 with probability at most Var(S)/step²
     # (Chebyshev).
-    if variance <= (1 - level) * float(_step([term.weight for term in kept])) ** 2:
+    weights = [term.weight for term in kept]
+    if variance <= (1 - level) * float(_step(weights)) ** 2:
         return 0.0
     largest = max(abs(float(term.weight)) for term in kept)
     spread = math.sqrt(variance)
@@ -131,7 +133,7 @@ def half_width(
     # so that next to nothing lies outside, and the quantile inside
     period = 2 * (_tail_bound(kept) + 8 * epsilon)
     quantile = _quantile(kept, level + _OUTSIDE + 4 * _NUMERICAL, epsilon, period)
-    return on_lattice(quantile + _STEPS_OUT * epsilon, [term.weight for term in kept])
+    return on_lattice(quantile + _STEPS_OUT * epsilon, weights)
 
 
 def on_lattice(bound: float, weights: Sequence[Fraction]) -> float:
@@ -141,7 +143,10 @@ def on_lattice(bound: float, weights: Sequence[Fraction]) -> float:
     0.75
     """
     step = _step(weights)
-    return float(math.floor(Fraction(bound) / step * (1 + Fraction(1, 2**40))) * step)
+    # A bound that is a multiple but for rounding counts as that multiple.
+    just_above_one = 1 + Fraction(1, 2**40)
+    raised = Fraction(bound) / step * just_above_one
+    return float(math.floor(raised) * step)
 
 
 def _step(weights: Sequence[Fraction]) -> Fraction:
@@ -149,7 +154,8 @@ def _step(weights: Sequence[Fraction]) -> Fraction:
     is a multiple.
     """
     common = math.lcm(*(weight.denominator for weight in weights))
-    return Fraction(math.gcd(*(int(weight * common) for weight in weights)), common)
+    multiples = [int(weight * common) for weight in weights]
+    return Fraction(math.gcd(*multiples), common)
 
 
 def _quantile(terms: Sequence[Weighted], level: float, epsilon: float, period: float) -> float:
@@ -158,22 +164,25 @@ def _quantile(terms: Sequence[Weighted], level: float, epsilon: float, period: f
 
     On a circle of length L the share of [-h, h] is ``2h/L + Σ_m (2/πm) φ(2πm/L) sin(2πmh/L)``.
     """
-    terms_kept = math.ceil(_CUT / epsilon * period / (2 * math.pi))
+    highest = _CUT / epsilon * period
+    terms_kept = math.ceil(highest / (2 * math.pi))
     number = np.arange(1.0, terms_kept + 1)
     frequency = 2 * math.pi / period * number
     transform = np.exp(-((epsilon * frequency) ** 2) / 2)
     for term in terms:
         factor = term.law.characteristic(float(term.weight) * frequency)
-        transform *= (
-            factor
-            if term.count == 1
-            else np.sign(factor) ** (term.count % 2) * np.abs(factor) ** term.count
-        )
+        if term.count == 1:
+            transform *= factor
+        else:
+            sign = np.sign(factor) ** (term.count % 2)
+            transform *= sign * np.abs(factor) ** term.count
     size = 1 << (2 * terms_kept + 2).bit_length()
     series = np.zeros(size // 2 + 1, dtype=np.complex128)
-    series[1 : terms_kept + 1] = -1j * transform / (math.pi * number)
+    coefficients = -1j * transform / (math.pi * number)
+    series[1 : terms_kept + 1] = coefficients
     ends = np.arange(size // 2) * (period / size)
-    inside: Floats = 2 * ends / period + np.fft.irfft(series, size)[: size // 2] * size
+    waves = np.fft.irfft(series, size)[: size // 2]
+    inside: Floats = 2 * ends / period + waves * size
     return float(ends[np.argmax(inside >= level)])
 
 
@@ -185,10 +194,9 @@ def _tail_bound(terms: Sequence[Weighted]) -> float:
     best = math.inf
     sizes = [abs(float(term.weight)) for term in terms]
     for rate in np.geomspace(0.01 / spread, 100 / spread, 97).tolist():
-        moments = [
-            term.count * term.law.log_moment(rate * size)
-            for term, size in zip(terms, sizes, strict=True)
-        ]
+        moments = []
+        for term, size in zip(terms, sizes, strict=True):
+            moments.append(term.count * term.law.log_moment(rate * size))
         exponent = sum(moments)
         best = min(best, (exponent + math.log(2e12)) / rate)
     return best

@@ -51,11 +51,14 @@ def losses(numerator: Integers, denominator: Integers, q: Floats) -> Floats:
     (0.0, 0.333278)
     """
     turn = numerator % denominator
-    c = np.where(2 * turn > denominator, turn - denominator, turn) / denominator
+    # |c| <= 1/2: whole turns do not change the cosine.
+    nearest_turn = np.where(2 * turn > denominator, turn - denominator, turn)
+    c = nearest_turn / denominator
     squared = (2 * math.pi * c) ** 2
     cosine = np.ones_like(squared)
     for k in range(_TAYLOR, 0, -1):
-        cosine = 1 - squared * cosine * (1 / (2 * k * (2 * k - 1)))
+        factorial_step = 2 * k * (2 * k - 1)
+        cosine = 1 - squared * cosine * (1 / factorial_step)
     before, now = np.ones_like(cosine), cosine
     total, norm = np.zeros_like(cosine), np.ones_like(cosine)
     for k in range(1, _TERMS + 1):
@@ -77,7 +80,8 @@ def ratio(centre: Fraction, variance: Fraction) -> RealBall:
     """
     from flint import arb, ctx, fmpq
 
-    q = (-2 * arb.pi() ** 2 * ball(variance)).exp()
+    exponent = -2 * arb.pi() ** 2 * ball(variance)
+    q = exponent.exp()
     above, below = arb(1), arb(1)
     k = 1
     while True:
@@ -86,7 +90,9 @@ def ratio(centre: Fraction, variance: Fraction) -> RealBall:
             # What is left out is below 2 Σ q^(k²) <= power / (1 - q) <= 2 power, with either sign
             # above.
             tail = (2 * power).upper()
-            return (above + arb(0).union(tail).union(-tail)) / (below + arb(0).union(tail))
+            above += arb(0).union(tail).union(-tail)
+            below += arb(0).union(tail)
+            return above / below
         angle = 2 * k * centre
         above += power * arb.cos_pi_fmpq(fmpq(angle.numerator, angle.denominator))
         below += power
