@@ -64,10 +64,9 @@ def canonical_noise(privacy: Tradeoff | Budget, sensitivity: int = 1) -> Canonic
         )
     if isinstance(f, Gaussian):
         return Normal(1 / f.mu_squared, sensitivity=sensitivity)
-    if isinstance(f, Approximate) and f.size == 1:
-        # Tulap needs ε above 0 and δ below 1; the other cases are polygons
-        if f.epsilon0 > 0 and f.delta0 < 1:
-            return Tulap(f.epsilon0, f.delta0, sensitivity=sensitivity)
+    # Tulap needs ε above 0 and δ below 1; groups and the ends are polygons
+    if isinstance(f, Approximate) and f.size == 1 and f.epsilon0 > 0 and f.delta0 < 1:
+        return Tulap(f.epsilon0, f.delta0, sensitivity=sensitivity)
     polygon = polygon_above(f)
     return Recursive(polygon.alphas, polygon.values, sensitivity=sensitivity)
 

@@ -35,21 +35,21 @@ class Example:
         ('three bits, two of them 1', 2)
         """
         shape = np.shape(self.counts)
-        schema = Schema(
-            [
-                Feature(name, map(str, range(size)))
-                for name, size in zip("ABCD", shape, strict=False)
-            ]
-        )
+        features = []
+        for name, size in zip("ABCD", shape, strict=False):
+            features.append(Feature(name, map(str, range(size))))
+        table = Table(Schema(features), self.counts)
         margins = [Margin(*names) for names in self.published.split(", ")]
-        return semi_adjacency(Dataspace.of(Table(schema, self.counts), margins))
+        return semi_adjacency(Dataspace.of(table, margins))
 
 
 def _bits(*records: str) -> ArrayLike:
     """Return the counts of records of one bit a feature."""
-    counts = np.zeros((2,) * len(records[0]), dtype=np.int64)
+    features = len(records[0])
+    counts = np.zeros((2,) * features, dtype=np.int64)
+    bits = [list(map(int, record)) for record in records]
     # counts[index] += 1 would count equal records once.
-    np.add.at(counts, tuple(np.array([list(map(int, record)) for record in records]).T), 1)
+    np.add.at(counts, tuple(np.array(bits).T), 1)
     return counts
 
 
@@ -87,19 +87,12 @@ def compute(settings: Settings = PAPER) -> Tidy:
     rows = []
     for example in EXAMPLES:
         computed = example.found()
-        row: dict[str, Any] = {
-            "example": example.text,
-            "published": example.published,
-            "paper": example.paper,
-        }
-        rows.append(
-            row
-            | {
-                "worst_case": computed.worst_case,
-                "definition": computed.definition,
-                "method": computed.method,
-            }
-        )
+        row: dict[str, Any] = {"example": example.text, "published": example.published}
+        row["paper"] = example.paper
+        row["worst_case"] = computed.worst_case
+        row["definition"] = computed.definition
+        row["method"] = computed.method
+        rows.append(row)
     return Tidy.of(rows)
 
 
@@ -107,7 +100,10 @@ def plot(table: Tidy) -> Figure:
     """Draw the two readings and the paper's number, an example a line."""
     lines = np.arange(len(table))
     exact = [int(text) if text.isdigit() else np.nan for text in table["paper"]]
-    bounds = [int(text.split()[-1]) if " " in text else np.nan for text in table["paper"]]
+    # "at most 3" ends with its number
+    bounds = []
+    for text in table["paper"]:
+        bounds.append(int(text.split()[-1]) if " " in text else np.nan)
     with drawing(8.6, 1.6 + 0.42 * len(table)) as (figure, axes):
         style: dict[str, Any] = {"color": ORANGE, "markeredgewidth": 2, "linestyle": "none"}
         axes.plot(
@@ -137,9 +133,8 @@ def plot(table: Tidy) -> Figure:
             label="Definition read literally",
             **style,
         )
-        axes.set_yticks(
-            lines, [f"{row['example']} · {row['published']}" for row in table.records()]
-        )
+        names = [f"{row['example']} · {row['published']}" for row in table.records()]
+        axes.set_yticks(lines, names)
         axes.invert_yaxis()
         axes.set(xlim=(-0.3, 5.6), xticks=range(6), xlabel="a(t): how many records move together")
         figure.suptitle("The semi-adjacent parameter: examples, and what is published exactly")

@@ -75,5 +75,7 @@ def study(name: str) -> Study:
     # Only a listed name is imported: a word of the command line must not choose a module.
     if name not in STUDIES:
         numbered = f"; of the paper {', '.join(PAPER)}"
-        raise InputError(f"there is no study {name!r}: choose from {', '.join(STUDIES)}{numbered}")
-    return cast(Study, importlib.import_module(f"semidp.studies.{name.replace('-', '_')}_study"))
+        names = ", ".join(STUDIES)
+        raise InputError(f"there is no study {name!r}: choose from {names}{numbered}")
+    module = name.replace("-", "_")
+    return cast(Study, importlib.import_module(f"semidp.studies.{module}_study"))

@@ -86,44 +86,33 @@ def compute(settings: Settings = PAPER) -> Tidy:
     >>> round(row["epsilon_gaussian"], 3)
     38.405
     """
-    budgets = [
-        ("persons", "rounded", "all", ROUNDED["persons"]),
-        ("persons", "production", "all", PERSONS),
-    ]
-    budgets += [
-        ("units", "rounded", "all", ROUNDED["units"]),
-        ("units", "production", "all", UNITS),
-    ]
-    budgets += [
-        ("persons", "production", level, PERSONS * share / 4099) for level, share in LEVELS.items()
-    ]
-    rows: list[Any] = [
-        (*where, a, rho * a * a, "ball", "") for *where, rho in budgets for a in (1, 2, 3)
-    ]
-    rows += [("persons", setting, "all", 2, *cost) for setting, *cost in _nominal()]
+    budgets: list[tuple[str, str, str, Fraction]] = []
+    for tables, production in (("persons", PERSONS), ("units", UNITS)):
+        budgets.append((tables, "rounded", "all", ROUNDED[tables]))
+        budgets.append((tables, "production", "all", production))
+    for level, share in LEVELS.items():
+        budgets.append(("persons", "production", level, PERSONS * share / 4099))
+    rows: list[Any] = []
+    for *where, rho in budgets:
+        for a in (1, 2, 3):
+            rows.append((*where, a, rho * a * a, "ball", ""))
+    for setting, *cost in _nominal():
+        rows.append(("persons", setting, "all", 2, *cost))
     observations = []
     for tables, setting, level, a, rho, kind, condition in rows:
-        observations.append(
-            {
-                "tables": tables,
-                "setting": setting,
-                "level": level,
-                "a": a,
-                "rho": rho,
-                "delta": DELTA,
-                "epsilon_paper": zcdp_epsilon_paper(rho, DELTA),
-                "epsilon_tight": zcdp(rho).epsilon(DELTA),
-                "epsilon_gaussian": _gaussian_epsilon(rho),
-                "adjacency": kind,
-                "condition": condition,
-            }
-        )
+        row = {"tables": tables, "setting": setting, "level": level, "a": a}
+        row |= {"rho": rho, "delta": DELTA}
+        row["epsilon_paper"] = zcdp_epsilon_paper(rho, DELTA)
+        row["epsilon_tight"] = zcdp(rho).epsilon(DELTA)
+        row["epsilon_gaussian"] = _gaussian_epsilon(rho)
+        observations.append(row | {"adjacency": kind, "condition": condition})
     return Tidy.of(observations)
 
 
 def _gaussian_epsilon(rho: Fraction) -> float:
     """Epsilon of continuous Gaussian noise with this rho: mu² = 2 rho."""
-    return tradeoff_from_json({"kind": "gaussian", "mu_squared": str(2 * rho)}).epsilon(DELTA)
+    document = {"kind": "gaussian", "mu_squared": str(2 * rho)}
+    return tradeoff_from_json(document).epsilon(DELTA)
 
 
 def discrete_epsilon(interval: float = 1e-3) -> float:
@@ -166,14 +155,17 @@ def _nominal() -> list[tuple[str, Fraction, str, str]]:
     shares = "the US level has 104/4099 of the budget"
     queries = "the production shares by query hold"
     fixed = "and the state level is the whole state, so that its total is the exact statistic"
+    condition = f"{queries}, {fixed}"
+    rounded = 2 * ROUNDED["persons"]
+    # The nation costs its share once, every other level twice.
+    by_level = PERSONS * (2 - Fraction(LEVELS["US"], 4099))
     return [
         # This row alone needs no assumption on how the budget was shared.
-        ("exchange", 2 * ROUNDED["persons"], "exchange", ""),
-        # The nation costs its share once, every other level twice.
-        ("exchange by level", PERSONS * (2 - Fraction(LEVELS["US"], 4099)), "exchange", shares),
+        ("exchange", rounded, "exchange", ""),
+        ("exchange by level", by_level, "exchange", shares),
         ("exchange by query", exchange, "exchange", queries),
-        ("exchange, states fixed", states_fixed, "exchange", f"{queries}, {fixed}"),
-        ("ball, states fixed", ball, "ball", f"{queries}, {fixed}"),
+        ("exchange, states fixed", states_fixed, "exchange", condition),
+        ("ball, states fixed", ball, "ball", condition),
     ]
 
 
@@ -188,15 +180,14 @@ def budget() -> tuple[tuple[str, Fraction, str, Fraction], ...]:
     >>> len(budget()), budget()[10][:3]
     (65, ('State', Fraction(1440, 4099), 'total'))
     """
-    text = (
-        files("semidp")
-        .joinpath("data", "census_2020_persons_budget.csv")
-        .read_text(encoding="utf-8")
-    )
-    return tuple(
-        (row["level"], Fraction(row["level_share"]), row["query"], Fraction(row["query_share"]))
-        for row in csv.DictReader(text.splitlines())
-    )
+    path = files("semidp").joinpath("data", "census_2020_persons_budget.csv")
+    text = path.read_text(encoding="utf-8")
+    shares = []
+    for row in csv.DictReader(text.splitlines()):
+        level_share = Fraction(row["level_share"])
+        query_share = Fraction(row["query_share"])
+        shares.append((row["level"], level_share, row["query"], query_share))
+    return tuple(shares)
 
 
 def costs(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
@@ -226,16 +217,9 @@ def costs(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
     for level, share, query, part in budget():
         factor, reason = _factor(level, query, kind, fixed)
         rho = PERSONS * share * part
-        rows.append(
-            {
-                "level": level,
-                "query": query,
-                "announced": rho,
-                "factor": factor,
-                "rho": factor * rho,
-                "reason": reason,
-            }
-        )
+        row = {"level": level, "query": query, "announced": rho}
+        row |= {"factor": factor, "rho": factor * rho, "reason": reason}
+        rows.append(row)
     return Tidy.of(rows)
 
 
@@ -249,19 +233,17 @@ def costs_by_level(kind: str = "exchange", *, fixed: bool = False) -> Tidy:
     every = costs(kind, fixed=fixed).records()
     rows = []
     for level in dict.fromkeys(row["level"] for row in every):
+        of_level = [row for row in every if row["level"] == level]
         for query, is_total in (("total", True), ("all others", False)):
-            part = [
-                row
-                for row in every
-                if row["level"] == level and (row["query"] == "total") is is_total
-            ]
+            part = [row for row in of_level if (row["query"] == "total") is is_total]
             # The nation has no total query: its total follows from the exact states.
             if not part:
                 continue
             announced = sum((row["announced"] for row in part), Fraction(0))
             rho = sum((row["rho"] for row in part), Fraction(0))
             # All queries of a part share one factor and one reason: the first row has them.
-            rows.append(part[0] | {"announced": announced, "rho": rho, "query": query})
+            sums = {"announced": announced, "rho": rho, "query": query}
+            rows.append(part[0] | sums)
     return Tidy.of(rows)
 
 
@@ -286,7 +268,8 @@ def guarantee(a: int = 2) -> Guarantee:
     Fraction(256, 25)
     """
     # The dataspace is described in words: the records of the Census are not here.
-    return Guarantee(Dataspace.described(STATE_TOTALS), Ball(a), zcdp(ROUNDED["persons"]).group(a))
+    states_exact = Dataspace.described(STATE_TOTALS)
+    return Guarantee(states_exact, Ball(a), zcdp(ROUNDED["persons"]).group(a))
 
 
 def exchange_guarantee() -> Guarantee:
@@ -296,7 +279,8 @@ def exchange_guarantee() -> Guarantee:
     Fraction(128, 25)
     """
     exchange = Adjacency.from_json({"kind": "exchange", "a": 2})
-    return Guarantee(Dataspace.described(STATE_TOTALS), exchange, zcdp(2 * ROUNDED["persons"]))
+    states_exact = Dataspace.described(STATE_TOTALS)
+    return Guarantee(states_exact, exchange, zcdp(2 * ROUNDED["persons"]))
 
 
 def plot(table: Tidy) -> Figure:
@@ -316,15 +300,12 @@ def _curves(axes: Any) -> None:
     axes.plot(
         false_alarms, 1 - false_alarms, color=GREY, linewidth=1, label="guessing (perfect privacy)"
     )
-    for a, colour, style, label in (
-        (1, BLUE, "-", "announced"),
-        (2, ORANGE, "--", "effective, a = 2"),
-    ):
+    announced = (1, BLUE, "-", "announced")
+    effective = (2, ORANGE, "--", "effective, a = 2")
+    for a, colour, style, label in (announced, effective):
         curve = guarantee(a).tradeoff
-        text = (
-            f"{label}: ρ = {float(ROUNDED['persons'] * a**2):g}, ε = {curve.epsilon(DELTA):.4f} at"
-            " δ = 1e-10"
-        )
+        rho = float(ROUNDED["persons"] * a**2)
+        text = f"{label}: ρ = {rho:g}, ε = {curve.epsilon(DELTA):.4f} at δ = 1e-10"
         misses = np.asarray(curve(1 - false_alarms))
         axes.plot(false_alarms, misses, color=colour, linestyle=style, linewidth=2, label=text)
     axes.set(
@@ -343,13 +324,14 @@ def _curves(axes: Any) -> None:
 def _levels(axes: Any, part: Tidy) -> None:
     names = list(LEVELS)
     lines = np.arange(len(names))
-    for a, colour, shift, label in (
-        (1, BLUE, -0.19, "announced"),
-        (2, ORANGE, 0.19, "effective, a = 2"),
-    ):
-        values = [float(part.where(level=name, a=a)["rho"][0]) for name in names]
+    announced = (1, BLUE, -0.19, "announced")
+    effective = (2, ORANGE, 0.19, "effective, a = 2")
+    for a, colour, shift, label in (announced, effective):
+        of_group = part.where(a=a)
+        values = [float(of_group.where(level=name)["rho"][0]) for name in names]
         bars = axes.barh(lines + shift, values, height=0.36, color=colour, label=label)
-        axes.bar_label(bars, [f"{value:.3f}" for value in values], padding=3, fontsize=9)
+        numbers = [f"{value:.3f}" for value in values]
+        axes.bar_label(bars, numbers, padding=3, fontsize=9)
     axes.set_yticks(lines, names)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")

@@ -25,14 +25,12 @@ def families() -> dict[str, list[Tradeoff]]:
     >>> [len(parts) for parts in families().values()]
     [2, 20, 3, 4]
     """
+    half = approximate("0.5")
+    mixed = [gaussian("0.5"), half, approximate("0.5", "1e-9")]
     return {
-        "pure: 2 × ε = 0.5": [approximate("0.5")] * 2,
+        "pure: 2 × ε = 0.5": [half] * 2,
         "approximate: 20 × (ε, δ) = (0.1, 1e-9)": [approximate("0.1", "1e-9")] * 20,
-        "mixed: μ = 0.5, ε = 0.5, (0.5, 1e-9)": [
-            gaussian("0.5"),
-            approximate("0.5"),
-            approximate("0.5", "1e-9"),
-        ],
+        "mixed: μ = 0.5, ε = 0.5, (0.5, 1e-9)": mixed,
         "Gaussian: 4 × μ = 0.25 (no difference)": [gaussian("0.25")] * 4,
     }
 
@@ -44,10 +42,9 @@ def strategies(parts: list[Tradeoff], a: int = RECORDS_TOGETHER) -> dict[str, Tr
     >>> both["semi-DP first"].compare(both["composition first"])
     <Order.STRONGER: 'stronger'>
     """
-    return {
-        SEMI_FIRST: compose(*(part.group(a) for part in parts)),
-        COMPOSITION_FIRST: compose(*parts).group(a),
-    }
+    groups = [part.group(a) for part in parts]
+    composed = compose(*parts)
+    return {SEMI_FIRST: compose(*groups), COMPOSITION_FIRST: composed.group(a)}
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
@@ -72,18 +69,17 @@ def compute(settings: Settings = PAPER) -> Tidy:
                 "strategy": strategy,
                 "order": seen.value,
             }
-            rows.append(row | {"quantity": "delta", "at": 0.0, "value": curve.delta(0)})
-            rows += [
-                row | {"quantity": "epsilon", "at": float(d), "value": curve.epsilon(d)}
-                for d in DELTAS
-            ]
-            rows += [
-                row | {"quantity": "f(alpha)", "at": alpha, "value": value}
-                for alpha, value in zip(
-                    ALPHAS.tolist(), np.asarray(curve(ALPHAS)).tolist(), strict=True
-                )
-            ]
+            rows.append(row | _quantity("delta", 0.0, curve.delta(0)))
+            for delta in DELTAS:
+                rows.append(row | _quantity("epsilon", float(delta), curve.epsilon(delta)))
+            values = np.asarray(curve(ALPHAS)).tolist()
+            for alpha, value in zip(ALPHAS.tolist(), values, strict=True):
+                rows.append(row | _quantity("f(alpha)", alpha, value))
     return Tidy.of(rows)
+
+
+def _quantity(name: str, at: float, value: float) -> dict[str, Any]:
+    return {"quantity": name, "at": at, "value": value}
 
 
 def plot(table: Tidy) -> Figure:
@@ -106,15 +102,10 @@ def _panel(axes: Any, part: Tidy) -> None:
         curve = part.where(strategy=strategy, quantity="f(alpha)")
         advantage = part.where(strategy=strategy, quantity="delta")["value"][0]
         label = f"{strategy}: advantage {advantage:.3f}"
-        axes.plot(
-            # The paper's f takes one less the type I error, and the axis shows that error itself.
-            1 - np.array(curve["at"]),
-            curve["value"],
-            color=color,
-            linestyle=style,
-            linewidth=2,
-            label=label,
-        )
+        # The paper's f takes one less the type I error, and the axis shows that error itself.
+        false_alarms = 1 - np.array(curve["at"])
+        look = {"color": color, "linestyle": style, "linewidth": 2}
+        axes.plot(false_alarms, curve["value"], label=label, **look)
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="false alarms (type I error)")
     axes.set_ylabel("misses (type II error)")
     axes.legend(loc="upper right", fontsize=8.5)

@@ -23,17 +23,17 @@ TITLES = {
 
 
 def blocks(q: int, unpublished: bool) -> Dataspace:
-    """Return q features with exact totals, three levels each, and one that nobody publishes if
-    asked for.
+    """Return q features with exact totals, three levels each, and where asked one that nobody
+    publishes.
 
     >>> blocks(2, unpublished=True).schema.names
     ('b1', 'b2', 'u')
     """
     names = [f"b{number + 1}" for number in range(q)]
-    schema = Schema([Feature(name, "012") for name in (*names, *(["u"] if unpublished else []))])
-    return Dataspace.of(
-        Table(schema, np.full(schema.shape, EACH)), [Margin(name) for name in names]
-    )
+    every = [*names, "u"] if unpublished else names
+    schema = Schema([Feature(name, "012") for name in every])
+    table = Table(schema, np.full(schema.shape, EACH))
+    return Dataspace.of(table, [Margin(name) for name in names])
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
@@ -47,15 +47,16 @@ def compute(settings: Settings = PAPER) -> Tidy:
     rows = []
     for q in range(1, MOST + 1):
         beside, alone = blocks(q, unpublished=True), blocks(q, unpublished=False)
-        for name, public, released in zip(
-            TITLES, (beside, beside, alone), (None, ("u",), None), strict=True
-        ):
+        tables = ((beside, None), (beside, ("u",)), (alone, None))
+        for name, (public, released) in zip(TITLES, tables, strict=True):
             # q + 1 is the paper's bound on a(t); from q = 3 on equal totals need one record fewer.
             for adjacency in (Ball(q + 1), Exchange.of(public)):
                 space = sensitivity_space(public, adjacency, released)
-                row: dict[str, Any] = {"table": name, "q": q, "adjacency": str(adjacency.kind)}
-                loss = math.sqrt(space.l2_squared * space.dimension)
-                rows.append(row | {"squares": space.l2_squared, "exact": space.exact, "loss": loss})
+                kind = str(adjacency.kind)
+                row: dict[str, Any] = {"table": name, "q": q, "adjacency": kind}
+                row |= {"squares": space.l2_squared, "exact": space.exact}
+                row["loss"] = math.sqrt(space.l2_squared * space.dimension)
+                rows.append(row)
     return Tidy.of(rows)
 
 
@@ -64,47 +65,33 @@ def plot(table: Tidy) -> Figure:
     with drawing(11, 4.9, columns=len(TITLES)) as (figure, panels):
         for axes, (name, title) in zip(panels, TITLES.items(), strict=True):
             part = table.where(table=name)
-            for kind, colour, marker, size, shift, label in (
-                ("ball", ORANGE, "s", 10, (-6, 8), "ball: any q + 1 records change at once"),
-                (
-                    "exchange",
-                    BLUE,
-                    "o",
-                    5,
-                    (6, -15),
-                    "exchange: one person changes, others hand over",
-                ),
-            ):
-                rows = part.where(adjacency=kind)
-                axes.plot(
-                    rows["q"],
-                    rows["loss"],
-                    color=colour,
-                    marker=marker,
-                    markersize=size,
-                    label=label,
-                )
-                for q, loss, squares in zip(rows["q"], rows["loss"], rows["squares"], strict=True):
-                    side = "right" if kind == "ball" else "left"
-                    axes.annotate(
-                        f"{squares}",
-                        (q, loss),
-                        shift,
-                        textcoords="offset points",
-                        color=colour,
-                        fontsize=9,
-                        ha=side,
-                    )
+            _curve(axes, part.where(adjacency="ball"), "ball")
+            _curve(axes, part.where(adjacency="exchange"), "exchange")
             axes.set_title(title, fontsize=11)
-            axes.set(
-                xticks=range(1, MOST + 1),
-                xlabel="q, features with exact totals",
-                xlim=(0.6, MOST + 0.5),
-            )
-            axes.set_ylim(-0.09 * max(part["loss"]), 1.12 * max(part["loss"]))
+            axes.set(xlabel="q, features with exact totals")
+            axes.set(xticks=range(1, MOST + 1), xlim=(0.6, MOST + 0.5))
+            highest = max(part["loss"])
+            axes.set_ylim(-0.09 * highest, 1.12 * highest)
         panels[0].set_ylabel("expected loss at mu = 1")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
         figure.suptitle(
             "Gaussian noise under the two adjacencies (numbers: Δ2², the squared sensitivity)"
         )
     return figure
+
+
+def _curve(axes: Any, rows: Tidy, kind: str) -> None:
+    """Draw the losses under one adjacency, with Δ2² beside each point."""
+    if kind == "ball":
+        colour, marker, size, shift, side = ORANGE, "s", 10, (-6, 8), "right"
+        label = "ball: any q + 1 records change at once"
+    else:
+        colour, marker, size, shift, side = BLUE, "o", 5, (6, -15), "left"
+        label = "exchange: one person changes, others hand over"
+    look = {"color": colour, "marker": marker, "markersize": size}
+    axes.plot(rows["q"], rows["loss"], label=label, **look)
+    text_look = {"color": colour, "fontsize": 9, "ha": side}
+    for row in rows.records():
+        place = (row["q"], row["loss"])
+        squares = f"{row['squares']}"
+        axes.annotate(squares, place, shift, textcoords="offset points", **text_look)

@@ -57,14 +57,16 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
         for name, variant, mechanism in mechanisms(table):
             measured = [mechanism.apply(table, randomness) for _ in range(settings.replicates)]
             # the naive mechanism publishes its noisy table as it is; ours projects it
-            outputs = np.stack(
-                [each.noisy if name == NAIVE else each.projected for each in measured]
-            )
+            if name == NAIVE:
+                outputs = np.stack([each.noisy for each in measured])
+            else:
+                outputs = np.stack([each.projected for each in measured])
             # Both are taken from the same draws, so that only the truncation makes a difference.
             for truncated in (True, False):
                 labels = {"mechanism": name, "variant": variant, "truncated": truncated}
                 off = (np.maximum(outputs, 0) if truncated else outputs) - table.counts
-                yield labels, np.linalg.norm(off.reshape(len(off), -1), axis=1)
+                flat = off.reshape(len(off), -1)
+                yield labels, np.linalg.norm(flat, axis=1)
 
     cases = [{"model": model, "k": k, "mu": MU} for model in MODELS for k in sizes]
     return settings.replicated("Gaussian mechanisms", "mean_l2", cases, run)
@@ -80,10 +82,11 @@ def mechanisms(table: Table) -> Iterator[tuple[str, str, Mechanism]]:
     [20.0, 42.426, 24.495, 42.426]
     """
     dataspace, budget = both_margins(table), Budget.gdp(MU)
+    three = sensitivity_space(dataspace, Ball(3))
     for variant, adjacency in VARIANTS.items():
         space = sensitivity_space(dataspace, adjacency)
         yield SEMI, variant, ContinuousGaussianMechanism.calibrate(space, budget)
-        yield NAIVE, variant, NaiveGaussian.calibrate(sensitivity_space(dataspace, Ball(3)), budget)
+        yield NAIVE, variant, NaiveGaussian.calibrate(three, budget)
 
 
 def expected_loss(mechanism: Mechanism) -> float:
@@ -106,7 +109,8 @@ def mean_chi(degrees: int) -> float:
     """
     from scipy.special import gammaln
 
-    return float(np.sqrt(2) * np.exp(gammaln((degrees + 1) / 2) - gammaln(degrees / 2)))
+    log_ratio = gammaln((degrees + 1) / 2) - gammaln(degrees / 2)
+    return float(np.sqrt(2) * np.exp(log_ratio))
 
 
 def plot(table: Tidy) -> Figure:
@@ -119,23 +123,19 @@ def plot(table: Tidy) -> Figure:
                 part = table.where(model=model, truncated=truncated)
                 for (mechanism, variant), (style, label) in STYLES.items():
                     curve = part.where(mechanism=mechanism, variant=variant)
-                    error_bars(
-                        axes, curve["k"], curve["mean_l2"], curve["se"], style, label, markersize=5
-                    )
+                    means, errors = curve["mean_l2"], curve["se"]
+                    error_bars(axes, curve["k"], means, errors, style, label, markersize=5)
+                sizes = part.distinct("k")
                 if not truncated:
-                    _theory(axes, part.distinct("k"))
-                axes.set_title(
-                    f"Model {model},"
-                    f" {'truncated at 0, as published' if truncated else 'not truncated'}"
-                )
-                axes.set(
-                    xlabel="table size k (k × k cells)", ylim=(0, None), xticks=part.distinct("k")
-                )
+                    _theory(axes, sizes)
+                state = "truncated at 0, as published" if truncated else "not truncated"
+                axes.set_title(f"Model {model}, {state}")
+                axes.set(xlabel="table size k (k × k cells)", ylim=(0, None), xticks=sizes)
             axes_row[0].set_ylabel("mean L2 loss (records)")
         figure.legend(*grid[1][0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        runs = table["replicates"][0]
         figure.suptitle(
-            f"Gaussian mechanisms at μ = {float(MU):g}: mean of {table['replicates'][0]} runs ± 2"
-            " standard errors"
+            f"Gaussian mechanisms at μ = {float(MU):g}: mean of {runs} runs ± 2 standard errors"
         )
     return figure
 

@@ -52,8 +52,10 @@ def compute(settings: Settings = PAPER) -> Tidy:
     def run(design: str, mu: Fraction) -> Iterator[Losses]:
         counts, steps = simulated_groups(design, settings.seed)
         drawn = [estimates(counts, steps, mu, randomness) for _ in range(settings.replicates)]
+        truth = steps / STEPS / counts
         for method in METHODS:
-            gaps = np.clip([each[method] for each in drawn], 0, 1) - steps / STEPS / counts
+            estimated = np.clip([each[method] for each in drawn], 0, 1)
+            gaps = estimated - truth
             yield {"method": method}, np.sqrt(np.mean(gaps**2, axis=1))
 
     cases = [{"design": design, "mu": mu} for design in DESIGNS for mu in MUS]
@@ -72,11 +74,12 @@ def simulated_groups(design: str, seed: int) -> tuple[NDArray[np.int64], NDArray
     # The length of its name is a number that tells one design from the other.
     source = np.random.default_rng([seed, len(design)])
     means = source.uniform(0.2, 0.8, len(counts))
-    outcomes = [
-        np.clip(source.normal(mean, 0.2, n), 0, 1) for mean, n in zip(means, counts, strict=True)
-    ]
-    # The truth lies on the grid that semidp measures on: rounding is nobody's error.
-    return counts, np.array([np.floor(y * STEPS + 0.5).sum() for y in outcomes], dtype=np.int64)
+    sums = []
+    for mean, n in zip(means, counts, strict=True):
+        outcomes = np.clip(source.normal(mean, 0.2, n), 0, 1)
+        # The truth lies on the grid that semidp measures on: rounding is nobody's error.
+        sums.append(np.floor(outcomes * STEPS + 0.5).sum())
+    return counts, np.array(sums, dtype=np.int64)
 
 
 def estimates(
@@ -88,14 +91,15 @@ def estimates(
     ['baseline', 'ordinary', 'semi']
     """
     budget, totals = Budget.gdp(mu), steps / STEPS
-    schema = Schema((Feature("group", tuple(map(str, range(len(counts))))),))
+    levels = tuple(map(str, range(len(counts))))
+    schema = Schema((Feature("group", levels),))
     public = Dataspace.of(Table(schema, counts), [Margin("group")])
     adjacency = statistics.outcome_adjacency(public)
-    space = statistics.sum_space(
-        public, adjacency, Outcome("y", Fraction(0), Fraction(1), STEPS), [Margin("group")]
-    )
+    outcome = Outcome("y", Fraction(0), Fraction(1), STEPS)
+    space = statistics.sum_space(public, adjacency, outcome, [Margin("group")])
     mechanism = mechanisms.outcome_mechanism(space, budget)
-    semi = statistics.GroupSums(mechanism, mechanism.measure(steps, randomness)).means().values
+    sums = statistics.GroupSums(mechanism, mechanism.measure(steps, randomness))
+    semi = sums.means().values
     baseline = baseline_means(counts, totals, budget, a=adjacency.a, randomness=randomness)
     ordinary = baseline_means(counts, totals, budget, a=1, randomness=randomness)
     return {"semi": semi, "baseline": baseline, "ordinary": ordinary}
@@ -108,9 +112,8 @@ def plot(table: Tidy) -> Figure:
         for axes, (design, title) in zip(panels, titles.items(), strict=True):
             for style, (method, label) in enumerate(METHODS.items()):
                 part = table.where(design=design, method=method)
-                error_bars(
-                    axes, [float(mu) for mu in part["mu"]], part["error"], part["se"], style, label
-                )
+                mus = [float(mu) for mu in part["mu"]]
+                error_bars(axes, mus, part["error"], part["se"], style, label)
             axes.set(xscale="log", xlabel="μ", title=title)
             axes.set_xticks([float(mu) for mu in table.distinct("mu")])
             logarithmic_errors(axes)

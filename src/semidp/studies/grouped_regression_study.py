@@ -57,11 +57,14 @@ class Simulated:
     def __init__(self, factors: int, records: int, seed: int) -> None:
         source = np.random.default_rng([seed, factors, records])
         self.levels = source.integers(0, 2, (records, factors))
-        signs = np.concatenate([np.ones((records, 1)), 2.0 * self.levels - 1], axis=1)
+        intercept = np.ones((records, 1))
+        signs = np.concatenate([intercept, 2.0 * self.levels - 1], axis=1)
         self.rows = signs / math.sqrt(factors + 1)
         slopes = source.uniform(-0.6, 0.6, factors + 1)
-        outcomes = np.clip(self.rows @ slopes + source.normal(0, 0.25, records), -1, 1)
-        self.steps = np.floor((outcomes + 1) / 2 * STEPS + 0.5).astype(np.int64)
+        errors = source.normal(0, 0.25, records)
+        outcomes = np.clip(self.rows @ slopes + errors, -1, 1)
+        on_grid = (outcomes + 1) / 2 * STEPS
+        self.steps = np.floor(on_grid + 0.5).astype(np.int64)
         self.outcomes = self.steps * 2 / STEPS - 1
         # Fitted to the outcomes on the grid, so that rounding them is nobody's error.
         self.truth = np.linalg.lstsq(self.rows, self.outcomes, rcond=None)[0]
@@ -72,30 +75,31 @@ class Simulated:
         """Return a mechanism at μ, its design and the values it measures: by the best route, or X'y
         of treatments.
         """
-        names = [f"x{k}" for k in range(1, self.levels.shape[1] + 1)]
-        schema = Schema(tuple(Feature(name, ("low", "high")) for name in names))
-        counts = self._by_cell(np.ones(len(self.levels), dtype=np.int64)).reshape(schema.shape)
+        factors = self.levels.shape[1]
+        names = [f"x{k}" for k in range(1, factors + 1)]
+        features = tuple(Feature(name, ("low", "high")) for name in names)
+        schema = Schema(features)
+        ones = np.ones(len(self.levels), dtype=np.int64)
+        counts = self._by_cell(ones).reshape(schema.shape)
         public = Dataspace.of(Table(schema, counts), [Margin(*names)])
         design = statistics.Design.of(schema, names, coding=coding)
-        about = (
-            public,
-            statistics.outcome_adjacency(public),
-            Outcome("y", Fraction(-1), Fraction(1), STEPS),
-            design,
-        )
+        adjacency = statistics.outcome_adjacency(public)
+        outcome = Outcome("y", Fraction(-1), Fraction(1), STEPS)
+        about = (public, adjacency, outcome, design)
         if coding is statistics.Coding.effects:
             mechanism = statistics.regression_mechanism(*about, Budget.gdp(mu))
         else:
-            mechanism = mechanisms.outcome_mechanism(
-                statistics.moment_space(*about), Budget.gdp(mu)
-            )
+            moments = statistics.moment_space(*about)
+            mechanism = mechanisms.outcome_mechanism(moments, Budget.gdp(mu))
         space: Any = mechanism.space
-        return mechanism, design, statistics.route_values(space, design, self._by_cell(self.steps))
+        values = statistics.route_values(space, design, self._by_cell(self.steps))
+        return mechanism, design, values
 
     def _by_cell(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
         factors = self.levels.shape[1]
         # The first factor varies slowest, as in the counts of a schema.
-        cells = self.levels @ (2 ** np.arange(factors)[::-1])
+        place_values = 2 ** np.arange(factors)[::-1]
+        cells = self.levels @ place_values
         return np.bincount(cells, weights, minlength=2**factors).astype(np.int64)
 
 
@@ -111,31 +115,33 @@ def compute(settings: Settings = PAPER) -> Tidy:
     def run(factors: int, records: int, mu: Fraction) -> Iterator[Losses]:
         data = Simulated(factors, records, settings.seed)
         # The baselines see rows divided by this root, so that their coefficients are larger by it.
-        budget, scale = Budget.gdp(mu), math.sqrt(factors + 1)
-        semi, columns = (
-            data.measured(mu, coding)
-            for coding in (statistics.Coding.effects, statistics.Coding.treatment)
-        )
+        scale = math.sqrt(factors + 1)
+        budget = Budget.gdp(mu)
+        semi = data.measured(mu, statistics.Coding.effects)
+        columns = data.measured(mu, statistics.Coding.treatment)
+        pair = semi[0].space.adjacency.a
         losses: dict[str, list[float]] = {method: [] for method in METHODS}
         for _ in range(settings.replicates):
             half = _fitted(*columns, randomness) / 2  # of a treatment, which is two steps of ±1
-            fits = {"semi": _fitted(*semi, randomness) * scale, "columns": half * scale}
+            effects = _fitted(*semi, randomness)
+            fits = {"semi": effects * scale, "columns": half * scale}
             # A treatment intercept has all factors low; half of every effect leads to the middle.
-            fits["columns"][0] = (half[0] + half.sum()) * scale
-            for method, a in (("baseline", semi[0].space.adjacency.a), ("ordinary", 1)):
+            middle = half[0] + half.sum()
+            fits["columns"][0] = middle * scale
+            for method, a in (("baseline", pair), ("ordinary", 1)):
                 fits[method] = baseline_regression(
                     data.rows, data.outcomes, budget, a=a, randomness=randomness
                 )
             for method, coefficients in fits.items():
-                losses[method].append(float(np.linalg.norm(coefficients - data.truth)))
+                error = np.linalg.norm(coefficients - data.truth)
+                losses[method].append(float(error))
         for method, errors in losses.items():
             yield {"method": method}, np.array(errors)
 
-    cases = [
-        {"factors": factors, "records": records, "mu": mu}
-        for factors, records in CASES
-        for mu in MUS
-    ]
+    cases = []
+    for factors, records in CASES:
+        for mu in MUS:
+            cases.append({"factors": factors, "records": records, "mu": mu})
     return settings.replicated("regressions", "error", cases, run)
 
 
@@ -154,10 +160,9 @@ def plot(table: Tidy) -> Figure:
     of records.
     """
     with drawing(9.2, 4.4, columns=2) as (figure, panels):
-        for axes, cases, column in (
-            (panels[0], BY_FACTORS, "factors"),
-            (panels[1], BY_RECORDS, "records"),
-        ):
+        by_factors = (panels[0], BY_FACTORS, "factors")
+        by_records = (panels[1], BY_RECORDS, "records")
+        for axes, cases, column in (by_factors, by_records):
             for style, (method, label) in enumerate(METHODS.items()):
                 parts = [
                     table.where(factors=k, records=records, mu=SHOWN, method=method)
@@ -168,15 +173,15 @@ def plot(table: Tidy) -> Figure:
                 errors = [part["se"][0] for part in parts]
                 error_bars(axes, x, means, errors, style, label)
             axes.set(xscale="log" if column == "records" else "linear")
-            axes.set_xticks([case[0 if column == "factors" else 1] for case in cases])
+            position = 0 if column == "factors" else 1
+            axes.set_xticks([case[position] for case in cases])
             logarithmic_errors(axes)
         panels[0].set(
             xlabel="binary factors K", ylabel="error of the coefficients", title="512 records"
         )
         panels[1].set(xlabel="records", title="four factors")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-        figure.suptitle(
-            f"Regression at μ = {float(SHOWN):g}: mean of {table['replicates'][0]} runs ± 2"
-            " standard errors"
-        )
+        runs = table["replicates"][0]
+        title = f"Regression at μ = {float(SHOWN):g}: mean of {runs} runs ± 2 standard errors"
+        figure.suptitle(title)
     return figure

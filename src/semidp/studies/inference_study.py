@@ -44,7 +44,7 @@ from semidp.studies.study import PAPER, Settings, Tidy, table_of
 
 Floats = NDArray[np.float64]
 Shares = dict[float, tuple[float, float, float]]
-"""For each nominal level the share of runs, that of the twin, and the number 1/m for which the
+"""By nominal level: the share of runs, the share of the twin, and the number 1/m for which the
 share would be binomial.
 
 A simulated reference adds its own: a share of N runs against B simulated tables has 1/m = 1/N +
@@ -99,26 +99,34 @@ class World:
         self.source = np.random.default_rng([seed, strata, len(mechanism)])
         self.seed = seed
         while True:
-            sides = fixed or (int(self.source.integers(2, 5)), int(self.source.integers(3, 6)))
+            sides = fixed or self._random_sides()
             shape = (*sides, strata)
+            cells = math.prod(shape)
             least, most = map(math.log, draws.records)
-            n = int(np.exp(self.source.uniform(least, most))) * strata
-            shares = self.source.dirichlet(np.ones(math.prod(shape)) * draws.evenness)
-            self.counts = self.source.multinomial(n, shares).reshape(shape)
+            records = int(np.exp(self.source.uniform(least, most)))
+            shares = self.source.dirichlet(np.ones(cells) * draws.evenness)
+            drawn = self.source.multinomial(records * strata, shares)
+            self.counts = drawn.reshape(shape)
             within = ["stratum"] if strata > 1 else []
             table = table_of(self.counts if within else self.counts[..., 0])
-            public = Dataspace.of(table, [Margin("row", *within), Margin("column", *within)])
+            margins = [Margin("row", *within), Margin("column", *within)]
+            public = Dataspace.of(table, margins)
             space = sensitivity_space(public, Ball(semi_adjacency(public).bound))
             # Margins that fix the whole table have no noise, and nothing to test.
             if not space.is_zero:
                 break
         self.mechanism: Mechanism = calibrated(mechanism, space, budget)
         # Projection is linear: one matrix projects many draws at once.
-        self.projection = np.stack(
-            [space.project(cell.reshape(space.shape)).ravel() for cell in np.eye(math.prod(shape))],
-            axis=1,
-        )
+        projected = []
+        for unit in np.eye(cells):
+            cell = unit.reshape(space.shape)
+            projected.append(space.project(cell).ravel())
+        self.projection = np.stack(projected, axis=1)
         self._draws = 0
+
+    def _random_sides(self) -> tuple[int, int]:
+        rows = int(self.source.integers(2, 5))
+        return rows, int(self.source.integers(3, 6))
 
     def errors(self, count: int) -> Floats:
         """Draw the errors of `count` releases of the table, one row each."""
@@ -126,25 +134,27 @@ class World:
         self._draws += 1
         # Noise does not depend on the table, so that a table of zeros shows the errors themselves.
         zeros = np.zeros(self.mechanism.space.shape, dtype=np.int64)
-        noise = self.mechanism.measure_many(
-            zeros, count, SeededRandomness(1000 * self.seed + self._draws)
-        )
-        return np.asarray(noise.reshape(count, -1).astype(np.float64) @ self.projection)
+        randomness = SeededRandomness(1000 * self.seed + self._draws)
+        noise = self.mechanism.measure_many(zeros, count, randomness)
+        flat = noise.reshape(count, -1).astype(np.float64)
+        return np.asarray(flat @ self.projection)
 
 
 def _sizes(p: Floats, twin: Floats, reference: float = math.inf) -> Shares:
     share = 1 / len(p) + 1 / reference
-    return {
-        alpha: (float(np.mean(p <= alpha)), float(np.mean(twin <= alpha)), share)
-        for alpha in ALPHAS
-    }
+    shares = {}
+    for alpha in ALPHAS:
+        rejected = float(np.mean(p <= alpha))
+        twin_rejected = float(np.mean(twin <= alpha))
+        shares[alpha] = (rejected, twin_rejected, share)
+    return shares
 
 
 def _covered(held: Sequence[Any], reference: float = math.inf) -> Shares:
-    """What the intervals held, and what those of the twin did."""
-    return {
-        LEVEL: (float(np.mean(held[0])), float(np.mean(held[1])), 1 / len(held[0]) + 1 / reference)
-    }
+    """Coverage of the intervals and of the twin's; `held` has one list of flags for each."""
+    right, twin = held
+    share = 1 / len(right) + 1 / reference
+    return {LEVEL: (float(np.mean(right)), float(np.mean(twin)), share)}
 
 
 def _p_values(answers: Sequence[IntervalEstimate]) -> Floats:
@@ -154,7 +164,9 @@ def _p_values(answers: Sequence[IntervalEstimate]) -> Floats:
 def _ranked(seen: Floats, reference: Floats) -> Floats:
     """Monte Carlo p-values of statistics against one set of simulated ones."""
     # Ties count as larger: round-off must not turn one into a smaller p-value.
-    larger = len(reference) - np.searchsorted(np.sort(reference), seen * (1 - 1e-9))
+    just_below = seen * (1 - 1e-9)
+    smaller = np.searchsorted(np.sort(reference), just_below)
+    larger = len(reference) - smaller
     # What was seen counts among the simulated: no p-value is 0, and the test keeps its level.
     return np.asarray((1 + larger) / (1 + len(reference)))
 
@@ -172,10 +184,13 @@ def independence(
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World(mechanism, budget, seed, strata, fixed, draws_of)
-        rows, columns = world.counts.sum(axis=1), world.counts.sum(axis=0)
+        rows = world.counts.sum(axis=1)
+        columns = world.counts.sum(axis=0)
         n = np.maximum(rows.sum(axis=0), 1)
         mean = rows[:, None] * columns[None] / n
-        variance = mean * (n - rows)[:, None] / n * (n - columns)[None] / np.maximum(n - 1, 1)
+        # the variance of a hypergeometric count
+        row_part = mean * (n - rows)[:, None] / n
+        variance = row_part * (n - columns)[None] / np.maximum(n - 1, 1)
         noise = world.mechanism.standard_errors().reshape(mean.shape) ** 2
 
         def statistics(count: int, noisy: bool, spread: Floats) -> Floats:
@@ -183,11 +198,12 @@ def independence(
             if noisy:
                 off = off + world.errors(count).reshape(off.shape)
             # A cell that the margins fix says nothing, whatever its noise.
-            return np.asarray((off**2 / np.where(variance > 0, spread, np.inf)).sum(axis=(1, 2, 3)))
+            scale = np.where(variance > 0, spread, np.inf)
+            return np.asarray((off**2 / scale).sum(axis=(1, 2, 3)))
 
-        right = _ranked(
-            statistics(runs, True, variance + noise), statistics(draws, True, variance + noise)
-        )
+        with_noise = variance + noise
+        seen = statistics(runs, True, with_noise)
+        right = _ranked(seen, statistics(draws, True, with_noise))
         twin = _ranked(statistics(runs, True, variance), statistics(draws, False, variance))
         return _sizes(right, twin, draws)
 
@@ -215,20 +231,23 @@ def odds_ratio(
             for _ in range(max(strata, 1)):
                 least, most = map(math.log, draws_of.fourfold)
                 n = int(np.exp(source.uniform(least, most)))
-                tables.append(TwoByTwo(int(source.integers(1, n)), int(source.integers(1, n)), n))
+                row, column = int(source.integers(1, n)), int(source.integers(1, n))
+                tables.append(TwoByTwo(row, column, n))
             margins = Strata(tuple(tables)) if strata else tables[0]
             if margins.high - margins.low > 3:
                 break
         law, noise = margins.law(odds), canonical_noise(budget)
-        count = runs if alternative is not Alternative.TWO_SIDED else max(runs // 4, 100)
-        u = source.choice(law.values, count, p=law.pmf) + noise.sample(
-            count, SeededRandomness(seed)
-        )
-        right, twin = (
-            UmpuTest(margins, law).p_value(u, alternative, odds)
-            for law in (noise, Recursive.none())
-        )
-        return _sizes(right, twin) if odds == 1 else _covered([right > 1 - LEVEL, twin > 1 - LEVEL])
+        # Two-sided p-values are slow.
+        is_two_sided = alternative is Alternative.TWO_SIDED
+        count = max(runs // 4, 100) if is_two_sided else runs
+        counts = source.choice(law.values, count, p=law.pmf)
+        u = counts + noise.sample(count, SeededRandomness(seed))
+        right = UmpuTest(margins, noise).p_value(u, alternative, odds)
+        twin = UmpuTest(margins, Recursive.none()).p_value(u, alternative, odds)
+        if odds == 1:
+            return _sizes(right, twin)
+        # An interval holds the odds ratio where its test does not reject.
+        return _covered([right > 1 - LEVEL, twin > 1 - LEVEL])
 
     return run
 
@@ -240,11 +259,12 @@ def difference(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[...,
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World("gaussian", budget, seed, draws=draws_of)
-        seen, reference = (
-            np.abs(errors[:, 0] - errors[:, 1])
-            for errors in (world.errors(runs), world.errors(draws))
-        )
-        return _sizes(_ranked(seen, reference), np.where(seen > 0, 0.0, 1.0), draws)
+        errors = world.errors(runs)
+        reference_errors = world.errors(draws)
+        seen = np.abs(errors[:, 0] - errors[:, 1])
+        reference = np.abs(reference_errors[:, 0] - reference_errors[:, 1])
+        twin = np.where(seen > 0, 0.0, 1.0)
+        return _sizes(_ranked(seen, reference), twin, draws)
 
     return run
 
@@ -255,13 +275,14 @@ def _groups(
     """Noise of two cells of a table, two groups of exact size, and a rate."""
     world = World("gaussian", budget, seed, draws=draws_of)
     least, most = np.transpose(draws_of.groups)
-    return world, world.source.integers(least, most), float(world.source.uniform(*draws_of.rates))
+    sizes = world.source.integers(least, most)
+    return world, sizes, float(world.source.uniform(*draws_of.rates))
 
 
 def rates(
     budget: Budget, draws_of: RandomMargins = USUAL, gap: float = 0.0
 ) -> Callable[..., Shares]:
-    """Return the experiment of two population rates in groups of exact size; the twin knows
+    """Return the experiment of two population rates in groups of exact size; the twin counts
     sampling alone.
 
     Without a gap it is the size of the test that they are equal, else the coverage of the interval
@@ -271,57 +292,63 @@ def rates(
     def run(seed: int, runs: int, draws: int) -> Shares:
         world, sizes, rate = _groups(seed, budget, draws_of)
         error = world.errors(runs)[:, [0, -1]]
-        cases = world.source.binomial(sizes, [rate, rate + gap], (runs, 2)) + error
-        noise = np.cov(world.errors(draws)[:, [0, -1]].T / sizes[:, None])
+        group_rates = [rate, rate + gap]
+        cases = world.source.binomial(sizes, group_rates, (runs, 2)) + error
+        reference = world.errors(draws)[:, [0, -1]]
+        noise = np.cov(reference.T / sizes[:, None])
         # Noise can push a share outside [0, 1], where its variance would be negative.
-        pooled = np.clip(cases.sum(axis=1) / sizes.sum(), 0.0, 1.0)
+        pooled_share = cases.sum(axis=1) / sizes.sum()
+        pooled = np.clip(pooled_share, 0.0, 1.0)
         each = np.clip(cases / sizes, 0.0, 1.0)
         # The test assumes equal rates and pools them; the interval does not.
         null = pooled * (1 - pooled) * (1 / sizes).sum()
         sampling = (each * (1 - each) / sizes).sum(axis=1)
 
         def answers(noise: Floats) -> list[IntervalEstimate]:
-            variance = noise[0, 0] + noise[1, 1] - 2 * noise[0, 1]
-            errors = np.sqrt(np.maximum(np.transpose([sampling, null]) + variance, 1e-12))
-            quiet = [
-                (float(v * n * n), 0.0, 0.0) for v, n in zip(np.diag(noise), sizes, strict=True)
-            ]
+            covariance = noise[0, 1]
+            variance = noise[0, 0] + noise[1, 1] - 2 * covariance
+            total = np.transpose([sampling, null]) + variance
+            errors = np.sqrt(np.maximum(total, 1e-12))
+            quiet = []
+            for v, n in zip(np.diag(noise), sizes, strict=True):
+                quiet.append((float(v * n * n), 0.0, 0.0))
             intervals = []
             for seen, (error, null_error) in zip(cases, errors.tolist(), strict=True):
-                parts = [
-                    (float(count), float(size)) for count, size in zip(seen, sizes, strict=True)
-                ]
-                intervals.append(
-                    sampled_difference(parts, quiet, float(noise[0, 1]), (error, null_error), LEVEL)
-                )
+                parts = [(float(seen[k]), float(size)) for k, size in enumerate(sizes)]
+                both = (error, null_error)
+                interval = sampled_difference(parts, quiet, float(covariance), both, LEVEL)
+                intervals.append(interval)
             return intervals
 
         # The twin forgets the noise and must fail.
-        right, twin = answers(noise), answers(np.zeros((2, 2)))
+        right = answers(noise)
+        twin = answers(np.zeros((2, 2)))
         if gap:
-            return _covered(
-                [[-gap in answer for answer in right], [-gap in answer for answer in twin]]
-            )
+            held = [-gap in answer for answer in right]
+            return _covered([held, [-gap in answer for answer in twin]])
         return _sizes(_p_values(right), _p_values(twin))
 
     return run
 
 
 def one_cell(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., Shares]:
-    """Return the experiment of intervals for a count from the noise alone; the twin knows half of
+    """Return the experiment of intervals for a count from the noise alone; the twin counts half of
     the noise.
     """
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World("laplace", budget, seed, draws=draws_of)
-        seen, drawn = world.errors(runs // 10)[:, 0], world.errors(draws)[:, 0]
+        seen = world.errors(runs // 10)[:, 0]
+        drawn = world.errors(draws)[:, 0]
         truth, most = 100.0, (0.0, 200.0)
 
-        def held(known_share: float) -> list[bool]:
-            noise = drawn * known_share
-            return [
-                truth in linear_interval(truth + error, 1.0, noise, most, LEVEL) for error in seen
-            ]
+        def held(noise_share: float) -> list[bool]:
+            noise = drawn * noise_share
+            flags = []
+            for error in seen:
+                interval = linear_interval(truth + error, 1.0, noise, most, LEVEL)
+                flags.append(truth in interval)
+            return flags
 
         return _covered([held(1.0), held(0.5)], draws)
 
@@ -338,11 +365,15 @@ def all_cells(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., 
         errors = world.mechanism.standard_errors().ravel()
         # Cells that the exact totals fix have no error to cover.
         noisy = errors > 1e-9
-        seen, drawn = (
-            np.abs(world.errors(count)[:, noisy]) / errors[noisy] for count in (runs, draws)
-        )
-        bounds = (simulated_bound(sizes, LEVEL) for sizes in (drawn.max(axis=1), drawn[:, 0]))
-        return _covered([seen.max(axis=1) <= bound * (1 + 1e-9) for bound in bounds], draws)
+        seen = np.abs(world.errors(runs)[:, noisy]) / errors[noisy]
+        drawn = np.abs(world.errors(draws)[:, noisy]) / errors[noisy]
+        largest = seen.max(axis=1)
+        all_bound = simulated_bound(drawn.max(axis=1), LEVEL)
+        first_bound = simulated_bound(drawn[:, 0], LEVEL)
+        # The twin's bound is that of one cell.
+        right = largest <= all_bound * (1 + 1e-9)
+        twin = largest <= first_bound * (1 + 1e-9)
+        return _covered([right, twin], draws)
 
     return run
 
@@ -350,16 +381,16 @@ def all_cells(budget: Budget, draws_of: RandomMargins = USUAL) -> Callable[..., 
 def noisy_ratio(
     budget: Budget, draws_of: RandomMargins = USUAL, counts: tuple[float, float] = (40, 100)
 ) -> Callable[..., Shares]:
-    """Return the experiment of a ratio of two noisy counts, from the noise alone; the twin knows
+    """Return the experiment of a ratio of two noisy counts, from the noise alone; the twin counts
     half of the noise.
     """
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world = World("gaussian", budget, seed, draws=draws_of)
         parts = np.array([[1.0, 1.0], [0.0, 1.0]])  # cases are part of the records
-        seen, drawn = (
-            world.errors(count)[:, [0, -1]] @ parts for count in (max(runs // 100, 2), draws)
-        )
+        few = max(runs // 100, 2)
+        seen = world.errors(few)[:, [0, -1]] @ parts
+        drawn = world.errors(draws)[:, [0, -1]] @ parts
         top, bottom = counts
 
         def held(noise: Floats) -> list[bool]:
@@ -367,7 +398,8 @@ def noisy_ratio(
             answers = []
             for error_top, error_bottom in seen:
                 measured = (top + error_top, bottom + error_bottom)
-                answers.append(top / bottom in ratio_interval(measured, draws_of_both, 0.0, LEVEL))
+                interval = ratio_interval(measured, draws_of_both, 0.0, LEVEL)
+                answers.append(top / bottom in interval)
             return answers
 
         return _covered([held(drawn), held(drawn / 2)], draws)
@@ -384,14 +416,18 @@ def population_rate(
 
     def run(seed: int, runs: int, draws: int) -> Shares:
         world, sizes, rate = _groups(seed, budget, draws_of)
-        noise = float(np.var(world.errors(draws)[:, 0]))
+        reference = world.errors(draws)[:, 0]
+        noise = float(np.var(reference))
         size = float(sizes[group])
-        cases = world.source.binomial(sizes[group], rate, runs) + world.errors(runs)[:, 0]
+        sampled = world.source.binomial(sizes[group], rate, runs)
+        cases = sampled + world.errors(runs)[:, 0]
 
         def held(variance: float) -> list[bool]:
-            return [
-                rate in sampled_rate((float(y), size), (variance, 0.0, 0.0), LEVEL) for y in cases
-            ]
+            flags = []
+            for y in cases:
+                interval = sampled_rate((float(y), size), (variance, 0.0, 0.0), LEVEL)
+                flags.append(rate in interval)
+            return flags
 
         return _covered([held(noise), held(0.0)])
 
@@ -552,34 +588,27 @@ def compute(settings: Settings = PAPER) -> Tidy:
     >>> table.columns[5:]
     ('margins', 'runs', 'mean', 'least', 'largest', 'worst', 'twin')
     """
-    margins, runs = min(MOST_MARGINS, 2 * settings.replicates), 100 * settings.replicates
+    margins = min(MOST_MARGINS, 2 * settings.replicates)
+    runs = 100 * settings.replicates
     every = [("usual", *entry) for entry in EXPERIMENTS.items()]
     every += [("hard", *entry) for entry in HARD_EXPERIMENTS.items()]
     rows = []
     for drawn, name, (kind, asked, experiment) in settings.each("sizes and coverages", every):
-        # With one simulated table fewer, 1 + B is round and p-values can equal 0.05 and 0.01.
-        results = [
-            experiment(settings.seed + 1 + number, runs, runs - 1) for number in range(margins)
-        ]
+        results = []
+        for number in range(margins):
+            # With one simulated table fewer, 1 + B is round and p-values can equal 0.05 and 0.01.
+            results.append(experiment(settings.seed + 1 + number, runs, runs - 1))
         for nominal in results[0]:
-            columns = zip(*(result[nominal] for result in results), strict=True)
-            shares, twins, ones = map(np.array, columns)
-            worst = np.abs(shares - nominal) / np.sqrt(nominal * (1 - nominal) * ones)
-            row = {
-                "experiment": name,
-                "drawn": drawn,
-                "kind": kind,
-                "asked": asked,
-                "nominal": nominal,
-            }
-            row |= {"margins": margins, "runs": runs}
-            spread = {
-                "mean": shares.mean(),
-                "least": shares.min(),
-                "largest": shares.max(),
-                "worst": worst.max(),
-            }
-            rows.append(row | spread | {"twin": twins.mean()})
+            by_margin = [result[nominal] for result in results]
+            shares, twins, ones = map(np.array, zip(*by_margin, strict=True))
+            standard_error = np.sqrt(nominal * (1 - nominal) * ones)
+            worst = np.abs(shares - nominal) / standard_error
+            row: dict[str, Any] = {"experiment": name, "drawn": drawn, "kind": kind, "asked": asked}
+            row |= {"nominal": nominal, "margins": margins, "runs": runs}
+            row |= {"mean": shares.mean(), "least": shares.min()}
+            row |= {"largest": shares.max(), "worst": worst.max()}
+            row["twin"] = twins.mean()
+            rows.append(row)
     return Tidy.of(rows)
 
 
@@ -588,11 +617,14 @@ def plot(table: Tidy) -> Figure:
     twins.
     """
     with drawing(9.5, 5.8, columns=2) as (figure, panels):
-        for axes, kind, nominal in zip(panels, ("size", "coverage"), (0.05, LEVEL), strict=True):
+        kinds = (("size", 0.05), ("coverage", LEVEL))
+        for axes, (kind, nominal) in zip(panels, kinds, strict=True):
             part = table.where(drawn="usual", kind=kind, nominal=nominal)
             places = np.arange(len(part))[::-1]
             mean = np.array(part["mean"])
-            reach = [mean - np.array(part["least"]), np.array(part["largest"]) - mean]
+            below = mean - np.array(part["least"])
+            above = np.array(part["largest"]) - mean
+            reach = [below, above]
             axes.errorbar(mean, places, xerr=reach, fmt="o", color=BLUE, label="noise known")
             axes.plot(part["twin"], places, "s", color=ORANGE, label="its twin: noise ignored")
             axes.axvline(nominal, color="black", linewidth=0.8, linestyle=":")

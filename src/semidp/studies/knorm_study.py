@@ -58,30 +58,25 @@ def compute(settings: Settings = PAPER, sizes: range = SIZES) -> Tidy:
     """
 
     def run(model: str, k: int, epsilon: Fraction) -> Iterator[Losses]:
-        source = np.random.default_rng(
-            [settings.seed, MODELS.index(model), k, EPSILONS.index(epsilon)]
-        )
-        for name, variant, draw in noises(
-            simulated_table(model, k, settings.seed), epsilon, source
-        ):
+        numbers = [MODELS.index(model), k, EPSILONS.index(epsilon)]
+        source = np.random.default_rng([settings.seed, *numbers])
+        table = simulated_table(model, k, settings.seed)
+        for name, variant, draw in noises(table, epsilon, source):
             drawn = draw(settings.replicates).reshape(settings.replicates, -1)
-            yield (
-                {"mechanism": name, "variant": variant, "truncated": False},
-                np.linalg.norm(drawn, axis=1),
-            )
+            labels = {"mechanism": name, "variant": variant, "truncated": False}
+            yield labels, np.linalg.norm(drawn, axis=1)
 
-    cases = [
-        {"model": model, "k": k, "epsilon": epsilon}
-        for model in MODELS
-        for k in sizes
-        for epsilon in (EPSILONS if k in PUBLISHED_SIZES else EPSILONS[-1:])
-    ]
+    cases = []
+    for model in MODELS:
+        for k in sizes:
+            epsilons = EPSILONS if k in PUBLISHED_SIZES else EPSILONS[-1:]
+            cases += [{"model": model, "k": k, "epsilon": epsilon} for epsilon in epsilons]
     return settings.replicated("K-norm mechanisms", "mean_l2", cases, run)
 
 
 def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple[str, str, Draw]]:
-    """Yield the name, the variant, and what draws the noise of that many runs, for each mechanism
-    of the figure.
+    """Yield the name, the variant and the noise of each mechanism of the figure: a function that
+    draws as many runs as it is asked for.
 
     >>> table = simulated_table("I", 3, seed=0)
     >>> for name, variant, draw in noises(table, Fraction(1), np.random.default_rng(0)):
@@ -105,12 +100,15 @@ def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple
         return lambda size: mechanism.noises(size, randomness)
 
     def projected(mechanism: Mechanism) -> Draw:
-        return lambda size: np.stack(
-            [three.project(noise) for noise in mechanism.noises(size, randomness)]
-        )
+        def draw(size: int) -> NDArray[Any]:
+            noises = mechanism.noises(size, randomness)
+            return np.stack([three.project(noise) for noise in noises])
+
+        return draw
 
     ball = KNormMechanism.calibrate(three, budget).placed.ball
-    l1, l2 = NaiveL1.calibrate(three, budget), NaiveL2.calibrate(three, budget)
+    l1 = NaiveL1.calibrate(three, budget)
+    l2 = NaiveL2.calibrate(three, budget)
     linf = NaiveLinf.calibrate(three, budget)
     yield "knorm", "correct", lambda size: knorm_noise(ball, epsilon, size, source)
     yield "laplace", "correct", projected(LaplaceMechanism.calibrate(three, budget))
@@ -122,7 +120,8 @@ def noises(table: Table, epsilon: Fraction, source: Generator) -> Iterator[tuple
     if table.schema.shape[0] not in PUBLISHED_SIZES:
         return
     # The paper's list of moves is that of A_2: it lacks the three-cycles of A_3.
-    four_cells = KNormMechanism.calibrate(sensitivity_space(dataspace, Ball(2)), budget).placed.ball
+    two = sensitivity_space(dataspace, Ball(2))
+    four_cells = KNormMechanism.calibrate(two, budget).placed.ball
     yield "knorm", "as-published", lambda size: published_noise(four_cells, epsilon, size, source)
     # The published l1 and l2 noise is right; only the radius of l∞ was wrong.
     yield "naive-l1", "as-published", added(l1)
@@ -138,15 +137,16 @@ def plot(table: Tidy) -> Figure:
             for axes, k in zip(axes_row, sizes, strict=False):
                 _by_epsilon(axes, table.where(model=model, k=k))
                 axes.set_title(f"Model {model}, {k} × {k}")
-            _by_size(
-                axes_row[-1], table.where(model=model, variant="correct", epsilon=EPSILONS[-1])
-            )
+            correct = table.where(model=model, variant="correct", epsilon=EPSILONS[-1])
+            _by_size(axes_row[-1], correct)
             axes_row[-1].set_title(f"Model {model}, correct, ε = 1")
             axes_row[0].set_ylabel("mean L2 loss (records)")
         handles, labels = grid[0][-1].get_legend_handles_labels()
         published = zip(*grid[0][0].get_legend_handles_labels(), strict=True)
         hollow = [handle for handle, label in published if "published" in label][:1]
-        handles, labels = handles + hollow, labels + ["dashed, hollow: as published"] * len(hollow)
+        # one handle stands for all published curves
+        handles = handles + hollow
+        labels = labels + ["dashed, hollow: as published"] * len(hollow)
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
         figure.suptitle(
             f"Pure ε mechanisms under both margins: mean of {table['replicates'][0]} runs ± 2"
@@ -160,23 +160,19 @@ def _published_linf(mechanism: NaiveLinf, size: int, source: Generator) -> NDArr
     d > 1.
     """
     radii = mechanism.scale * source.standard_gamma(mechanism.cells, (size, 1, 1))
-    return np.asarray(radii * source.uniform(-1, 1, (size, *mechanism.space.shape)))
+    directions = source.uniform(-1, 1, (size, *mechanism.space.shape))
+    return np.asarray(radii * directions)
 
 
 def _by_epsilon(axes: Any, part: Tidy) -> None:
     for variant in ("as-published", "correct"):
+        is_published = variant == "as-published"
         for name in ("knorm", "naive-l1", "naive-l2", "naive-linf"):
-            _curve(
-                axes,
-                part.where(variant=variant, mechanism=name),
-                "epsilon",
-                name,
-                variant == "as-published",
-            )
+            losses = part.where(variant=variant, mechanism=name)
+            _curve(axes, losses, "epsilon", name, is_published)
     axes.set(xscale="log", yscale="log", xlabel="ε")
-    axes.set_xticks(
-        [float(epsilon) for epsilon in EPSILONS], [f"{float(epsilon):g}" for epsilon in EPSILONS]
-    )
+    ticks = [float(epsilon) for epsilon in EPSILONS]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     plain_numbers(axes.yaxis)
 
@@ -190,15 +186,12 @@ def _by_size(axes: Any, part: Tidy) -> None:
 
 def _curve(axes: Any, part: Tidy, x: str, name: str, hollow: bool) -> None:
     style = list(LABELS).index(name)
-    error_bars(
-        axes,
-        [float(value) for value in part[x]],
-        part["mean_l2"],
-        part["se"],
-        style,
-        LABELS[name] + (", as published" if hollow else ""),
-        markersize=5,
-        markerfacecolor="white" if hollow else CYCLE[style],
-        linestyle="--" if hollow else "-",
-        linewidth=1.4,
-    )
+    label = LABELS[name] + (", as published" if hollow else "")
+    look = {
+        "markersize": 5,
+        "markerfacecolor": "white" if hollow else CYCLE[style],
+        "linestyle": "--" if hollow else "-",
+        "linewidth": 1.4,
+    }
+    values = [float(value) for value in part[x]]
+    error_bars(axes, values, part["mean_l2"], part["se"], style, label, **look)

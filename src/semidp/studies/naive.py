@@ -82,7 +82,8 @@ class NaiveMechanism(Mechanism):
     @property
     def scale(self) -> float:
         """a times the sensitivity of one record, divided by ε or μ."""
-        return root_up(self.one_record * (self.space.adjacency.a / self.parameter) ** 2)
+        rate = self.space.adjacency.a / self.parameter
+        return root_up(self.one_record * rate**2)
 
     @property
     def cells(self) -> int:
@@ -105,7 +106,8 @@ class NaiveMechanism(Mechanism):
 
     def standard_error(self, weights: ArrayLike) -> float:
         """Return the standard error of a weighted sum of cells of the noisy table, ``τ‖w‖``."""
-        return math.sqrt(self.variance) * float(np.linalg.norm(cell_weights(weights, self.space)))
+        length = float(np.linalg.norm(cell_weights(weights, self.space)))
+        return math.sqrt(self.variance) * length
 
     def noises(self, count: int, randomness: Randomness) -> NDArray[np.float64]:
         """Draw the noise of one measurement after the other."""
@@ -162,7 +164,8 @@ class NaiveLinf(NaiveMechanism):
     @property
     def variance(self) -> float:
         """``scale² (d+1)(d+2)/3``."""
-        return self.scale**2 * (self.cells + 1) * (self.cells + 2) / 3
+        d = self.cells
+        return self.scale**2 * (d + 1) * (d + 2) / 3
 
     def noise(self, randomness: Randomness) -> Floats:
         """Draw a uniform point of the cube and a Gamma(d+1) radius."""
@@ -210,7 +213,9 @@ def published_noise(ball: NormBall, epsilon: Fraction, size: int, source: Genera
     points = ball.uniform(size, source)
     # The paper's own algorithm says Gamma(s+1); its figure was drawn with Gamma(s).
     radii = source.standard_gamma(ball.dimension, size) / down(epsilon)
-    return points * radii.reshape(-1, *[1] * (points.ndim - 1))
+    # one radius for each point, whatever the shape of the points
+    other_axes = [1] * (points.ndim - 1)
+    return points * radii.reshape(-1, *other_axes)
 
 
 def baseline_means(
@@ -231,11 +236,13 @@ def baseline_means(
     [0.4, 0.6]
     """
     # Ordinary DP may not use the exact sizes, so it pays for counts and for sums.
-    source, sigma = generator(randomness), 2 * a / _mu(budget)
-    noisy_counts, noisy_totals = (
-        np.asarray(true, dtype=np.float64) + sigma * source.standard_normal(np.shape(true))
-        for true in (counts, totals)
-    )
+    source = generator(randomness)
+    sigma = 2 * a / _mu(budget)
+    noisy = []
+    for true in (counts, totals):
+        noise = sigma * source.standard_normal(np.shape(true))
+        noisy.append(np.asarray(true, dtype=np.float64) + noise)
+    noisy_counts, noisy_totals = noisy
     return np.asarray(noisy_totals / np.maximum(noisy_counts, 1.0))
 
 
@@ -252,26 +259,34 @@ def baseline_regression(
 
     >>> from semidp.noise.randomness import SeededRandomness
     >>> rows = np.array([[1, -1], [1, 1]] * 200) / math.sqrt(2)
-    >>> found = baseline_regression(
+    >>> coefficients = baseline_regression(
     ...     rows, 0.3 * rows[:, 1], Budget.gdp(100), a=2, randomness=SeededRandomness(1)
     ... )
-    >>> np.abs(found).round(1).tolist()
+    >>> np.abs(coefficients).round(1).tolist()
     [0.0, 0.3]
     """
-    x, y = np.asarray(rows, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
+    x = np.asarray(rows, dtype=np.float64)
+    y = np.asarray(outcomes, dtype=np.float64)
     # A longer row would move X'X further than the noise is scaled to.
-    if max(np.linalg.norm(x, axis=1).max(initial=0), np.abs(y).max(initial=0)) > 1 + 1e-9:
+    longest = np.linalg.norm(x, axis=1).max(initial=0)
+    if max(longest, np.abs(y).max(initial=0)) > 1 + 1e-9:
         raise InputError(
             "the baseline needs rows of length at most 1 and outcomes within the bound: scale them"
         )
-    source, sigma, size = generator(randomness), a * math.sqrt(2) / _mu(budget), x.shape[1]
+    source = generator(randomness)
+    sigma = a * math.sqrt(2) / _mu(budget)
+    size = x.shape[1]
     # noise on the upper triangle, off-diagonal entries halved in variance: each counts twice in the
     # Frobenius norm
-    upper = np.triu(source.standard_normal((size, size)), 1) / math.sqrt(2)
+    normals = source.standard_normal((size, size))
+    upper = np.triu(normals, 1) / math.sqrt(2)
     noise = upper + upper.T + np.diag(source.standard_normal(size))
-    values, vectors = np.linalg.eigh(x.T @ x + sigma * math.sqrt(2) * noise)
-    moments = x.T @ y + sigma * 2 * source.standard_normal(size)
-    return np.asarray(vectors @ ((vectors.T @ moments) / np.maximum(values, sigma * math.sqrt(2))))
+    gram_sigma = sigma * math.sqrt(2)
+    values, vectors = np.linalg.eigh(x.T @ x + gram_sigma * noise)
+    moment_noise = sigma * 2 * source.standard_normal(size)
+    moments = x.T @ y + moment_noise
+    raised = np.maximum(values, gram_sigma)
+    return np.asarray(vectors @ ((vectors.T @ moments) / raised))
 
 
 def _mu(budget: Budget) -> float:

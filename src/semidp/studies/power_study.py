@@ -36,6 +36,7 @@ def compute(settings: Settings = PAPER) -> Tidy:
     """
     margins = TwoByTwo(RECORDS // 2, RECORDS // 2, RECORDS)
     runs = _RUNS * settings.replicates
+    odds_ratios = ODDS_RATIOS.tolist()
     rows = []
     for done, epsilon in enumerate(settings.each("power of tests", EPSILONS)):
         # Each panel has a stream of its own, so that no chance is shared between them.
@@ -43,15 +44,17 @@ def compute(settings: Settings = PAPER) -> Tidy:
         estimated = power_curves(
             margins,
             Budget.pure(epsilon),
-            ODDS_RATIOS.tolist(),
+            odds_ratios,
             alpha=ALPHA,
             replicates=runs,
             randomness=randomness,
         )
         for test, curve in estimated.curves.items():
             simulated = test.startswith("naive")
-            for odds_ratio, power in zip(ODDS_RATIOS.tolist(), curve, strict=True):
-                error = float(np.sqrt(power * (1 - power) / runs)) if simulated else 0.0
+            for odds_ratio, power in zip(odds_ratios, curve, strict=True):
+                error = 0.0
+                if simulated:
+                    error = float(np.sqrt(power * (1 - power) / runs))
                 row = {"epsilon": epsilon, "n": margins.n, "test": test, "odds_ratio": odds_ratio}
                 rows.append(row | {"power": power, "se": error})
     return Tidy.of(rows)
@@ -66,9 +69,8 @@ def plot(table: Tidy) -> Figure:
             axes.set_title(f"ε = {float(epsilon):g}")
         grid[0].set_ylabel("power: P(the test rejects)")
         figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        figure.suptitle(
-            f"Tests of the odds ratio of a 2 × 2 table, n = {table['n'][0]}, level {ALPHA:g}"
-        )
+        n = table["n"][0]
+        figure.suptitle(f"Tests of the odds ratio of a 2 × 2 table, n = {n}, level {ALPHA:g}")
     return figure
 
 

@@ -40,17 +40,18 @@ def workload(promise: str) -> Prepared:
     for name, size in zip(NAMES, SIZES, strict=True):
         levels = [str(level) for level in range(size)]
         features.append(Feature(name, levels))
-    pairs = TablesRequest(
-        [TableRequest(pair) for pair in itertools.combinations(NAMES, 2)], Budget.gdp(1)
-    )
+    requests = [TableRequest(pair) for pair in itertools.combinations(NAMES, 2)]
+    pairs = TablesRequest(requests, Budget.gdp(1))
     plan = Plan([pairs], NAMES[:2], features, adjacency=PROMISES[promise])
+    # one record in each cell: the columns of the product of all levels
     cells = itertools.product(*(feature.levels for feature in features))
-    return prepare(plan, dict(zip(NAMES, map(list, zip(*cells, strict=True)), strict=True)))
+    columns = map(list, zip(*cells, strict=True))
+    return prepare(plan, dict(zip(NAMES, columns, strict=True)))
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return the total variance of all ten tables for each way of measuring, and its gain over the
-    one before.
+    """Return the total variance of all ten tables for each way to measure them, under each
+    promise.
 
     >>> compute().where(promise="ball", joint=False)["total_variance"][:3]
     [93580.0, 75382..., 62383...]
@@ -65,11 +66,14 @@ def compute(settings: Settings = PAPER) -> Tidy:
         space, public = prepared.mechanisms[0].space, prepared.scope
         pairs = itertools.combinations(NAMES, 2)
         alone = [sensitivity_space(public.dataspace, public.adjacency, pair) for pair in pairs]
-        parts = [float(table.variances().sum()) * table.l2_squared for table in alone]
+        parts = []
+        for table in alone:
+            parts.append(float(table.variances().sum()) * table.l2_squared)
         # Each of m tables gets mu²/m, so that every variance grows m times.
         add("one by one, budget in equal parts", promise, False, len(parts) * sum(parts))
         # The sum of v_i/b_i with parts that add up to 1 is least for b_i in proportion to √v_i.
-        add("one by one, budget in the best parts", promise, False, sum(map(math.sqrt, parts)) ** 2)
+        roots = sum(map(math.sqrt, parts))
+        add("one by one, budget in the best parts", promise, False, roots**2)
         for joint in (False, True):
             mechanism = ResidualMechanism.calibrate(space, Budget.gdp(1), joint=joint)
             way = "residuals, by their joint cost" if joint else "residuals, cost by cost"
@@ -85,7 +89,8 @@ def _total(mechanism: ResidualMechanism) -> float:
     for view, square in mechanism.sigma2.items():
         for table in space.views:
             # A residual is part of a table that sees every feature at least as finely.
-            if all(depth <= deepest for depth, deepest in zip(view, table, strict=True)):
+            depths = zip(view, table, strict=True)
+            if all(depth <= deepest for depth, deepest in depths):
                 total += float(square) * gain(view, table)
     return total
 
@@ -97,26 +102,24 @@ def plot(table: Tidy) -> Figure:
     rows = table.records()
     names = {"ball": "any a = 3 records (ball)", "exchange": "one person (exchange)"}
     with drawing(9.5, 4.8) as (figure, axes):
-        places = [
-            float(place) + 0.9 * (row["promise"] == "exchange") for place, row in enumerate(rows)
-        ]
-        colours = [
-            GREY if "one by one" in row["way"] else ORANGE if row["promise"] == "ball" else BLUE
-            for row in rows
-        ]
-        bars = axes.barh(
-            places, [row["total_variance"] for row in rows], color=colours, height=0.75
-        )
-        axes.bar_label(bars, [f"{row['total_variance']:,.0f}" for row in rows], padding=4)
+        places = []
+        colours = []
+        for place, row in enumerate(rows):
+            # the second promise stands apart
+            places.append(float(place) + 0.9 * (row["promise"] == "exchange"))
+            residual_colour = ORANGE if row["promise"] == "ball" else BLUE
+            colours.append(GREY if "one by one" in row["way"] else residual_colour)
+        variances = [row["total_variance"] for row in rows]
+        bars = axes.barh(places, variances, color=colours, height=0.75)
+        axes.bar_label(bars, [f"{variance:,.0f}" for variance in variances], padding=4)
         axes.set_yticks(places, [row["way"] for row in rows])
         axes.set(xlabel="total variance of the ten tables, mu = 1", ylim=(places[-1] + 0.6, -1.1))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.grid(visible=False, axis="y")
         axes.margins(x=0.12)
+        promises = [row["promise"] for row in rows]
         for promise, name in names.items():
-            first = next(
-                place for place, row in zip(places, rows, strict=True) if row["promise"] == promise
-            )
+            first = places[promises.index(promise)]
             axes.annotate(name, (800, first - 0.58), fontweight="bold")
         axes.set_title(_gains(table), loc="left", fontsize=11)
         figure.suptitle("Ten two-way tables under two exact totals", fontweight="bold")
@@ -128,8 +131,10 @@ def _gains(table: Tidy) -> str:
     equal, best = table.where(promise="ball", joint=False)["total_variance"][:2]
     (ours,) = table.where(promise="ball", joint=True)["total_variance"]
     (other,) = table.where(promise="exchange", joint=True)["total_variance"]
+    least, most = f"{best / ours:.1f}", f"{equal / ours:.1f}"
+    again = f"{ours / other:.1f}"
     return (
-        f"Same promise (ball): residuals need {best / ours:.1f} to {equal / ours:.1f} times less"
-        f" than one by one.\nAnother promise (exchange): {ours / other:.1f} times less again, and"
+        f"Same promise (ball): residuals need {least} to {most} times less"
+        f" than one by one.\nAnother promise (exchange): {again} times less again, and"
         " it promises less about groups."
     )

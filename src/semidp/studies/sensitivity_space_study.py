@@ -30,7 +30,8 @@ def space(a: int, shape: tuple[int, int] = SHAPE) -> TableSpace:
     >>> [(space(a, (3, 3)).l1, space(a, (3, 3)).l2_squared, space(a, (3, 3)).linf) for a in (2, 3)]
     [(4, 4, 1), (6, 6, 1)]
     """
-    return sensitivity_space(both_margins(table_of(np.full(shape, 3))), Ball(a))
+    table = table_of(np.full(shape, 3))
+    return sensitivity_space(both_margins(table), Ball(a))
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
@@ -51,18 +52,19 @@ def compute(settings: Settings = PAPER) -> Tidy:
     for name in _CELLS:
         move = _move(name)
         # The library's own list says how many records a move needs; nothing is assumed here.
-        records = next(a for a in (2, 3) if move.tobytes() in listed[a])
+        key = move.tobytes()
+        records = next(a for a in (2, 3) if key in listed[a])
         flat = move.T if ball.shape == SHAPE[::-1] else move
-        norms = {
-            "l1": int(np.abs(move).sum()),
-            "l2_squared": int((move**2).sum()),
-            "linf": int(np.abs(move).max()),
-            # A norm of 2 means that the paper's noise at ε keeps only 2ε against this move.
-            "four_cell_norm": float(ball.norm(flat[None].astype(float))[0].round(9)),
-        }
+        four_cell_norm = ball.norm(flat[None].astype(float))[0]
+        size = np.abs(move)
+        norms = {"l1": int(size.sum()), "l2_squared": int((move**2).sum())}
+        norms["linf"] = int(size.max())
+        # A norm of 2 means that the paper's noise at ε keeps only 2ε against this move.
+        labels = {"move": name, "records": records, **norms}
+        labels["four_cell_norm"] = float(four_cell_norm.round(9))
         for (row, column), change in np.ndenumerate(move):
-            place = {"row": row + 1, "column": column + 1, "change": int(change)}
-            rows.append({"move": name, "records": records} | norms | place)
+            place = {"row": row + 1, "column": column + 1}
+            rows.append(labels | place | {"change": int(change)})
     return Tidy.of(rows)
 
 
@@ -88,33 +90,29 @@ def _panel(axes: Any, part: Tidy) -> None:
 
     first = part.records()[0]
     for cell in part.records():
-        if cell["change"]:
-            colour, text = (BLUE, "+1") if cell["change"] > 0 else (ORANGE, "−1")
-            corner = (cell["column"] - 0.5, cell["row"] - 0.5)
+        row, column, change = cell["row"], cell["column"], cell["change"]
+        if change:
+            colour, text = (BLUE, "+1") if change > 0 else (ORANGE, "−1")
+            corner = (column - 0.5, row - 0.5)
             axes.add_patch(Rectangle(corner, 1, 1, color=colour, alpha=0.85, linewidth=0))
-            axes.text(
-                cell["column"],
-                cell["row"],
-                text,
-                ha="center",
-                va="center",
-                color="white",
-                fontweight="bold",
-            )
+            look = {"color": "white", "fontweight": "bold"}
+            axes.text(column, row, text, ha="center", va="center", **look)
         else:
-            axes.text(cell["column"], cell["row"], "0", ha="center", va="center", color=GREY)
-    rows, columns = max(part["row"]), max(part["column"])
-    axes.set(xlim=(0.5, columns + 0.5), ylim=(rows + 0.5, 0.5), aspect="equal")
-    axes.set(xticks=range(1, columns + 1), yticks=range(1, rows + 1), xlabel="column", ylabel="row")
+            axes.text(column, row, "0", ha="center", va="center", color=GREY)
+    rows = max(part["row"])
+    columns = max(part["column"])
+    axes.set(xlim=(0.5, columns + 0.5), ylim=(rows + 0.5, 0.5))
+    axes.set(aspect="equal", xlabel="column", ylabel="row")
+    axes.set(xticks=range(1, columns + 1), yticks=range(1, rows + 1))
     axes.set_xticks(np.arange(0.5, columns + 1), minor=True)
     axes.set_yticks(np.arange(0.5, rows + 1), minor=True)
     axes.grid(visible=False, which="major")
     axes.grid(visible=True, which="minor")
     axes.tick_params(which="both", length=0)
-    length = {4: "2"}.get(first["l2_squared"], f"√{first['l2_squared']}")
+    squares = first["l2_squared"]
+    length = "2" if squares == 4 else f"√{squares}"
     missing = "in the paper's list" if first["records"] == 2 else "missing in the paper's list"
-    axes.set_title(
-        f"{first['move']} of {first['records']} records ({missing})\nl1 = {first['l1']}, l2 ="
-        f" {length}, l∞ = {first['linf']}; in the paper's K-norm {first['four_cell_norm']:g}",
-        fontsize=10.5,
-    )
+    heading = f"{first['move']} of {first['records']} records ({missing})"
+    norms = f"l1 = {first['l1']}, l2 = {length}, l∞ = {first['linf']}"
+    in_paper = f"in the paper's K-norm {first['four_cell_norm']:g}"
+    axes.set_title(f"{heading}\n{norms}; {in_paper}", fontsize=10.5)

@@ -59,11 +59,10 @@ class Settings:
     def replicated(
         self, what: str, loss: str, cases: Collection[Row], run: Callable[..., Iterable[Losses]]
     ) -> "Tidy":
-        """Return the mean loss and its standard error for whatever `run` yields in each case:
-        labels, and its losses.
+        """Return the mean loss and its standard error of each case; `run` yields labels and losses.
 
-        >>> found = lambda k: [({"way": "ours"}, np.array([1.0, 3.0]))]
-        >>> Settings(replicates=2).replicated("tables", "loss", [{"k": 4}], found).records()
+        >>> run = lambda k: [({"way": "ours"}, np.array([1.0, 3.0]))]
+        >>> Settings(replicates=2).replicated("tables", "loss", [{"k": 4}], run).records()
         [{'k': 4, 'way': 'ours', 'loss': 2.0, 'se': 1.0, 'replicates': 2}]
         """
         rows = []
@@ -156,10 +155,10 @@ def table_of(counts: ArrayLike) -> Table:
     >>> table_of([[1, 2, 3], [4, 5, 6]]).margin(["column"]).counts.tolist()
     [5, 7, 9]
     """
-    sides = zip(("row", "column", "stratum"), np.shape(counts), strict=False)
-    return Table(
-        Schema([Feature(name, map(str, range(1, size + 1))) for name, size in sides]), counts
-    )
+    features = []
+    for name, size in zip(("row", "column", "stratum"), np.shape(counts), strict=False):
+        features.append(Feature(name, map(str, range(1, size + 1))))
+    return Table(Schema(features), counts)
 
 
 def simulated_table(model: str, k: int, seed: int) -> Table:
@@ -172,10 +171,13 @@ def simulated_table(model: str, k: int, seed: int) -> Table:
     >>> simulated_table("II", 3, seed=0).n
     500
     """
-    weights = np.ones(k * k) if model == "I" else np.arange(1.0, k * k + 1)
+    weights = np.ones(k * k)
+    if model != "I":
+        weights = np.arange(1.0, k * k + 1)
     # Each table has a stream of its own: a study of fewer sizes draws the same tables.
     source = np.random.default_rng([seed, MODELS.index(model), k])
-    return table_of(source.multinomial(RECORDS, weights / weights.sum()).reshape(k, k))
+    counts = source.multinomial(RECORDS, weights / weights.sum())
+    return table_of(counts.reshape(k, k))
 
 
 def both_margins(table: Table) -> Dataspace:

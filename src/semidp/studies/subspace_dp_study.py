@@ -30,11 +30,12 @@ def claimed_sensitivity() -> float:
     >>> round(claimed_sensitivity() ** 2, 9)
     0.666666667
     """
-    return float(np.linalg.norm(_away_from_sum(np.eye(3)), axis=1).max())
+    changes = _away_from_sum(np.eye(3))
+    return float(np.linalg.norm(changes, axis=1).max())
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return for each other dataset how well it is told from the confidential one, claimed and
+    """Return how well each other dataset is told from the confidential one, as claimed and as
     measured.
 
     The mechanism adds Gaussian noise in the plane of constant sums, scaled so that subspace DP
@@ -57,21 +58,17 @@ def compute(settings: Settings = PAPER) -> Tidy:
         agrees = bool(other.sum() == truth.sum())
         distance = int((other != truth).sum())
         # The published sum alone tells datasets with another sum apart, for certain.
-        mu = np.linalg.norm(other - truth) / scale if agrees else np.float64(np.inf)
+        mu: np.floating[Any] = np.float64(np.inf)
+        if agrees:
+            mu = np.linalg.norm(other - truth) / scale
         measured = _measured(truth, other, scale, attacks, source)
-        rows.append(
-            {
-                "other": " ".join(map(str, bits)),
-                "distance": distance,
-                "agrees": agrees,
-                "claimed_mu": distance * MU,
-                "mu": mu,
-                "claimed_accuracy": float(ndtr(distance * MU / 2)),
-                "accuracy": float(ndtr(mu / 2)),
-                "measured_accuracy": measured,
-                "se": math.sqrt(measured * (1 - measured) / attacks),
-            }
-        )
+        row = {"other": " ".join(map(str, bits)), "distance": distance, "agrees": agrees}
+        row |= {"claimed_mu": distance * MU, "mu": mu}
+        row["claimed_accuracy"] = float(ndtr(distance * MU / 2))
+        row["accuracy"] = float(ndtr(mu / 2))
+        row["measured_accuracy"] = measured
+        row["se"] = math.sqrt(measured * (1 - measured) / attacks)
+        rows.append(row)
     return Tidy.of(rows)
 
 
@@ -79,44 +76,31 @@ def plot(table: Tidy) -> Figure:
     """Draw the claim and what is true as error curves, and the measured attacks."""
     true = table.where(agrees=True)["mu"][0]
     alpha = np.linspace(0, 1, 201)
-    curves = {
-        f"claimed by subspace DP (μ = {MU:g})": (gaussian(str(MU)), BLUE, "--"),
-        f"dataset with the same total, true (μ = {true:.3f})": (gaussian(str(true)), ORANGE, "-"),
-        f"semi-DP: one-record claim for a = 2 (μ = {2 * MU:g})": (
-            gaussian(str(2 * MU)),
-            BLACK,
-            ":",
-        ),
-    }
+    claimed = f"claimed by subspace DP (μ = {MU:g})"
+    same_total = f"dataset with the same total, true (μ = {true:.3f})"
+    semi = f"semi-DP: one-record claim for a = 2 (μ = {2 * MU:g})"
+    curves = (
+        (claimed, gaussian(str(MU)), BLUE, "--"),
+        (same_total, gaussian(str(true)), ORANGE, "-"),
+        (semi, gaussian(str(2 * MU)), BLACK, ":"),
+    )
     with drawing(10.2, 4.6, columns=2) as (figure, (left, right)):
         left.plot([0, 1], [1, 0], color=GREY, linewidth=1, label="guessing (perfect privacy)")
-        for label, (curve, colour, style) in curves.items():
-            left.plot(
-                1 - alpha,
-                np.asarray(curve(alpha)),
-                color=colour,
-                linestyle=style,
-                linewidth=2,
-                label=label,
-            )
-        left.plot(
-            [0, 0, 1],
-            [1, 0, 0],
-            color=ORANGE,
-            linewidth=4,
-            alpha=0.5,
-            label="dataset with another total, true",
-        )
+        for label, curve, colour, style in curves:
+            misses = np.asarray(curve(alpha))
+            look = {"color": colour, "linestyle": style, "linewidth": 2}
+            left.plot(1 - alpha, misses, label=label, **look)
+        label = "dataset with another total, true"
+        left.plot([0, 0, 1], [1, 0, 0], color=ORANGE, linewidth=4, alpha=0.5, label=label)
         left.set(
             xlim=(-0.01, 1), ylim=(-0.01, 1), aspect="equal", xlabel="false alarms (type I error)"
         )
         left.set_ylabel("misses (type II error)")
         _accuracies(right, table)
         handles, labels = left.get_legend_handles_labels()
-        more = right.get_legend_handles_labels()
-        figure.legend(
-            handles + more[0], labels + more[1], loc="outside lower center", ncols=2, fontsize=9.5
-        )
+        more_handles, more_labels = right.get_legend_handles_labels()
+        handles, labels = handles + more_handles, labels + more_labels
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9.5)
         figure.suptitle(
             f"Three bits {CONFIDENTIAL}, their sum published exactly: what subspace DP promises and"
             " keeps"
@@ -125,7 +109,8 @@ def plot(table: Tidy) -> Figure:
 
 
 def _accuracies(axes: Any, table: Tidy) -> None:
-    nearest = [row for row in table.records() if row["distance"] == 1 or row["agrees"]]
+    rows = table.records()
+    nearest = [row for row in rows if row["distance"] == 1 or row["agrees"]]
     lines = np.arange(len(nearest))
     claimed = np.array([row["claimed_accuracy"] for row in nearest])
     measured = np.array([row["measured_accuracy"] for row in nearest])
@@ -134,10 +119,11 @@ def _accuracies(axes: Any, table: Tidy) -> None:
     axes.barh(lines, claimed, height=0.55, color=BLUE, alpha=0.35, label=label)
     label = "accuracy of the attack, measured"
     axes.errorbar(measured, lines, xerr=2 * errors, fmt="o", color=ORANGE, capsize=3, label=label)
-    axes.set_yticks(
-        lines,
-        [f"{row['other']}  ({'same' if row['agrees'] else 'other'} total)" for row in nearest],
-    )
+    names = []
+    for row in nearest:
+        total = "same" if row["agrees"] else "other"
+        names.append(f"{row['other']}  ({total} total)")
+    axes.set_yticks(lines, names)
     axes.invert_yaxis()
     axes.set(xlim=(0.5, 1.02), xlabel="how often the attacker names the right dataset")
 
@@ -162,6 +148,8 @@ def _measured(
     published = data.sum(axis=1)
     noisy = data + scale * _away_from_sum(source.standard_normal(data.shape))
     # The nearer dataset is the likelier one, so that no attacker does better at equal sums.
-    closer = ((noisy - other) ** 2).sum(axis=1) < ((noisy - truth) ** 2).sum(axis=1)
-    guesses = closer if truth.sum() == other.sum() else published == other.sum()
+    from_other = ((noisy - other) ** 2).sum(axis=1)
+    from_truth = ((noisy - truth) ** 2).sum(axis=1)
+    has_same_sum = truth.sum() == other.sum()
+    guesses = from_other < from_truth if has_same_sum else published == other.sum()
     return float((guesses == answers).mean())

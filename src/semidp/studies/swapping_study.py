@@ -26,8 +26,8 @@ LISTED, PROVED = 20, 1000
 
 
 def compute(settings: Settings = PAPER) -> Tidy:
-    """Return for each rate and size of a stratum the advantage of an attacker, epsilons, and errors
-    of a cell.
+    """Return the advantage of an attacker, epsilons and errors of a cell, for each rate and size of
+    a stratum.
 
     The error of swapping is that of its unbiased estimate, at the table that is closest to
     independence; Gaussian noise has the same advantage. Epsilons are for two people who change
@@ -50,12 +50,9 @@ def compute(settings: Settings = PAPER) -> Tidy:
         epsilon = None
         if n <= LISTED:
             epsilon = listed(stratum, deranging).epsilon
-        row: dict[str, Any] = {
-            "rate": rate,
-            "n": n,
-            "proved": loss.curve is not None,
-            "advantage": loss.attack,
-        }
+        is_proved = loss.curve is not None
+        row: dict[str, Any] = {"rate": rate, "n": n, "proved": is_proved}
+        row["advantage"] = loss.attack
         row["published_epsilon"] = 2 * deranging.published_epsilon(n)
         row["exact_epsilon"] = epsilon
         row["swapping_error"] = as_published
@@ -76,7 +73,8 @@ def _errors(stratum: Stratum, swap: Swap) -> tuple[float, float]:
     The mean of the published cell is a linear function of the true one, so that dividing by its
     slope removes the bias.
     """
-    law = CellLaw.of(stratum.n, stratum.hold[1], stratum.over[1], swap)
+    hold, over = stratum.hold[1], stratum.over[1]
+    law = CellLaw.of(stratum.n, hold, over, swap)
     middle = (law.lowest + law.highest) // 2
     mean, error = _moments(law, middle, around=middle)
     # The mean is linear in the true cell, so that two cells give its slope.
@@ -100,7 +98,8 @@ def plot(table: Tidy) -> Figure:
         for rate, color, marker in zip(RATES, CYCLE, MARKERS, strict=True):
             part = table.where(rate=rate)
             style: Any = {"color": color, "marker": marker, "markersize": 5}
-            _advantages(grid[0], part, style, f"{float(rate):.0%}")
+            label = f"{float(rate):.0%}"
+            _advantages(grid[0], part, style, label)
             grid[1].plot(part["n"], part["published_epsilon"], **style)
             # exact epsilons end where strata are too large to list
             epsilons = [
